@@ -1,4 +1,4 @@
-"""The verbs of the `placewright` command, and how wrong usage is told.
+"""The verbs of the `placewright` command, and how wrong usage is reported.
 
 Nothing here or at the top of a verb's module imports more than typer and the standard library, so
 that `--help` answers at once; each verb imports what it needs when it runs.

@@ -124,18 +124,18 @@ class Interrupts:
             self._raised_at = now
             raise self._kind
 
-    def _again(self, told: UnraisableHookArgs) -> None:
+    def _again(self, unraisable: UnraisableHookArgs) -> None:
         """Raise once more what was raised where Python only prints it, as in a finaliser.
 
         What else is raised there gets a line, not a traceback.
         """
-        if isinstance(told.exc_value, KeyboardInterrupt | Interrupted):
+        if isinstance(unraisable.exc_value, KeyboardInterrupt | Interrupted):
             self._raised_at = -PATIENCE_S
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
         else:
             from placewright.cli.format.output import note
 
-            note(f"placewright: ignored: {told.exc_type.__name__}: {told.exc_value}")
+            note(f"placewright: ignored: {unraisable.exc_type.__name__}: {unraisable.exc_value}")
 
 
 interrupts = Interrupts()

@@ -81,7 +81,7 @@ class InvalidInputError(ValueError):
         return printable(": ".join(part for part in parts if part))
 
     def inside(self, file: str) -> InvalidInputError:
-        """Return the same error, told of this file unless it names one already."""
+        """Return the same error with this file, unless it names one already."""
         return InvalidInputError(
             self.expected,
             file=self.file or file,

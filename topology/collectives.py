@@ -1,4 +1,4 @@
-"""Collectives of GPUs in order of rank: who sends to whom, over which links, how long that takes.
+"""Collectives of GPUs in order of rank: messages, the links that they cross, and their time.
 
 A message goes by NVLink (or the PCIe hub) inside an NVLink domain, and through the NICs of both
 ends between two of them, by the fewest links; over equally short ways it is divided equally. Links
@@ -103,7 +103,7 @@ def bottleneck(cluster: Cluster, hosts: Ints, gpus: Ints, pattern: Pattern) -> F
 
 
 def nvlink_domains(cluster: Cluster) -> Ints:
-    """Return a number per host that tells its NVLink domain: its own, or one of several hosts."""
+    """Return the number of each host's NVLink domain: its own, or one that several hosts share."""
     wide = np.array([m.nvlink_hosts > 1 for m in cluster.host_models] + [False])
     own = np.arange(cluster.num_hosts)
     flat = len(cluster.levels) == 1
@@ -204,7 +204,7 @@ def mesh_mbps(model: HostModel) -> dict[tuple[int, int], int]:
 def _path_shares(
     model: HostModel, gpus: int, source: int, target: int
 ) -> tuple[tuple[tuple[int, int], Fraction], ...]:
-    """Return which part of a message crosses each link of a mesh, over all shortest ways."""
+    """Return the part of a message on each link of a mesh, split evenly over all shortest paths."""
     links = [(x, y) for x, y in mesh_mbps(model) if max(x, y) < gpus]
     ways = {source: 1}  # shortest ways from the source to each GPU
     steps: list[dict[int, int]] = [ways]

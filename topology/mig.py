@@ -1,4 +1,4 @@
-"""MIG: into which slices a GPU can be cut, and where on the GPU each slice may be.
+"""MIG: the slice profiles of each GPU, and the positions at which a slice may start.
 
 A GPU that supports it has 7 compute slices and 8 memory slices. A MIG slice takes some of both;
 where it lies is said by the first memory slice that it takes. The products differ only in what
@@ -128,7 +128,7 @@ def memory_in_name(gpu_model: str) -> int | None:
 
 
 def product_of(gpu_model: str, memory: int | None) -> int:
-    """Return the index in `PRODUCTS` of a GPU model with so many MiB; `NO_MIG` if there is none."""
+    """Return the index in `PRODUCTS` of a GPU model with this memory; `NO_MIG` if there is none."""
     family = _FAMILY.search(gpu_model)
     if family is None or memory is None:
         return NO_MIG

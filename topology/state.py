@@ -1,4 +1,4 @@
-"""What changes from round to round: free capacity, health, and which hosts are in use."""
+"""State of a cluster: free capacity, health, and hosts in use, which change with each round."""
 
 from __future__ import annotations
 

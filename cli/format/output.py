@@ -66,7 +66,7 @@ def check_output(path: str | None, *inputs: str) -> None:
 
 
 def wrong_argument(error: InvalidInputError, option: str) -> typer.BadParameter:
-    """Tell what the library refuses as the wrong option that it is."""
+    """Turn an error of the library into one of the option that caused it."""
     return typer.BadParameter(f"{error.value}: {error.expected}", param_hint=option)
 
 

@@ -1,4 +1,4 @@
-"""The program's standard streams, made to write all that they are given or to say that they cannot.
+"""Standard streams that write all they are given, or report that they cannot.
 
 Python's own, unbuffered (`PYTHONUNBUFFERED`), drop what a write leaves over; closed ones are None,
 and the next file that is opened takes their number.
@@ -33,7 +33,7 @@ class CompleteStream(io.FileIO):
         self._ended = False
 
     def write(self, content: Buffer) -> int:
-        """Write all of it; of stderr nobody can be told that it could not."""
+        """Write all of it; a failure of stderr cannot be reported."""
         view = memoryview(content).cast("B")
         if not self._ended:
             self._ended = self.fileno() != STDERR

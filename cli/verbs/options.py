@@ -1,4 +1,4 @@
-"""What the verbs that make documents have in common: their options, and how a trace is told."""
+"""Shared options of the verbs that make documents, and their errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RegionPolicy(StrEnum):
 
 
 def write_conversion(read: Callable[[], Conversion], output: str) -> None:
-    """Write the round of a trace; an argument out of its range is told by its option."""
+    """Write the round of a trace; an argument out of range is reported by its option."""
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.io.files import write
 

@@ -1,1 +1,1 @@
-"""Whether the parts of a round refer to each other rightly, and running work is possible."""
+"""Checks of references between the parts of a round, and of the jobs that run."""

@@ -1,4 +1,4 @@
-"""Whether what jobs ask of the tree of domains refers to its levels, and agrees with itself."""
+"""Checks of topology constraints: known levels, and no contradictions."""
 
 from __future__ import annotations
 

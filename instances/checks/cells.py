@@ -1,4 +1,4 @@
-"""Whether the cells that tenants own exist, and guaranteed jobs run where they are bound."""
+"""Checks of cells: those that tenants own exist, and guaranteed jobs run in bound ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a cluster's containment is a tree of its levels, and its hosts are told once and in full.
+"""Checks of a cluster: a containment tree of its levels, and each host given once and in full.
 
 Domain names are unique in the whole tree, host names among all hosts once ranges are expanded.
 """

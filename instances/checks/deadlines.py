@@ -1,4 +1,4 @@
-"""Whether deadlines, the section `leases` and the rest of a round agree with each other."""
+"""Checks of deadlines and the section `leases` against the rest of a round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the section `geo`, and the reads and regions of jobs, agree with each other."""
+"""Checks of the section `geo`, and of the reads and regions of jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what jobs ask, are worth and cost stays within what is counted exactly.
+"""Checks of magnitudes: demands, values and costs, and their sums, stay within exact integers.
 
 Fields have ranges of their own, but a job multiplies them: tasks by what each asks, and GPUs by
 weight, by seconds and by domains.
@@ -82,7 +82,7 @@ def _too_much(what: str, number: int, limit: int, path: Path) -> InvalidInputErr
 
 
 def _is_small(job: Job, now: int, factor: int) -> bool:
-    """Whether a glance tells that millions of jobs like this one are not too much.
+    """Whether even millions of jobs like this one are within the limits, by a quick upper bound.
 
     Most rounds have no others. `factor` is no less than what a milli-GPU counts in `spread` for
     each domain, all levels together, or in `overload`.

@@ -1,4 +1,4 @@
-"""Whether what a round refers to exists, once only, and its parts agree with each other."""
+"""Checks of a round: all references exist, names are unique, and its parts agree."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from placewright.instances.checks.running import check_running
 from placewright.instances.checks.unused import check_fields, check_job_fields
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import Hardware, hardware
-from placewright.instances.derived.names import (
-    check_known,
-    check_unique,
-    known_hosts,
-)
+from placewright.instances.derived.names import check_known, check_unique, known_hosts
 from placewright.instances.documents.base import CORE_RESOURCES
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.policy import Policy

@@ -1,4 +1,4 @@
-"""Whether the running jobs of a round can be where it says they are.
+"""Checks of running jobs: their tasks fit the hosts and GPUs that they hold.
 
 A running job on an unhealthy host is legal: the host failed under it. Jobs of one group hold their
 GPUs and CPU together.

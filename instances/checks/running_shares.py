@@ -1,4 +1,4 @@
-"""Whether running tasks can share GPUs as the round says: MIG slices, and the memory of GPUs."""
+"""Checks of running tasks that share GPUs: MIG slices, and the memory of GPUs."""
 
 from __future__ import annotations
 

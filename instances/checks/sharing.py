@@ -1,4 +1,4 @@
-"""Whether profiles, the section `sharing` and the rest of a round agree with each other."""
+"""Checks of profiles and the section `sharing` against the rest of a round."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _check_conflicts(round_: Round) -> None:
 
 
 def _check_series(round_: Round) -> None:
-    """Refuse series so many that comparing them would take long."""
+    """Refuse utilization series whose pairwise comparison would take too long."""
     samples = loads = 0
     for i, job in enumerate(round_.jobs):
         if job.profile is None:

@@ -1,9 +1,6 @@
-"""Converters from published traces to rounds, by the name of the trace."""
+"""Converters from published traces to rounds: a function `read_<trace>` for each."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.traces.chronus import (
@@ -22,20 +19,7 @@ from placewright.instances.converters.traces.openb import convert_openb, read_op
 from placewright.instances.converters.traces.synergy import convert_synergy, read_synergy
 from placewright.instances.converters.traces.wan import convert_wan, read_wan
 
-CONVERTERS: Mapping[str, Callable[..., Conversion]] = MappingProxyType(
-    {
-        "chronus": read_chronus,
-        "elasticflow": read_elasticflow,
-        "itp": read_itp,
-        "muri": read_muri,
-        "openb": read_openb,
-        "synergy": read_synergy,
-        "wan": read_wan,
-    }
-)
-
 __all__ = [
-    "CONVERTERS",
     "Conversion",
     "chronus_jobs",
     "convert_chronus",

@@ -1,4 +1,4 @@
-"""The chains of a cluster: hosts of one GPU model, in uniform trees of which tenants own cells."""
+"""Cell chains of a cluster: hosts of one GPU model in uniform trees, of which tenants own cells."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class HostChain:
 
 
 def guaranteed(round_: Round) -> Iterator[int]:
-    """Yield the indices of the jobs that their tenants' cells are for."""
+    """Yield the indices of the guaranteed jobs: those that may use their tenant's cells."""
     owners = {tenant.name for tenant in round_.tenants if tenant.cells}
     for index, job in enumerate(round_.jobs if owners else ()):
         if job.tenant in owners and not job.opportunistic:
@@ -64,7 +64,7 @@ def guaranteed(round_: Round) -> Iterator[int]:
 
 
 def owned_cells(tenants: Sequence[Tenant]) -> Iterator[tuple[EntryKey, OwnedCells]]:
-    """Yield every entry of cells, with its indices."""
+    """Yield each entry of owned cells with its key."""
     for t, tenant in enumerate(tenants):
         for c, entry in enumerate(tenant.cells):
             yield (t, c), entry

@@ -1,4 +1,4 @@
-"""Which jobs can take turns on GPUs: those whose first options ask for the same places."""
+"""Compatibility: jobs can take turns on GPUs if their first options ask for the same places."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def asks_whole_gpus(option: Option) -> bool:
 
 
 def grouping_key(job: Job) -> Hashable | None:
-    """Return what the jobs of a group have in common, None if this one is never in a group.
+    """Return the grouping key, equal for all jobs of a group; None if this job is never in one.
 
     That is the first option but for names, `cpu`, `memory`, `resources`, `gpu_memory`, value and
     progress. Jobs without a profile, with an anti-affinity, or with parts of GPUs are in no group.

@@ -1,4 +1,4 @@
-"""How much a round asks, compared with what is free."""
+"""Load: the GPUs that pending jobs ask over those that are free."""
 
 from __future__ import annotations
 

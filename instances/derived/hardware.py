@@ -1,4 +1,4 @@
-"""What a host entry of the Cluster document stands for, filled from the catalogue."""
+"""The hardware of a host entry of the Cluster document, completed from the catalogue."""
 
 from __future__ import annotations
 

@@ -27,5 +27,5 @@ def expand(name: str) -> list[str]:
 
 
 def of_size(prefix: str, number: int) -> str:
-    """Return the name or range of so many hosts: `h[0-7]`, or `h0` for one."""
+    """Return the name or range of `number` hosts: `h[0-7]`, or `h0` for one."""
     return f"{prefix}[0-{number - 1}]" if number > 1 else f"{prefix}0"

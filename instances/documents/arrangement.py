@@ -1,4 +1,4 @@
-"""How the tasks of a job are to lie to each other: slices, failure domains, what they exchange."""
+"""Topology constraints on the tasks of a job: slices, spreading, collectives, anti-affinity."""
 
 from __future__ import annotations
 

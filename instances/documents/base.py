@@ -26,7 +26,7 @@ CORE_RESOURCES = ("gpu", "cpu", "memory")
 
 T = TypeVar("T")
 Many = Annotated[tuple[T, ...], Field(fail_fast=True)]
-"""A list of which only the first wrong entry is told: millions of complaints fill the memory."""
+"""A list of which only the first wrong entry is reported: millions of errors fill the memory."""
 
 _SUFFIXES = {
     "Ki": (1, 1024),

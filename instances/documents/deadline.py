@@ -16,13 +16,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from placewright.instances.documents.base import (
-    MAX_AMOUNT,
-    MAX_COUNT,
-    Document,
-    Index,
-    Many,
-)
+from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT, Document, Index, Many
 from placewright.instances.errors import InvalidInputError
 
 UNIT = 1000
@@ -45,9 +39,9 @@ class Due(Document):
 
 
 class Pace(Document):
-    """What running with an option is like.
+    """The speed of a job with an option, and what reduces it.
 
-    `speed` are the thousandths of a second of work that are done per second. `overhead_s` are the
+    `speed` is the work per second, in thousandths of a second. `overhead_s` are the
     seconds of every lease that go to checkpoint and resume. `spanning` lists, in ascending order, a
     number of hosts and the thousandths of the speed that remain when the tasks lie on that many.
     """

@@ -1,4 +1,4 @@
-"""How a task group says that it wants a part of a GPU: a fraction with memory, or a MIG slice."""
+"""Parts of a GPU that a task group asks for: a fraction with memory, or a MIG slice."""
 
 from __future__ import annotations
 

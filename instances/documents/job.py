@@ -7,14 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 
 from placewright.instances.documents.arrangement import AntiAffinity
-from placewright.instances.documents.base import (
-    Amount,
-    Document,
-    Flag,
-    Index,
-    Many,
-    Name,
-)
+from placewright.instances.documents.base import Amount, Document, Flag, Index, Many, Name
 from placewright.instances.documents.deadline import Deadline
 from placewright.instances.documents.geo import MAX_REGIONS, Read
 from placewright.instances.documents.option import Option
@@ -75,7 +68,7 @@ class Job(Document):
             profile = Profile.model_validate(raw["profile"])
             first = Option.model_validate(options[0])
         except ValidationError:
-            return raw  # told by its path once the fields are read
+            return raw  # reported with its path once the fields are read
         if profile.sensitivity is None:
             return raw
         return {**raw, "profile": profile, "options": derive_options(first, profile.sensitivity)}

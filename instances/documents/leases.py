@@ -1,4 +1,4 @@
-"""The section `leases` of a Round: how time is cut up, and which hosts are away when.
+"""The section `leases` of a Round: the length and number of leases, and outages of hosts.
 
 References
 ----------

@@ -41,7 +41,7 @@ class ReadsSection(Document):
 
 
 class Create(Document):
-    """A replica that comes to be: complete at `ready`, its room taken from its first flow on."""
+    """A new replica: complete at `ready`, its storage is taken from its first flow on."""
 
     dataset: Name
     region: Name

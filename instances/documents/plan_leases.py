@@ -1,4 +1,4 @@
-"""The plan section `leases`: who is promised what, whose promise is broken, and who is refused."""
+"""The plan section `leases`: promises that are given, broken and refused."""
 
 from __future__ import annotations
 

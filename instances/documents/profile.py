@@ -1,4 +1,4 @@
-"""What one iteration of a job takes of each resource, alone: what it may share GPUs by.
+"""The profile of a job: what one iteration takes of each resource when it is alone on its GPUs.
 
 References
 ----------
@@ -30,7 +30,7 @@ Load = Annotated[int, Field(strict=True, ge=0, le=1000)]
 
 
 class Sensitivity(Document):
-    """How fast a job is with so much CPU and memory per GPU.
+    """The speed of a job by its CPU and memory per GPU.
 
     `cores` (millicores) and `memory` (MiB) are per GPU, ascending, and span a grid of at most 63
     points. `speeds` has a row per entry of `cores` and a column per entry of `memory`: millionths

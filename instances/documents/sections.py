@@ -1,4 +1,4 @@
-"""Sections of a Round: who may carry what. A section that the policy does not use is an error.
+"""Sections of a Round: one that the policy does not use is an error.
 
 A section is a field of the Round with a document of its own; which policies carry it is said by
 their `PolicySpec`.
@@ -51,7 +51,7 @@ def _formulation(policy: Any) -> Any:
 
 
 def _says_nothing(name: str, raw: dict[str, Any]) -> bool:
-    """Whether a section has all fields, at their defaults: so a round without it is dumped."""
+    """Whether a section equals its default, as in a dumped round that never had it."""
     section, document = raw[name], _DOCUMENTS[name]
     if isinstance(section, dict) and section.keys() == document.model_fields.keys():
         try:

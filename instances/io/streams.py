@@ -75,7 +75,7 @@ def write(file: str, content: bytes) -> None:
 
 
 def _pieces(stream: BinaryIO, length: int) -> bytes:
-    """Read at most so much, in pieces: one read takes the memory of all that it may return."""
+    """Read at most `length` bytes in pieces, since one read allocates all that it may return."""
     pieces: list[bytes] = []
     while length > 0 and (piece := stream.read(min(PIECE, length))) != b"":
         if piece is None:

@@ -1,4 +1,4 @@
-"""From pydantic's first complaint about a document to one `InvalidInputError`."""
+"""Validation messages: pydantic's first error in a document as one `InvalidInputError`."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def invalid_input(
     error: ValidationError, document: type[BaseModel], file: str | None
 ) -> InvalidInputError:
     """Return the first error, and how many more there are in the same entry of the document."""
-    # A list that stopped at a wrong entry is also told to be too short: that is no second error.
-    told = error.errors(include_url=False)
-    within = {e["loc"][:length] for e in told for length in range(len(e["loc"]))}
-    first, *others = (e for e in told if e["loc"] not in within)
+    # A list that stopped at a wrong entry is also reported as too short: that is no second error.
+    details = error.errors(include_url=False)
+    within = {e["loc"][:length] for e in details for length in range(len(e["loc"]))}
+    first, *others = (e for e in details if e["loc"] not in within)
     more = f" (and {len(others)} more)" if others else ""
     path = tuple(part for part in first["loc"] if part != "[key]")
     cause = first.get("ctx", {}).get("error")
@@ -69,16 +69,16 @@ def invalid_input(
     )
 
 
-def _expected(told: ErrorDetails, document: type[BaseModel], path: Sequence[str | int]) -> str:
-    context = told.get("ctx", {})
-    if told["type"] == "missing":
+def _expected(details: ErrorDetails, document: type[BaseModel], path: Sequence[str | int]) -> str:
+    context = details.get("ctx", {})
+    if details["type"] == "missing":
         return "missing; expected a value"
-    if told["type"] == "extra_forbidden":
+    if details["type"] == "extra_forbidden":
         return f"unknown field; expected one of {', '.join(_fields(document, path[:-1]))}"
-    if told["type"] == "string_pattern_mismatch":
+    if details["type"] == "string_pattern_mismatch":
         return _PATTERNS[context["pattern"]]
-    text = _TEXTS.get(told["type"])
-    return text.format(**context) if text else f"expected otherwise: {told['msg']}"
+    text = _TEXTS.get(details["type"])
+    return text.format(**context) if text else f"expected otherwise: {details['msg']}"
 
 
 def _fields(document: type[BaseModel], path: Sequence[str | int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Hosts that fail and come back: a range of hosts that differ is split, in place."""
+"""Health of hosts: an entry for a range of which some are unhealthy is split, in place."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def _expanded(round_: Round, hosts: Sequence[str]) -> frozenset[str]:
 
 
 def without_value(job: Job) -> Job:
-    """Return a running job that counts nothing in the term `value`."""
+    """Return a running job with no value in any option."""
     options = tuple(
         option if option.value is None else option.model_copy(update={"value": None})
         for option in job.options

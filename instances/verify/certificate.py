@@ -1,4 +1,4 @@
-"""Rules about what the plan claims of itself: its round, its values, its bounds and gaps."""
+"""Rules about certificates: the round, values, bounds, gaps and proofs that a plan claims."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def certificate_value(claim: Claim) -> Iterator[Finding]:
 
 
 def certificate_bound(claim: Claim) -> Iterator[Finding]:
-    """Refuse a bound, whatever proves it, that the value recomputed beats."""
+    """Refuse a bound that the recomputed value beats, whether certified or claimed."""
     for path, term in claim.results():
         known = claim.value(term.name)
         value = term.value if known is None else known

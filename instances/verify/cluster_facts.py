@@ -1,4 +1,4 @@
-"""What the Cluster document says about each host, looked up by the host's name."""
+"""Facts about each host of a cluster, by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a round says of regions and data, and a plan in its sections about them.
+"""Facts about regions and data: those of a round, and the plan sections about them.
 
 A set of regions is a whole number of which bit r stands for region r.
 """

@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from placewright.instances.checks.round import check_round
-from placewright.instances.converters import (
-    CONVERTERS,
-    chronus_jobs,
-    convert_chronus,
-    read_chronus,
-)
+from placewright.instances.converters import chronus_jobs, convert_chronus, read_chronus
 from placewright.instances.converters.support.deadline_rounds import deadline_of
 from placewright.instances.converters.support.trace_jobs import overhead_s
 from placewright.instances.documents.deadline import Deadline
@@ -258,7 +253,6 @@ def test_what_is_left_of_a_job_is_at_least_a_second(tmp_path: Path) -> None:
 
 @needs_traces
 def test_the_traces_become_rounds() -> None:
-    assert CONVERTERS["chronus"] is read_chronus
     jobs = chronus_jobs(TRACES / "trace_job_Philly_MIX2.csv")
     assert len(jobs) == 30_940 - 194
     assert sum(not job.due for job in jobs) == 3125

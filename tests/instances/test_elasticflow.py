@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from placewright.instances.checks.round import check_round
-from placewright.instances.converters import (
-    CONVERTERS,
-    convert_elasticflow,
-    elasticflow_jobs,
-    read_elasticflow,
-)
+from placewright.instances.converters import convert_elasticflow, elasticflow_jobs, read_elasticflow
 from placewright.instances.converters.support.scaling import read_iterations
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
@@ -212,7 +207,6 @@ def test_an_argument_out_of_its_range_is_named(
 def test_half_the_deadlines_of_the_traces_need_more_gpus(
     cluster: str, jobs: int, early: int, fixed: int, elastic: int
 ) -> None:
-    assert CONVERTERS["elasticflow"] is read_elasticflow
     path = DATA / "traces" / "elasticflow" / "deadline" / f"cluster{cluster}.csv"
     read = elasticflow_jobs(path)
     assert len(read) == jobs

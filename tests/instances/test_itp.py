@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from placewright.instances.checks.round import check_round
-from placewright.instances.converters import CONVERTERS, read_itp
+from placewright.instances.converters import read_itp
 from placewright.instances.converters.traces.itp import read_cluster
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
@@ -143,10 +143,6 @@ def test_a_wrong_row_is_told_with_its_line(tmp_path, row, message):
 def test_a_file_whose_name_is_none_of_a_region_is_refused(tmp_path):
     with pytest.raises(InvalidInputError, match="the file's name is that of a region"):
         read_cluster(write(tmp_path, "two words", "1,10,1"))
-
-
-def test_the_converter_is_known_by_its_name():
-    assert CONVERTERS["itp"] is read_itp
 
 
 @needs_traces

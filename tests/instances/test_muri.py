@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placewright.instances.checks.round import check_round
-from placewright.instances.converters import CONVERTERS, convert_muri, read_muri
+from placewright.instances.converters import convert_muri, read_muri
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 
@@ -225,7 +225,6 @@ def test_missing_columns_and_empty_files_are_refused(tmp_path: Path) -> None:
 
 @needs_trace
 def test_the_published_traces_become_rounds() -> None:
-    assert CONVERTERS["muri"] is read_muri
     for name, jobs, gpus in (("trace1", 1494, 7398), ("trace3", 992, 9346)):
         made = read_muri(TRACES / f"{name}.csv", TRACES / "n8g8.csv")
         check_round(made.round)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.instances.checks.round import check_round
-from placewright.instances.converters import CONVERTERS, convert_openb, read_openb
+from placewright.instances.converters import convert_openb, read_openb
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
@@ -213,10 +213,6 @@ def test_the_seed_only_orders_hosts_that_tie(tmp_path: Path) -> None:
     assert hosts[0] == ("n0", (0, 1))
     assert hosts[1] == hosts[2]
     assert len(set(hosts)) > 1
-
-
-def test_the_converter_is_registered_by_its_kind() -> None:
-    assert CONVERTERS["openb"] is read_openb
 
 
 @settings(max_examples=30)

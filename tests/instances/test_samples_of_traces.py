@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from placewright.cli.verbs.convert import convert
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters import (
-    CONVERTERS,
     Conversion,
     chronus_jobs,
     elasticflow_jobs,
@@ -54,8 +54,8 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_every_converter_has_a_sample() -> None:
-    assert set(READ) == set(CONVERTERS)
+def test_every_converter_of_the_command_line_has_a_sample() -> None:
+    assert set(READ) == {command.name for command in convert.registered_commands}
 
 
 @pytest.mark.parametrize("name", READ)

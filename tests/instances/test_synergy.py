@@ -11,7 +11,7 @@ import pytest
 
 from placewright import InvalidInputError
 from placewright.instances.checks.round import check_round
-from placewright.instances.converters import CONVERTERS, convert_synergy, read_synergy
+from placewright.instances.converters import convert_synergy, read_synergy
 from placewright.instances.converters.traces.synergy import KINDS
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.speed import speed
@@ -105,8 +105,7 @@ def test_models_may_stand_under_a_key_of_their_own(tmp_path: Path) -> None:
     assert convert_synergy(written(tmp_path, {"models": entries(), "models-4": {}})) == flat
 
 
-def test_the_converter_is_registered_and_says_what_it_took(tmp_path: Path) -> None:
-    assert CONVERTERS["synergy"] is read_synergy
+def test_the_converter_says_what_it_took(tmp_path: Path) -> None:
     made = read_synergy(written(tmp_path, entries()), servers=2, split=(1, 1, 0))
     assert made.summary == (
         "synergy: 16 jobs (8 image, 8 language, 0 speech), all waiting, ask 16 GPUs; "

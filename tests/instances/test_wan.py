@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placewright.instances.checks.round import check_round
-from placewright.instances.converters import CONVERTERS, convert_wan, read_wan
+from placewright.instances.converters import convert_wan, read_wan
 from placewright.instances.converters.support.wan_files import TIERS, read_folder, read_grid
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.geo import WanLink
@@ -203,10 +203,6 @@ def test_a_folder_has_one_file_of_each_kind(tmp_path, files):
     (tmp_path / "more_rtt.csv").write_text("x\n")
     with pytest.raises(InvalidInputError, match=r"2 files \*rtt\*\.csv"):
         read_folder(tmp_path)
-
-
-def test_the_converter_is_known_by_its_name():
-    assert CONVERTERS["wan"] is read_wan
 
 
 @needs_grid

@@ -102,7 +102,7 @@ class Refused:
 
 
 class BestEffort(NamedTuple):
-    """A job without a promise that holds GPUs in this lease; whether it asked for one."""
+    """A job without a promise that holds GPUs in the current lease; `asked` for one or not."""
 
     job: str
     milli_gpu: int

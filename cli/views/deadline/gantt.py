@@ -1,4 +1,4 @@
-"""What a chart of leases shows: a row per job where they are few, else GPUs by what they do."""
+"""Gantt facts of the leases: a row per job where they are few, else GPUs by use."""
 
 from __future__ import annotations
 

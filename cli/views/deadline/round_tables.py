@@ -1,4 +1,4 @@
-"""What a round asks of time: work and due times of jobs, and hosts that are away."""
+"""Tables of a round with deadlines: work and due times of jobs, and outages."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def due_text(due: Due, now: int) -> str:
 
 
 def outage_texts(round_: Round, window: Interval) -> list[str]:
-    """Say which hosts are not there in some lease of a window, and when."""
+    """Describe the outages and unhealthy hosts of a window of leases."""
     found = [f"{entry.name} (unhealthy)" for entry in round_.cluster.hosts if not entry.healthy]
     for outage in round_.leases.outages:
         first, end = round_.leases.overlapped(outage, round_.now)

@@ -1,4 +1,4 @@
-"""GPUs on hosts that are not there, lease by lease."""
+"""Unavailable capacity: GPUs on unhealthy hosts and in outages, by lease."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 
 
 def unavailable_capacity(round_: Round) -> tuple[int, Ints]:
-    """Return milli-GPU of all hosts, and of those unhealthy or away in each lease (horizon,)."""
+    """Return the milli-GPU of all hosts, and of the unavailable ones in each lease (horizon,)."""
     spans: dict[str, list[tuple[int, int]]] = {}
     for outage in round_.leases.outages:
         for name in expand(outage.host):

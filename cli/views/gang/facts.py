@@ -1,4 +1,4 @@
-"""Who uses each GPU, as arrays: what trees, maps and pictures are drawn from."""
+"""Occupancy: who uses each GPU, as arrays, for trees, maps and pictures."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _bar(value: float, most: float, cells: int) -> Text:
 
 
 def _grids(facts: RegionPlan) -> Iterator[Grid]:
-    """Yield what is to be said of links: of a round how wide they are, of a plan their use."""
+    """Yield a line per link: of a round its bandwidth, of a plan its use."""
     links = facts.regions.links
     if facts.plan is None:
         widest = max((link.bandwidth for link in links.values()), default=0)

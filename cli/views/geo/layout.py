@@ -23,7 +23,7 @@ ROUNDS = 400
 EVEN, FEW = 0.6, 4
 """How much of a place among many is that in the order of all; among few all of it is distance."""
 BOTH = 5
-"""In every so many passes along both sides."""
+"""Passes between two along both sides."""
 FAR = 1.5
 """Regions that no path of links joins, in the longest distance."""
 

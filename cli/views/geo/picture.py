@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_LINKS = 48
 """Arrows on a map at most, those of most GiB."""
 NEIGHBOURS = 2
-"""Of each region, so many of the widest links are drawn in grey, as what is there."""
+"""Number of the widest links of each region that are drawn in grey."""
 
 PANEL, TALL = 7.5, 6.2
 BETWEEN, TOP, LINE = 0.3, 0.5, 0.24

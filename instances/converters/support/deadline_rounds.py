@@ -91,21 +91,21 @@ def job_of(
 
     sizes = speeds(job)
     options, paces = elasticflow.options(sizes, job.gpus, groups=groups, overhead_s=overhead_s)
-    told = tuple(
+    paces = tuple(
         pace.model_copy(update={"spanning": table.get((job.model, gpus), ())})
         for gpus, pace in zip(sorted(sizes), paces, strict=True)
     )
     return Job(
         name=job.name,
         options=options,
-        deadline=deadline_of(job, now, slack=slack, paces=told),
+        deadline=deadline_of(job, now, slack=slack, paces=paces),
     )
 
 
 def deadline_round(
     name: str,
     trace: Sequence[TraceJob],
-    taking: TraceSample,
+    sample: TraceSample,
     *,
     gpus: int,
     lease_s: int = LEASE_S,
@@ -114,7 +114,7 @@ def deadline_round(
     locality: Locality | None = None,
     rows: int | None = None,
 ) -> Conversion:
-    """Return the round of the jobs that `taking` takes, on hosts of 8 GPUs.
+    """Return the round of the jobs that `sample` takes, on hosts of 8 GPUs.
 
     The horizon reaches to the last deadline, as far as rounds allow.
 
@@ -134,7 +134,7 @@ def deadline_round(
     check_range("lease_s", lease_s, 1, MAX_LENGTH)
     if not 0 <= slack <= MAX_SLACK:
         raise invalid_argument("slack", slack, f"expected 0 to {MAX_SLACK}")
-    taken, now, which = taking.take(trace)
+    taken, now, which = sample.take(trace)
     last = max((job.due[-1][0] for job in taken if job.due), default=now)
     made = Round(
         name=name,

@@ -1,4 +1,4 @@
-"""Which jobs of a trace a round takes."""
+"""Sampling of a trace: which of its jobs a round takes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class TraceSample:
     Parameters
     ----------
     at, ahead
-        The jobs alive at this time, and those submitted in so much time after it. Without `at` all.
+        The jobs alive at the time `at`, and those submitted up to `ahead` after it. None: all jobs.
     jobs, seed
-        Of these so many, drawn by the seed; all if None.
+        Number of these that are drawn, by the seed; None: all of them.
     unit_s, unit
         Seconds of the trace's unit, and its name.
     """

@@ -10,7 +10,7 @@ OVERHEAD_S = 30
 
 
 def overhead_s(gpus: int) -> int:
-    """Return the seconds that checkpoint and resume of so many GPUs take of a lease, rounded up.
+    """Return the seconds of a lease for checkpoint and resume of `gpus` GPUs, rounded up.
 
     References
     ----------

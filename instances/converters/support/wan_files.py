@@ -52,7 +52,7 @@ class Measured(NamedTuple):
 
 
 def read_folder(folder: str | os.PathLike[str]) -> Measured:
-    """Read the grid of the three CSV files of a folder, told by their names.
+    """Read the grid from the three CSV files of a folder, recognized by their names.
 
     Raises
     ------

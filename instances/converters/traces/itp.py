@@ -198,7 +198,7 @@ def _busiest(traces: Sequence[ClusterTrace]) -> int:
 def _resampled(
     traces: Sequence[ClusterTrace], count: int, rng: np.random.Generator
 ) -> list[ClusterTrace]:
-    """Draw so many more clusters, from each trace in turn."""
+    """Draw `count` more clusters, from each trace in turn."""
     found = []
     for i in range(count):
         again, which = divmod(i, len(traces))

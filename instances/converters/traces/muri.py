@@ -47,7 +47,7 @@ GPU_MODEL = "V100"
 """What the profiles were measured on."""
 
 IN_A_GROUP = 4
-"""Without a cluster there is one GPU for so many that jobs ask: enough if all share in fours."""
+"""GPUs asked per GPU of the cluster that is made: enough if all jobs share GPUs in fours."""
 
 _CORE, _GIB = 1000, 1024
 _MS_PER_S = 1000
@@ -55,7 +55,7 @@ _US_PLACES = 3
 _LONGEST_STAGE_MS = MAX_STAGE // 10**_US_PLACES
 _LONGEST_ITERATION_MS = MAX_ITERATION // 10**_US_PLACES
 _MOST_ITERATION = 10
-"""The iteration of a profile is at most so many times the sum of its stages."""
+"""Largest ratio of the iteration of a profile to the sum of its stages."""
 
 
 def convert_muri(
@@ -186,7 +186,7 @@ def _rows(
 
 
 def _jobs(table: Table, asked: Ints, rows: list[int], most: int) -> tuple[Job, ...]:
-    """Return the jobs of some rows for hosts of at most so many GPUs; all rows are checked."""
+    """Return the jobs of some rows for hosts of at most `most` GPUs; all rows are checked."""
     stage_columns = [f"resource_time_{i}" for i in range(len(RESOURCES))]
     table.require("job_id", "model_name", "iteration_time", *stage_columns)
     ids, models = table.names("job_id"), table.columns["model_name"]

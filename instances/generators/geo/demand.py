@@ -36,7 +36,7 @@ def tilted_sizes(mean: float, largest: int) -> Floats:
 
 
 def draw_sizes(rng: np.random.Generator, count: int, likely: Floats) -> Ints:
-    """Return the GPUs of each of so many workloads: quantiles, in a random order."""
+    """Return the GPUs of each workload: quantiles, in a random order."""
     at = (np.arange(count) + 0.5) / count
     index = np.searchsorted(np.cumsum(likely)[:-1], at, side="right")
     return np.array(SIZES)[index][order(rng, count)]

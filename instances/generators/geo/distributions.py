@@ -52,7 +52,7 @@ RTT_US = (
 
 
 def positions(count: int) -> Floats:
-    """Return where the quantiles of so many things are taken (count,)."""
+    """Return the `count` probabilities at which quantiles are taken."""
     at = (np.arange(count) + 1.0) / max(count, 1)
     at[count - 1 :] = 1 - 0.5 / max(count, 1)
     return at
@@ -96,13 +96,13 @@ def interpolated(table: Sequence[tuple[float, float]], uniform: Floats) -> Ints:
 
 
 def order(rng: np.random.Generator, count: int) -> Ints:
-    """Return a random order of so many things."""
+    """Return a random permutation of `count` indices."""
     shuffled: Ints = np.argsort(rng.random(count), kind="stable")
     return shuffled
 
 
 def chosen(rng: np.random.Generator, count: int, per_mille: int) -> NDArray[np.bool_]:
-    """Return which of so many things are drawn, each with this chance."""
+    """Draw `count` Bernoulli trials, each true with `per_mille` thousandths (count,)."""
     return np.floor(rng.random(count) * PER_MILLE) < per_mille
 
 

@@ -107,7 +107,7 @@ def facts_of(round_: Round) -> Facts:
 
 
 def _percentiles(values: Sequence[int], at: Sequence[int]) -> tuple[int, ...]:
-    """Return the smallest values that so many percent do not exceed; 0 without values."""
+    """Return percentiles of values (nearest rank); 0 without values."""
     if not values:
         return (0,) * len(at)
     return tuple(int(v) for v in np.percentile(values, at, method="inverted_cdf"))

@@ -22,7 +22,7 @@ often as on the grid of 63 cloud regions."""
 
 
 def draw_grid(rng: np.random.Generator, regions: int, grid: WanGrid | None) -> WanGrid:
-    """Return the links between so many regions: of `grid`, or drawn by its percentiles.
+    """Return the links between the regions: those of `grid`, or drawn by its percentiles.
 
     What is drawn is as far apart and as fast as the measured grid, but independently: there, links
     over longer ways are slower. Round-trip times are the same both ways.

@@ -27,7 +27,7 @@ class Hosting:
             whole.extend(f"{rack.name}-h{slot}" for slot in reversed(range(rack.hosts)))
 
     def place(self, region: int, model: int, gpus: int) -> tuple[Task, ...]:
-        """Return the tasks of a job of so many GPUs that now runs there; none if it has no room."""
+        """Place a running job and return its tasks; none if it does not fit."""
         if gpus <= HOST_GPUS:
             return self._one(region, model, gpus)
         hosts = gpus // HOST_GPUS

@@ -124,7 +124,7 @@ def draw_world(
 def round_of(
     world: World, title: str, policy: PolicyName, running: int, rng: np.random.Generator
 ) -> Round:
-    """Return the round of a world in which so many jobs run, as far as there is room near data."""
+    """Return the round of a world; `running` jobs run, or as many as fit near their data."""
     places = _places(world, running, rng)
     return Round(
         name=title,

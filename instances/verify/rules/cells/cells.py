@@ -221,7 +221,7 @@ def granted(reading: Reading) -> Iterator[Finding]:
 
 
 class _Spare(NamedTuple):
-    """What every free cell of a level has at least: so many hosts, each one of these."""
+    """The least that every free cell of a level has: a number of hosts, and what each has."""
 
     domain: str
     size: int

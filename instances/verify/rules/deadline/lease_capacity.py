@@ -1,4 +1,4 @@
-"""What each lease has room for, counted in milli-GPU: no host, CPU or memory is looked at.
+"""Capacity of each lease in milli-GPU; hosts, CPU and memory are not considered.
 
 There is a row per set of GPU models, and one per tenant with a quota of GPUs. Demands that may use
 some models fit beside each other exactly if, for every union of their sets of models, those inside
@@ -28,11 +28,11 @@ Span = tuple[int, int]
 
 
 class LeaseCapacity:
-    """The rows that some jobs ask of with some of their options, and what each has in each lease.
+    """Capacity rows of some jobs and options: by set of GPU models, and by tenant with a quota.
 
     `free` is (rows, horizon); `tolerated` (rows,) is the part of the current lease that those hold
     who run on unhealthy hosts and on reserved GPUs, where nobody else may come.
-    Pinned jobs run on without a break: what they hold is no room for others, so they ask nothing.
+    Pinned jobs run on without a break: what they hold is subtracted, and they have no demand.
     """
 
     def __init__(self, reading: Reading, asking: Iterable[tuple[Job, int]]) -> None:
@@ -69,14 +69,14 @@ class LeaseCapacity:
         self.free: Ints = np.array(rows, dtype=np.int64).reshape(len(rows), len(none))
 
     def names(self) -> list[str]:
-        """Return what each row is of, in words."""
+        """Name each row for messages."""
         return [
             "GPUs" if each == self._models else f"GPUs of {', '.join(sorted(each))}"
             for each in self.sets
         ] + [f"tenant {name!r}" for name in self.tenants]
 
     def demand(self, asking: Iterable[tuple[Job, int]]) -> Ints:
-        """Return what each job asks of each row in one lease (jobs, rows)."""
+        """Return the demand of each job on each row in one lease (jobs, rows)."""
         table: list[list[int]] = []
         for job, chosen in asking:
             option, held = job.options[chosen], job.running
@@ -90,7 +90,7 @@ class LeaseCapacity:
         return np.array(table, dtype=np.int64).reshape(len(table), len(self.free))
 
     def taken(self, promises: Promises) -> Ints:
-        """Return what the timely promises take of each row in each lease (rows, horizon)."""
+        """Return the usage of each row by the timely promises in each lease (rows, horizon)."""
         jobs, (rows, horizon) = promises.timely, self.free.shape
         asked = np.zeros((len(promises.section.jobs), rows), dtype=np.int64)
         counts = np.zeros(len(asked), dtype=np.bool_)
@@ -115,7 +115,7 @@ class LeaseCapacity:
 
 
 def interval_minima(table: Ints, spans: Spans) -> Ints:
-    """Return the least entry of each row of a table in each interval (intervals, rows).
+    """Range minima: the least entry of each row of a table in each interval (intervals, rows).
 
     The minima of all runs of 1, 2, 4, ... columns are made once; two of them cover an interval.
     """
@@ -216,7 +216,7 @@ def _capacity(reading: Reading, pinned: Iterable[PinnedJob]) -> Mapping[str, Int
 
 
 def _add(change: Ints, span: Span, amount: int) -> None:
-    """Add an amount in an interval of leases to what is told by its changes."""
+    """Add an amount in an interval of leases to an array of differences."""
     change[span[0]] += amount
     change[span[1]] -= amount
 

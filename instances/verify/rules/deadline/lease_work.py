@@ -1,4 +1,4 @@
-"""In which leases a job can run, and when it is done by those that a plan gives it.
+"""The leases that a job can use, and its completion time in those that a plan gives it.
 
 The current lease is placed: its speed is that of where the job is. Later leases are counted: their
 speed is that on the fewest hosts that can hold the job. A pinned job stays where it is.
@@ -37,7 +37,7 @@ def first_usable(reading: Reading, job: Job, option: int) -> int:
 
 
 def in_order(spans: Spans, earliest: Sequence[int], horizon: int) -> npt.NDArray[np.bool_]:
-    """Return which intervals are not empty, from the earliest lease on, after those before them."""
+    """Return which intervals are non-empty, within reach, and apart from the one before."""
     same = np.zeros(len(spans.owner), dtype=np.bool_)
     same[1:] = spans.owner[1:] == spans.owner[:-1]
     least = np.array(earliest, dtype=np.int64)[spans.owner]
@@ -49,7 +49,7 @@ def in_order(spans: Spans, earliest: Sequence[int], horizon: int) -> npt.NDArray
 
 
 class LeaseProgress:
-    """How fast the jobs of a round are, and how long their leases are."""
+    """The work that jobs do in their leases, and their completion times."""
 
     def __init__(self, reading: Reading) -> None:
         self._leases, self._now = reading.round.leases, reading.round.now
@@ -64,7 +64,7 @@ class LeaseProgress:
         }
 
     def gained(self, job: Job, option: int) -> int:
-        """Return what a job does in the current lease where it is, in thousandths of a second.
+        """Return the work of a job in the current lease, where it is placed.
 
         Without a deadline the pace is the usual one.
         """
@@ -74,7 +74,7 @@ class LeaseProgress:
     def finish(
         self, job: Job, option: int, intervals: Sequence[Interval], *, placed: bool
     ) -> int | str:
-        """Return when a job is done that runs in these leases, or what is wrong with them.
+        """Return the completion time of a job in these leases, or what is wrong with them.
 
         The intervals are in order. `placed`: in the current lease it is where the plan says, and
         not only counted.

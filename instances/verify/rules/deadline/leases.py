@@ -38,9 +38,9 @@ def form(
     try:
         LeaseSection.model_validate(entry)
     except ValidationError as error:
-        told = invalid_input(error, LeaseSection, None)
-        given = f"{value_text(told.value)}; " if told.show_value else ""
-        yield Finding((*path, *told.path), f"{given}{told.expected}")
+        found = invalid_input(error, LeaseSection, None)
+        given = f"{value_text(found.value)}; " if found.show_value else ""
+        yield Finding((*path, *found.path), f"{given}{found.expected}")
 
 
 def with_promises(reading: Reading) -> Reading:

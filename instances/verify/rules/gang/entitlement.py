@@ -1,6 +1,6 @@
-"""Who stands on a tenant's guarantee: what verify compares before priorities.
+"""Entitlement: which jobs a tenant's guarantee covers; it precedes priority.
 
-Standing is read off the round alone. A tenant's jobs, but for the opportunistic ones, queue by
+It depends on the round alone. A tenant's jobs, but for the opportunistic ones, queue by
 priority, the highest first; of equal ones those that run come first, then the order of the round.
 """
 
@@ -17,7 +17,7 @@ from placewright.instances.verify.reading import demand
 
 
 class Precedence(NamedTuple):
-    """What a job with an option may displace by: cells, being entitled, then its priority.
+    """The precedence of a job with an option in preemption: cells, entitlement, then priority.
 
     The jobs that a tenant's cells are for come before all others.
     """

@@ -278,7 +278,7 @@ class _Free:
 
 
 def _occupy(gpus: Ints, number: Ints, group: TaskGroup) -> None:
-    """Take the GPUs of so many tasks on each host: the first that have room."""
+    """Take the GPUs of the given number of tasks on each host: the first GPUs that fit."""
     for host in np.flatnonzero(number).tolist() if group.gpu else ():
         for _ in range(int(number[host])):
             each = min(group.gpu, WHOLE_GPU)

@@ -17,7 +17,7 @@ Path = tuple[str | int, ...]
 MEGABITS = 8 * 2**30 / 10**6
 """Of one GiB."""
 TOLERANCE = 1.0
-"""Mbit/s by which flows may exceed a link: they are told in whole GiB and seconds."""
+"""Mbit/s by which flows may exceed a link, since they are in whole GiB and seconds."""
 
 
 def flow_path(reading: Reading) -> Iterator[Finding]:

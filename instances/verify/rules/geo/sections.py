@@ -36,9 +36,9 @@ def form(reading: Reading, entry: Mapping[str, Any], path: Path, *, kind: str) -
     try:
         document.model_validate(entry)
     except ValidationError as error:
-        told = invalid_input(error, document, None)
-        given = f"{value_text(told.value)}; " if told.show_value else ""
-        yield Finding((*path, *told.path), f"{given}{told.expected}")
+        found = invalid_input(error, document, None)
+        given = f"{value_text(found.value)}; " if found.show_value else ""
+        yield Finding((*path, *found.path), f"{given}{found.expected}")
 
 
 FORMS: dict[str, Form] = {kind: partial(form, kind=kind) for kind in _DOCUMENTS}

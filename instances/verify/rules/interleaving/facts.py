@@ -1,4 +1,4 @@
-"""Which jobs a plan lets take turns on the same GPUs, and what they hold together."""
+"""Groups of a plan that share GPUs in turn, and the resources that they hold together."""
 
 from __future__ import annotations
 
