@@ -22,12 +22,8 @@ from math import floor
 
 import numpy as np
 
-from placewright.formulations.deadline.heuristics.core_mip import (
-    INTEGRALITY_TOLERANCE,
-    Selection,
-    core_search,
-    round_down,
-)
+from placewright.formulations.deadline import parameters
+from placewright.formulations.deadline.heuristics.core_mip import Selection, core_search, round_down
 from placewright.formulations.deadline.heuristics.feasibility_mip import (
     choose_alternatives,
     find_leases,
@@ -52,19 +48,6 @@ from placewright.formulations.session import Session, near
 
 BROKEN, ADMITTED = "broken", "admitted"
 """The terms that admission decides, the first before the second."""
-
-FEASIBILITY_SECONDS = 0.4
-"""Most time to ask a solver for leases of a choice that was not filled whole."""
-
-REPAIR_SECONDS = 2.0
-"""Most time to ask a solver for the best of few ways after capacity was lost: filling, which must
-not lose one promise more, is then far from what can be done."""
-
-CLOSE_GAP_REL = 0.01
-"""Gap at which it is not asked again, after promises were broken, what the others could have."""
-
-MAX_TIME_INDEXED_CELLS = 4_000
-"""Jobs times leases up to which a problem is stated lease by lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +217,10 @@ class _MasterSubproblem:
                 if isinstance(step, _UpperBound):
                     bound = step.value
                 yield step
-            small = time_indexed.size(problem) <= MAX_TIME_INDEXED_CELLS
-            if not small and near(bound, self.best.admitted(problem), CLOSE_GAP_REL):
+            small = time_indexed.size(problem) <= parameters.PARAMETERS.max_time_indexed_cells
+            if not small and near(
+                bound, self.best.admitted(problem), parameters.PARAMETERS.close_gap_rel
+            ):
                 return
         # What jobs have is kept as in the best schedule, which shows that it can be.
         must_keep = np.append(self.saved, 0)[self.best.alternative]
@@ -245,7 +230,7 @@ class _MasterSubproblem:
         for step in self._solve_master(master):
             if isinstance(step, Schedule) or not self.broken:
                 yield step
-        if time_indexed.size(problem) <= MAX_TIME_INDEXED_CELLS:
+        if time_indexed.size(problem) <= parameters.PARAMETERS.max_time_indexed_cells:
             yield from self._solve_time_indexed()
         else:
             for found in improve(problem, self.best, self.session.expired):
@@ -267,13 +252,20 @@ class _MasterSubproblem:
             self.problem
         ):
             feasibility = find_leases(
-                self.problem, selection.alternative, self.session, seconds=FEASIBILITY_SECONDS
+                self.problem,
+                selection.alternative,
+                self.session,
+                seconds=parameters.PARAMETERS.feasibility_mip_seconds,
             )
             found = feasibility.schedule
             if found is None:
                 alternatives = np.union1d(selection.alternative, self.best.alternative)
                 alternatives = alternatives[alternatives != NONE]
-                seconds = REPAIR_SECONDS if self.broken else FEASIBILITY_SECONDS
+                seconds = (
+                    parameters.PARAMETERS.restricted_mip_seconds
+                    if self.broken
+                    else parameters.PARAMETERS.feasibility_mip_seconds
+                )
                 found = choose_alternatives(
                     self.problem, alternatives, self.best, self.session, seconds=seconds
                 )
@@ -312,7 +304,10 @@ class _MasterSubproblem:
             yield from self._accept(time_indexed.read(model, outcome.values))
         if outcome.bound is not None:
             yield _UpperBound(
-                floor(outcome.bound * (1 + INTEGRALITY_TOLERANCE) + INTEGRALITY_TOLERANCE),
+                floor(
+                    outcome.bound * (1 + parameters.PARAMETERS.integrality_tolerance)
+                    + parameters.PARAMETERS.integrality_tolerance
+                ),
                 certified=False,
             )
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
-from placewright.formulations.deadline.heuristics.list_scheduling import WORK_LIMIT
 from placewright.formulations.deadline.problem.problem import Problem, Schedule
 from placewright.formulations.deadline.problem.schedule import ScheduleState
 
@@ -62,4 +61,4 @@ def admit_earliest(problem: Problem, schedule: Schedule, job: int) -> Arrival | 
 
 def _insert(problem: Problem, schedule: Schedule, alternative: int) -> Schedule | None:
     state = ScheduleState.of(problem, schedule)
-    return state.schedule() if EjectionChains(state, WORK_LIMIT).insert(alternative) else None
+    return state.schedule() if EjectionChains(state).insert(alternative) else None

@@ -16,6 +16,7 @@ from itertools import islice
 
 import numpy as np
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN, AdmissionBound, admit
 from placewright.formulations.deadline.bounds.trivial import trivial_bounds
 from placewright.formulations.deadline.heuristics.list_scheduling import objective
@@ -26,17 +27,6 @@ from placewright.formulations.deadline.models.whole.solve import solve_integrate
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.session import Bound, Candidate, Session
-
-PLACEMENT_TIME_SHARE = 0.3
-"""Share of the time that is kept for placing the current lease."""
-
-MAX_JOBS_EARLY_PLAN = 1_000
-"""Jobs up to which there is a first plan before admission has ended; more take seconds to place."""
-
-
-STEADY_TIME_SHARE = 0.5
-"""Share of the time for promises that are kept while running jobs go on as they do, where others
-might be better."""
 
 
 def run(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:
@@ -80,18 +70,22 @@ def _search_admission(admission: Admission, session: Session) -> Iterator[Candid
     yield from trivial_bounds(admission)
     problem, steady = admission.problem, admission.steady_only()
     known = admission.known
-    choosing = replace(session, deadline=_deadline_after(session, 1 - PLACEMENT_TIME_SHARE))
+    choosing = replace(
+        session, deadline=_deadline_after(session, 1 - parameters.PARAMETERS.placement_share)
+    )
     first = best = None
     if steady is not admission:
         alternatives = np.append(np.flatnonzero(admission.steady), NONE)
-        session_part = replace(choosing, deadline=_deadline_after(choosing, STEADY_TIME_SHARE))
+        session_part = replace(
+            choosing, deadline=_deadline_after(choosing, parameters.PARAMETERS.steady_share)
+        )
         for step in _choose(steady.problem, session_part, known):
             if isinstance(step, Schedule):
                 known = Schedule(alternatives[step.alternative], step.runs)
                 if (
                     first is None
                     and steady.problem.alternatives
-                    and problem.jobs <= MAX_JOBS_EARLY_PLAN
+                    and problem.jobs <= parameters.PARAMETERS.max_early_plan_jobs
                 ):
                     yield from islice(place_current_lease(admission, known, session), 1)
                 first = known
@@ -100,7 +94,11 @@ def _search_admission(admission: Admission, session: Session) -> Iterator[Candid
         if isinstance(step, Bound):
             yield step
             continue
-        if first is best is None and problem.alternatives and problem.jobs <= MAX_JOBS_EARLY_PLAN:
+        if (
+            first is best is None
+            and problem.alternatives
+            and problem.jobs <= parameters.PARAMETERS.max_early_plan_jobs
+        ):
             yield from islice(place_current_lease(admission, step, session), 1)
         best = step
     session.wall_stopped |= choosing.wall_stopped
@@ -109,7 +107,9 @@ def _search_admission(admission: Admission, session: Session) -> Iterator[Candid
         and best is not None
         and objective(problem, best) > objective(problem, first)
     ):
-        session_part = replace(session, deadline=_deadline_after(session, STEADY_TIME_SHARE))
+        session_part = replace(
+            session, deadline=_deadline_after(session, parameters.PARAMETERS.steady_share)
+        )
         yield from place_current_lease(admission, first, session_part)
         session.wall_stopped |= session_part.wall_stopped
     elif first is not None:

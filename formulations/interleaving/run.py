@@ -23,6 +23,7 @@ import numpy as np
 
 from placewright.formulations.common.inner_rounds import inner_plans
 from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.heuristics.group_matching import match_running_groups
 from placewright.formulations.interleaving.heuristics.insertion import insert_waiting
 from placewright.formulations.interleaving.models.as_gangs import (
@@ -56,19 +57,13 @@ from placewright.instances.derived.speed import speed
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 
-MAX_PREEMPTION_LEVELS = 4
-"""Priorities of running jobs, the lowest ones, that may stop for higher ones without any other."""
-
-MAX_REGROUPINGS = 4
-"""How often jobs are grouped anew because some groups found no place."""
-
 
 def run(fixed: Interleaving, session: Session) -> Iterator[Candidate | Bound]:
     """Yield a plan without new groups, then better ones, and bounds.
 
     Parameters
     ----------
-    kept
+    fixed
         A round, if all running jobs stay as they are.
     session
         Clock and solver, and who decides inner rounds of gangs.
@@ -171,7 +166,9 @@ class _PackingSearch:
         jobs = self._problem.round.jobs
         priority = np.array([jobs[j].priority for j in self._problem.of_class])
         running = self._pool.must_cover
-        for priority_limit in np.unique(priority[running])[:MAX_PREEMPTION_LEVELS]:
+        for priority_limit in np.unique(priority[running])[
+            : parameters.PARAMETERS.num_preemption_levels
+        ]:
             new = running | (priority > priority_limit)
             if (new & ~running).any():
                 count = np.where(new, self._pool.count, 0)
@@ -190,7 +187,7 @@ class _PackingSearch:
 
         Jobs are grouped anew while some groups find no place.
         """
-        for _ in range(MAX_REGROUPINGS):
+        for _ in range(parameters.PARAMETERS.max_packings):
             best: Grouping | None = None
             for found in solve_set_packing(packing, self._session):
                 if isinstance(found, Grouping):

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from formulation_parameters import set_parameters
 
 from examples import examples
-from placewright.formulations.deadline import admission
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN, AdmissionBound, admit
 from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
 from placewright.formulations.deadline.heuristics.path_relinking import relink, restore_promises
@@ -84,7 +85,7 @@ def test_tiny_rounds_are_solved_exactly(
 def test_bounds_hold_where_leases_are_only_filled(
     oracle: ModuleType, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "MAX_TIME_INDEXED_CELLS", 0)
+    set_parameters(monkeypatch, parameters, max_time_indexed_cells=0)
     for seed in range(ROUNDS):
         for number, kind in enumerate(KINDS):
             problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
@@ -96,7 +97,7 @@ def test_bounds_hold_where_leases_are_only_filled(
 def test_rows_and_filling_are_exact_for_one_gpu_a_common_start_and_capacity_that_never_falls(
     oracle: ModuleType, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch, shape: str
 ) -> None:
-    monkeypatch.setattr(admission, "MAX_TIME_INDEXED_CELLS", 0)
+    set_parameters(monkeypatch, parameters, max_time_indexed_cells=0)
     for seed in range(2 * ROUNDS):
         problem = tiny.problem(seed, shape, gangs=False)
         assert answer(problem).best.admitted(problem) == oracle.best(problem).admitted

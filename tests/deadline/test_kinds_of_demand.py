@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from formulation_parameters import set_parameters
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.problem import problem
 
 
@@ -12,7 +14,7 @@ from placewright.formulations.deadline.problem import problem
     ("alternatives", "rows"), [(0, 1), (1, 1), (1, 4), (300, 1), (300, 3), (301, 40)]
 )
 def test_kinds_are_those_of_numpy(monkeypatch, alternatives, rows):
-    monkeypatch.setattr(problem, "CHUNK_CELLS", 100)
+    set_parameters(monkeypatch, parameters, chunk_cells=100)
     demand = np.random.default_rng(rows).integers(-2, 3, (alternatives, rows))
     demand[:, rows // 2 :] = 0
     kinds, kind = problem.demand_classes_of(demand)

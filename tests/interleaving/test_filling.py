@@ -8,10 +8,12 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from formulation_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.interleaving.set_packing import solve, template_columns
+from placewright.formulations.interleaving import parameters
+from placewright.formulations.interleaving.set_packing import solve
 from placewright.formulations.interleaving.set_packing.columns import enumerate_columns, with_values
 from placewright.formulations.interleaving.set_packing.integer_program import solve_program
 from placewright.formulations.interleaving.set_packing.job_classes import (
@@ -167,7 +169,7 @@ def test_jobs_of_close_weights_share_a_class_and_weights_keep_their_mean(
 def test_pools_of_many_weights_and_tenants_end_near_their_bound(
     pools: ModuleType, tenants: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(template_columns, "MIP_SECONDS", 0.1)
+    set_parameters(monkeypatch, parameters, template_mip_seconds=0.1)
     jobs = 80
     rng = np.random.default_rng(0)
     packing = pools.muri_pool(0, jobs, "trace1", "weighted_throughput")

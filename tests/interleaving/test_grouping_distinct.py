@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
     ValueBound,
     column_values,
@@ -43,7 +44,6 @@ from placewright.formulations.interleaving.set_packing.problem import (
     PackingProblem,
 )
 from placewright.formulations.interleaving.set_packing.solve import (
-    MAX_ENUMERATED_COLUMNS,
     solve_set_packing,
 )
 from placewright.formulations.session import Session
@@ -222,7 +222,7 @@ def test_a_hundred_distinct_jobs_are_grouped_within_three_percent(
     pools: ModuleType, objective: str
 ) -> None:
     packing = jittered(pools, 2, 100, objective)
-    assert count_columns(packing) > MAX_ENUMERATED_COLUMNS
+    assert count_columns(packing) > parameters.PARAMETERS.max_enumerated_columns
     found = list(solve_set_packing(packing, new_session()))
     groupings = [f for f in found if isinstance(f, Grouping)]
     bounds = [f for f in found if isinstance(f, GroupingBound)]

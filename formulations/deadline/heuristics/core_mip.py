@@ -18,22 +18,11 @@ from math import floor
 
 import numpy as np
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.models.demand_bound import Floats
 from placewright.formulations.deadline.models.master_lp import LagrangianBound, MasterLp
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Problem
 from placewright.formulations.session import Session
-
-CORE_JOBS = (40, 150)
-"""Jobs in doubt that branch and bound decides about: few at first, soon and hardly worse."""
-
-SEARCH_SECONDS = 1.0
-"""Most time of one branch and bound: the leases decide about the last promises, not this."""
-
-MAX_SEARCHES = 4
-"""Searches in which rows were missing, each of half the time of the one before."""
-
-INTEGRALITY_TOLERANCE = 1e-6
-"""How far from a whole number a solver's value may be and still count as that number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +42,7 @@ def round_down(master: MasterLp, chosen: Floats) -> Selection:
     problem = master.problem
     order = np.argsort(chosen, kind="stable")
     order = order[(chosen[order] > 0) & master.must[problem.job[order]]]
-    selection = _selection(problem, chosen >= 1 - INTEGRALITY_TOLERANCE)
+    selection = _selection(problem, chosen >= 1 - parameters.PARAMETERS.integrality_tolerance)
     selection.alternative[problem.job[order]] = order
     return selection
 
@@ -67,9 +56,11 @@ def core_search(
     (jobs,) keeps what must be kept.
     """
     keeps_promises = master.objective.min_kept > 0 or bool(master.must.any())
-    attempts = [(number, False) for number in CORE_JOBS]
+    attempts = [(number, False) for number in parameters.PARAMETERS.core_sizes_jobs]
     # With all others at their best maybe nothing keeps what must be kept; then from `known`.
-    attempts += [(number, True) for number in CORE_JOBS if keeps_promises]
+    attempts += [
+        (number, True) for number in parameters.PARAMETERS.core_sizes_jobs if keeps_promises
+    ]
     best: Ints | None = None
     for number, from_incumbent in attempts:
         if from_incumbent and best is None:
@@ -95,7 +86,10 @@ def core_search(
 
 def _integer_bound(bound: float) -> int:
     """Return the largest whole number that a solver's bound allows."""
-    return floor(bound * (1 + INTEGRALITY_TOLERANCE) + INTEGRALITY_TOLERANCE)
+    return floor(
+        bound * (1 + parameters.PARAMETERS.integrality_tolerance)
+        + parameters.PARAMETERS.integrality_tolerance
+    )
 
 
 def _solve_core(
@@ -108,13 +102,13 @@ def _solve_core(
         start = np.zeros(problem.alternatives)
         start[known[known != NONE]] = 1.0
     best: Selection | None = None
-    for search in range(MAX_SEARCHES):
+    for search in range(parameters.PARAMETERS.max_core_mips):
         part = master.restrict(dual.best, core)
         if not len(part.alternatives):
             values = part.extend(np.zeros(0), problem.alternatives)
             bound: int | None = dual.bound
         else:
-            seconds = SEARCH_SECONDS / 2**search
+            seconds = parameters.PARAMETERS.core_mip_seconds / 2**search
             begin = None if start is None else start[part.alternatives]
             outcome = session.optimise(part.arrays, most=seconds, gap=0.0, start=begin)
             if outcome is None or outcome.values is None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.problem.capacity_rows import largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Schedule
@@ -35,13 +36,6 @@ FIRST_PRIORITY = 10**9
 sooner. That of any other job is its own, and below."""
 MAX_OTHER_PRIORITY = FIRST_PRIORITY - 32
 
-MUST_WORTH = 16
-"""Worth of a GPU of a job that must run, more than that of what makes way for it."""
-SIZE_WORTH = 8
-"""Doublings after which a GPU of a larger job is worth twice that of a single one."""
-
-MAX_PROGRESS = 10**9
-"""Of what all options together count for `progress`: a solver still tells single ones apart."""
 
 COUNTED = ("best_effort", "early")
 PLACES = ("disruption", "spread", "proximity", "opened")
@@ -180,7 +174,11 @@ class _GangBuilder:
             # Large jobs take the place of small ones, which find other places more easily.
             gpus = -(-milli // WHOLE_GPU)
             doublings = gpus.bit_length() - 1
-            value = MUST_WORTH * max(1, gpus) * (SIZE_WORTH + max(0, doublings))
+            value = (
+                parameters.PARAMETERS.must_run_value_per_gpu
+                * max(1, gpus)
+                * (parameters.PARAMETERS.num_doublings_of_value + max(0, doublings))
+            )
             priority = max(MAX_OTHER_PRIORITY + 1, FIRST_PRIORITY - 31 + gpus.bit_length())
         variants = [
             _GangOption(option, number, max(min(value, 1), value * each // full), 0, milli)
@@ -287,9 +285,9 @@ def _weighted_sum(counts: Ints) -> Ints:
     counts = counts // np.maximum(1, np.gcd.reduce(counts, axis=0))
     most = counts.sum(axis=0)
     factors = [float(most[1] + 1), 1.0] if len(most) > 1 else [1.0]
-    if factors[0] * most[0] > MAX_PROGRESS:
+    if factors[0] * most[0] > parameters.PARAMETERS.max_total_progress:
         factors = [
-            MAX_PROGRESS * factor / max(1, total)
+            parameters.PARAMETERS.max_total_progress * factor / max(1, total)
             for factor, total in zip((1, 0.01), most, strict=False)
         ]
     weighted: Ints = np.ceil(counts * factors).sum(axis=1).astype(np.int64)

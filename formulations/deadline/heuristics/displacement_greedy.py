@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.current_lease import MAX_OTHER_PRIORITY
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import place_choice
@@ -28,12 +29,6 @@ from placewright.formulations.gang.problem.jobs import (
 )
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.base import WHOLE_GPU
-
-MAX_HOSTS = 64
-"""Hosts that are asked who could make way: those first where most GPUs are free or may wait."""
-
-MUST_RUN_COST_FACTOR = 2
-"""What it counts to ask one who must run, beside one who may wait."""
 
 
 def displacement_greedy(problem: Problem) -> Placement:
@@ -133,13 +128,17 @@ class _DisplacementGreedy:
         asked = count * int(problem.shape_gpu[shape]) // WHOLE_GPU
         hosts_open = np.flatnonzero(problem.shape_hosts[shape] & (placement.least_rank <= rank))
         most = placement.whole[hosts_open] + self._preemptible_gpus[hosts_open]
-        hosts_open = hosts_open[np.argsort(-most, kind="stable")[:MAX_HOSTS]]
+        hosts_open = hosts_open[
+            np.argsort(-most, kind="stable")[: parameters.PARAMETERS.max_displacement_hosts]
+        ]
         found = []
         for host in hosts_open.tolist():
             victims = self._victims(host, asked - int(placement.whole[host]), rank)
             if victims is not None:
                 cost = sum(
-                    self._gpus[j] * (MUST_RUN_COST_FACTOR if self._must(j) else 1) for j in victims
+                    self._gpus[j]
+                    * (parameters.PARAMETERS.must_run_victim_factor if self._must(j) else 1)
+                    for j in victims
                 )
                 found.append((cost, host, victims))
         for _, host, victims in sorted(found, key=lambda one: one[:2]):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.problem.problem import Bools, Ints
 from placewright.formulations.deadline.problem.schedule import ScheduleState
 
@@ -23,24 +24,20 @@ Move = tuple[int, int, int]
 
 NOWHERE = -1
 
-MAX_FAILED_LEASES = 6
-"""How often a job may try leases that can be emptied in part only, before it is turned down."""
-
-VISIT_COST = 100
-"""What it costs to look into a lease, as if so many jobs more could leave it."""
-
 
 class EjectionChains:
     """Inserts jobs into a chart; it remembers what cannot work as long as nobody leaves.
 
     Parameters
     ----------
-    effort
-        How many jobs times leases may be looked at for ways out, in all that is done together.
+    work_limit
+        Jobs times leases that all insertions together may examine; None: as the parameters say.
     """
 
-    def __init__(self, state: ScheduleState, work_limit: int) -> None:
+    def __init__(self, state: ScheduleState, work_limit: int | None = None) -> None:
         self.state = state
+        if work_limit is None:
+            work_limit = parameters.PARAMETERS.max_chain_cells
         self.work_left = work_limit
         self._rejected: list[tuple[int, int, int, int]] = []
 
@@ -83,7 +80,7 @@ class EjectionChains:
         shortage = np.maximum(0, demand[:, None] - state.residual[:, untried]).sum(axis=0)
         # Those that lack least first, of them the latest.
         order = np.lexsort((-untried, shortage))
-        failures_left = MAX_FAILED_LEASES
+        failures_left = parameters.PARAMETERS.max_failed_leases
         for position, lease in enumerate(untried[order].tolist()):
             if (
                 not left
@@ -167,7 +164,9 @@ class EjectionChains:
             if self.work_left <= 0:
                 return None
             candidates = self._candidates(at, deficit, partial=at == lease)
-            self.work_left -= (len(candidates) + VISIT_COST) * state.problem.horizon
+            self.work_left -= (
+                len(candidates) + parameters.PARAMETERS.lease_visit_cost_jobs
+            ) * state.problem.horizon
             if not len(candidates):
                 continue
             allowed = state.idle[candidates]

@@ -14,21 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.models import time_indexed
 from placewright.formulations.deadline.models.demand_bound import feasible_alone
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Outcome, Status
 from placewright.solver.arrays import Floats
-
-MAX_CELLS_FIXED = 8_000
-"""Ways times leases up to which a solver is asked."""
-
-MAX_CELLS_CHOICE = 6_000
-"""The same where it also has to choose among ways."""
-
-INTEGRALITY_TOLERANCE = 1e-6
-"""How far from a whole number a value may be and still count as that number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +39,7 @@ def find_leases(
     own = problem.restrict(alternatives)
     if not feasible_alone(own).all():
         return Feasibility(infeasible=True)
-    if time_indexed.size(own) > MAX_CELLS_FIXED:
+    if time_indexed.size(own) > parameters.PARAMETERS.max_feasibility_cells:
         return Feasibility()
     model = time_indexed.build(own)
     arrays = model.relax_flow(model.model.arrays(None))
@@ -76,7 +68,7 @@ def choose_alternatives(
     The best that was found, or None if nothing was, or the ways are too many.
     """
     own = problem.restrict(alternatives)
-    if time_indexed.size(own) > MAX_CELLS_CHOICE:
+    if time_indexed.size(own) > parameters.PARAMETERS.max_restricted_cells:
         return None
     model = time_indexed.build(own)
     inside = np.full(problem.alternatives + 1, NONE, dtype=np.int64)
@@ -121,6 +113,7 @@ def _integral_point(outcome: Outcome | None) -> Floats | None:
     values: Floats = np.rint(outcome.values)
     return (
         values
-        if np.abs(values - outcome.values).max(initial=0.0) <= INTEGRALITY_TOLERANCE
+        if np.abs(values - outcome.values).max(initial=0.0)
+        <= parameters.PARAMETERS.integrality_tolerance
         else None
     )

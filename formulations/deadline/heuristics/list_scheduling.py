@@ -23,6 +23,7 @@ from typing import Literal
 
 import numpy as np
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
 from placewright.formulations.deadline.problem.problem import (
     NONE,
@@ -40,20 +41,13 @@ Order = Literal["backwards", "forwards", "gangs"]
 ORDERS: tuple[Order, ...] = ("backwards", "forwards", "gangs")
 """The one that loses least, as a rule, first."""
 
-WORK_LIMIT = 400_000_000
-"""Jobs times leases that a repair may look at: about a CPU second."""
-
-
-CLOCK_INTERVAL = 50_000_000
-"""Ways times leases that are tried between two looks at the clock: about a CPU second."""
-
 
 def list_schedule(
     problem: Problem,
     alternative: Ints,
     *,
     orders: Sequence[Order] = ORDERS,
-    work_limit: int = WORK_LIMIT,
+    work_limit: int | None = None,
 ) -> Schedule:
     """Give leases to the chosen ways, and drop what does not fit.
 
@@ -92,7 +86,7 @@ def complete(
     problem: Problem,
     schedule: Schedule,
     *,
-    work_limit: int = WORK_LIMIT,
+    work_limit: int | None = None,
     expired: Callable[[], bool] = lambda: False,
 ) -> Schedule:
     """Add jobs without a way as long as they fit: those with promises, then the best value.
@@ -105,7 +99,7 @@ def complete(
     slack = Slack(problem, schedule.alternative)
     waiting = np.flatnonzero(schedule.alternative[problem.job] == NONE)
     waiting = waiting[slack.admits_each(waiting)]
-    interval = CLOCK_INTERVAL // problem.horizon
+    interval = parameters.PARAMETERS.clock_check_cells // problem.horizon
     for number, alternative in enumerate(by_density(problem, waiting).tolist(), 1):
         if number % interval == 0 and expired():
             break
@@ -127,7 +121,7 @@ def by_density(problem: Problem, alternatives: Ints) -> Ints:
     return alternatives[np.lexsort((-problem.value[alternatives] / area, -saved))]
 
 
-def repair(state: ScheduleState, alternatives: Ints, work_limit: int) -> None:
+def repair(state: ScheduleState, alternatives: Ints, work_limit: int | None) -> None:
     """Insert ways that found no place, worthiest first, and push out others to keep promises."""
     chains, slack = EjectionChains(state, work_limit), Slack(state.problem, state.alternative)
     loss = state.problem.loss[state.problem.job]

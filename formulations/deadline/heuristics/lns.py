@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
 from placewright.formulations.deadline.heuristics.list_scheduling import objective
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
@@ -26,20 +27,6 @@ from placewright.formulations.deadline.problem.schedule import ScheduleState
 from placewright.formulations.deadline.problem.slack import Slack, forced_leases
 
 Floats = npt.NDArray[np.float64]
-
-WORK_CELLS = 4_000_000
-"""Ways times leases that all steps together may go through: about a quarter of a CPU second."""
-
-MAX_STEPS = 300
-
-NOISE_SIGMA = 0.3
-"""How far the ranks of a step are from those of values: the sigma of a factor's logarithm."""
-
-WINDOW_SHARE = 0.3
-"""Share of the steps in which jobs of a window leave."""
-
-STEP_WORK_LIMIT = 3_000_000
-"""Of chains, in each step: about a hundredth of a CPU second."""
 
 
 def improve(
@@ -62,7 +49,10 @@ def improve(
         After so many it ends, too; None: as many as `WORK` allows, at most `STEPS`.
     """
     if steps is None:
-        steps = min(MAX_STEPS, WORK_CELLS // max(1, problem.alternatives * problem.horizon))
+        steps = min(
+            parameters.PARAMETERS.max_lns_steps,
+            parameters.PARAMETERS.max_lns_cells // max(1, problem.alternatives * problem.horizon),
+        )
     if not steps:
         return
     search = _Neighbourhoods(problem, schedule, np.random.default_rng(seed))
@@ -93,9 +83,9 @@ class _Neighbourhoods:
         """Try one change, and return what the schedule is worth then."""
         state = self.state
         before = state.copy()
-        chains = EjectionChains(state, STEP_WORK_LIMIT)
+        chains = EjectionChains(state, parameters.PARAMETERS.max_lns_chain_cells)
         target = self._draw_alternative()
-        if target is None or self._random.random() < WINDOW_SHARE:
+        if target is None or self._random.random() < parameters.PARAMETERS.lns_window_share:
             self._destroy_window()
         elif not self._destroy_for(target, chains):
             state.restore(before)
@@ -110,7 +100,9 @@ class _Neighbourhoods:
         return self.objective
 
     def _noise(self, number: int) -> Floats:
-        factors: Floats = np.exp(self._random.normal(0.0, NOISE_SIGMA, number))
+        factors: Floats = np.exp(
+            self._random.normal(0.0, parameters.PARAMETERS.lns_noise_sigma, number)
+        )
         return factors
 
     def _improving(self) -> Ints:

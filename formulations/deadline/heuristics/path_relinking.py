@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
-from placewright.formulations.deadline.heuristics.list_scheduling import WORK_LIMIT, by_density
+from placewright.formulations.deadline.heuristics.list_scheduling import by_density
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
 from placewright.formulations.deadline.problem.schedule import ScheduleState
 
-MAX_PASSES = 3
-"""How often those who found no room ask again, after others have moved."""
-
 
 def relink(
-    problem: Problem, schedule: Schedule, alternative: Ints, *, work_limit: int = WORK_LIMIT
+    problem: Problem,
+    schedule: Schedule,
+    alternative: Ints,
+    *,
+    work_limit: int | None = None,
 ) -> Schedule:
     """Give jobs the ways (jobs,) of a choice, as far as each is found room for.
 
@@ -40,7 +42,7 @@ def relink(
     # Whoever gets more time makes room for others.
     before = state.alternative[problem.job[waiting]]
     later = (before != NONE) & (problem.end[waiting] > problem.end[before])
-    for _ in range(MAX_PASSES):
+    for _ in range(parameters.PARAMETERS.max_relinking_passes):
         waiting = np.concatenate([waiting[later], waiting[~later]])
         moved = np.array(
             [_switch(chains, int(target), saved) for target in waiting], dtype=np.bool_
@@ -70,7 +72,11 @@ def _switch(chains: EjectionChains, target: int, saved: Ints) -> bool:
 
 
 def restore_promises(
-    problem: Problem, schedule: Schedule, must_keep: Ints, *, work_limit: int = WORK_LIMIT
+    problem: Problem,
+    schedule: Schedule,
+    must_keep: Ints,
+    *,
+    work_limit: int | None = None,
 ) -> Schedule:
     """Bring back promises that were lost, of which `level` (jobs,) should be kept.
 

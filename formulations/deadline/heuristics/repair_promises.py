@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
-from placewright.formulations.deadline.heuristics.list_scheduling import WORK_LIMIT
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
 from placewright.formulations.deadline.problem.schedule import ScheduleState
@@ -98,7 +97,7 @@ def _insert_missing(state: ScheduleState, alternatives: Ints) -> None:
     Promises of old come first, and then what is worth most.
     """
     problem = state.problem
-    chains = EjectionChains(state, WORK_LIMIT)
+    chains = EjectionChains(state)
     for before in alternatives[
         np.lexsort((-problem.value[alternatives], -problem.loss[problem.job[alternatives]]))
     ]:

@@ -19,11 +19,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
-from placewright.formulations.deadline.heuristics.list_scheduling import (
-    WORK_LIMIT,
-    schedule_by_lease,
-)
+from placewright.formulations.deadline.heuristics.list_scheduling import schedule_by_lease
 from placewright.formulations.deadline.problem.problem import (
     NONE,
     Ints,
@@ -36,16 +34,6 @@ from placewright.formulations.deadline.problem.slack import Slack
 
 THOUSAND = 1000
 
-MAX_INSERTED_SHARE = 0.02
-"""Share of the promises that may be inserted by chains into what is left free."""
-
-MAX_HEADROOM_SHARE = 0.8
-"""Share of what promises leave of the time until each lease that headroom may hold free. The rest
-is for jobs without a promise: where many promises are due soon, they would wait for headroom."""
-
-MAX_RESCHEDULES = 10
-"""Fillings that share the effort of one repair."""
-
 
 def right_shift(
     problem: Problem,
@@ -53,7 +41,7 @@ def right_shift(
     cost: Ints,
     headroom: int = 0,
     *,
-    work_limit: int = WORK_LIMIT,
+    work_limit: int | None = None,
 ) -> Schedule:
     """Return a schedule of the same promises that runs as little as possible now.
 
@@ -95,7 +83,9 @@ def _with_headroom(problem: Problem, schedule: Schedule, headroom_share: int) ->
     part[:, :1] = 0
     wanted = part.cumsum(axis=1)
     slack = np.maximum(0, Slack(problem, schedule.alternative).residual)
-    most = np.minimum(wanted, (MAX_HEADROOM_SHARE * slack).astype(np.int64))
+    most = np.minimum(
+        wanted, (parameters.PARAMETERS.max_headroom_of_slack_share * slack).astype(np.int64)
+    )
     most = np.minimum.accumulate(most[:, ::-1], axis=1)[:, ::-1]
     # As much as is wanted of each lease, until some prefix has no more to spare.
     total = wanted + np.minimum.accumulate(most - wanted, axis=1)
@@ -141,10 +131,13 @@ def _schedule_around(
     left[:, 0] -= problem.demand[alternatives[stay]].sum(axis=0)
     rest = ScheduleState(replace(problem, need=need, first=first), left)
     lost = schedule_by_lease(rest, alternatives, "backwards")
-    if len(lost) > MAX_INSERTED_SHARE * len(alternatives):
+    if len(lost) > parameters.PARAMETERS.max_inserted_share * len(alternatives):
         return None
     rest.residual += problem.capacity - capacity
-    chains = EjectionChains(rest, WORK_LIMIT // MAX_RESCHEDULES)
+    chains = EjectionChains(
+        rest,
+        parameters.PARAMETERS.max_chain_cells // parameters.PARAMETERS.num_right_shift_schedules,
+    )
     if not all(chains.insert(alternative) for alternative in lost.tolist()):
         return None
     schedule = rest.schedule()
@@ -155,7 +148,7 @@ def _schedule_around(
 class _CurrentLease:
     """The current lease of a chart, made cheaper."""
 
-    def __init__(self, state: ScheduleState, cost: Ints, work_limit: int) -> None:
+    def __init__(self, state: ScheduleState, cost: Ints, work_limit: int | None) -> None:
         self.state, self.cost = state, cost
         self.chains = EjectionChains(state, work_limit)
 

@@ -37,8 +37,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.problem.problem import (
-    MAX_CELLS,
     Bools,
     Ints,
     Problem,
@@ -46,12 +46,6 @@ from placewright.formulations.deadline.problem.problem import (
 )
 
 Floats = npt.NDArray[np.float64]
-
-MAX_WINDOWS = 5_000_000
-"""Starts times leases of windows that are looked at."""
-
-MAX_SUM = 1 << 20
-"""Room in common units up to which it is told which sums of gangs exist."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +75,9 @@ def loads_of(problem: Problem) -> tuple[Load, ...]:
     last sizes of too many are left out, too.
     """
     loads: list[Load] = []
-    most = MAX_CELLS // max(1, problem.alternatives) - len(problem.capacity)
+    most = parameters.PARAMETERS.max_bound_cells // max(1, problem.alternatives) - len(
+        problem.capacity
+    )
     for demand, capacity in zip(problem.demand.T, problem.capacity, strict=True):
         sizes = np.unique(demand[demand > 0])
         if not len(sizes):
@@ -98,7 +94,7 @@ def loads_of(problem: Problem) -> tuple[Load, ...]:
 def _reachable_sums(sizes: Ints, capacity: Ints) -> Ints:
     """Return the largest sums of sizes within each room."""
     most = int(capacity.max(initial=0))
-    if sizes[0] == 1 or most > MAX_SUM:
+    if sizes[0] == 1 or most > parameters.PARAMETERS.max_subset_sum_units:
         return capacity
     exists = np.zeros(most + 1, dtype=np.bool_)
     exists[0] = True
@@ -159,7 +155,7 @@ class DemandRows:
         """
         fallen = np.flatnonzero((np.diff(self.problem.capacity, axis=1) < 0).any(axis=0)) + 1
         window_starts: Ints = np.unique(np.concatenate([[0], self.problem.first, fallen]))
-        most = max(1, MAX_WINDOWS // self.problem.horizon)
+        most = max(1, parameters.PARAMETERS.max_window_cells // self.problem.horizon)
         if len(window_starts) > most:
             window_starts = window_starts[
                 np.linspace(0, len(window_starts) - 1, most).astype(np.int64)
@@ -257,7 +253,7 @@ def fits_in_memory(problem: Problem) -> bool:
     """Whether there is memory for the rows of a problem."""
     classes, _ = demand_classes_of(problem.demand)
     cells = (len(classes) * problem.horizon, problem.alternatives * len(problem.capacity))
-    return max(cells) <= MAX_CELLS
+    return max(cells) <= parameters.PARAMETERS.max_bound_cells
 
 
 def feasible_alone(problem: Problem) -> Bools:

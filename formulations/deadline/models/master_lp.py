@@ -25,33 +25,19 @@ from itertools import islice
 
 import numpy as np
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.models.demand_bound import (
     DemandRow,
     DemandRows,
     Floats,
     new_rows,
 )
-from placewright.formulations.deadline.problem.problem import MAX_CELLS, NONE, Bools, Ints
+from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints
 from placewright.formulations.session import Session, near
 from placewright.solver import Arrays, Model
 
-FIRST_PREFIXES = 20
-"""Prefixes whose rows a program begins with."""
-
-FIRST_CELLS = 4_000_000
-"""Ways times first rows, unless those are a single prefix of each capacity row."""
-
-MAX_PASSES = 30
-"""How often rows are added; those that are missing then only weaken the bound."""
-
-MIN_REPRICED_JOBS = 1_500
-"""Ways that a pass after the first asks about at least, if there are as many."""
-
 PRICE_DIGITS, SUM_DIGITS = 40, 61
 """Binary digits behind the point of a price, and of the largest number that is reckoned with."""
-
-ROUNDING = 1e-6
-"""Relative difference of numbers that only rounding tells apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,13 +126,23 @@ class MasterLp:
         self._limits = np.zeros(0, dtype=np.int64)
         cells = self.problem.alternatives * max(1, len(self.problem.capacity))
         self.add_rows(
-            demands.prefix_rows(max(1, min(FIRST_PREFIXES, FIRST_CELLS // max(1, cells))))
+            demands.prefix_rows(
+                max(
+                    1,
+                    min(
+                        parameters.PARAMETERS.num_first_prefixes,
+                        parameters.PARAMETERS.max_first_row_cells // max(1, cells),
+                    ),
+                )
+            )
         )
 
     def add_rows(self, rows: Iterable[DemandRow]) -> bool:
         """Add rows; return whether one of them is new."""
         # Too many rows would take too much memory, and a bound holds without any of them.
-        most = MAX_CELLS // max(1, self.problem.alternatives) - len(self._limits)
+        most = parameters.PARAMETERS.max_bound_cells // max(1, self.problem.alternatives) - len(
+            self._limits
+        )
         new = new_rows(islice(rows, max(0, most)), self._known_rows)
         if new:
             more = [self.demands.coefficients(row) * self.allowed for row in new]
@@ -191,7 +187,7 @@ class MasterLp:
             )
         found: MasterSolution | None = None
         restricted, full = self.full(), True
-        for _ in range(MAX_PASSES):
+        for _ in range(parameters.PARAMETERS.max_cutting_plane_passes):
             continuous = replace(
                 restricted.arrays, integer=np.zeros(len(restricted.alternatives), dtype=np.bool_)
             )
@@ -202,7 +198,11 @@ class MasterLp:
                     break
                 chosen = restricted.extend(outcome.values, self.problem.alternatives)
                 dual = self.lagrangian_bound(outcome.row_duals)
-                tight = near(dual.value, float(self.objective.value @ chosen), ROUNDING)
+                tight = near(
+                    dual.value,
+                    float(self.objective.value @ chosen),
+                    parameters.PARAMETERS.lp_agreement_rel,
+                )
                 found = MasterSolution(chosen, dual)
             elif full:
                 break
@@ -212,7 +212,8 @@ class MasterLp:
                     break
                 none_included = np.zeros(self.problem.jobs, dtype=np.bool_)
                 restricted = self.restrict(
-                    found.dual.best, found.dual.core(MIN_REPRICED_JOBS, none_included)[0]
+                    found.dual.best,
+                    found.dual.core(parameters.PARAMETERS.num_core_jobs_of_pass, none_included)[0],
                 )
                 full = False
             elif full:

@@ -16,15 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from placewright.formulations.deadline import parameters
+
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-CHUNK_CELLS = 1 << 20
-"""Numbers that are reckoned with at once where all together would be as many as the leases of all
-jobs."""
-
-MAX_CELLS = 20_000_000
-"""Numbers of an array of rows, loads or kinds by ways or leases: 160 MB. Bounds do without more."""
 
 NONE = -1
 """The way of a job without a promise."""
@@ -159,7 +155,7 @@ def usage_of(demand: Ints, runs: Bools) -> Ints:
 
 def chunks(number: int, each: int) -> Iterator[slice]:
     """Cut a number of things, of so many cells each, into parts of about a million cells."""
-    step = max(1, CHUNK_CELLS // max(1, each))
+    step = max(1, parameters.PARAMETERS.chunk_cells // max(1, each))
     for first in range(0, number, step):
         yield slice(first, first + step)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.gang.problem.shapes import host_mask
+from placewright.formulations.interleaving import parameters
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
@@ -23,8 +24,6 @@ from placewright.topology import Cluster
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-MAX_HOST_SETS = 12
-"""Sets of allowed hosts with rows of their own; the others count for all hosts only."""
 
 Allowed: TypeAlias = tuple[tuple[str, ...] | None, tuple[str, ...] | None, frozenset[str]]
 """GPU models and hosts that a task group names, and hosts where its job runs all the same."""
@@ -197,4 +196,4 @@ def _host_sets(allowed: Mapping[Allowed, Bools], hosts: Bools) -> list[Bools]:
     seen = {mask.tobytes(): mask for mask in (hosts, *allowed.values())}
     first, *others = seen.values()
     others.sort(key=lambda mask: -int(mask.sum()))
-    return [first, *others[: MAX_HOST_SETS - 1]]
+    return [first, *others[: parameters.PARAMETERS.max_host_sets - 1]]

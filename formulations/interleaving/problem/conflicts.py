@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.interleaving import parameters
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.sharing import Sharing
@@ -30,7 +31,6 @@ from placewright.instances.documents.sharing import Sharing
 Ints = NDArray[np.int64]
 
 PER_MILLE = 1000
-_CHUNK = 1 << 22  # pairs that are compared at once
 _TOLERANCE = 1e-9  # far above what rounding does to a correlation
 
 
@@ -83,7 +83,7 @@ def _correlated(loads: NDArray[np.float64], threshold: int) -> Iterator[Ints]:
     sums = loads.sum(axis=1)
     variance = samples * (loads * loads).sum(axis=1) - sums * sums
     root = np.sqrt(variance)
-    step = max(1, _CHUNK // rows)
+    step = max(1, parameters.PARAMETERS.correlation_chunk_pairs // rows)
     for start in range(0, rows, step):
         part = slice(start, start + step)
         covariance = samples * (loads[part] @ loads.T) - sums[part, None] * sums

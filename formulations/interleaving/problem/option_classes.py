@@ -20,6 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     Grouping,
@@ -27,9 +28,6 @@ from placewright.formulations.interleaving.set_packing.problem import (
 )
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-
-MAX_JOB_CLASSES = 200
-"""Most kinds of jobs of several options; beyond, each job counts the least of its options."""
 
 
 def job_options(round_: Round, jobs: Sequence[int]) -> list[tuple[int, int]]:
@@ -98,7 +96,7 @@ def add_choice_rows(
         options[j].append(number)
     numbers: dict[tuple[int, ...], int] = {}
     job_class = {j: numbers.setdefault(tuple(mine), len(numbers)) for j, mine in options.items()}
-    if len(numbers) > MAX_JOB_CLASSES:
+    if len(numbers) > parameters.PARAMETERS.max_option_job_classes:
         return None
     rows = np.zeros((len(numbers), packing.classes), dtype=np.int64)
     for c, j in enumerate(of_class):

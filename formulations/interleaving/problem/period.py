@@ -34,6 +34,8 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.interleaving import parameters
+
 __all__ = ["SPANNING_SLOTS", "best_offsets", "contended", "slots_of"]
 
 Int64 = NDArray[np.int64]
@@ -42,8 +44,6 @@ SPANNING_STAGES = 3
 SPANNING_SLOTS = 4
 MAX_MEMBERS = 4
 MILLION = 1_000_000
-CHUNK_VALUES = 1 << 16
-"""How many stages are worked on at a time: about as many as a core's own cache holds."""
 
 
 def slots_of(resources: int, *, spanning: bool) -> int:
@@ -96,7 +96,7 @@ def best_offsets(stages: Int64, *, spanning: bool) -> tuple[Int64, Int64]:
     choices = np.array([(0, *rest) for rest in permutations(range(1, slots), members - 1)])
     search = _spanning if spanning else _plain
     best = np.empty(groups, dtype=np.int64)
-    size = max(CHUNK_VALUES // (MAX_MEMBERS * slots), 1)
+    size = max(parameters.PARAMETERS.period_chunk_values // (MAX_MEMBERS * slots), 1)
     for start in range(0, groups, size):
         # Groups last: every operation below runs along them. Times the number of choices, so that
         # a period and the choice that reaches it are one number, and a minimum finds both.

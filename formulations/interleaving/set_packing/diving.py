@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.master import (
     MasterSolution,
     solve_master,
@@ -26,12 +27,6 @@ from placewright.formulations.session import Session
 
 INTEGRAL = 1 - 1e-6
 """Used at least so often, a column counts as used once."""
-
-MIN_VALUE_FIXED = 0.7
-"""Columns of at least such a value are fixed at once."""
-
-MIN_FIXED_SHARE = 0.1
-"""Of all that is used: what is fixed per step at least."""
 
 
 def dive(packing: PackingProblem, solution: MasterSolution, session: Session) -> Grouping | None:
@@ -62,11 +57,11 @@ def _fix_columns(packing: PackingProblem, solution: MasterSolution) -> tuple[Int
     members, values = solution.columns.members, solution.values
     use = packing.usage(members)
     count, limit = packing.count.copy(), packing.limit.copy()
-    enough = MIN_FIXED_SHARE * values.sum()
+    enough = parameters.PARAMETERS.min_dive_share * values.sum()
     fixed: list[int] = []
     order = np.argsort(-values, kind="stable")
     for column in order[values[order] > 0].tolist():
-        if values[column] < MIN_VALUE_FIXED and len(fixed) >= enough:
+        if values[column] < parameters.PARAMETERS.min_dive_value and len(fixed) >= enough:
             break
         present = members[column][members[column] != ALONE]
         for _ in range(max(int(values[column] + 1 - INTEGRAL), 1)):

@@ -17,8 +17,9 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang import parameters
+from placewright.formulations.gang import parameters as gang_parameters
 from placewright.formulations.gang.models.aggregate.core_search import search_core
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.columns import Columns
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
@@ -39,21 +40,6 @@ from placewright.solver import (
 )
 
 Floats = NDArray[np.float64]
-
-MAX_COLUMNS_FULL_PROOF = 2_000
-"""Of so many columns the best choice is proven in hardly more time than it takes to come near."""
-
-BOUND_TOLERANCE_REL = 1e-9
-"""Of a value: a solver's bound this near to it is no other number."""
-
-MAX_COST_BITS = 22
-"""Binary digits of a column's worth beyond which solvers lose their way."""
-
-MAX_FRACTION_BITS = 19
-"""Binary digits that the objective of an integer program may have behind the point."""
-
-INTEGRALITY_TOLERANCE = 1e-6
-"""How little below a whole number a solver's value may be and still count as that number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,8 +81,10 @@ class SetPackingProgram:
         taken = model.rows("row", len(packing.limit), upper=packing.limit)
         column, row = np.nonzero(use)
         model.add(taken[row], x[column], use[column, row])
-        digits = int(columns.value.max(initial=0)).bit_length() - MAX_COST_BITS
-        unit = 1 << min(max(digits, 0), MAX_FRACTION_BITS)
+        digits = (
+            int(columns.value.max(initial=0)).bit_length() - parameters.PARAMETERS.max_cost_bits
+        )
+        unit = 1 << min(max(digits, 0), parameters.PARAMETERS.max_fraction_bits)
         model.term("worth", x, columns.value / unit, sense="max")
         return cls(packing, columns, repeats, use, model.arrays("worth"), unit)
 
@@ -120,7 +108,7 @@ def solve_program(
     packing: PackingProblem, columns: Columns, session: Session
 ) -> Iterator[Grouping | GroupingBound]:
     """Yield choices of all columns of a pool, mostly better ones later, and bounds."""
-    tuning = parameters.PARAMETERS.models
+    tuning = gang_parameters.PARAMETERS.models
     program = SetPackingProgram.of(packing, columns)
     yield from greedy(program)
     if not len(columns):
@@ -136,7 +124,7 @@ def solve_program(
     doubt = None
     if len(columns) > tuning.max_core_columns:
         doubt = reduced_costs_of(program.arrays, relaxed.row_duals, relaxed.values)
-    gap = 0.0 if len(columns) <= MAX_COLUMNS_FULL_PROOF else session.gap / 2
+    gap = 0.0 if len(columns) <= parameters.PARAMETERS.max_columns_zero_gap else session.gap / 2
     outcome = search_core(session, program.arrays, doubt, gap)
     if outcome is None:
         return
@@ -146,9 +134,12 @@ def solve_program(
         yield best
         least = best.value
     if outcome.bound is not None:
-        most = floor(outcome.bound * program.unit + INTEGRALITY_TOLERANCE)
+        most = floor(outcome.bound * program.unit + parameters.PARAMETERS.integrality_tolerance)
         yield GroupingBound(
-            least if abs(most - least) <= BOUND_TOLERANCE_REL * least else most, certified=False
+            least
+            if abs(most - least) <= parameters.PARAMETERS.bound_agreement_rel * least
+            else most,
+            certified=False,
         )
 
 
@@ -160,7 +151,7 @@ def solve_restricted(
     Branch and bound ends at the gap or after the seconds, and asks only about the columns that the
     relaxation leaves most in doubt.
     """
-    tuning = parameters.PARAMETERS.models
+    tuning = gang_parameters.PARAMETERS.models
     program = SetPackingProgram.of(packing, columns)
     yield from greedy(program)
     relaxed = solve_relaxation(program.relaxation(), session)
@@ -190,7 +181,7 @@ def solve_restricted(
 
 def solve_relaxation(arrays: Arrays, session: Session) -> Outcome | None:
     """Solve a relaxation; values and duals are those of the arrays, the rest is scaled."""
-    digits = int(arrays.cost.max(initial=0.0)).bit_length() - MAX_COST_BITS
+    digits = int(arrays.cost.max(initial=0.0)).bit_length() - parameters.PARAMETERS.max_cost_bits
     scale = float(1 << max(digits, 0))
     outcome = session.optimise(replace(arrays, cost=arrays.cost / scale))
     if outcome is None or outcome.row_duals is None:
@@ -221,7 +212,7 @@ def round_and_fill(program: SetPackingProgram, values: Floats, score: Floats) ->
     Classes that must be covered come first. None where one is not, or a row is exceeded.
     """
     packing, members, use = program.packing, program.columns.members, program.use
-    times = np.floor(values + INTEGRALITY_TOLERANCE).astype(np.int64)
+    times = np.floor(values + parameters.PARAMETERS.integrality_tolerance).astype(np.int64)
     present = members != ALONE
     taken = np.repeat(members, times, axis=0)
     left = packing.count - np.bincount(taken[taken != ALONE], minlength=packing.classes)

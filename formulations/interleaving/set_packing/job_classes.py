@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.columns import (
     periods,
     rates,
@@ -20,9 +21,6 @@ from placewright.formulations.interleaving.set_packing.problem import (
     PackingProblem,
     sort_members,
 )
-
-MIN_WEIGHTS_PER_CLASS = 3
-"""Weights that a kind of jobs keeps at least."""
 
 MAX_SCALED_WEIGHT = 1_000_000
 """Means of weights are scaled to be about as large, so that little is lost when they are rounded.
@@ -108,7 +106,7 @@ def merge_weights(fine: AggregatedProblem, most: int) -> AggregatedProblem:
     """
     packing = fine.packing
     per_kind = np.bincount(fine.kind)
-    weights_of = max(most // max(len(per_kind), 1), MIN_WEIGHTS_PER_CLASS)
+    weights_of = max(most // max(len(per_kind), 1), parameters.PARAMETERS.min_weights_per_kind)
     while np.minimum(per_kind, weights_of + 1).sum() <= most and weights_of < per_kind.max(
         initial=0
     ):

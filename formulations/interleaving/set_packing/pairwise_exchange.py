@@ -12,6 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
     ValueBound,
     column_values,
@@ -26,9 +27,6 @@ from placewright.formulations.interleaving.set_packing.problem import (
     sort_members,
 )
 from placewright.formulations.session import Session
-
-CHUNK = 1 << 11
-"""Pairs of groups that are looked at together."""
 
 SPLITS = np.array([[0, *rest] for rest in combinations(range(1, 2 * MAX_MEMBERS), MAX_MEMBERS - 1)])
 """Which of eight places make the first group: all ways in which the first place is among them."""
@@ -68,7 +66,10 @@ class _ColumnState:
         used = np.flatnonzero((self.bucket == bucket) & (self.members[:, 0] != ALONE))
         pairs = used[np.column_stack(np.triu_indices(len(used), 1))]
         pairs = pairs[changed[pairs].any(axis=1)]
-        parts = [self._best_splits(pairs[at : at + CHUNK]) for at in range(0, len(pairs), CHUNK)]
+        parts = [
+            self._best_splits(pairs[at : at + parameters.PARAMETERS.exchange_chunk_pairs])
+            for at in range(0, len(pairs), parameters.PARAMETERS.exchange_chunk_pairs)
+        ]
         if not parts:
             return
         places, new, gain = (np.concatenate(part) for part in zip(*parts, strict=True))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.solve import (
     solve_by_column_generation,
 )
@@ -22,17 +23,8 @@ from placewright.formulations.interleaving.set_packing.problem import (
     PackingProblem,
 )
 from placewright.formulations.interleaving.set_packing.template_columns import solve_by_templates
-from placewright.formulations.interleaving.set_packing.templates import MAX_TEMPLATES, Profiles
+from placewright.formulations.interleaving.set_packing.templates import Profiles
 from placewright.formulations.session import Session
-
-MAX_ENUMERATED_COLUMNS = 50_000
-"""Most multisets of classes of which each is made a column."""
-
-MIN_TEMPLATE_COLUMNS = 30_000
-"""From so many on templates are filled instead, if they are few."""
-
-MIN_COLUMNS_PER_TEMPLATE = 8
-"""Multisets per template where templates are few."""
 
 
 def solve_set_packing(
@@ -56,16 +48,22 @@ def solve_set_packing(
 
 def _solve(packing: PackingProblem, session: Session) -> Iterator[Grouping | GroupingBound]:
     aggregated = merge_classes(packing)
-    if packing.peak.any() and count_columns(aggregated.packing) > MIN_TEMPLATE_COLUMNS:
+    if (
+        packing.peak.any()
+        and count_columns(aggregated.packing) > parameters.PARAMETERS.min_template_columns
+    ):
         # Prices leave peaks out, and without them more classes are alike.
         aggregated = merge_classes(replace(packing, peak=np.zeros_like(packing.peak)))
     profiles = Profiles.of_pool(aggregated.packing)
     number = count_columns(aggregated.packing)
-    few_templates = profiles.templates <= min(MAX_TEMPLATES, number // MIN_COLUMNS_PER_TEMPLATE)
-    if few_templates and number > MIN_TEMPLATE_COLUMNS:
+    few_templates = profiles.templates <= min(
+        parameters.PARAMETERS.max_templates,
+        number // parameters.PARAMETERS.min_columns_per_template,
+    )
+    if few_templates and number > parameters.PARAMETERS.min_template_columns:
         yield from solve_by_templates(aggregated, profiles, session)
         return
-    if number <= MAX_ENUMERATED_COLUMNS:
+    if number <= parameters.PARAMETERS.max_enumerated_columns:
         search = solve_program(aggregated.packing, enumerate_columns(aggregated.packing), session)
     else:
         search = solve_by_column_generation(aggregated.packing, session)

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.columns import (
     Columns,
     concatenate,
@@ -58,38 +59,9 @@ from placewright.solver.certify import SCALE
 
 Floats = NDArray[np.float64]
 
-TARGET_CLASSES = 240
-"""About how many classes a program has: jobs of close weights share one."""
-
-MAX_ROUNDS = 60
-"""Most programs of a generation."""
-
-COLUMNS_PER_CLASS = 8
-"""Columns that are generated at a time for a class that needs them."""
-
-MIN_GAIN_REL = 1e-9
-"""Of the largest worth: what a column must gain to be generated."""
-
-STALL_GAIN_REL, STALL_ROUNDS = 1e-4, 3
-"""Generation ends if programs gain no more of their value in so many rounds."""
-
-MIP_GAP_REL_MERGED = 2e-3
-"""Gap of the integer program where jobs of several weights share a class."""
-
-MIP_GAP_REL = 2e-4
-"""Gap of the integer program elsewhere; its columns are not all there are."""
-
-COVER_BONUS = 8.0
-"""What covering a job that must be covered is worth, in columns of the most worth."""
-
-MIP_SECONDS = 3.0
-"""Most time of the integer program."""
 
 MAX_PRICE = 2.0**60
 """Beyond this a price of a row is not used."""
-
-MAX_PRICE_PASSES = 12
-"""How often the prices of places are shared out anew."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,16 +83,26 @@ def solve_by_templates(
 
     `profiles` are those of its pool.
     """
-    coarse = merge_weights(fine, TARGET_CLASSES)
+    coarse = merge_weights(fine, parameters.PARAMETERS.num_template_classes)
     columns, found_duals = generate_columns(coarse.packing, session)
     if found_duals is not None:
         duals = found_duals.divided(coarse.unit)
         bound = certified_bound(fine, coarse, Templates.of_pool(fine.packing, profiles), duals)
         yield GroupingBound(bound, certified=True)
-    gap = MIP_GAP_REL if coarse is fine else MIP_GAP_REL_MERGED
+    gap = (
+        parameters.PARAMETERS.template_mip_gap_rel
+        if coarse is fine
+        else parameters.PARAMETERS.merged_template_mip_gap_rel
+    )
     # Where most jobs have a class of their own, the best columns are hardly among those generated.
     mostly_distinct = 2 * fine.packing.classes > int(fine.packing.count.sum())
-    for found in solve_restricted(coarse.packing, columns, session, gap=gap, seconds=MIP_SECONDS):
+    for found in solve_restricted(
+        coarse.packing,
+        columns,
+        session,
+        gap=gap,
+        seconds=parameters.PARAMETERS.template_mip_seconds,
+    ):
         grouping = coarse.disaggregate(found)
         if mostly_distinct and found.source != "greedy":
             better = improve_by_exchange(
@@ -140,14 +122,14 @@ def generate_columns(packing: PackingProblem, session: Session) -> tuple[Columns
     duals = _initial_duals(packing, profiles, session)
     known: set[bytes] = set()
     values: list[float] = []
-    for _ in range(MAX_ROUNDS):
+    for _ in range(parameters.PARAMETERS.max_template_iterations):
         if duals is None or _stalled(values):
             break
         earned, chosen = templates.fill(duals.classes + duals.rows @ packing.per_member)
         price = (duals.rows @ packing.per_group)[templates.bucket]
         gain = earned.sum(axis=1) + templates.value - price
         # The first prices are a guess: then templates are filled whether they pay or not.
-        pays = gain > (MIN_GAIN_REL * most if known else -np.inf)
+        pays = gain > (parameters.PARAMETERS.min_template_gain_rel * most if known else -np.inf)
         best = best_per_class(chosen[pays], gain[pays])
         new_columns = [m for m in chosen[pays][best] if m.tobytes() not in known]
         if known and not new_columns:
@@ -162,9 +144,9 @@ def generate_columns(packing: PackingProblem, session: Session) -> tuple[Columns
 
 def _stalled(values: Sequence[float]) -> bool:
     """Tell whether the last programs, of these values, hardly differ."""
-    return len(values) > STALL_ROUNDS and values[-1] - values[
-        -1 - STALL_ROUNDS
-    ] < STALL_GAIN_REL * abs(values[-1])
+    return len(values) > parameters.PARAMETERS.template_stall_iterations and values[-1] - values[
+        -1 - parameters.PARAMETERS.template_stall_iterations
+    ] < parameters.PARAMETERS.template_stall_rel * abs(values[-1])
 
 
 def best_per_class(members: Ints, gain: Floats) -> Ints:
@@ -174,7 +156,9 @@ def best_per_class(members: Ints, gain: Floats) -> Ints:
     classes = members[order][column, place]
     by_class = np.argsort(classes, kind="stable")
     rank = np.arange(len(classes)) - np.searchsorted(classes[by_class], classes[by_class])
-    return order[np.unique(column[by_class][rank < COLUMNS_PER_CLASS])]
+    return order[
+        np.unique(column[by_class][rank < parameters.PARAMETERS.max_template_columns_per_class])
+    ]
 
 
 def certified_bound(
@@ -200,7 +184,7 @@ def certified_bound(
     value = _interpolate_weights(fine, coarse, duals.classes) + cost
     at = np.arange(4) < templates.size[:, None]
     bounds = []
-    for _ in range(MAX_PRICE_PASSES):
+    for _ in range(parameters.PARAMETERS.max_place_price_passes):
         # What a place earns is what it may ask for, less a share of what is not asked of all.
         earned = templates.max_earned(value)
         over, rest = np.divmod(earned.sum(axis=1) - asked, templates.size)
@@ -247,7 +231,9 @@ def _solve_duals(program: SetPackingProgram, session: Session) -> Duals | None:
     bonus: Floats = np.zeros(packing.classes)
     outcome = solve_relaxation(arrays, session)
     if outcome is not None and outcome.status is Status.INFEASIBLE:
-        bonus[packing.must_cover] = COVER_BONUS * float(program.columns.value.max(initial=1))
+        bonus[packing.must_cover] = parameters.PARAMETERS.template_cover_bonus * float(
+            program.columns.value.max(initial=1)
+        )
         members = program.columns.members
         extra = np.where(members != ALONE, bonus[members], 0.0).sum(axis=1)
         cost = arrays.cost + extra / program.unit

@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.columns import (
     count_columns,
     enumerate_columns,
@@ -27,9 +28,6 @@ from placewright.formulations.interleaving.set_packing.problem import (
     PackingProblem,
     sort_members,
 )
-
-MAX_TEMPLATES = 50_000
-"""Most templates whose places are filled."""
 
 Number = TypeVar("Number", np.int64, np.float64)
 
@@ -62,7 +60,11 @@ class Profiles:
             packing.must_cover, packing.classes + 1 + np.arange(packing.classes), number
         )
         profiles = cls._by_number(packing, own_profile)
-        return profiles if profiles.templates <= MAX_TEMPLATES else cls._by_number(packing, number)
+        return (
+            profiles
+            if profiles.templates <= parameters.PARAMETERS.max_templates
+            else cls._by_number(packing, number)
+        )
 
     @classmethod
     def _by_number(cls, packing: PackingProblem, number: Ints) -> Profiles:

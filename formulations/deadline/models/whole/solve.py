@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN
 from placewright.formulations.deadline.heuristics.current_lease import PLACES
 from placewright.formulations.deadline.heuristics.earliest_offers import Offers
@@ -34,19 +35,17 @@ from placewright.formulations.session import (
 )
 from placewright.solver.arrays import Floats
 
-MAX_COLUMNS = 4_000
-"""Variables up to which a round is decided as a whole: places, and manners times leases."""
-
-TIME_SHARE = 0.4
-"""Of the time that is left, for each term."""
-
 
 def solve_integrated(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:
     """Yield plans of a small round that promise ever more, and bounds of what can be promised."""
     terms = admission.round.policy.terms
     gangs = compile_gangs(admission, ("value", *(t for t in terms if t in PLACES[1:])))
     leases = admission.problem.alternatives * admission.problem.horizon
-    if gangs.problem.labels or num_task_variables(gangs.problem) + 2 * leases > MAX_COLUMNS:
+    if (
+        gangs.problem.labels
+        or num_task_variables(gangs.problem) + 2 * leases
+        > parameters.PARAMETERS.max_integrated_columns
+    ):
         return
     integrated = IntegratedModel(admission, gangs)
     offers, held = Offers(admission), list[tuple[str, int]]()
@@ -55,7 +54,9 @@ def solve_integrated(admission: Admission, session: Session) -> Iterator[Candida
         if term == BROKEN and not admission.problem.loss.any():
             continue
         arrays = integrated.model.arrays(term)
-        outcome = session.optimise(arrays, share=TIME_SHARE, gap=0.0, start=start)
+        outcome = session.optimise(
+            arrays, share=parameters.PARAMETERS.integrated_term_share, gap=0.0, start=start
+        )
         if outcome is None:
             return
         bound = outcome.bound

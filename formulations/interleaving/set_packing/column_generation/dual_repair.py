@@ -12,13 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.pricing import (
     PricingResult,
 )
 from placewright.formulations.interleaving.set_packing.problem import ALONE, Ints, PackingProblem
-
-THRESHOLD_SHARES = (0.5, 0.25, 0.1, 0.05, 0.0)
-"""Thresholds that are tried, between what was not found (0) and the most that was (1)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +42,7 @@ def repair_duals(packing: PackingProblem, found: PricingResult, group_limit: int
     """Return the cheapest raise of some; at most `fit` groups of the bucket fit."""
     top = max(int(found.reduced.max(initial=found.rest_bound)), found.rest_bound)
     best = DualRepair(np.zeros(packing.classes, dtype=np.int64), top, top * group_limit)
-    for share in THRESHOLD_SHARES:
+    for share in parameters.PARAMETERS.dual_repair_threshold_shares:
         threshold = found.rest_bound + int((top - found.rest_bound) * share)
         if threshold * group_limit >= best.cost:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
     ValueBound,
     column_values,
@@ -22,9 +23,6 @@ from placewright.formulations.interleaving.set_packing.problem import (
     sort_members,
 )
 
-MAX_GROUPS = 400_000
-"""Groups that are looked at per bucket at most."""
-
 
 def price_neighbours(
     packing: PackingProblem,
@@ -42,7 +40,9 @@ def price_neighbours(
     for bucket in range(packing.buckets):
         base = columns.members[packing.bucket[columns.members[:, 0]] == bucket]
         jobs = np.append(np.flatnonzero((packing.bucket == bucket) & (packing.count > 0)), ALONE)
-        many = max(MAX_GROUPS // (len(jobs) * packing.max_members), 1)
+        many = max(
+            parameters.PARAMETERS.max_neighbour_groups // (len(jobs) * packing.max_members), 1
+        )
         if len(base) > many:
             base = base[rng.choice(len(base), many, replace=False)]
         groups = _exchange_neighbours(base, jobs, packing.max_members)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
     column_values,
 )
@@ -55,42 +56,6 @@ from placewright.formulations.interleaving.set_packing.problem import (
     PackingProblem,
 )
 from placewright.formulations.session import Session
-
-COVER_PREMIUM = 8
-"""Worth of covering a class that must be covered, in the greatest worth of a column."""
-
-START_GROUPS_PER_JOB = 4
-"""Random groups per job and size to begin with."""
-
-RETAINED_PER_CLASS = 8
-"""Columns per class that stay in the relaxation, those that come nearest to paying."""
-
-ENTERING_PER_CLASS = 6
-"""New columns per class and round."""
-
-MIN_RETAINED_COLUMNS = 4_000
-"""Columns that stay in any relaxation."""
-
-CLOSE_GAP_REL = 5e-4
-"""Of the relaxation's value: a bound as near as that is good enough."""
-
-UNSEEN_GAIN_REL = 2e-4
-"""Of the relaxation's value: what all groups together may pay unseen."""
-
-STALL_GAIN_REL = 5e-3
-"""Of the relaxation's value: what neighbours must add in a round to be enough on their own."""
-
-MAX_NODES = 1 << 22
-"""Groups of clusters that are bounded per bucket and round."""
-
-MAX_NODES_FIRST = 1 << 10
-"""Groups of clusters that are bounded per bucket before there are any prices."""
-
-MAX_ROUNDS_WITHOUT_GAIN = 5
-"""Searches in a row without a bound that is better by the tolerance, before generation ends."""
-
-SMOOTHING = 0.5
-"""Of the prices of the best bound, in those that are searched."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,13 +119,20 @@ def generate(
     columns, last = start, 0.0
     solution: MasterSolution | None = None
     best: _PricingRound | None = None
-    smoothing, rounds_without_gain = SMOOTHING, 0
+    smoothing, rounds_without_gain = parameters.PARAMETERS.dual_smoothing_share, 0
     group_limit = max(int(max_groups(packing).sum()), 1)
     zero_prices = rounded_prices(packing, np.zeros(packing.classes), np.zeros(len(packing.limit)))
     if zero_prices is not None:
         # However little time there is, there is a bound: each job as if it were on its own.
         yield GroupingBound(
-            _price_all_buckets(packing, zero_prices, 0, MAX_NODES_FIRST, session, reserve).bound,
+            _price_all_buckets(
+                packing,
+                zero_prices,
+                0,
+                parameters.PARAMETERS.max_first_pricing_nodes,
+                session,
+                reserve,
+            ).bound,
             certified=True,
         )
     while not session.expired(reserve):
@@ -172,33 +144,49 @@ def generate(
         master_prices = rounded_prices(packing, solution.job, solution.row)
         if prices is None or master_prices is None:
             break
-        tolerance = int(UNSEEN_GAIN_REL * solution.value / group_limit * prices.scale)
+        tolerance = int(
+            parameters.PARAMETERS.pricing_tolerance_rel
+            * solution.value
+            / group_limit
+            * prices.scale
+        )
         used = columns.take(solution.values > 0)
         entering = price_neighbours(packing, prices, used, tolerance, rng)
-        stalled = solution.value <= last * (1 + STALL_GAIN_REL)
+        stalled = solution.value <= last * (1 + parameters.PARAMETERS.stall_gain_rel)
         last = solution.value
         if stalled or (best is None and session.expired(2 * reserve)):
             repaired = _repair_prices(packing, prices, entering, tolerance)
             if repaired is None:
                 break
             pricing_round = _price_all_buckets(
-                packing, repaired, tolerance, MAX_NODES, session, reserve
+                packing,
+                repaired,
+                tolerance,
+                parameters.PARAMETERS.max_pricing_nodes,
+                session,
+                reserve,
             )
             entering = concatenate(entering, pricing_round.columns)
             rounds_without_gain += 1
             if best is None or pricing_round.bound < best.bound:
-                if best is None or pricing_round.bound < best.bound * (1 - UNSEEN_GAIN_REL):
+                if best is None or pricing_round.bound < best.bound * (
+                    1 - parameters.PARAMETERS.pricing_tolerance_rel
+                ):
                     rounds_without_gain = 0
                 best = pricing_round
                 yield GroupingBound(best.bound, certified=True)
             if (
-                best.bound <= solution.value * (1 + CLOSE_GAP_REL)
-                or rounds_without_gain > MAX_ROUNDS_WITHOUT_GAIN
+                best.bound <= solution.value * (1 + parameters.PARAMETERS.close_gap_rel)
+                or rounds_without_gain > parameters.PARAMETERS.max_iterations_without_gain
             ):
                 break
         gain = master_prices.reduced_cost(packing, entering.members, entering.value)
         # Where nothing pays at the relaxation's own prices, the next look is nearer to them.
-        smoothing = SMOOTHING if (gain > tolerance).any() else smoothing / 2
+        smoothing = (
+            parameters.PARAMETERS.dual_smoothing_share
+            if (gain > tolerance).any()
+            else smoothing / 2
+        )
         gain = prices.reduced_cost(packing, entering.members, entering.value)
         entering = entering.take(_select_entering(entering, gain, packing.classes))
         columns = concatenate(_retained_columns(packing, solution, master_prices), entering)
@@ -217,7 +205,7 @@ def initial_columns(packing: PackingProblem, seed: int) -> Columns:
     for bucket in range(packing.buckets):
         jobs = classes[packing.bucket[classes] == bucket]
         for size in range(2, packing.max_members + 1):
-            for _ in range(START_GROUPS_PER_JOB):
+            for _ in range(parameters.PARAMETERS.num_start_groups_per_job):
                 drawn = rng.permutation(jobs)[: len(jobs) // size * size].reshape(-1, size)
                 groups = pad_members(np.sort(drawn, axis=1))
                 some = Columns(groups, column_values(packing, groups))
@@ -229,7 +217,7 @@ def solve_master(
     packing: PackingProblem, columns: Columns, session: Session
 ) -> MasterSolution | None:
     """Solve the relaxation over some columns, with a premium for classes that must be covered."""
-    premium = COVER_PREMIUM * int(columns.value.max(initial=0))
+    premium = parameters.PARAMETERS.cover_premium * int(columns.value.max(initial=0))
     covers = (packing.must_cover[columns.members] & (columns.members != ALONE)).sum(axis=1)
     easier = replace(packing, must_cover=np.zeros_like(packing.must_cover))
     program = SetPackingProgram.of(
@@ -293,7 +281,10 @@ def _retained_columns(packing: PackingProblem, solution: MasterSolution, prices:
     columns = solution.columns
     loss = -prices.reduced_cost(packing, columns.members, columns.value)
     loss[(solution.values > 0) | (columns.members[:, 1] == ALONE)] = -1
-    most = max(RETAINED_PER_CLASS * packing.classes, MIN_RETAINED_COLUMNS)
+    most = max(
+        parameters.PARAMETERS.max_retained_per_class * packing.classes,
+        parameters.PARAMETERS.min_retained_columns,
+    )
     return columns.take(np.sort(np.argsort(loss, kind="stable")[:most]))
 
 
@@ -304,7 +295,10 @@ def _select_entering(columns: Columns, gain: Ints, classes: int) -> Ints:
     for index in np.argsort(-gain, kind="stable").tolist():
         members = columns.members[index]
         present = members[members != ALONE]
-        if taken[present].min() < ENTERING_PER_CLASS and members.tobytes() not in seen:
+        if (
+            taken[present].min() < parameters.PARAMETERS.max_entering_per_class
+            and members.tobytes() not in seen
+        ):
             seen.add(members.tobytes())
             taken[present] += 1
             chosen.append(index)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.problem.period import best_offsets, contended
 from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
     column_values,
@@ -32,12 +33,6 @@ from placewright.formulations.interleaving.set_packing.problem import (
     PackingProblem,
 )
 from placewright.formulations.session import Session
-
-CHUNK_GROUPS = 1 << 15
-"""Groups of clusters that are halved at a time."""
-
-MAX_FOUND_GROUPS = 1 << 13
-"""Groups that are worth more than their price, after which a search may stop."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,10 +102,14 @@ class _BranchAndBound:
         found = 0
         groups, bounds = self._bound_groups(np.zeros((1, size), dtype=np.int64))
         while len(groups):
-            if self.nodes >= max_nodes or found >= MAX_FOUND_GROUPS or session.expired(reserve):
+            if (
+                self.nodes >= max_nodes
+                or found >= parameters.PARAMETERS.max_priced_groups
+                or session.expired(reserve)
+            ):
                 self.rest_bound = max(self.rest_bound, int(bounds.max()))
                 return
-            count = max(CHUNK_GROUPS, len(groups) // 4)
+            count = max(parameters.PARAMETERS.pricing_chunk_nodes, len(groups) // 4)
             if count < len(groups):
                 order = np.argpartition(-bounds, count)
                 groups, bounds = groups[order], bounds[order]

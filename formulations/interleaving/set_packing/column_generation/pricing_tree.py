@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.duals import (
     Floats,
     Prices,
@@ -24,20 +25,8 @@ from placewright.formulations.interleaving.set_packing.column_generation.duals i
 )
 from placewright.formulations.interleaving.set_packing.problem import MILLION, Ints, PackingProblem
 
-MAX_PERIODS = 2048
-"""Periods in the grid at most, in steps of a few thousandths."""
-
-MAX_TABLE_ENTRIES = 1 << 22
-"""Entries of a table at most: where clusters are many, the grid is coarser."""
-
-NET_VALUE_WEIGHT = 0.2
-"""How much a difference of net worth counts beside one of stages, where clusters are halved."""
-
 ROUNDING_FACTOR = 1 + 1e-12
 """More than what rounding can take from a quotient of floating-point numbers."""
-
-MAX_PERIOD_RATIO = 32.0
-"""Ratio of the last period of the grid to the longest iteration; beyond it the last one counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +80,9 @@ def build_class_tree(packing: PackingProblem, prices: Prices, bucket: int) -> Cl
     # At twice the typical iteration, in what a typical job is worth at the speed it has alone.
     unit = max(float(value.mean()), 1.0) / typical
     net = value / (2 * typical) - prices.member[classes] / prices.scale
-    measures = np.column_stack([packing.stages[classes] / typical, NET_VALUE_WEIGHT * net / unit])
+    measures = np.column_stack(
+        [packing.stages[classes] / typical, parameters.PARAMETERS.net_value_weight * net / unit]
+    )
     left, right, parts, widths = _split_recursively(measures)
     order = np.concatenate(parts)
     start = np.cumsum([0, *(len(part) for part in parts)])[:-1]
@@ -105,8 +96,16 @@ def build_class_tree(packing: PackingProblem, prices: Prices, bucket: int) -> Cl
     # No period is below a member's own stages.
     factor = min(packing.rules.contention) / MILLION
     first = max(int(own.min() * factor * 0.999), 1)
-    last = max(first + 1, int(MAX_PERIOD_RATIO * packing.iteration[classes].max()))
-    length = max(min(MAX_PERIODS, MAX_TABLE_ENTRIES // len(parts)), 2)
+    last = max(
+        first + 1, int(parameters.PARAMETERS.max_period_ratio * packing.iteration[classes].max())
+    )
+    length = max(
+        min(
+            parameters.PARAMETERS.max_grid_periods,
+            parameters.PARAMETERS.max_grid_entries // len(parts),
+        ),
+        2,
+    )
     grid = np.unique(np.geomspace(first, last, length).astype(np.int64))
     grid[0] = first
     paid = prices.member[classes]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.master import (
     MasterSolution,
     generate,
@@ -26,18 +27,6 @@ from placewright.formulations.interleaving.set_packing.problem import (
 )
 from placewright.formulations.session import Session
 
-PLAN_TIME_SHARE = 0.3
-"""Of the time: kept for plans, when bounds could still become better."""
-
-MAX_MIP_COLUMNS = 4_000
-"""Columns of an integer program at most; one of more finds nothing that rounding does not."""
-
-MIP_SECONDS = 10.0
-"""Most time of the integer program."""
-
-MIP_GAP_REL = 1e-3
-"""Of the integer program's value: how near to its bound it has to come."""
-
 
 def solve_by_column_generation(
     packing: PackingProblem, session: Session
@@ -47,7 +36,9 @@ def solve_by_column_generation(
     program = SetPackingProgram.of(packing, start)
     yield from greedy(program)
     solution = None
-    for found in generate(packing, start, session, PLAN_TIME_SHARE * max(session.remaining(), 0.0)):
+    for found in generate(
+        packing, start, session, parameters.PARAMETERS.plan_share * max(session.remaining(), 0.0)
+    ):
         if isinstance(found, MasterSolution):
             solution = found
         else:
@@ -62,11 +53,16 @@ def solve_by_column_generation(
     dived = dive(packing, solution, session)
     if dived is not None:
         yield _improve(packing, dived, session)
-    if dived is None or len(solution.columns) <= MAX_MIP_COLUMNS:
+    if dived is None or len(solution.columns) <= parameters.PARAMETERS.max_master_mip_columns:
         for grouping in rounding:
             yield _improve(packing, grouping, session)
-    if len(solution.columns) <= MAX_MIP_COLUMNS:
-        outcome = session.optimise(program.arrays, share=0.5, most=MIP_SECONDS, gap=MIP_GAP_REL)
+    if len(solution.columns) <= parameters.PARAMETERS.max_master_mip_columns:
+        outcome = session.optimise(
+            program.arrays,
+            share=0.5,
+            most=parameters.PARAMETERS.master_mip_seconds,
+            gap=parameters.PARAMETERS.master_mip_gap_rel,
+        )
         if outcome is not None and outcome.values is not None:
             times = np.rint(outcome.values).astype(np.int64)
             yield _improve(packing, program.grouping(times, "program"), session)
