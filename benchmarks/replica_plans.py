@@ -8,9 +8,9 @@ from benchmarks.replica_rules import Planner, at_home
 from placewright import Plan, Round
 from placewright.formulations.common.wan.arrays import NONE, compile_wan
 from placewright.formulations.common.wan.scheduler import schedule
+from placewright.formulations.plan_messages import DataPlan
 from placewright.formulations.replicas.problem.compile import compile_problem
 from placewright.formulations.replicas.problem.problem import Layout
-from placewright.formulations.session import DataPlan
 from placewright.instances.documents.plan import Decision
 from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
 

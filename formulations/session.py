@@ -1,4 +1,4 @@
-"""What passes between a formulation and the round that runs it.
+"""What a formulation is given: clock, solver, the best plan so far, and services of the round.
 
 A formulation is a generator `run(problem, session)`. It yields a `Candidate` for each plan it finds
 and a `Bound` for each bound it proves. The round verifies a candidate before the generator goes on,
@@ -10,138 +10,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, floor, inf, nextafter
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.bound_arithmetic import SHARPNESS, near
+from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.instances.documents.round import Round
 from placewright.solver import (
     Arrays,
     BackendUnavailableError,
     Limits,
     Outcome,
+    SolveOptions,
     Status,
     UnsupportedModelError,
 )
 
 Solve: TypeAlias = Callable[[str, Arrays, Limits, NDArray[np.float64] | None], Outcome]
-Place: TypeAlias = tuple[int, int, int, tuple[int, ...]]
-"""The place of one task: (group, index in the group, host, GPUs on the host)."""
-
-Slots: TypeAlias = tuple[int | None, ...]
-"""Per place of a job the start of its MIG slice; () if none of its tasks is one."""
-
-HOLD_SLACK = 0.5
-"""Terms are integers: held within a half, nothing changes and no solver tolerance matters."""
-
-SHARPNESS = 1e-6
-"""Relative slack of a solver's bound: a value this near to it is as good as proven."""
-
-MOST_SLACK = 0.5
-"""Of a claimed bound whose tolerance is larger than that: below it lies no other whole number."""
-
 WORK = 30.0
 """Deterministic work of one solve, in units of about one second."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Jobs that share GPUs, by their indices in the round, the offset of each, and the period.
-
-    The period is in microseconds.
-    """
-
-    members: tuple[int, ...]
-    offsets: tuple[int, ...]
-    period: int
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """The leases that keep a promise: the job's index in the round, its option, what is promised.
-
-    `at` is the promised time and `finish` the planned one, seconds on the round's clock; `leases`
-    are half-open intervals of lease indices, in order. A job that was promised nothing, but could
-    be, has its `finish` as the promised time and the `value` 0.
-    """
-
-    job: int
-    option: int
-    at: int
-    value: int
-    finish: int
-    leases: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """A part of a copy: dataset, regions on its path, GiB, and its time on the round's clock."""
-
-    dataset: int
-    path: tuple[int, ...]
-    gib: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class DataPlan:
-    """What a plan says of data, by indices of jobs, datasets, regions and GPU models.
-
-    `homes` has the region and GPU model of each job that can run, `creates` and `drops` the
-    dataset, the region and the time of each replica that comes or goes. `reads` has, for a job that
-    runs, the datasets that it reads from another region, with that region, and `waits` the region
-    where a job will have its data, and when. What is counted how: `wan.compile.Wan`.
-    """
-
-    homes: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    creates: tuple[tuple[int, int, int], ...] = ()
-    drops: tuple[tuple[int, int, int], ...] = ()
-    flows: tuple[Flow, ...] = ()
-    reads: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    waits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A plan to verify, by the jobs' indices in the round.
-
-    `starts` has the option and task places of each job that starts or migrates, `preempted` for
-    each preempted job one that takes its place, -1 if nobody does. Other running jobs are kept. A
-    `final` one is the last that the formulation means to yield. `slots` has, for jobs with MIG
-    slices, where they are, and `groups` are all that share GPUs after the round. `promises` are all
-    that hold after the round, and `offers` what refused jobs could be promised on top.
-    `data` is for rounds with regions.
-    """
-
-    starts: Mapping[int, tuple[int, tuple[Place, ...]]]
-    source: str
-    preempted: Mapping[int, int] = field(default_factory=dict)
-    final: bool = False
-    slots: Mapping[int, Slots] = field(default_factory=dict)
-    groups: tuple[Group, ...] = ()
-    promises: tuple[Promise, ...] = ()
-    offers: tuple[Promise, ...] = ()
-    data: DataPlan | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """No plan that is at least as good in `holds` beats `value` in `term`.
-
-    `holds` are (term, value) pairs: the earlier terms, held no worse than the best plan's values.
-    `certified`: recomputed in our own code; otherwise claimed by a solver. `value` is of the sum of
-    `term` and the earlier terms in `plus`, all in the same sense; a whole number beyond 2^53 had
-    better be an int, as a float might be tighter than what was proven.
-    """
-
-    term: str
-    value: float
-    holds: tuple[tuple[str, int], ...] = ()
-    certified: bool = False
-    plus: tuple[str, ...] = ()
 
 
 class InnerRounds(Protocol):
@@ -286,17 +175,13 @@ class Session:
         most: float = float("inf"),
         gap: float | None = None,
         start: NDArray[np.float64] | None = None,
-        interior: bool = False,
-        cutoff: float | None = None,
-        proving: bool = False,
-        presolve: bool = True,
+        options: SolveOptions | None = None,
     ) -> Outcome | None:
         """Solve with at most `share` of the time left and `most` seconds.
 
         Returns None when no time is left. A failure is recorded in `degraded`. Models with
-        continuous columns go to HiGHS, which alone tells the prices, or to SCIP if they say in
-        which order to branch, and those that CP-SAT cannot hold in its integers to HiGHS, too;
-        `interior`, `cutoff`, `proving` and `presolve` as in `Limits`.
+        continuous columns go to HiGHS, which alone returns duals, or to SCIP if they have branching
+        priorities, and those that CP-SAT cannot hold in its integers go to HiGHS, too.
         """
         # The clock goes on meanwhile: one look at it.
         left = self.before_deadline()
@@ -311,10 +196,7 @@ class Session:
             seed=self.seed,
             work=min(most, WORK, self.budget) * share if self.deterministic else None,
             memory_mib=self.memory_mib,
-            interior=interior,
-            cutoff=cutoff,
-            proving=proving,
-            presolve=presolve,
+            options=options or SolveOptions(),
         )
         try:
             outcome = self._solved(backend, arrays, limits, start)
@@ -335,33 +217,3 @@ class Session:
             if backend != "cp-sat":
                 raise
             return self.solve("highs", arrays, limits, start)
-
-
-def near(bound: float, value: float, gap: float) -> bool:
-    """Whether a value is proven within a relative gap by a bound."""
-    return abs(bound - value) <= gap * max(abs(bound), abs(value))
-
-
-def proven_whole(bound: float, sense: str = "min") -> int:
-    """Return the tightest whole number that a solver proves with a bound of a term.
-
-    Solvers stop within tolerances: of a minimum 7.0000004 does not prove 8, and of a maximum
-    6.9999996 not 6.
-    """
-    slack = min(SHARPNESS * max(1.0, abs(bound)), MOST_SLACK)
-    return floor(bound + slack) if sense == "max" else ceil(bound - slack)
-
-
-def outward(bound: float, sense: str) -> float:
-    """Return a bound, maybe an int, as a float that is no tighter: beyond 2^53 floats are few."""
-    near = float(bound)
-    if near == bound or (near > bound) == (sense == "max"):
-        return near
-    return nextafter(near, inf if sense == "max" else -inf)
-
-
-def tighter(first: float | None, second: float | None, sense: str) -> float | None:
-    """Return the tighter of two bounds of a term with this sense; None is no bound."""
-    if first is None or second is None:
-        return second if first is None else first
-    return min(first, second) if sense == "max" else max(first, second)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.terms import SENSE
-from placewright.formulations.session import Bound
+from placewright.formulations.plan_messages import Bound
 from placewright.instances.documents.plan import PLUS, TermResult
 
 CLAIM_SLACK = 1e-6

@@ -15,7 +15,7 @@ from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
 from fuzz.watching import Watched, following, proven
 from placewright.collection import no_collection
 from placewright.formulations.gang.run import run as gang_run
-from placewright.formulations.session import Bound
+from placewright.formulations.plan_messages import Bound
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round

@@ -8,7 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from placewright import Changes, Engine, InvalidInputError
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round

@@ -7,7 +7,9 @@ from dataclasses import replace
 from math import ceil, floor, isfinite
 from typing import Literal
 
-from placewright.formulations.session import Bound, Session, outward, proven_whole, tighter
+from placewright.formulations.bound_arithmetic import outward, proven_whole, tighter
+from placewright.formulations.plan_messages import Bound
+from placewright.formulations.session import Session
 from placewright.instances.documents.plan import PLUS, Plan, TermResult
 from placewright.instances.documents.policy import headline
 from placewright.instances.policies import sense_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placewright.formulations.session import Candidate
+from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Reason, Task
 from placewright.instances.documents.round import Round

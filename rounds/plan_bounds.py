@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placewright.formulations.gang import run as gang
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify

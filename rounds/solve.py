@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from placewright.collection import no_collection
 from placewright.formulations.gang import run as gang_formulation
-from placewright.formulations.session import Bound, Candidate, GangFormulation, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import GangFormulation, Session
 from placewright.instances.documents.plan import Certificate, Decision, Plan
 from placewright.instances.documents.policy import headline
 from placewright.instances.documents.round import Round

@@ -14,7 +14,7 @@ from placewright.solver.certify import certified_bound, multipliers
 from placewright.solver.core import Core, ReducedCosts, reduced_costs_of
 from placewright.solver.errors import BackendUnavailableError, UnsupportedModelError
 from placewright.solver.model import Model
-from placewright.solver.outcome import Limits, Outcome, Progress, Status
+from placewright.solver.outcome import Limits, Outcome, Progress, SolveOptions, Status
 from placewright.solver.process import InProcess, Worker
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "ReducedCosts",
     "Report",
     "Sense",
+    "SolveOptions",
     "Status",
     "UnsupportedModelError",
     "Worker",

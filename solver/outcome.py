@@ -27,6 +27,30 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SolveOptions:
+    """What of a solution is of use, where that is not the best point.
+
+    Parameters
+    ----------
+    interior
+        Of continuous models only the multipliers are asked, and they need only be nearly optimal:
+        an interior-point method finds them for models whose vertices are far to seek.
+    cutoff
+        Only points that are better are of use. A search that ends without one is NO_SOLUTION, with
+        this as its bound. A backend may ignore it; SCIP keeps it.
+    proving
+        Only the bound is of use: SCIP does not look for points.
+    presolve
+        Whether HiGHS simplifies a continuous model first, which may take longer than to solve it.
+    """
+
+    interior: bool = False
+    cutoff: float | None = None
+    proving: bool = False
+    presolve: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """When a backend has to stop.
 
@@ -43,16 +67,8 @@ class Limits:
         HiGHS and CBC. With it, `seconds` is only a backstop. None: no such limit.
     memory_mib
         Resident memory of the worker process and its children; None: no limit.
-    interior
-        Of continuous models only the multipliers are asked, and they need only be nearly optimal:
-        an interior-point method finds them for models whose vertices are far to seek.
-    cutoff
-        Only points that are better are of use. A search that ends without one is NO_SOLUTION, with
-        this as its bound. A backend may ignore it; SCIP keeps it.
-    proving
-        Only the bound is of use: SCIP does not look for points.
-    presolve
-        Whether HiGHS simplifies a continuous model first, which may take longer than to solve it.
+    options
+        What the solution is for.
 
     Raises
     ------
@@ -66,10 +82,7 @@ class Limits:
     threads: int = 1
     work: float | None = None
     memory_mib: int | None = None
-    interior: bool = False
-    cutoff: float | None = None
-    proving: bool = False
-    presolve: bool = True
+    options: SolveOptions = SolveOptions()
 
     def __post_init__(self) -> None:
         for name, value in (("seconds", self.seconds), ("gap", self.gap), ("seed", self.seed)):

@@ -24,7 +24,7 @@ from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import Choice, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import remaining_quotas
-from placewright.formulations.session import Candidate, Place
+from placewright.formulations.plan_messages import Candidate, Place
 from placewright.instances.derived.cell_trees import EntryKey, guaranteed
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import WHOLE_GPU

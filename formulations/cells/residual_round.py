@@ -14,7 +14,7 @@ from typing import TypeAlias
 from placewright.formulations.cells.admission import pinned
 from placewright.formulations.cells.eviction import Evictions, evictions
 from placewright.formulations.gang.problem.entitlement import borrowing_options
-from placewright.formulations.session import Candidate, Place, Slots
+from placewright.formulations.plan_messages import Candidate, Place, Slots
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import MAX_GPU

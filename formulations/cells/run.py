@@ -11,7 +11,8 @@ from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 
 
 def _offsets(rest: ResidualRound, base: Mapping[str, int]) -> dict[str, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from placewright.formulations.session import Candidate, Session
+from placewright.formulations.plan_messages import Candidate
+from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 
 

@@ -22,6 +22,7 @@ from math import floor
 
 import numpy as np
 
+from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.core_mip import Selection, core_search, round_down
 from placewright.formulations.deadline.heuristics.feasibility_mip import (
@@ -44,7 +45,7 @@ from placewright.formulations.deadline.models.demand_bound import (
 )
 from placewright.formulations.deadline.models.master_lp import MasterLp, MasterObjective
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Problem, Schedule
-from placewright.formulations.session import Session, near
+from placewright.formulations.session import Session
 
 BROKEN, ADMITTED = "broken", "admitted"
 """The terms that admission decides, the first before the second."""

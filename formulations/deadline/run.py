@@ -26,7 +26,8 @@ from placewright.formulations.deadline.heuristics.place_current_lease import (
 from placewright.formulations.deadline.models.whole.solve import solve_integrated
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 
 
 def run(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:

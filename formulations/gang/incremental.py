@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.bounds.dual_prices import DualPrices
 from placewright.formulations.gang.heuristics.displace import displace_greedily
@@ -45,7 +46,8 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
 from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.gang.run import run, small, trivial_bounds
-from placewright.formulations.session import Bound, Candidate, Session, near
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.solver import Outcome
 from placewright.topology import Cluster
 

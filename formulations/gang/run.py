@@ -43,7 +43,8 @@ from placewright.formulations.gang.problem.freeable_domains import FreeableDomai
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 
 MAX_EXACT_CELLS = 6_000
 """Most task variables of a host-indexed model that is still solved whole."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.bound_arithmetic import SHARPNESS, near
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.bounds.assignment_bounds import (
     cost_bound,
@@ -28,7 +29,8 @@ from placewright.formulations.geo.models.monolithic import (
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.geo.problem.job_classes import build_job_classes
 from placewright.formulations.geo.problem.running_jobs import RunningJobs
-from placewright.formulations.session import SHARPNESS, Bound, Candidate, Session, near
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 
 SMALL = 4_000
 """Jobs times hosts of a round that is decided as a whole."""

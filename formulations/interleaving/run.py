@@ -52,7 +52,8 @@ from placewright.formulations.interleaving.set_packing.problem import (
     PackingProblem,
 )
 from placewright.formulations.interleaving.set_packing.solve import solve_set_packing
-from placewright.formulations.session import Bound, Candidate, Group, Session
+from placewright.formulations.plan_messages import Bound, Candidate, Group
+from placewright.formulations.session import Session
 from placewright.instances.derived.speed import speed
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round

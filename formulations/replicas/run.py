@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools
+from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.replicas.bounds.minimum_remote_reads import forced_replicas
 from placewright.formulations.replicas.bounds.prove import (
     prove_bounds,
@@ -32,7 +33,7 @@ from placewright.formulations.replicas.models.integer_program import MOST_COPIES
 from placewright.formulations.replicas.models.lexicographic import is_small, solve_lexicographically
 from placewright.formulations.replicas.problem.problem import DATA, Problem
 from placewright.formulations.replicas.solution import Solution
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.session import Session
 from placewright.solver.arrays import Floats
 
 if TYPE_CHECKING:

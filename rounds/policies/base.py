@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from placewright.formulations.session import Bound, Candidate, GangFormulation, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import GangFormulation, Session
 from placewright.instances.documents.plan import Decision, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import PolicyRegistry

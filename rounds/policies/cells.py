@@ -12,7 +12,8 @@ from placewright.formulations.cells.residual_round import ResidualRound, residua
 from placewright.formulations.cells.run import CellProblem, run
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cells import Binding

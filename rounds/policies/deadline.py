@@ -10,7 +10,8 @@ from typing import Any
 from placewright.formulations.deadline.problem.compile import Admission, compile_admission
 from placewright.formulations.deadline.run import run
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.session import Bound, Candidate, Promise, Session
+from placewright.formulations.plan_messages import Bound, Candidate, Promise
+from placewright.formulations.session import Session
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, Reason

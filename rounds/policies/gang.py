@@ -8,7 +8,8 @@ from typing import Any
 from placewright.formulations.cells.run import CellProblem
 from placewright.formulations.cells.run import run as run_cells
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources

@@ -9,7 +9,8 @@ from typing import Any
 from placewright.formulations.geo.heuristics.data_orders import never_runnable
 from placewright.formulations.geo.problem.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
-from placewright.formulations.session import Bound, Candidate, DataPlan, Session
+from placewright.formulations.plan_messages import Bound, Candidate, DataPlan
+from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding

@@ -16,7 +16,8 @@ from placewright.formulations.interleaving.run import (
     one_job_per_gang,
     run,
 )
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, DecisionKind, Reason
 from placewright.instances.documents.round import Round

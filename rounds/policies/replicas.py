@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from placewright.formulations.plan_messages import Bound, Candidate, DataPlan
 from placewright.formulations.replicas.bounds.prove import prove_bounds
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.run import run
-from placewright.formulations.session import Bound, Candidate, DataPlan, Session
+from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources

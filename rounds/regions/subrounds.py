@@ -19,7 +19,8 @@ from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.geo.heuristics.subproblem import RegionSubproblem
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.rounds.regions.patience import waited_for
 from placewright.rounds.regions.processes import ProcessError, Processes

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from placewright.formulations.session import Candidate
+from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 from placewright.topology.collectives import bottleneck, time_us

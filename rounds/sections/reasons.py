@@ -25,7 +25,7 @@ from placewright.formulations.gang.problem.jobs import (
 )
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.residual import residual
-from placewright.formulations.session import Candidate
+from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.plan import Reason
 from placewright.topology import State

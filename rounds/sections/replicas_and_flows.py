@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from placewright.formulations.common.wan.arrays import Wan
-from placewright.formulations.session import DataPlan
+from placewright.formulations.plan_messages import DataPlan
 
 
 def replica_section(wan: Wan, data: DataPlan) -> dict[str, Any]:

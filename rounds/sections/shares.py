@@ -6,7 +6,7 @@ from typing import Any
 
 from placewright.formulations.gang.problem.dominant_shares import SCALE, TenantShare
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.session import Candidate
+from placewright.formulations.plan_messages import Candidate
 
 KIND = "shares"
 

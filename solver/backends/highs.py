@@ -83,7 +83,7 @@ def solve(
         highs = _run(plain, replace(limits, seconds=left), start, trace, presolve=False)
     code = highs.getModelStatus()
     outcome = _outcome(arrays, highs, code, trace)
-    if limits.interior and not arrays.integer.any():
+    if limits.options.interior and not arrays.integer.any():
         outcome = _interior(arrays, outcome, highs)
     if code == highspy.HighsModelStatus.kUnboundedOrInfeasible:
         outcome = _which(arrays, limits, outcome, trace)
@@ -137,9 +137,9 @@ def _loaded(plain: Arrays, limits: Limits) -> Any:
         "presolve_rule_off": UNSOUND_PRESOLVE,
         "large_matrix_value": LARGEST,
     }
-    if limits.interior and not plain.integer.any():
+    if limits.options.interior and not plain.integer.any():
         options |= {"solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": INTERIOR}
-    elif not (limits.presolve or plain.integer.any()):
+    elif not (limits.options.presolve or plain.integer.any()):
         options["presolve"] = "off"
     if limits.work is not None:
         options["mip_max_nodes"] = max(1, round(min(limits.work * NODES_PER_WORK, 2**31 - 1)))

@@ -78,7 +78,7 @@ def solve(
     plain = big_m(arrays)
     result = _run(plain, plain.cost, limits, limits.seconds - trace.seconds(), start)
     status = _STATUS[result.termination.reason]
-    if status in (_UNKNOWN, Status.UNBOUNDED) and limits.cutoff is None:
+    if status in (_UNKNOWN, Status.UNBOUNDED) and limits.options.cutoff is None:
         # Without an objective only one of both can remain.
         left = limits.seconds - trace.seconds()
         other = _run(plain, np.zeros(plain.columns), limits, left, None)
@@ -87,12 +87,13 @@ def solve(
             Status.INFEASIBLE.value: Status.INFEASIBLE,
         }.get(_STATUS[other.termination.reason], Status.NO_SOLUTION)
     bound: float | None = result.termination.objective_bounds.dual_bound
-    if limits.cutoff is not None:
+    if limits.options.cutoff is not None:
         over = result.termination.limit == result_pb2.LIMIT_CUTOFF
         if over or status in (Status.INFEASIBLE, _UNKNOWN):
-            status, bound = Status.NO_SOLUTION, limits.cutoff
+            status, bound = Status.NO_SOLUTION, limits.options.cutoff
         if bound is not None and isfinite(bound):
-            most = limits.cutoff + arrays.sign * SLACK * max(1.0, abs(limits.cutoff))
+            least = limits.options.cutoff
+            most = least + arrays.sign * SLACK * max(1.0, abs(least))
             bound = max(bound, most) if arrays.sign > 0 else min(bound, most)
 
     values, message = None, result.termination.detail if status != Status.OPTIMAL else ""
@@ -134,13 +135,13 @@ def _run(plain: Arrays, cost: Floats, limits: Limits, seconds: float, start: Flo
         absolute_gap_tolerance=1e-6,
     )
     parameters.time_limit.FromMilliseconds(max(0, int(1000 * seconds)))
-    if limits.cutoff is not None:
-        parameters.cutoff_limit = limits.cutoff
+    if limits.options.cutoff is not None:
+        parameters.cutoff_limit = limits.options.cutoff
     if limits.work is not None:
         parameters.node_limit = max(1, round(limits.work * NODES_PER_WORK))
-    if limits.proving or plain.priority is not None:
+    if limits.options.proving or plain.priority is not None:
         parameters.heuristics = parameters_pb2.EMPHASIS_OFF
-    if limits.proving:
+    if limits.options.proving:
         # Best first: a bound is the least of all open nodes.
         parameters.gscip.int_params["nodeselection/bfs/stdpriority"] = 1_000_000
         parameters.gscip.int_params["nodeselection/bfs/maxplungedepth"] = 0

@@ -12,7 +12,7 @@ from placewright.formulations.deadline.heuristics.earliest_offers import Offers
 from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
 from placewright.formulations.deadline.problem.compile import Admission, compile_admission
 from placewright.formulations.deadline.problem.problem import NONE, Schedule
-from placewright.formulations.session import Promise
+from placewright.formulations.plan_messages import Promise
 from placewright.instances.documents.round import Round
 
 HOUR = 3600

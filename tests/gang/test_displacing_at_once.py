@@ -19,7 +19,8 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.session import Candidate, Session
+from placewright.formulations.plan_messages import Candidate
+from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_round
 from placewright.rounds import solve_round

@@ -24,7 +24,8 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import TaskPlacement
-from placewright.formulations.session import Candidate, Session
+from placewright.formulations.plan_messages import Candidate
+from placewright.formulations.session import Session
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from placewright.formulations.bound_arithmetic import HOLD_SLACK
 from placewright.formulations.gang.heuristics.empty_domains import freed_bounds
 from placewright.formulations.gang.models.aggregate.column_generation import bound_by_relaxation
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
@@ -30,7 +31,7 @@ from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.session import HOLD_SLACK, Session
+from placewright.formulations.session import Session
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 from placewright.solver import Arrays, InProcess, Limits, Model, Status

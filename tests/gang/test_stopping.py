@@ -15,7 +15,8 @@ from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
 from placewright.formulations.gang.models.host.victims import select_victims
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.session import Candidate, Session
+from placewright.formulations.plan_messages import Candidate
+from placewright.formulations.session import Session
 from placewright.instances import return_hosts
 from placewright.instances.documents.plan import Certificate
 from placewright.instances.documents.round import Round

@@ -7,13 +7,14 @@ import time
 import numpy as np
 import pytest
 
+from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.replicas import run
 from placewright.formulations.replicas.heuristics import annealing
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.run import ReplicaSearch
 from placewright.formulations.replicas.solution import Solution
-from placewright.formulations.session import Candidate, Session
+from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
 from placewright.rounds import solve_round
 from placewright.solver import InProcess

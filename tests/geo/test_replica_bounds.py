@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from placewright.formulations.plan_messages import Bound
 from placewright.formulations.replicas.bounds.branch_and_bound import solve_relaxation
 from placewright.formulations.replicas.bounds.minimum_remote_reads import restrict_to_values
 from placewright.formulations.replicas.bounds.prove import prove_bounds, relaxation_replicas
@@ -20,7 +21,7 @@ from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import aggregate_problem
 from placewright.formulations.replicas.problem.problem import TOGETHER, Problem
-from placewright.formulations.session import Bound, Session
+from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.solver import InProcess, Limits
 

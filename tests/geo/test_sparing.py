@@ -9,7 +9,7 @@ import pytest
 from placewright.formulations.geo import run
 from placewright.formulations.geo.heuristics.data_orders import add_data_orders
 from placewright.formulations.geo.models import lexicographic_weights
-from placewright.formulations.session import Candidate
+from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import parse_round

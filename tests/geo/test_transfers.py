@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from placewright.formulations.common.wan.arrays import Wan
 from placewright.formulations.common.wan.reachability import reachable
 from placewright.formulations.common.wan.scheduler import Transfers, schedule
-from placewright.formulations.session import DataPlan
+from placewright.formulations.plan_messages import DataPlan
 from placewright.instances.documents.plan import Plan
 from placewright.instances.verify import verify
 from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section

@@ -26,7 +26,7 @@ from placewright.formulations.replicas.problem.restriction import count_for_shar
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
-from placewright.solver import Arrays, InProcess, Limits, Outcome, Status
+from placewright.solver import Arrays, InProcess, Limits, Outcome, SolveOptions, Status
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
 ROUNDS = examples(ci=40, nightly=1_000)
@@ -37,7 +37,9 @@ def fresh() -> Session:
 
 
 def best(arrays: Arrays, cutoff: float | None = None) -> Outcome:
-    return InProcess().solve("scip", arrays, Limits(60.0, gap=0.0, cutoff=cutoff))
+    return InProcess().solve(
+        "scip", arrays, Limits(60.0, gap=0.0, options=SolveOptions(cutoff=cutoff))
+    )
 
 
 def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.formulations.session import Bound, Session
+from placewright.formulations.plan_messages import Bound
+from placewright.formulations.session import Session
 from placewright.rounds.certificate import Bounds
 from placewright.solver import InProcess
 

@@ -17,7 +17,7 @@ from gang_parameters import set_parameters
 
 from placewright.formulations.gang import incremental, run
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
-from placewright.formulations.session import Candidate
+from placewright.formulations.plan_messages import Candidate
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Certificate, DecisionKind, Plan
 from placewright.instances.documents.round import Reservation, Round

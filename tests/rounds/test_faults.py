@@ -17,7 +17,8 @@ import pytest
 
 from placewright.cli.app import main
 from placewright.formulations.gang import run
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, write

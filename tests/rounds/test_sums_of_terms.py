@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from placewright.formulations.session import Bound, Session
+from placewright.formulations.plan_messages import Bound
+from placewright.formulations.session import Session
 from placewright.instances.documents.plan import TermResult
 from placewright.rounds.certificate import Bounds
 from placewright.solver import InProcess

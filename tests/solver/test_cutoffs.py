@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from placewright.solver import Arrays, InProcess, Limits, Model, Status
+from placewright.solver import Arrays, InProcess, Limits, Model, SolveOptions, Status
 
 
 def cover(seed: int, sense: str = "min") -> Arrays:
@@ -28,7 +28,9 @@ def cover(seed: int, sense: str = "min") -> Arrays:
 
 
 def solved(arrays: Arrays, cutoff: float | None = None):
-    return InProcess().solve("scip", arrays, Limits(60.0, gap=0.0, cutoff=cutoff))
+    return InProcess().solve(
+        "scip", arrays, Limits(60.0, gap=0.0, options=SolveOptions(cutoff=cutoff))
+    )
 
 
 @pytest.mark.parametrize("sense", ["min", "max"])
@@ -53,7 +55,7 @@ def test_cutoff_is_proven_where_nothing_is_better_and_else_the_optimum_is_found(
 @pytest.mark.parametrize("seed", range(3))
 def test_bound_that_alone_is_asked_for_is_that_of_the_optimum(seed: int) -> None:
     arrays = cover(seed)
-    limits = Limits(60.0, gap=0.0, proving=True)
+    limits = Limits(60.0, gap=0.0, options=SolveOptions(proving=True))
     outcome = InProcess().solve("scip", arrays, limits)
     assert outcome.bound == pytest.approx(solved(arrays).objective)
 

@@ -31,7 +31,7 @@ from placewright.formulations.common.wan.timetable import (
     schedule_all,
     storage_margin,
 )
-from placewright.formulations.session import Flow
+from placewright.formulations.plan_messages import Flow
 
 _ATTEMPTS = 6
 _CONGESTION_COST = 0.75

@@ -25,7 +25,7 @@ from placewright.formulations.common.wan.step_function import (
     reserve_rate,
     split_into_flows,
 )
-from placewright.formulations.session import Flow
+from placewright.formulations.plan_messages import Flow
 
 Replica = tuple[int, int]
 """Dataset and region."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
 from placewright.formulations.deadline.problem.compile import Admission
-from placewright.formulations.session import Bound
+from placewright.formulations.plan_messages import Bound
 from placewright.instances.derived.lease_arithmetic import work_per_lease
 from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.job import Job

@@ -18,7 +18,7 @@ from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.problem.capacity_rows import largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Schedule
-from placewright.formulations.session import Candidate
+from placewright.formulations.plan_messages import Candidate
 from placewright.instances.checks.cluster import HOST_LEVEL
 from placewright.instances.derived.lease_arithmetic import min_hosts, work_per_lease
 from placewright.instances.derived.outages import unavailable_hosts

@@ -15,7 +15,7 @@ from placewright.formulations.deadline.problem.alternatives import first_with, h
 from placewright.formulations.deadline.problem.capacity_rows import CapacityRows, largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Schedule
-from placewright.formulations.session import Promise
+from placewright.formulations.plan_messages import Promise
 from placewright.instances.derived.lease_arithmetic import (
     completion_time,
     leases_needed,

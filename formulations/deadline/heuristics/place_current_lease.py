@@ -25,7 +25,8 @@ from placewright.formulations.deadline.problem.problem import NONE, Ints, Schedu
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.session import Candidate, Session
+from placewright.formulations.plan_messages import Candidate
+from placewright.formulations.session import Session
 
 
 def place_current_lease(

@@ -17,7 +17,7 @@ from placewright.formulations.deadline.heuristics.ejection_chains import Ejectio
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
 from placewright.formulations.deadline.problem.schedule import ScheduleState
-from placewright.formulations.session import Place, Promise
+from placewright.formulations.plan_messages import Place, Promise
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from itertools import islice
 
 import numpy as np
 
+from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.models.demand_bound import (
     DemandRow,
@@ -33,7 +34,7 @@ from placewright.formulations.deadline.models.demand_bound import (
     new_rows,
 )
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints
-from placewright.formulations.session import Session, near
+from placewright.formulations.session import Session
 from placewright.solver import Arrays, Model
 
 PRICE_DIGITS, SUM_DIGITS = 40, 61

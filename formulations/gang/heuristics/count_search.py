@@ -18,7 +18,8 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.solver import Outcome
 
 

@@ -27,7 +27,8 @@ from placewright.formulations.gang.problem.freeable_domains import FreeableDomai
 from placewright.formulations.gang.problem.jobs import JobClass
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import PACKED
-from placewright.formulations.session import Bound, Session
+from placewright.formulations.plan_messages import Bound
+from placewright.formulations.session import Session
 
 
 def empty(placement: Placement) -> None:

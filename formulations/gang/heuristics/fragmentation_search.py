@@ -26,7 +26,8 @@ from placewright.formulations.gang.problem.jobs import JobClass, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED, TaskMix
 from placewright.formulations.gang.problem.terms import VALUE
-from placewright.formulations.session import Candidate, Session
+from placewright.formulations.plan_messages import Candidate
+from placewright.formulations.session import Session
 
 TRIES_PER_TASK = 2
 MAX_TRIES = 2_000

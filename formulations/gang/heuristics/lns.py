@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.bound_arithmetic import HOLD_SLACK
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
@@ -22,7 +23,8 @@ from placewright.formulations.gang.placement.preemption import repair_preemption
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.session import HOLD_SLACK, Candidate, Session
+from placewright.formulations.plan_messages import Candidate
+from placewright.formulations.session import Session
 
 HOSTS = 12
 HOSTS_OF_PARTS = 4

@@ -37,7 +37,8 @@ from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.residual import residual
 from placewright.formulations.gang.problem.terms import ENTITLED, VALUE
-from placewright.formulations.session import Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.solver import Arrays, Outcome
 
 LANDING_SECONDS = 6.0

@@ -13,7 +13,7 @@ from placewright.formulations.gang.placement.preemption import (
 from placewright.formulations.gang.placement.task_order import task_indices
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.session import Candidate, Place, Slots
+from placewright.formulations.plan_messages import Candidate, Place, Slots
 from placewright.instances.documents.base import WHOLE_GPU
 
 Arrivals: TypeAlias = Mapping[int, Sequence[tuple[bool, int, int]]]

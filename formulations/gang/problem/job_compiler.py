@@ -17,7 +17,7 @@ from placewright.formulations.gang.problem.jobs import (
 from placewright.formulations.gang.problem.mig_layouts import mask_of
 from placewright.formulations.gang.problem.shapes import ShapeTable
 from placewright.formulations.gang.problem.terms import BOTTLENECK
-from placewright.formulations.session import Place, Slots
+from placewright.formulations.plan_messages import Place, Slots
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup

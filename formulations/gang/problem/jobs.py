@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from placewright.formulations.session import Place, Slots
+from placewright.formulations.plan_messages import Place, Slots
 
 NO_LEVEL = -1
 

@@ -19,6 +19,7 @@ from math import ceil, floor, gcd
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.bound_arithmetic import SHARPNESS, outward
 from placewright.formulations.gang.problem.dominant_shares import TenantShare
 from placewright.formulations.gang.problem.gpu_parts import GpuPartDemands
 from placewright.formulations.gang.problem.jobs import (
@@ -30,7 +31,6 @@ from placewright.formulations.gang.problem.jobs import (
 )
 from placewright.formulations.gang.problem.options import Options, list_options
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, SENSE, VALUE
-from placewright.formulations.session import SHARPNESS, outward
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster, State

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from placewright.formulations.bound_arithmetic import HOLD_SLACK
 from placewright.formulations.common.wan.arrays import Ints
 from placewright.formulations.geo.bounds.lagrangian import lagrangian_value_bound, price_classes
 from placewright.formulations.geo.models.assignment_lp import (
@@ -13,7 +14,9 @@ from placewright.formulations.geo.models.assignment_lp import (
     build_cost_classes,
 )
 from placewright.formulations.geo.problem.class_arrays import JobClasses
-from placewright.formulations.session import HOLD_SLACK, Bound, Session
+from placewright.formulations.plan_messages import Bound
+from placewright.formulations.session import Session
+from placewright.solver import SolveOptions
 
 COSTS = ("remote_reads", "egress_cost")
 
@@ -26,7 +29,7 @@ def solve_value_bound(classes: JobClasses, session: Session) -> float:
     free = np.zeros_like(classes.problem.remote_gib)
     assignment_model = build_assignment_model(classes, build_cost_classes(classes, free))
     arrays = assignment_model.model.arrays("value", relax=True)
-    outcome = session.optimise(arrays, share=0.3, presolve=False)
+    outcome = session.optimise(arrays, share=0.3, options=SolveOptions(presolve=False))
     if outcome is None or outcome.row_duals is None:
         return lagrangian_value_bound(classes, np.zeros(len(assignment_model.rows)))
     return lagrangian_value_bound(classes, np.abs(outcome.row_duals)[assignment_model.rows])
@@ -56,7 +59,9 @@ def solve_cost_bound(
     """
     assignment_model = build_assignment_model(classes, build_cost_classes(classes, costs))
     assignment_model.model.hold("value", value, slack=HOLD_SLACK)
-    outcome = session.optimise(assignment_model.model.arrays("cost", relax=True), presolve=False)
+    outcome = session.optimise(
+        assignment_model.model.arrays("cost", relax=True), options=SolveOptions(presolve=False)
+    )
     if outcome is None or outcome.row_duals is None:
         return None
     duals = np.abs(outcome.row_duals)

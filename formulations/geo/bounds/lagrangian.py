@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.bound_arithmetic import outward
 from placewright.formulations.common.wan.arrays import NONE, Ints
 from placewright.formulations.geo.problem.class_arrays import JobClasses
-from placewright.formulations.session import outward
 
 Floats = NDArray[np.float64]
 

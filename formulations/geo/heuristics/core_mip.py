@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.geo.models.assignment_lp import Floats
-from placewright.formulations.session import Session, near
-from placewright.solver import Arrays, Core, reduced_costs_of
+from placewright.formulations.session import Session
+from placewright.solver import Arrays, Core, SolveOptions, reduced_costs_of
 
 ACCEPTED_GAP = 5e-4
 """Of the relaxation's optimum: what whole numbers may lose before more columns are searched."""
@@ -35,7 +36,7 @@ def solve_core_mip(arrays: Arrays, session: Session, share: float) -> Floats | N
     remaining time for each solve.
     """
     continuous = replace(arrays, integer=np.zeros_like(arrays.integer))
-    relaxed = session.optimise(continuous, share=share, presolve=False)
+    relaxed = session.optimise(continuous, share=share, options=SolveOptions(presolve=False))
     if relaxed is None or relaxed.values is None or relaxed.row_duals is None:
         return None
     best, best_objective = relaxed.values, -np.inf

@@ -17,7 +17,7 @@ from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
 from placewright.formulations.common.wan.reachability import reachable
 from placewright.formulations.common.wan.scheduler import Transfers, schedule
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.formulations.session import Candidate, DataPlan, Place
+from placewright.formulations.plan_messages import Candidate, DataPlan, Place
 
 NEVER = 2**62
 """When data arrives that never does."""

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.common.wan.arrays import NONE, Ints
 from placewright.formulations.geo.heuristics.anti_affinity import CrossRegionAntiAffinity
 from placewright.formulations.geo.heuristics.assign import (
@@ -38,7 +39,8 @@ from placewright.formulations.geo.models.current_capacity import (
 from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.formulations.geo.problem.job_classes import build_job_classes
 from placewright.formulations.geo.problem.running_jobs import RunningJobs
-from placewright.formulations.session import Candidate, Session, near
+from placewright.formulations.plan_messages import Candidate
+from placewright.formulations.session import Session
 
 MAX_RESIDUAL_PASSES = 3
 """How often jobs that found no room are offered to other regions."""

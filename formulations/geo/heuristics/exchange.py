@@ -16,7 +16,7 @@ import numpy as np
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.formulations.session import Candidate
+from placewright.formulations.plan_messages import Candidate
 from placewright.solver.arrays import Bools, Ints
 from placewright.solver.network_flow import transportation
 

@@ -15,7 +15,7 @@ from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.gang.problem.subproblem import cut_subproblem
 from placewright.formulations.geo.models.monolithic import PLACEMENT_TERMS
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.formulations.session import Candidate, Place, Slots
+from placewright.formulations.plan_messages import Candidate, Place, Slots
 from placewright.instances.checks.cluster import HOST_LEVEL
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from placewright.formulations.geo.models.region_options import RegionOption, RegionOptions
-from placewright.formulations.session import Bound
+from placewright.formulations.plan_messages import Bound
 
 MAX_SCORE = 10**10
 """Of worth in all: a solver still tells single units apart."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any
 
+from placewright.formulations.bound_arithmetic import proven_whole
 from placewright.formulations.geo.models.lexicographic_weights import (
     LexicographicWeights,
     choose_weights,
@@ -22,7 +23,8 @@ from placewright.formulations.geo.models.region_options import (
     quota_resource,
 )
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.formulations.session import Bound, Candidate, Session, proven_whole
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.job import Job

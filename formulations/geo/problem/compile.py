@@ -11,7 +11,7 @@ import numpy as np
 from placewright.formulations.common.wan.arrays import NONE, Bools, Ints, Wan, compile_wan
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.formulations.session import Candidate
+from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import GANG

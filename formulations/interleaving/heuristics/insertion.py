@@ -25,7 +25,7 @@ from placewright.formulations.interleaving.set_packing.columns import (
     periods,
 )
 from placewright.formulations.interleaving.set_packing.problem import ALONE, Bools, Ints
-from placewright.formulations.session import Candidate, Group, Place
+from placewright.formulations.plan_messages import Candidate, Group, Place
 
 
 def insert_waiting(free: Interleaving, candidate: Candidate) -> Candidate | None:

@@ -12,7 +12,7 @@ from placewright.formulations.interleaving.heuristics.usage_in_place import (
 )
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.merged_groups import merged_task_groups
-from placewright.formulations.session import Group
+from placewright.formulations.plan_messages import Group
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 

@@ -9,7 +9,7 @@ from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving.problem.capacity_rows import Bools, allowed_hosts
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.residual_capacity import quota_left
-from placewright.formulations.session import Place
+from placewright.formulations.plan_messages import Place
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import TaskGroup

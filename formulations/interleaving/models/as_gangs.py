@@ -26,7 +26,7 @@ from placewright.formulations.interleaving.heuristics.usage_in_place import (
 from placewright.formulations.interleaving.problem.compile import OBJECTIVES, Interleaving
 from placewright.formulations.interleaving.problem.job_groups import group_value
 from placewright.formulations.interleaving.problem.merged_groups import merged_task_groups
-from placewright.formulations.session import Candidate, Group, Place, Slots
+from placewright.formulations.plan_messages import Candidate, Group, Place, Slots
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round

@@ -35,7 +35,8 @@ from placewright.formulations.interleaving.problem.compile import Interleaving, 
 from placewright.formulations.interleaving.problem.job_groups import group_value, job_groups_of
 from placewright.formulations.interleaving.problem.option_classes import with_one_option
 from placewright.formulations.interleaving.set_packing.problem import ALONE
-from placewright.formulations.session import Bound, Candidate, Group, Session
+from placewright.formulations.plan_messages import Bound, Candidate, Group
+from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 
 

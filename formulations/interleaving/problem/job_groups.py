@@ -16,7 +16,7 @@ import numpy as np
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.period import best_offsets, contended
 from placewright.formulations.interleaving.set_packing.problem import MILLION
-from placewright.formulations.session import Group
+from placewright.formulations.plan_messages import Group
 from placewright.instances.derived.speed import speed
 
 

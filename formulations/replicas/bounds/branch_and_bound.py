@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.replicas.models.relaxation import Relaxation
 from placewright.formulations.session import Session
-from placewright.solver import Arrays, Status, certified_bound, multipliers
+from placewright.solver import Arrays, SolveOptions, Status, certified_bound, multipliers
 from placewright.solver.arrays import csr
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -94,7 +94,7 @@ def solve_relaxation(
         If the solver claims that the LP is infeasible.
     """
     interior = arrays.columns > FEW_COLUMNS
-    outcome = session.optimise(arrays, share=share, interior=interior)
+    outcome = session.optimise(arrays, share=share, options=SolveOptions(interior=interior))
     if outcome is not None and outcome.status is Status.INFEASIBLE:
         raise ArithmeticError("no point")
     if outcome is None or outcome.row_duals is None:
@@ -135,7 +135,7 @@ def is_proven_infeasible(arrays: Arrays, session: Session) -> bool:
         indices=indices,
         data=data,
     )
-    outcome = session.optimise(missing, interior=True)
+    outcome = session.optimise(missing, options=SolveOptions(interior=True))
     if outcome is None or outcome.row_duals is None:
         return False
     least = certified_bound(nothing, multipliers(nothing, outcome.row_duals))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.bound_arithmetic import SHARPNESS, near
+from placewright.formulations.plan_messages import Bound
 from placewright.formulations.replicas.bounds.branch_and_bound import (
     RelaxationResult,
     try_relaxation,
@@ -40,7 +42,7 @@ from placewright.formulations.replicas.problem.restriction import (
     largest_datasets,
     restrict_to_datasets,
 )
-from placewright.formulations.session import SHARPNESS, Bound, Session, near
+from placewright.formulations.session import Session
 from placewright.solver import Arrays
 
 if TYPE_CHECKING:

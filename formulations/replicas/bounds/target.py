@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from placewright.formulations.bound_arithmetic import proven_whole
 from placewright.formulations.common.wan.arrays import Bools
+from placewright.formulations.plan_messages import Bound
 from placewright.formulations.replicas.bounds.branch_and_bound import (
     ProvenBound,
     RelaxationResult,
@@ -26,8 +28,8 @@ from placewright.formulations.replicas.models.integer_program import MOST_COPIES
 from placewright.formulations.replicas.models.relaxation import Relaxation
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import TOGETHER
-from placewright.formulations.session import Bound, Session, proven_whole
-from placewright.solver import Arrays
+from placewright.formulations.session import Session
+from placewright.solver import Arrays, SolveOptions
 
 if TYPE_CHECKING:
     from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
@@ -125,7 +127,10 @@ class BoundTarget:
             if session.expired() or (cutoff is not None and cutoff <= best):
                 continue
             outcome = session.optimise(
-                arrays, share=share, gap=NEARER[-1], cutoff=cutoff, proving=True
+                arrays,
+                share=share,
+                gap=NEARER[-1],
+                options=SolveOptions(cutoff=cutoff, proving=True),
             )
             if outcome is None or outcome.bound is None:
                 return

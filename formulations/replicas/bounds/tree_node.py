@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.session import proven_whole
+from placewright.formulations.bound_arithmetic import proven_whole
 from placewright.solver.arrays import Floats
 from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg, Iterate
 

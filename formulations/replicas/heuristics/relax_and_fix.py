@@ -43,7 +43,7 @@ from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.problem.restriction import count_for_share, largest_datasets
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
-from placewright.solver import Arrays
+from placewright.solver import Arrays, SolveOptions
 
 LARGER = 0.96
 """Share of all GiB that datasets have of which copies are whole in the end."""
@@ -271,7 +271,7 @@ class _RelaxAndFix:
             integer_program.arrays("copies", self._holds, choice),
             most=SHARE * left,
             gap=BETTER,
-            cutoff=most,
+            options=SolveOptions(cutoff=most),
         )
         if outcome is None or outcome.values is None:
             bound = None if outcome is None else outcome.bound

@@ -10,6 +10,7 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Bools, Wan
 from placewright.formulations.common.wan.scheduler import Transfers, never_out_of_time, schedule
+from placewright.formulations.plan_messages import DataPlan, Flow
 from placewright.formulations.replicas.heuristics.greedy import (
     GreedyPlacement,
     place_homeless_jobs,
@@ -18,7 +19,6 @@ from placewright.formulations.replicas.heuristics.greedy import (
 from placewright.formulations.replicas.heuristics.home_exchange import exchange_homes
 from placewright.formulations.replicas.problem.problem import Layout, Problem
 from placewright.formulations.replicas.solution import Solution
-from placewright.formulations.session import DataPlan, Flow
 
 ANEW = 6
 """Attempts in which those whose copy is refused may have others made."""

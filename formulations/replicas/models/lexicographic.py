@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from placewright.formulations.bound_arithmetic import HOLD_SLACK, proven_whole
 from placewright.formulations.common.wan.arrays import Bools
+from placewright.formulations.plan_messages import Bound
 from placewright.formulations.replicas.models.mip import NeighbourhoodMip, whole_problem
 from placewright.formulations.replicas.problem.problem import DATA, Problem
 from placewright.formulations.replicas.solution import Solution
-from placewright.formulations.session import HOLD_SLACK, Bound, Session, proven_whole
+from placewright.formulations.session import Session
 from placewright.solver import Arrays, Status
 
 MOST_COLUMNS = 600

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from placewright.formulations.bound_arithmetic import HOLD_SLACK, proven_whole
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN
 from placewright.formulations.deadline.heuristics.current_lease import PLACES
@@ -26,13 +27,8 @@ from placewright.formulations.gang.models.host.model import num_task_variables
 from placewright.formulations.gang.placement.assignment import assign_gpus, preemptor_of
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.terms import SENSE
-from placewright.formulations.session import (
-    HOLD_SLACK,
-    Bound,
-    Candidate,
-    Session,
-    proven_whole,
-)
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.solver.arrays import Floats
 
 

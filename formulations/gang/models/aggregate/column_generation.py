@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.bound_arithmetic import HOLD_SLACK, tighter
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.core_search import (
     option_reduced_costs,
@@ -33,7 +34,8 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PROGRESS, SENSE, VALUE
-from placewright.formulations.session import HOLD_SLACK, Bound, Session, tighter
+from placewright.formulations.plan_messages import Bound
+from placewright.formulations.session import Session
 from placewright.solver import Arrays, Model, Outcome, ReducedCosts, certified_bound, multipliers
 
 PLACE_TERMS = ("disruption", "spread", "opened", BOTTLENECK)

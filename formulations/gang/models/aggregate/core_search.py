@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.bound_arithmetic import HOLD_SLACK, near
 from placewright.formulations.gang import parameters
-from placewright.formulations.session import HOLD_SLACK, Session, near
+from placewright.formulations.session import Session
 from placewright.solver import Arrays, Core, Outcome, ReducedCosts, reduced_costs_of
 
 Ints = NDArray[np.int64]

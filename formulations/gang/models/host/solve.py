@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.bound_arithmetic import HOLD_SLACK
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.fragmentation import add_stranded
@@ -20,7 +21,8 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
-from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.solver import certified_bound, multipliers
 
 

@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.bound_arithmetic import HOLD_SLACK, tighter
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.host.entries import entries_of
 from placewright.formulations.gang.models.host.expand import start_jobs
@@ -29,7 +30,8 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import SENSE, VALUE
-from placewright.formulations.session import HOLD_SLACK, Bound, Candidate, Session, tighter
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.solver import certified_bound, multipliers
 
 DISRUPTION = "disruption"
