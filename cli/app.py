@@ -24,7 +24,7 @@ NO_THREAD = "can't start new thread"
 
 
 class _End(NamedTuple):
-    """How a run ended: its exit code, and what is still to be said."""
+    """How a run ended: its exit code, and a line to print if there is one."""
 
     code: int
     line: str | None = None

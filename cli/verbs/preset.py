@@ -125,7 +125,7 @@ def return_hosts(
 
 
 def _make(round_file: str, output: str, option: str, apply: Callable[[Round], Round]) -> Round:
-    """Read a round, apply a preset and write what it makes; what it refuses is `option`'s fault."""
+    """Read a round, apply a preset and write the result; its errors are reported for `option`."""
     check_output(output, round_file)
     from placewright.instances.checks.round import check_round
     from placewright.instances.errors import InvalidInputError

@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 class Row(NamedTuple):
-    """A job: what it holds, in which times until its work is done, and when it is due.
+    """A job: its GPUs, the times at which it runs until it is done, and its due time.
 
     Times are in leases from now.
     """

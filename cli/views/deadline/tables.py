@@ -174,7 +174,7 @@ def _print_given(console: Console, promises: Promises) -> None:
 
 
 def _print_refused(console: Console, promises: Promises) -> None:
-    """Print the refused jobs: what would be accepted, and what stands in the way of what is not."""
+    """Print the refused jobs: the earliest offer of each, and the reason of the refusal."""
     refused, now = promises.refused, promises.round.now
     if not refused:
         return

@@ -1,4 +1,4 @@
-"""What a plan does to regions: who runs or is to run where, what is read, stored and paid."""
+"""Facts about a plan of regions: where jobs run, remote reads, storage and prices."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def window_text(facts: RegionPlan) -> str:
 
 
 def hottest_text(facts: RegionPlan) -> str | None:
-    """Say how far the hottest region has come, and what is proven of it; None without a plan."""
+    """Describe the load of the hottest region and its bound; None without a plan."""
     if facts.plan is None:
         return None
     texts = [

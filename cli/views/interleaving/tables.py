@@ -1,4 +1,4 @@
-"""The table of groups: how many jobs take turns, on how many GPUs, and how fast they are there."""
+"""The table of groups: by size, their number, GPUs and mean speed."""
 
 from __future__ import annotations
 

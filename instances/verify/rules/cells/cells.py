@@ -1,4 +1,4 @@
-"""Rules about cells: guaranteed jobs are in what their tenants own, and the rest stays whole."""
+"""Rules about cells: guaranteed jobs run in cells of their tenants, other cells stay whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.cells.facts import Bound, Chain, Entry, Path, World
+from placewright.instances.verify.rules.cells.facts import BoundCell, CellFacts, Chain, Entry, Path
 
 KIND = "cells"
 # What does not say where tasks may be, but for what hosts have.
@@ -57,18 +57,18 @@ def _sections(reading: Reading) -> list[int]:
     return [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
 
 
-def _read(reading: Reading) -> tuple[World, list[Bound]] | None:
-    """Return the bindings of the first section `cells` that name what there is, if there is one."""
+def _read(reading: Reading) -> tuple[CellFacts, list[BoundCell]] | None:
+    """Return the bindings of the first section `cells` whose names the round has."""
     given = _sections(reading)
     if not given or not _owners(reading.round):
         return None
     entries = reading.plan.sections[given[0]].get("bindings")
-    world = World(reading)
+    world = CellFacts(reading)
     bound = []
     for b, raw in enumerate(entries if isinstance(entries, list | tuple) else ()):
         if _well_formed(raw):
             path: Path = ("sections", given[0], "bindings", b)
-            one = Bound(path, (raw["tenant"], raw["cell"]), raw["domain"], tuple(raw["jobs"]))
+            one = BoundCell(path, (raw["tenant"], raw["cell"]), raw["domain"], tuple(raw["jobs"]))
             owned = world.owned.get(one.entry)
             if owned is not None and owned.level == raw["level"] and world.hosts_of(one):
                 bound.append(one)
@@ -131,7 +131,7 @@ def cells(reading: Reading) -> Iterator[Finding]:
             )
 
 
-def _stays(world: World, one: Bound) -> bool:
+def _stays(world: CellFacts, one: BoundCell) -> bool:
     """Whether a guaranteed job of the tenant is in a cell after the round."""
     hosts = world.hosts_of(one) or frozenset()
     return any(
@@ -180,7 +180,7 @@ def inside_cells(reading: Reading) -> Iterator[Finding]:
 
 
 def claims(reading: Reading) -> Iterator[Finding]:
-    """Require that what tenants may still claim fits what is left, if it did before."""
+    """Require that the remaining claims of all tenants fit the free cells, if they did before."""
     found = _read(reading)
     if found is None or next(found[0].short(found[0].before()), None) is not None:
         return
@@ -194,24 +194,24 @@ def claims(reading: Reading) -> Iterator[Finding]:
 
 
 def granted(reading: Reading) -> Iterator[Finding]:
-    """Refuse that a guaranteed job waits which one more cell of its tenant would surely hold."""
+    """Refuse that a guaranteed job waits if one more cell of its tenant would surely hold it."""
     found = _read(reading)
     if found is None:
         return
     world, bound = found
     left = world.left(bound)
-    spare = {key: _spare(world, key, bound) for key in world.cells}
+    spare = {key: _least_cell(world, key, bound) for key in world.cells}
     for index, decision in enumerate(reading.plan.decisions):
         job = reading.jobs.get(decision.job)
         if decision.decision is not DecisionKind.WAIT or job is None or not world.guaranteed(job):
             continue
-        if not _plain(job, _OF_JOB):
+        if not _asks_only(job, _OF_JOB):
             continue
         tenant = world.tenants[job.tenant or ""]
         for c, owned in enumerate(tenant.cells) if not tenant.quota else ():
             entry = (tenant.name, c)
             cell = spare[world.chain_of[entry], owned.level]
-            if left[entry] and cell and any(_holds(cell, option) for option in job.options):
+            if left[entry] and cell and any(_surely_holds(cell, option) for option in job.options):
                 yield Finding(
                     ("decisions", index),
                     f"job {job.name!r} waits although its tenant may claim {cell.domain!r}, which "
@@ -220,7 +220,7 @@ def granted(reading: Reading) -> Iterator[Finding]:
                 break
 
 
-class _Spare(NamedTuple):
+class _LeastCell(NamedTuple):
     """The least that every free cell of a level has: a number of hosts, and what each has."""
 
     domain: str
@@ -229,8 +229,10 @@ class _Spare(NamedTuple):
     hardware: tuple[Hardware, ...]
 
 
-def _spare(world: World, key: tuple[Chain, str], bound: list[Bound]) -> _Spare | None:
-    """Return what free cells of a level have, if there are any."""
+def _least_cell(
+    world: CellFacts, key: tuple[Chain, str], bound: list[BoundCell]
+) -> _LeastCell | None:
+    """Return the least that free cells of a level have; None without free cells."""
     chain, level = key
     free = world.free(chain, level, bound)
     if not free:
@@ -240,23 +242,25 @@ def _spare(world: World, key: tuple[Chain, str], bound: list[Bound]) -> _Spare |
     for host in world.hosts[chain]:
         if host.name in names and host.hardware not in kinds:
             kinds.append(host.hardware)
-    return _Spare(min(free), min(map(len, free.values())), chain[0], tuple(kinds))
+    return _LeastCell(min(free), min(map(len, free.values())), chain[0], tuple(kinds))
 
 
-def _holds(cell: _Spare, option: Option) -> bool:
+def _surely_holds(cell: _LeastCell, option: Option) -> bool:
     """Whether a cell surely holds an option: its groups on hosts of their own."""
-    if not _plain(option, _OF_OPTION) or any(not _plain(g, _OF_GROUP) for g in option.groups):
+    if not _asks_only(option, _OF_OPTION) or any(
+        not _asks_only(g, _OF_GROUP) for g in option.groups
+    ):
         return False
     needed = 0
     for group in option.groups:
-        each = min(_room(has, group) for has in cell.hardware)
+        each = min(_tasks_per_host(has, group) for has in cell.hardware)
         if not each or (group.gpu_models and cell.model not in group.gpu_models):
             return False
         needed += -(-group.count // each)
     return needed <= cell.size
 
 
-def _plain(document: Document, fields: Collection[str]) -> bool:
+def _asks_only(document: Document, fields: Collection[str]) -> bool:
     """Whether nothing but these fields of a document is given."""
     return all(
         name in fields or getattr(document, name) == field.get_default(call_default_factory=True)
@@ -264,7 +268,7 @@ def _plain(document: Document, fields: Collection[str]) -> bool:
     )
 
 
-def _room(has: Hardware, group: TaskGroup) -> int:
+def _tasks_per_host(has: Hardware, group: TaskGroup) -> int:
     """How many tasks of a group an empty host holds."""
     rooms = [has.capacity.get(name, 0) // amount for name, amount in demand(group) if amount]
     if group.gpu >= WHOLE_GPU:

@@ -1,4 +1,4 @@
-"""What a round says of cells, for the rules about them.
+"""Facts about the cells of a round, for the rules about them.
 
 Cells are sets of hosts here: whatever hosts of the GPU model lie in a domain. Sizes are counted in
 hosts, so that no tree is needed: the claims for cells of a level and above fit what is free if
@@ -27,7 +27,7 @@ Chain: TypeAlias = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundCell:
     """A binding: its path, entry and domain, and the jobs that it names."""
 
     path: Path
@@ -36,8 +36,8 @@ class Bound:
     jobs: tuple[str, ...] = ()
 
 
-class World:
-    """Tenants' cells and the hosts that they can be."""
+class CellFacts:
+    """The cells that tenants own, and the hosts that they can be bound to."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading, round_ = reading, reading.round
@@ -65,7 +65,7 @@ class World:
         self.unusable = _unusable(reading)
 
     def _without_mixed_cells(self) -> None:
-        """Leave out of the chains of a model what lies beside hosts that are a chain apart."""
+        """Leave out the cells of a model's chains that contain hosts of a separate chain."""
         for chain in [chain for chain in self.hosts if chain[1] is None]:
             mine = [self._at(self.owned[e].level) for e, c in self.chain_of.items() if c == chain]
             apart = {
@@ -84,24 +84,24 @@ class World:
             found[host.domains[at]].add(host.name)
         return {domain: frozenset(hosts) for domain, hosts in found.items()}
 
-    def hosts_of(self, bound: Bound) -> Hosts | None:
+    def hosts_of(self, bound: BoundCell) -> Hosts | None:
         """Return the hosts of a cell, or None if its domain is no cell of its entry."""
         owned = self.owned[bound.entry]
         return self.cells[self.chain_of[bound.entry], owned.level].get(bound.domain)
 
-    def left(self, bound: list[Bound]) -> Counter[Entry]:
+    def left(self, bound: list[BoundCell]) -> Counter[Entry]:
         """Return how many cells of each entry are not bound."""
         left = Counter({entry: owned.count for entry, owned in self.owned.items()})
         left.subtract(Counter(one.entry for one in bound))
         return left
 
-    def free(self, chain: Chain, level: str, bound: list[Bound]) -> dict[str, Hosts]:
+    def free(self, chain: Chain, level: str, bound: list[BoundCell]) -> dict[str, Hosts]:
         """Return the cells of a level that are usable and not bound, wholly."""
         taken = self.unusable.union(*(self.hosts_of(one) or () for one in bound))
         cells = self.cells[chain, level]
         return {domain: hosts for domain, hosts in cells.items() if hosts.isdisjoint(taken)}
 
-    def short(self, bound: list[Bound]) -> Iterator[tuple[Chain, str, int, int]]:
+    def short(self, bound: list[BoundCell]) -> Iterator[tuple[Chain, str, int, int]]:
         """Yield chain and level where claims have more hosts than there are, and both numbers."""
         left = self.left(bound)
         for chain, level in self.cells:
@@ -122,7 +122,7 @@ class World:
         tenant = self.tenants.get(job.tenant or "")
         return tenant is not None and bool(tenant.cells) and not job.opportunistic
 
-    def before(self) -> list[Bound]:
+    def before(self) -> list[BoundCell]:
         """Return the bindings of the round in which a job that they are for runs."""
         used = {
             (self.reading.jobs[name].tenant, task.host)
@@ -132,7 +132,7 @@ class World:
         }
         found = []
         for b, binding in enumerate(self.reading.round.bindings):
-            one = Bound(("bindings", b), (binding.tenant, binding.cell), binding.domain)
+            one = BoundCell(("bindings", b), (binding.tenant, binding.cell), binding.domain)
             hosts = self.hosts_of(one) if one.entry in self.owned else None
             if hosts and any((binding.tenant, host) in used for host in hosts):
                 found.append(one)

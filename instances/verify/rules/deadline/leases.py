@@ -1,4 +1,4 @@
-"""The plan section `leases`: its form, and what it says as the rules and terms read it."""
+"""The plan section `leases`: its form, and its promises as rules and terms read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about promises: who has one, in which leases the work is done, and which are not kept."""
+"""Rules about promises: the leases in which the work is done, completion times, broken promises."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_LEASES = (Reason.PROMISED_LATER, Reason.REFUSED)
 
 
 def promise(reading: Reading) -> Iterator[Finding]:
-    """Require that what a job is promised is one of its due times, or its promise of before."""
+    """Require that a promise is one of the job's due times, or its promise of an earlier round."""
     for promises, number, job in _given(reading):
         deadline, given = job.deadline, promises.section.jobs[number].promise
         if deadline is not None and given not in deadline.due and given != deadline.promise:
@@ -33,7 +33,7 @@ def promise(reading: Reading) -> Iterator[Finding]:
 
 
 def lease_times(reading: Reading) -> Iterator[Finding]:
-    """Require intervals in order and apart, from the job's first usable lease to the horizon.
+    """Require ascending intervals with gaps, from the job's first usable lease to the horizon.
 
     A pinned job runs on without a break.
     """
@@ -41,13 +41,13 @@ def lease_times(reading: Reading) -> Iterator[Finding]:
         promised = promises.section.jobs[number]
         path: Path = (*promises.path, "jobs", number, "leases")
         if number not in promises.timely:
-            yield times_of(reading, job, promised.option, promised.leases, path)
-        elif problem := breaks(job, promised.leases):
+            yield interval_finding(reading, job, promised.option, promised.leases, path)
+        elif problem := pinned_problem(job, promised.leases):
             yield Finding(path, problem)
 
 
 def current_lease(reading: Reading) -> Iterator[Finding]:
-    """Require that of the promised jobs those run whose leases begin now, and with that option."""
+    """Require that a promised job runs exactly if its leases begin now, with its option."""
     if reading.promises is None:
         return
     runs = {placed.job.name: placed for placed in reading.placed}
@@ -80,7 +80,7 @@ def ready(reading: Reading) -> Iterator[Finding]:
 
 
 def lease_work(reading: Reading) -> Iterator[Finding]:
-    """Require leases that do the work, none too many, and the finish that follows, in time."""
+    """Require as many leases as the work needs, the completion time that follows, and no delay."""
     promises = reading.promises
     if promises is None:
         return
@@ -106,7 +106,7 @@ def lease_work(reading: Reading) -> Iterator[Finding]:
 
 
 def lease_capacity(reading: Reading) -> Iterator[Finding]:
-    """Require of each later lease the GPUs that promised jobs ask in it, in every row.
+    """Require that the promised jobs of each later lease fit its capacity, in every row.
 
     What fits the current lease is for the rules about places.
     """
@@ -130,7 +130,7 @@ def lease_capacity(reading: Reading) -> Iterator[Finding]:
 
 
 def kept_promises(reading: Reading) -> Iterator[Finding]:
-    """Require that the list `broken` names the promises of before that are not kept, and no other.
+    """Require that `broken` names exactly the promises of earlier rounds that are not kept.
 
     A promise is kept by one for its time or an earlier one.
     """
@@ -169,7 +169,7 @@ def kept_promises(reading: Reading) -> Iterator[Finding]:
 
 
 def lease_reason(reading: Reading) -> Iterator[Finding]:
-    """Require a promise of a job that is `promised_later`, and that a `refused` one is refused."""
+    """Require that the reasons `promised_later` and `refused` agree with the section."""
     promises = reading.promises
     refused = {entry.job for entry in promises.section.refused} if promises is not None else ()
     for index, decision in enumerate(reading.plan.decisions):
@@ -187,7 +187,7 @@ def lease_reason(reading: Reading) -> Iterator[Finding]:
 
 
 def away(reading: Reading) -> Iterator[Finding]:
-    """Refuse tasks, staying ones too, on hosts that are away in the current lease."""
+    """Refuse tasks, also kept ones, on hosts with an outage in the current lease."""
     gone = unavailable_hosts(reading)
     for task in reading.placed_tasks() if gone else ():
         if task.host.name in gone:
@@ -198,10 +198,10 @@ def away(reading: Reading) -> Iterator[Finding]:
             )
 
 
-def times_of(
+def interval_finding(
     reading: Reading, job: Job, option: int, intervals: Sequence[Interval], path: Path
 ) -> Finding:
-    """Say what is wrong with intervals of which one is empty, too early, too late or not apart."""
+    """Return a finding about the first interval that is empty, out of reach or not separate."""
     horizon, least = reading.round.leases.horizon, first_usable(reading, job, option)
     number, (first, end) = 0, intervals[0]
     while least <= first < end <= horizon:
@@ -214,15 +214,15 @@ def times_of(
     )
 
 
-def breaks(job: Job, intervals: Sequence[Interval]) -> str | None:
-    """Say that a pinned job stops, if it does."""
+def pinned_problem(job: Job, intervals: Sequence[Interval]) -> str | None:
+    """Return the problem if the leases of a pinned job have a gap; None otherwise."""
     if job.running is not None and job.running.pinned and (len(intervals) > 1 or intervals[0][0]):
         return f"pinned job {job.name!r} stops; expected one interval, from lease 0"
     return None
 
 
 def _given(reading: Reading) -> Iterator[tuple[Promises, int, Job]]:
-    """Yield each promise that makes sense: its number in the section, and its job."""
+    """Yield each promise to a job of the round: its number in the section, and the job."""
     if reading.promises is not None:
         for name, number in reading.promises.numbers.items():
             yield reading.promises, number, reading.jobs[name]

@@ -1,4 +1,4 @@
-"""Rules about jobs that are refused a promise, and what is offered to them instead."""
+"""Rules about refused jobs, and the offers made to them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ from placewright.instances.verify.rules.deadline.lease_work import (
     in_order,
 )
 from placewright.instances.verify.rules.deadline.leases import spans
-from placewright.instances.verify.rules.deadline.promises import Path, breaks, times_of
+from placewright.instances.verify.rules.deadline.promises import (
+    Path,
+    interval_finding,
+    pinned_problem,
+)
 
 
 def refusals(reading: Reading) -> Iterator[Finding]:
-    """Require that `refused` names each job with due times and no promise, once, and no other."""
+    """Require that `refused` names exactly the jobs with due times and no promise, each once."""
     promises = reading.promises
     if promises is None:
         return
@@ -73,8 +77,8 @@ def offer(reading: Reading) -> Iterator[Finding]:
         here = (*path, "leases")
         least = first_usable(reading, job, made.option)
         if not in_order(spans([made.leases]), [least], reading.round.leases.horizon).all():
-            yield times_of(reading, job, made.option, made.leases, here)
-        elif problem := breaks(job, made.leases):
+            yield interval_finding(reading, job, made.option, made.leases, here)
+        elif problem := pinned_problem(job, made.leases):
             yield Finding(here, problem)
         elif isinstance(found := pacing.finish(job, made.option, made.leases, placed=False), str):
             yield Finding(here, found)

@@ -10,7 +10,7 @@ MILLION = 10**6
 
 
 def broken(reading: Reading) -> int:
-    """Value of the promises of before less that of the jobs' promises now, where these are less."""
+    """Value lost by broken promises: that of the earlier promise less that of the present one."""
     total = 0
     for job in reading.round.jobs:
         old = job.deadline.promise if job.deadline is not None else None

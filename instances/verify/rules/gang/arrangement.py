@@ -1,4 +1,4 @@
-"""Rules about how tasks lie to each other: joint levels, slices, failure domains, anti-affinity.
+"""Rules about topology constraints: joint levels, slices, failure domains, anti-affinity.
 
 They speak of started and migrated jobs; kept jobs stay as they are, and count where others come.
 """

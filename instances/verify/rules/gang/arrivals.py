@@ -1,4 +1,4 @@
-"""Rules about where the plan may place tasks: health, GPU models, reservations, hosts to vacate.
+"""Rules about hosts of arrivals: health, GPU models, reservations, hosts to vacate.
 
 Kept jobs are exempt from all of them, and staying tasks of migrated jobs from all but health.
 """
@@ -14,7 +14,7 @@ from placewright.instances.verify.result import Finding, Rule
 
 
 def healthy(reading: Reading) -> Iterator[Finding]:
-    """Refuse tasks of started and migrated jobs on unhealthy hosts, staying ones too."""
+    """Refuse all tasks of started and migrated jobs on unhealthy hosts."""
     for placed in reading.placed_anew:
         for task in placed.tasks:
             if not task.host.healthy:

@@ -1,4 +1,4 @@
-"""The plan section `communication`: how long the collectives of started and migrated jobs take.
+"""The plan section `communication`: the time of collectives of started and migrated jobs.
 
 A message between two GPUs goes by NVLink (or their host's PCIe hub) inside an NVLink domain, and
 between two of them through the NICs, the uplinks and the WAN; divided equally where several ways
@@ -138,7 +138,7 @@ def _measure(
     width: dict[Any, int] = {}
     messages = _ring(count) if asked.pattern == "ring" else _tree(0, count)
     for source, target in messages:
-        for link, bandwidth, part in _way(reading, ranks[source], ranks[target]):
+        for link, bandwidth, part in _path(reading, ranks[source], ranks[target]):
             load[link] += part
             width[link] = bandwidth
     if not load:
@@ -155,7 +155,7 @@ def _ring(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _tree(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield child and parent: the middle of a span is above the middles of what is beside it."""
+    """Yield child and parent of the binary tree of ranks: a span's middle is above its halves'."""
     spans = [(first, last)]
     while spans:
         low, high = spans.pop()
@@ -166,7 +166,7 @@ def _tree(first: int, last: int) -> Iterator[tuple[int, int]]:
                 spans.append(span)
 
 
-def _way(reading: Reading, source: Rank, target: Rank) -> Way:
+def _path(reading: Reading, source: Rank, target: Rank) -> Way:
     """Return the links from one GPU to another."""
     (a, i), (b, j) = source, target
     if _nvlink_domain(a) == _nvlink_domain(b):
@@ -185,7 +185,7 @@ def _way_inside(model: HostModel, source: Rank, target: Rank) -> Way:
     if model.intra == "nvlink-mesh":
         return tuple(
             ((a.name, *link), width, part)
-            for link, width, part in _way_in_mesh(model, a.hardware.gpus, i, j)
+            for link, width, part in _paths_in_mesh(model, a.hardware.gpus, i, j)
         )
     # Every GPU has one lane to each switch, all equally wide; together they carry the message.
     lanes = model.nvswitches if model.intra == "nvswitch" else 1
@@ -194,8 +194,8 @@ def _way_inside(model: HostModel, source: Rank, target: Rank) -> Way:
 
 
 @cache
-def _way_in_mesh(model: HostModel, gpus: int, source: int, target: int) -> Way:
-    """Return the links on all shortest ways between two of the first GPUs of a mesh."""
+def _paths_in_mesh(model: HostModel, gpus: int, source: int, target: int) -> Way:
+    """Return the links on all shortest paths between two of the first GPUs of a mesh."""
     lane = model.gpu_link.bandwidth_mbps // sum(lanes for x, y, lanes in model.mesh if 0 in (x, y))
     width = {
         pair: lane * lanes

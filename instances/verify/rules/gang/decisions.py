@@ -1,4 +1,4 @@
-"""Rules about decisions: one for each job, legal for its state, and shaped as its kind asks.
+"""Rules about decisions: one for each job, legal for its state, with the fields of its kind.
 
 Each rule looks at decisions and jobs; where tasks may be is the matter of other modules.
 """

@@ -42,7 +42,7 @@ class Entitlement:
             if job.tenant in mine and not job.opportunistic:
                 mine[job.tenant].append(job)
         self._borrowed = {
-            pair for name, jobs in mine.items() for pair in _beyond(jobs, guarantees[name])
+            pair for name, jobs in mine.items() for pair in _uncovered(jobs, guarantees[name])
         }
 
     def of(self, job: Job, option: int) -> Precedence:
@@ -52,7 +52,7 @@ class Entitlement:
         return Precedence(cells, not borrowed, job.priority)
 
 
-def _beyond(jobs: Sequence[Job], guarantee: Mapping[str, int]) -> set[tuple[str, int]]:
+def _uncovered(jobs: Sequence[Job], guarantee: Mapping[str, int]) -> set[tuple[str, int]]:
     """Return the (job, option) pairs that a tenant's guarantee does not cover.
 
     A running job is covered beside the covered running jobs ahead of it. A pending one is covered

@@ -23,15 +23,15 @@ from placewright.instances.verify.reading import Reading, demand
 Ints = NDArray[np.int64]
 
 
-class Kind(NamedTuple):
-    """A kind of the mix: milli-GPU, what else it needs by name, its GPU models (None: any)."""
+class TaskType(NamedTuple):
+    """A task type of the mix: milli-GPU, other resources by name, GPU models (None: any)."""
 
     gpu: int
     wanted: tuple[tuple[str, int], ...]
     models: frozenset[str] | None
 
 
-class Free(NamedTuple):
+class FreeHosts(NamedTuple):
     """The hosts where tasks may arrive, after the round.
 
     `models` are their GPU models, `left` what each has left of a resource, `gpus` what each of its
@@ -45,7 +45,7 @@ class Free(NamedTuple):
 
 
 def stranded(reading: Reading) -> int:
-    """Milli-GPU that are free for nothing, weighted by the kinds that cannot use them.
+    """Free milli-GPU that task types cannot use, weighted by their frequency.
 
     Sum over the hosts where tasks may arrive and over the kinds of the mix of the kind's weight
     times: the free milli-GPU of the host's GPUs that each have less free than a task of the kind
@@ -54,13 +54,13 @@ def stranded(reading: Reading) -> int:
     with MIG slices is of use to no kind.
     """
     free = _free(reading)
-    kinds = _kinds(reading)
+    kinds = _task_types(reading)
     every = int(free.gpus.sum())
-    return sum(weight * (every - _useful(free, kind)) for kind, weight in kinds.items())
+    return sum(weight * (every - _usable(free, kind)) for kind, weight in kinds.items())
 
 
-def _useful(free: Free, kind: Kind) -> int:
-    """Milli-GPU that are of use to a kind, on all hosts."""
+def _usable(free: FreeHosts, kind: TaskType) -> int:
+    """Free milli-GPU that a task type can use, on all hosts."""
     if not kind.gpu:
         return 0
     large = (free.gpus >= min(kind.gpu, WHOLE_GPU)) & ~free.cut
@@ -72,13 +72,13 @@ def _useful(free: Free, kind: Kind) -> int:
     return int(free.gpus[room][large[room]].sum())
 
 
-def _kinds(reading: Reading) -> Counter[Kind]:
-    """Weights of the kinds of the mix."""
-    kinds: Counter[Kind] = Counter()
+def _task_types(reading: Reading) -> Counter[TaskType]:
+    """Weights of the task types of the mix."""
+    kinds: Counter[TaskType] = Counter()
     for kind, weight in _mix(reading):
         wanted = demand(kind) if isinstance(kind, TaskGroup) else _demand(kind)
         models = None if kind.gpu_models is None else frozenset(kind.gpu_models)
-        kinds[Kind(kind.gpu, tuple(w for w in wanted if w[1]), models)] += weight
+        kinds[TaskType(kind.gpu, tuple(w for w in wanted if w[1]), models)] += weight
     return kinds
 
 
@@ -87,7 +87,7 @@ def _demand(kind: TaskKind) -> tuple[tuple[str, int], ...]:
 
 
 def _mix(reading: Reading) -> Iterator[tuple[TaskKind | TaskGroup, int]]:
-    """Yield the kinds of the policy; without any the tasks of all jobs, MIG slices left out."""
+    """Yield the task types of the policy; without any those of all jobs, except for MIG slices."""
     if reading.round.policy.mix is not None:
         yield from ((kind, kind.weight) for kind in reading.round.policy.mix)
         return
@@ -96,7 +96,7 @@ def _mix(reading: Reading) -> Iterator[tuple[TaskKind | TaskGroup, int]]:
         yield from ((group, group.count) for group in option.groups if group.mig is None)
 
 
-def _free(reading: Reading) -> Free:
+def _free(reading: Reading) -> FreeHosts:
     """Return what the tasks of the plan leave on the hosts where tasks may arrive."""
     hosts = reading.cluster.hosts
     at = {name: i for i, name in enumerate(hosts)}
@@ -136,7 +136,7 @@ def _free(reading: Reading) -> Free:
                 gpus[at[name], list(entry.gpus)] = 0
     open_ = [i for i, (name, one) in enumerate(hosts.items()) if one.healthy and name not in closed]
     models = np.array([host.hardware.gpu_model or "" for host in hosts.values()], dtype=np.str_)
-    return Free(
+    return FreeHosts(
         models[open_],
         {name: left[open_, r] for r, name in enumerate(names)},
         np.maximum(gpus[open_], 0),

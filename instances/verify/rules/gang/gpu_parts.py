@@ -1,4 +1,4 @@
-"""Rules about parts of GPUs: MIG slices lie where they may, and memory of GPUs is not overfilled.
+"""Rules about parts of GPUs: legal starts of MIG slices, and the memory of GPUs.
 
 The table of profiles is read here anew: what is legal on a GPU is counted slice by slice.
 """
@@ -15,14 +15,14 @@ from placewright.topology.mig import COMPUTE_SLICES, NO_MIG, PRODUCTS, SLICES, S
 
 
 def slice_on(host: HostFacts, profile: str) -> Slice | None:
-    """Return the slice that a profile is on a host's GPUs, None if they have no such profile."""
+    """Return the slice of a MIG profile on a host's GPUs; None if they have no such profile."""
     product = host.hardware.product
     kind = PRODUCTS[product].profiles.get(profile) if product != NO_MIG else None
     return None if kind is None else SLICES[kind]
 
 
 def slot(reading: Reading) -> Iterator[Finding]:
-    """Require of each MIG task placed anew a start of its profile there, and of others none."""
+    """Require a legal start of each arriving MIG slice, and none of other tasks."""
     for placed in (task for job in reading.placed_anew for task in job.tasks):
         given, profile = placed.task.slot, placed.group.mig
         if profile is None:
@@ -48,7 +48,7 @@ def slot(reading: Reading) -> Iterator[Finding]:
 
 
 def mig_layout(reading: Reading) -> Iterator[Finding]:
-    """Require slices of a GPU on memory slices of their own, and nothing else on that GPU."""
+    """Require that MIG slices of a GPU do not overlap, and that nothing else is on that GPU."""
     if not reading.sliced:
         return
     on_gpu: defaultdict[tuple[str, int], list[PlacedTask]] = defaultdict(list)

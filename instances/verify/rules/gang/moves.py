@@ -1,4 +1,4 @@
-"""The plan section `moves`: the order in which jobs leave their places and take new ones.
+"""The plan section `moves`: the order of preemptions and migrations.
 
 Preempted jobs stop first. Those that need a spare place are stopped or parked before anything
 migrates, and take their new places last; the capacity rules say that there is room by then.
@@ -76,7 +76,7 @@ def moves(reading: Reading) -> Iterator[Finding]:
 
 
 def move_order(reading: Reading) -> Iterator[Finding]:
-    """Replay the steps: each migrated job finds its new place free, but for what it holds."""
+    """Replay the moves: the target of each migration is free, but for what the job itself holds."""
     listed = _listed(reading)
     taking_turns = "sharing" in reading.round.policy.spec.sections
     if listed is None or not reading.migrated or taking_turns:

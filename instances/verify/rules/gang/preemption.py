@@ -1,4 +1,4 @@
-"""Rules about preemption: it serves a job of strictly higher precedence, and nobody else.
+"""Rules about preemption: only jobs of strictly higher precedence may displace a job.
 
 A job that is promised the current lease comes before all others, an entitled one before a borrowed
 one, and of equal standing the higher priority first. Who is on a host that is away may stop for
@@ -19,7 +19,7 @@ from placewright.instances.verify.rules.gang.entitlement import Entitlement, Pre
 
 
 def displaced_by(reading: Reading) -> Iterator[Finding]:
-    """Require of a preempted job the name of one that displaces it, and of no other job a name.
+    """Require that exactly the preempted jobs name the job that displaces them.
 
     The job named has a strictly higher precedence, and comes to one of the hosts that the preempted
     job ran on: with a task of a group that had none there before. A job that ran on a host which is
@@ -63,7 +63,7 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
 
 
 def preemption(reading: Reading) -> Iterator[Finding]:
-    """Require strictly higher precedence of all that arrives where a job was preempted."""
+    """Require that all arrivals on hosts of a preempted job have strictly higher precedence."""
     if not reading.preempted:
         return
     standing = Entitlement(reading.round)
@@ -108,7 +108,7 @@ def _before(reading: Reading, standing: Entitlement, job: Job) -> Rank:
 
 
 def _displaced(reading: Reading) -> Iterator[Preempted]:
-    """Yield the preempted jobs but those that had to leave a host that is away, and name nobody."""
+    """Yield the preempted jobs, but for those that leave a host with an outage and name no job."""
     gone = unavailable_hosts(reading)
     for victim in reading.preempted:
         if victim.decision.displaced_by or gone.isdisjoint(_hosts(reading, victim.job.name)):

@@ -1,4 +1,4 @@
-"""The rule about why jobs wait under policy `gang`: no reason that a plain look refutes.
+"""The rule about reasons for waiting: none that a simple feasibility check refutes.
 
 The look is a first fit of one job: it may miss a place, but what it finds is one. Jobs with slices,
 failure domains, labels, MIG or GPU memory are not looked at, nor rounds in which tenants own cells.
@@ -34,7 +34,7 @@ def gang_reason(reading: Reading) -> Iterator[Finding]:
     round_ = reading.round
     if any(tenant.cells for tenant in round_.tenants):
         return
-    look = _Look(reading)
+    look = _ResidualCapacity(reading)
     problems = {
         Reason.NEVER_FITS: (look.on_empty_cluster, "which fits the empty, healthy cluster"),
         Reason.QUOTA: (look.within_quota, "which fits what the plan leaves of its tenant's quota"),
@@ -56,12 +56,12 @@ def gang_reason(reading: Reading) -> Iterator[Finding]:
             )
 
 
-class _Look:
-    """What a plan leaves; each question is answered once for all jobs that ask the same."""
+class _ResidualCapacity:
+    """Residual capacity and quotas of a plan; equal jobs are checked once."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._free: dict[str, _Free] = {}
+        self._free: dict[str, _FreeHosts] = {}
         self._left: dict[str, Counter[str]] | None = None
         self._known: dict[tuple[str, Hashable], bool] = {}
 
@@ -70,11 +70,11 @@ class _Look:
         return self._fits("empty", job)
 
     def on_what_is_free(self, job: Job) -> bool:
-        """Whether a job finds a place beside what ran before the round, or runs after it."""
+        """Whether a job fits beside the jobs that run before the round, or after it."""
         return self._fits("before", job) or self._fits("after", job)
 
     def within_quota(self, job: Job) -> bool:
-        """Whether a job finds quota beside what runs after the round."""
+        """Whether a job fits its tenant's quota beside the jobs that run after the round."""
         if job.tenant is None:
             return True
         left = self._quota()[job.tenant]
@@ -115,7 +115,7 @@ class _Look:
         if job.anti_affinity is not None:
             return False
         for option in job.options:
-            key = where, _key(option)
+            key = where, _class_key(option)
             if key not in self._known:
                 plain = all(_plain(group) for group in option.groups)
                 self._known[key] = plain and self._place(where).fits(option)
@@ -123,9 +123,9 @@ class _Look:
                 return True
         return False
 
-    def _place(self, where: str) -> _Free:
+    def _place(self, where: str) -> _FreeHosts:
         if where not in self._free:
-            free = _Free(self._reading)
+            free = _FreeHosts(self._reading)
             if where != "empty":
                 free.close(self._reading)
                 free.take(self._tasks(before=where == "before"))
@@ -147,7 +147,7 @@ class _Look:
                 yield placed.task, placed.group
 
 
-class _Free:
+class _FreeHosts:
     """What hosts have left, first all that they have.
 
     `gpus` (hosts, most GPUs of one) is in milli-GPU, 0 where there is none.
@@ -296,8 +296,8 @@ def _asked(option: Option) -> Counter[str]:
     return asked
 
 
-def _key(option: Option) -> Hashable:
-    """Return what decides where an option may be: jobs of equal ones are looked at once."""
+def _class_key(option: Option) -> Hashable:
+    """Return the class key of an option: jobs of equal keys fit the same hosts."""
     return option.required, tuple(
         (
             *(group.count, group.gpu, demand(group), group.gpu_models, group.hosts, group.required),

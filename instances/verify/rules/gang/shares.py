@@ -1,4 +1,4 @@
-"""The term `share` and the section `shares`: what tenants hold after the round, recomputed.
+"""The term `share` and the section `shares`: dominant shares of tenants, recomputed.
 
 A tenant's dominant share is the largest, over the resources that healthy hosts have, of what its
 jobs hold, out of what these hosts have in all, divided by its weight; in parts of `UNIT`, rounded

@@ -32,7 +32,7 @@ def progress(reading: Reading) -> int:
 
 
 def entitled(reading: Reading) -> int:
-    """`value`, of the options alone with which a job stands on its tenant's guarantee."""
+    """`value` of the options alone that are covered by the guarantees of tenants."""
     standing = Entitlement(reading.round)
     total = 0
     for placed in reading.started:

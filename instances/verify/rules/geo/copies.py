@@ -1,4 +1,4 @@
-"""Rules about replicas: which may come and go, that copies are whole, and that storage suffices."""
+"""Rules about replicas: creation and deletion, complete copies, and storage at every moment."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def copy(reading: Reading) -> Iterator[Finding]:
 
 
 def drop(reading: Reading) -> Iterator[Finding]:
-    """Require that what is deleted is complete now, that it goes once, and within the window."""
+    """Require that a deleted replica is complete now, and is deleted once and within the window."""
     data = reading.data
     if data is None:
         return
@@ -111,12 +111,12 @@ def drop(reading: Reading) -> Iterator[Finding]:
 
 
 def last_replica(reading: Reading) -> Iterator[Finding]:
-    """Require that a dataset that somebody holds is complete in some region at every moment."""
+    """Require that a dataset with a replica is complete in some region at every moment."""
     data = reading.data
     if data is None:
         return
     for name in dict.fromkeys(name for name, _ in data.gone):
-        gap = _gap(data, name)
+        gap = _first_loss(data, name)
         if gap is not None:
             yield Finding(
                 (*data.paths["replicas"], "drops"),
@@ -125,8 +125,8 @@ def last_replica(reading: Reading) -> Iterator[Finding]:
             )
 
 
-def _gap(data: Data, name: str) -> int | None:
-    """Return the first moment at which nobody has a dataset any more, None if somebody always has.
+def _first_loss(data: Data, name: str) -> int | None:
+    """Return the first moment at which no region holds a dataset; None if there is none.
 
     A replica is there from some moment on, and if it is deleted until another.
     """
@@ -146,7 +146,7 @@ def _gap(data: Data, name: str) -> int | None:
 
 
 def storage(reading: Reading) -> Iterator[Finding]:
-    """Require of each region room for its replicas at every moment, those that arrive included.
+    """Require that the replicas of a region, arriving ones too, fit its storage at every moment.
 
     A region that holds more than its storage already may do so, but no more than it held.
     """

@@ -1,4 +1,4 @@
-"""Rules about flows: where they lead, when, from whom, and what links carry of them."""
+"""Rules about flows: their paths, times and sources, and the load of links."""
 
 from __future__ import annotations
 

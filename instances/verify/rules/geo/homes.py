@@ -1,4 +1,4 @@
-"""Rules of the policy `replicas` about jobs: nobody starts, and who can run has a home."""
+"""Rules of the policy `replicas` about jobs: none starts, and each that can run has a home."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def data_only(reading: Reading) -> Iterator[Finding]:
 
 
 def home(reading: Reading) -> Iterator[Finding]:
-    """Require of each home a region where job and data may be, of a GPU model that is there.
+    """Require that each home is a region where job and data may be, with a GPU model that it has.
 
     The job's first option allows the model for all its tasks.
     """

@@ -1,4 +1,4 @@
-"""Rules of the policy `geo` about reads: who reads what from where, and who waits for data.
+"""Rules of the policy `geo` about reads: sources of remote reads, and jobs that wait for data.
 
 A replica can be read if it is complete now: copies under way count once they are ready.
 """
@@ -43,7 +43,7 @@ def readers(reading: Reading) -> Iterator[Finding]:
 
 
 def remote_read(reading: Reading) -> Iterator[Finding]:
-    """Require that what is read over a link may be, is not there, and comes from a holder.
+    """Require that a remote read is allowed, not of local data, and from a region with a replica.
 
     Over a direct link that carries something, and of data that may be in both regions.
     """

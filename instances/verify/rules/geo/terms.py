@@ -100,7 +100,7 @@ def copies(reading: Reading) -> int:
 
 
 def imbalance(reading: Reading) -> int:
-    """GiB by which regions with a storage limit exceed what is theirs of the data in all of these.
+    """GiB by which regions with a storage limit exceed their proportional part of the stored data.
 
     Theirs is in proportion to their storage, rounded down.
     """

@@ -1,4 +1,4 @@
-"""The rule about jobs that must not hold one GPU, and what a job takes of its GPUs' memory.
+"""The rule about conflicts: jobs that must not share a GPU; and GPU memory of jobs in groups.
 
 Correlations are recomputed from deviations times the number of samples, in whole numbers.
 """

@@ -94,7 +94,7 @@ def _stays(jobs: Sequence[Placed], before: Mapping[frozenset[Place], set[str]]) 
 
 
 def _held(reading: Reading, groups: Iterable[Group]) -> tuple[PlacedTask, ...]:
-    """Return all tasks, those of groups with what they hold beside the members before them.
+    """Return all tasks, those of groups with their marginal usage beside the members before them.
 
     Where members have a task in the same place, the first one holds its GPUs and the most CPU that
     one of them asks, and each holds all else that it asks; in a group the percentile of a series is

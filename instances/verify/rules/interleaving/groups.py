@@ -1,4 +1,4 @@
-"""The plan section `groups`: which jobs take turns on the same GPUs, and whether they can."""
+"""The plan section `groups`: the jobs that share GPUs in turn, and whether they may."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def group_places(reading: Reading) -> Iterator[Finding]:
 
 
 def pinned_group(reading: Reading) -> Iterator[Finding]:
-    """Require that nobody joins or leaves a pinned job on its GPUs: it stays as it is."""
+    """Require that the group of a pinned job stays as it is."""
     fixed = {name for name, running in reading.running.items() if running.pinned}
     pinned = [one for one in reading.kept if one.job.name in fixed]
     before = ran_together(reading) if pinned else {}

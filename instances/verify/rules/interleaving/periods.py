@@ -1,4 +1,4 @@
-"""How long an iteration of jobs that take turns lasts, recomputed for the offsets that they have.
+"""Periods of groups, recomputed from the stages and offsets of their members.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""The terms of jobs that take turns, recomputed: how fast they are, and how busy they keep GPUs.
+"""The terms of groups, recomputed: throughput of jobs, and utilization of their resources.
 
 Throughput is in millionths of a job alone at its proportional share, and rounded down per job; the
 efficiency of a group is the mean busy share of the resources, in millionths, rounded down.

@@ -1,4 +1,4 @@
-"""Rules about taking turns: offsets and period of each group, and that it gains by them.
+"""Rules about time sharing: offsets and period of each group, and its speed-up.
 
 A group that stays as it is may be one that would not be formed now: only its offsets and its period
 are checked.
