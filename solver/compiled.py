@@ -43,7 +43,7 @@ class _Refusal(event.Listener):
 
 def compiled(function: Function) -> Function:
     """Return a function that is compiled on its first call, or loaded from the cache."""
-    return _wait_for_machine_code(function, **OPTIONS)
+    return _compile(function, **OPTIONS)
 
 
 def inlined(function: Function) -> Function:
@@ -51,10 +51,10 @@ def inlined(function: Function) -> Function:
 
     It needs no Python wrapper, so it compiles faster.
     """
-    return _wait_for_machine_code(function, **OPTIONS, no_cpython_wrapper=True)
+    return _compile(function, **OPTIONS, no_cpython_wrapper=True)
 
 
-def _wait_for_machine_code(function: Function, **options: Any) -> Function:
+def _compile(function: Function, **options: Any) -> Function:
     try:
         return _cached(function, options)
     except RuntimeError:  # no place for it
