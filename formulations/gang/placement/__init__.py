@@ -1,1 +1,1 @@
-"""A plan under construction, and what every plan passes through."""
+"""Placements: plans under construction, and the steps that every plan passes through."""

@@ -1,4 +1,4 @@
-"""From a placement to a candidate: which jobs of a class start, and which GPUs each task has."""
+"""Assignment: which jobs of a class start, and which GPUs each task of a placement gets."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from placewright.formulations.plan_messages import Candidate, Place, Slots
 from placewright.instances.documents.base import WHOLE_GPU
 
 Arrivals: TypeAlias = Mapping[int, Sequence[tuple[bool, int, int]]]
-"""By host who comes there: whether it is entitled, its priority, and less its index."""
+"""By host, who arrives there: (entitled, priority, minus the job's index)."""
 
 
 class Assignment(NamedTuple):
-    """What starts or moves, as a `Candidate` has it, and who comes to which host."""
+    """What starts or moves, as in a `Candidate`, and which jobs arrive on each host."""
 
     starts: dict[int, tuple[int, tuple[Place, ...]]]
     slots: dict[int, Slots]
@@ -29,22 +29,23 @@ class Assignment(NamedTuple):
 
 
 def assign(placement: Placement, source: str, *, final: bool = False) -> Candidate:
-    """Return a placement as a candidate: which jobs start, and which GPUs each task has.
+    """Return a placement as a candidate plan: which jobs start, and which GPUs each task has.
 
-    The placement is only read. Its stopped jobs must be lawful victims (`repair_preemptions`).
+    The placement is only read. Its stopped jobs must be lawful victims already
+    (`repair_preemptions`).
     """
     starts, slots, arrived = assign_gpus(placement)
     return Candidate(starts, source, _preempted(placement, arrived), final, slots)
 
 
 def assign_gpus(placement: Placement) -> Assignment:
-    """Name jobs and GPUs of a placement as it is."""
+    """Return which jobs of a placement start or move, and the GPUs of their tasks."""
     problem = placement.problem
     pools = _Pools(placement)
     waiting = [iter(() if c.running else c.jobs) for c in problem.classes]
     starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
     slots: dict[int, Slots] = {}
-    # By host: who comes there, by precedence, and of equal ones the first in the round.
+    # Of equal precedence the first in the round is the preemptor.
     arrived: defaultdict[int, list[tuple[bool, int, int]]] = defaultdict(list)
     # Running jobs go first, so that their tasks find the GPUs that they had.
     for _, start in sorted(placement.changed(), key=lambda s: s[1].job == ANY_JOB):
@@ -71,7 +72,7 @@ def assign_gpus(placement: Placement) -> Assignment:
 
 
 class _Pools:
-    """Wholly free GPUs per host that are not named yet, and the starts of MIG slices that came."""
+    """Free GPUs of each host not assigned yet, and places of arriving MIG slices."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -79,7 +80,7 @@ class _Pools:
         self._starts: dict[tuple[int, int], list[tuple[int, int]]] = {}
 
     def slot(self, shape: int, host: int, gpus: tuple[int, ...]) -> int | None:
-        """Name where a MIG slice that came to a GPU lies; None for any other task."""
+        """Take a place for a MIG slice that arrived on a GPU; None for any other task."""
         parts = self._placement.part_state
         if parts is None:
             return None
@@ -96,7 +97,7 @@ class _Pools:
         return named[1]
 
     def take(self, host: int, count: int, wanted: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """Name `count` GPUs of a host, the wanted ones if they are all free."""
+        """Take `count` free GPUs of a host: the `wanted` ones if all of them are free."""
         if not count:
             return ()
         if host not in self._free:
@@ -112,9 +113,10 @@ class _Pools:
 def _tasks(
     problem: Problem, pools: _Pools, start: JobPlacement, choice: Choice
 ) -> Iterator[tuple[Place, int | None]]:
-    """Yield place and slot of each task; tasks of a running job that stay keep their index.
+    """Yield place and MIG slot of each task; tasks of a running job that stay keep their index.
 
-    In slices, a task that merely comes back to its GPUs gets the index that suits the others.
+    In a group with slices of tasks, a task that returns to its GPUs gets the index that suits the
+    others.
     """
     before: defaultdict[tuple[int, int], list[tuple[int, tuple[int, ...], int | None]]]
     before = defaultdict(list)
@@ -164,6 +166,7 @@ def _tasks(
 
 
 def _same(problem: Problem, job: int, places: tuple[Place, ...], slots: Slots) -> bool:
+    """Whether places are just those where a running job was."""
     running = problem.running[job]
     if slots != running.slots and sorted(zip(places, slots, strict=False)) != sorted(
         zip(running.places, running.slots, strict=False)
@@ -177,7 +180,7 @@ def _same(problem: Problem, job: int, places: tuple[Place, ...], slots: Slots) -
 
 
 def _preempted(placement: Placement, arrived: Arrivals) -> dict[int, int]:
-    """Name, for each stopped job, the arrival of highest precedence on its hosts."""
+    """Return the preemptor of each stopped job."""
     return {
         job: preemptor_of(placement.problem, job, arrived)
         for stopped in placement.stopped
@@ -186,6 +189,6 @@ def _preempted(placement: Placement, arrived: Arrivals) -> dict[int, int]:
 
 
 def preemptor_of(problem: Problem, job: int, arrived: Arrivals) -> int:
-    """Return the arrival of highest precedence on the hosts of a running job."""
+    """Return the job of highest precedence that arrives on the hosts of a running job."""
     places = problem.running[job].places
     return -max(a for _, _, host, _ in places for a in arrived.get(host, ()))[-1]

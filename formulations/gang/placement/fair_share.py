@@ -1,7 +1,7 @@
-"""Filling what is free: greedily by worth, or, where shares come before value, fairly.
+"""Fills free hosts: greedily by value, or by progressive filling where `share` precedes `value`.
 
-Fairly is progressive filling (Ghodsi et al., Dominant Resource Fairness, NSDI 2011, algorithm 1):
-the tenant with the least dominant share starts its next job, until none fits. Jobs of nobody come
+Progressive filling (Ghodsi et al., Dominant Resource Fairness, NSDI 2011, algorithm 1): the tenant
+with the least dominant share starts its next job, until no job fits. Jobs without a tenant come
 last.
 """
 
@@ -21,18 +21,19 @@ from placewright.formulations.gang.problem.terms import VALUE
 
 
 def fill_by_policy(placement: Placement) -> None:
-    """Start every waiting job that still fits, in the order that the policy calls for."""
+    """Start every waiting job that still fits, in the order of the policy."""
     if shares_before_value(placement.problem):
         _fill_fairly(placement)
     greedy.fill_greedily(placement)
 
 
 def shares_before_value(problem: Problem) -> bool:
-    """Whether shares count before value."""
+    """Whether the term `share` precedes `value`."""
     return next((t for t in problem.terms if t in (SHARE, VALUE)), VALUE) == SHARE
 
 
 def _fill_fairly(placement: Placement) -> None:
+    """Start jobs by progressive filling."""
     problem = placement.problem
     queues = _queues(problem)
     held = {share.tenant: share for share in _holding(placement)}
@@ -61,7 +62,7 @@ def _fill_fairly(placement: Placement) -> None:
 
 
 def _queues(problem: Problem) -> defaultdict[int, list[tuple[int, int]]]:
-    """(class, choice) pairs of the pending jobs of each tenant; the last one comes first.
+    """Return the (class, choice) pairs of each tenant's pending jobs, the next one last.
 
     By priority, then as in the round; of the options of a job the one of most value first.
     """
@@ -91,7 +92,7 @@ def _holding(placement: Placement) -> list[TenantShare]:
 
 
 def _exact(share: TenantShare) -> Fraction:
-    """Return a tenant's dominant share, not rounded."""
+    """Return a tenant's dominant share as a fraction."""
     return max(
         (Fraction(share.held[r], per) for r, per in share.denominator.items()), default=Fraction(0)
     )

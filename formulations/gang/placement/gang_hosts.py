@@ -1,4 +1,4 @@
-"""On which hosts the tasks of a gang are to be, by what hosts lose by them."""
+"""Host selection for gangs: on which hosts the tasks of a group go, by displacement cost."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ Ints = NDArray[np.int64]
 ChooseHosts: TypeAlias = Callable[
     [Cluster, Group, NDArray[np.float64], Ints], list[tuple[int, int]]
 ]
-"""Hosts and numbers of tasks of a group, [] if it does not fit; from what hosts lose, (hosts,), by
-as many of its tasks as they hold, (hosts,)."""
+"""Host selection of a group: (host, tasks) pairs, [] if it does not fit.
+
+Its arguments are the cluster, the group, what displacing costs per host, float64 (hosts,), and how
+many tasks each host then holds, int64 (hosts,)."""
 
 
 def compact_hosts(
     cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
 ) -> list[tuple[int, int]]:
-    """Choose the innermost charged domain that holds all tasks, the one that loses least per task.
+    """Choose hosts in the innermost weighted domain that holds all tasks, of least cost per task.
 
-    Inside it few domains of the innermost charged level, and hosts that lose least. For gangs that
-    a model starts: it has room for the others where these are not.
+    Inside it, few domains of the innermost weighted level, and hosts of least cost. For gangs that
+    a model starts: it has reserved GPUs elsewhere for the jobs that are displaced.
     """
     count = group.count
     hosts = np.flatnonzero(np.isfinite(loss) & (each > 0))
@@ -62,9 +64,9 @@ def compact_hosts(
 def cheapest_hosts(
     cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
 ) -> list[tuple[int, int]]:
-    """Choose the hosts that lose least; of those that lose as little, the closest together.
+    """Choose the hosts of least cost; among equal ones those in domains that hold most tasks.
 
-    For gangs of which nobody has said that they start: they are to be worth what they displace.
+    For gangs that no model has decided to start, and that must be worth what they displace.
     """
     count = group.count
     hosts = np.flatnonzero(np.isfinite(loss) & (each > 0))
@@ -105,9 +107,9 @@ def cheapest_hosts(
 def _least_inside(
     hosts: Ints, domain: Ints, loss: NDArray[np.float64], each: Ints, count: int
 ) -> tuple[int, float]:
-    """Return the domain in which `count` tasks lose least, and how much; the best hosts first.
+    """Return the domain where `count` tasks cost least on its best hosts, and that cost.
 
-    (-1, inf) if none holds them all.
+    (-1, inf) if no domain holds them all.
     """
     order = np.argsort(domain, kind="stable")
     hosts, domain = hosts[order], domain[order]

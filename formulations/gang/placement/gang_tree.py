@@ -1,9 +1,10 @@
-"""Where the tasks of an option go whose groups are tied: joint levels, slices, failure domains.
+"""Placing tied groups on the domain tree: joint levels, slices, failure domains, anti-affinity.
 
-How many tasks of a group a domain holds is summed up the tree. A level that keeps tasks apart caps
-what a domain counts for; from the slices' level on, only whole slices count. Both caps are those
-of a tree, so whatever each domain counts for can be placed there, and a group alone is placed
-wherever it fits. Several groups in one domain are placed one after the other, which may miss.
+How many tasks of a group a domain holds is summed up the tree, with two caps: a domain limit caps
+what a domain counts for, and from the slices' level upwards only whole slices count. Both caps are
+those of a tree, so whatever a domain counts for can be placed there, and a group alone is placed
+wherever it fits. Several groups in one domain are placed one
+after the other, which may fail although a placement exists.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ Ints = NDArray[np.int64]
 def place_tied_groups(
     placement: Placement, choice: Choice, within: Mapping[int, NDArray[np.bool_]] | None = None
 ) -> list[TaskPlacement] | None:
-    """Put all groups of a tied option where they fit, or leave the placement as it was.
+    """Place all groups of a tied option where they fit; None, and nothing changed, if they do not.
 
-    `within` restricts a group, by its index, to some hosts; a joint level makes it void.
+    `within` restricts groups, by index, to some hosts, bool (hosts,); with a joint level it is
+    ignored.
     """
     tuning = parameters.PARAMETERS.placement
     open_ = placement.open_to(choice.label)
@@ -41,9 +43,9 @@ def place_tied_groups(
 
 
 def could_place(placement: Placement, choice: Choice) -> bool:
-    """Whether each group of an option, taken alone, finds enough places in one joint domain.
+    """Whether each group of an option, taken alone, fits one joint domain.
 
-    Jobs that keep apart by a label are not looked at. Necessary for the option to start.
+    Necessary for the option to start, not sufficient. Anti-affinity labels are ignored.
     """
     everywhere = np.ones(placement.problem.cluster.num_hosts, dtype=np.bool_)
     if choice.joint_level != NO_LEVEL:
@@ -52,6 +54,7 @@ def could_place(placement: Placement, choice: Choice) -> bool:
 
 
 def _fits_alone(placement: Placement, group: Group) -> bool:
+    """Whether a group fits the cluster if no other group is placed."""
     held = _held(placement, group, np.ones(len(placement.whole), dtype=np.bool_))
     if group.required != NO_LEVEL:
         return bool(_hold_all(held, group, group.required).any())
@@ -59,7 +62,7 @@ def _fits_alone(placement: Placement, group: Group) -> bool:
 
 
 def _hold_all(held: list[Ints], group: Group, level: int) -> NDArray[np.bool_]:
-    """Return which domains of a level hold all tasks of a group."""
+    """Return which domains of a level hold all tasks of a group, bool (domains,)."""
     if group.domain_limit is not None and level >= group.domain_limit.level:
         return np.zeros(len(held[level]), dtype=np.bool_)  # inside a domain that takes too few
     enough: NDArray[np.bool_] = held[level] >= group.count
@@ -67,7 +70,7 @@ def _hold_all(held: list[Ints], group: Group, level: int) -> NDArray[np.bool_]:
 
 
 def _joint_domains(placement: Placement, choice: Choice, open_: NDArray[np.bool_]) -> list[int]:
-    """Domains of the joint level that hold each group alone, those with fewest free GPUs first."""
+    """Return domains of the joint level that hold each group alone, the fullest first."""
     cluster = placement.problem.cluster
     number = len(cluster.names[choice.joint_level])
     enough = np.ones(number, dtype=np.bool_)
@@ -87,6 +90,7 @@ def _all_groups(
     open_: NDArray[np.bool_],
     within: Mapping[int, NDArray[np.bool_]],
 ) -> list[TaskPlacement] | None:
+    """Place the groups of an option on open hosts, the largest first; all or none."""
     puts: list[TaskPlacement] = []
     for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):
         group = choice.groups[k]
@@ -102,7 +106,7 @@ def _all_groups(
 def _place(
     placement: Placement, group: Group, index: int, open_: NDArray[np.bool_]
 ) -> list[TaskPlacement] | None:
-    """Put a group on the smallest domain that holds it, and there on few of its sub-domains."""
+    """Place a group in the smallest domain that holds it, and there on few of its sub-domains."""
     cluster = placement.problem.cluster
     held = _held(placement, group, open_)
     if held[0].sum() < group.count:
@@ -121,7 +125,7 @@ def _place(
 
 
 def levels_to_try(cluster: Cluster, group: Group) -> list[int]:
-    """Levels whose domains are to hold all of a group if they can, outermost first."""
+    """Return the levels of which one domain should hold a group if possible, outermost first."""
     levels = {level for level, _ in group.weights} | ({group.required} - {NO_LEVEL})
     return sorted(levels | set(range(len(cluster.levels) if group.timed else 0)))
 
@@ -134,7 +138,7 @@ def _held(placement: Placement, group: Group, open_: NDArray[np.bool_]) -> list[
 
 
 def _counted(cluster: Cluster, group: Group, room: Ints) -> list[Ints]:
-    """Return per level what each domain counts for by the group's rules; `room` is per host."""
+    """Return per level how many tasks each domain counts for; `room` has them per host."""
     room = np.minimum(room, group.count)
     held: list[Ints] = []
     for level in reversed(range(len(cluster.levels))):
@@ -159,9 +163,9 @@ def _gather(
     whole: Ints,
     chosen: list[tuple[int, int]],
 ) -> None:
-    """Spread `count` tasks over domains of a level: the smallest that holds the rest, or largest.
+    """Distribute `count` tasks over domains of a level: the smallest that holds the rest first.
 
-    Hosts that hold as many go by fewer free GPUs first.
+    Of hosts that hold as many, the one with fewer free GPUs comes first.
     """
     is_host = level == len(held) - 1
     tie = whole[parts] if is_host else np.zeros(len(parts), dtype=np.int64)
@@ -184,10 +188,19 @@ def _gather(
 def cheapest_hosts_of_tree(
     cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
 ) -> list[tuple[int, int]]:
-    """Choose hosts for a group with slices or failure domains, where little is lost.
+    """Choose hosts for a group with slices or domain limits, by least cost per task.
 
-    `loss` (hosts,) is what a host loses to as many tasks as it holds, `each` (hosts,). Domains and
-    hosts go by what they lose per task. Returns hosts and numbers of tasks, [] if it does not fit.
+    Parameters
+    ----------
+    loss : float64 (hosts,)
+        Cost of displacing what runs there, for as many tasks as the host then holds.
+    each : int64 (hosts,)
+        That number of tasks.
+
+    Returns
+    -------
+    list of (host, tasks)
+        Empty if the group does not fit.
     """
     may = np.isfinite(loss) & (each > 0)
     held = _counted(cluster, group, np.where(may, each, 0))
@@ -215,7 +228,7 @@ def _least_in(
     parts: Ints,
     count: int,
 ) -> list[tuple[int, int]]:
-    """Put `count` tasks on domains of a level, those first that lose least per task."""
+    """Choose hosts for `count` tasks in domains of a level, those of least cost per task first."""
     chosen: list[tuple[int, int]] = []
     for part in parts[np.argsort(rate[level][parts], kind="stable")].tolist():
         taken = min(count, int(held[level][part]))

@@ -1,7 +1,7 @@
-"""The greedy plan: jobs by value per GPU, each where it leaves the least behind.
+"""Greedy plan: jobs by value per GPU, each where it fits best.
 
-It exists before any solver starts, fills what an expansion leaves free, and serves as a baseline.
-A task goes to the host with the fewest GPUs left that has room (best fit); a gang goes to the
+It exists before any solver starts, fills what a disaggregation leaves free, and is a baseline. A
+task goes to the host with the fewest free GPUs that has room (best fit); a gang goes to the
 smallest domain that holds it, level by level, and inside it to as few sub-domains as possible.
 """
 
@@ -21,10 +21,10 @@ from placewright.instances.documents.base import WHOLE_GPU
 
 
 def greedy_order(problem: Problem) -> list[tuple[int, int]]:
-    """(class, choice) pairs by worth per GPU, then by size, largest first.
+    """Return (class, choice) pairs by worth per GPU, then by size, largest first.
 
     Worth is `value` before `progress`, unless the policy has them the other way round. Where
-    `entitled` comes before `value`, options that are entitled come before all others.
+    `entitled` precedes `value`, entitled options come before all others.
     """
     offers = problem.options
     first = next((t for t in problem.terms if t in (VALUE, PROGRESS)), VALUE)
@@ -61,7 +61,7 @@ def fill_greedily(placement: Placement) -> None:
 
 
 def _fill_gangs(placement: Placement, quota: dict[tuple[int, int], int], c: int, o: int) -> bool:
-    """Start jobs of several tasks, one by one; return whether there is no room for another."""
+    """Start jobs of several tasks one by one; return whether another one does not fit."""
     problem = placement.problem
     tenant, choice = problem.classes[c].tenant, problem.classes[c].choices[o]
     while placement.waiting[c] and problem.within_quota(quota, tenant, choice):
@@ -74,10 +74,9 @@ def _fill_gangs(placement: Placement, quota: dict[tuple[int, int], int], c: int,
 
 
 def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: int, o: int) -> bool:
-    """Best fit of one-task jobs of one shape: a host, once chosen, stays the best until full.
+    """Start one-task jobs by best fit; return whether another one does not fit.
 
-    With shares the same holds for a GPU: it is filled before the next one is chosen. Returns
-    whether there is no room for another.
+    A host, once chosen, stays the best until it is full; so does a GPU for shares.
     """
     problem = placement.problem
     tenant, choice = problem.classes[c].tenant, problem.classes[c].choices[o]
@@ -106,7 +105,7 @@ def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: in
 
 
 def _best_fit(placement: Placement, hosts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the first of `_best_fit_order` for a task of whole GPUs, without sorting them all."""
+    """Return the first host of `_best_fit_order` for a task of whole GPUs, without sorting."""
     for key in (placement.whole, ~placement.problem.state.busy, placement.free[:, 0]):
         mine = key[hosts]
         hosts = hosts[mine == mine.min()]
@@ -116,7 +115,7 @@ def _best_fit(placement: Placement, hosts: NDArray[np.int64]) -> NDArray[np.int6
 def _best_fit_order(
     placement: Placement, shape: int, hosts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Positions of `hosts`, the one that would have the fewest GPUs left first."""
+    """Return positions in `hosts`, the one that would have the fewest GPUs left first."""
     problem = placement.problem
     gpu = int(problem.shape_gpu[shape])
     left = placement.whole[hosts] * WHOLE_GPU
@@ -133,9 +132,9 @@ def place_choice(
     choice: Choice,
     within: Mapping[int, NDArray[np.bool_]] | None = None,
 ) -> list[TaskPlacement] | None:
-    """Put all groups of an option where they fit, or leave the placement as it was.
+    """Place all groups of an option where they fit; None, and nothing changed, if they do not.
 
-    `within` restricts a group, by its index, to some hosts.
+    `within` restricts groups, by index, to some hosts, bool (hosts,).
     """
     if choice.is_tied:
         return place_tied_groups(placement, choice, within)
@@ -151,7 +150,7 @@ def place_choice(
 
 
 def lift_all(placement: Placement, choice: Choice, puts: list[TaskPlacement]) -> None:
-    """Give back what `puts` of an option took."""
+    """Release what tasks of an option hold."""
     for put in puts:
         placement.lift(choice.groups[put.group].shape, put)
 
@@ -162,7 +161,7 @@ def place_group(
     index: int,
     within: NDArray[np.bool_] | None = None,
 ) -> list[TaskPlacement] | None:
-    """Put a group on the smallest domain that holds it, optionally only on hosts `within`."""
+    """Place a group in the smallest domain that holds it, optionally only on hosts `within`."""
     cluster = placement.problem.cluster
     room = placement.fits(group.shape)
     if within is not None:
@@ -194,7 +193,7 @@ def _gather(
     level: int,
     chosen: list[tuple[int, int]],
 ) -> None:
-    """Spread `count` tasks over `hosts` by as few sub-domains per level as best fit finds."""
+    """Distribute `count` tasks over `hosts`, by best fit on few sub-domains per level."""
     domain = placement.problem.cluster.domain[level]
     parts, part_of = np.unique(domain[hosts], return_inverse=True)
     is_host = level == len(placement.problem.cluster.levels) - 1

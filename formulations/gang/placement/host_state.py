@@ -1,7 +1,7 @@
-"""What hosts have left: GPUs whole and in part, other resources, and who may still arrive.
+"""Residual capacity of hosts: GPUs whole and in part, other resources, and who may still arrive.
 
-Whole GPUs are counted per host and named at the end (naming.py); shares of a GPU are put on a GPU
-at once, because which one they take decides what still fits.
+Whole GPUs are counted per host and assigned at the end (assignment.py). Shares are put on a GPU at
+once, because the choice of the GPU decides what still fits.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _ALL = slice(None)
 
 
 class HostState:
-    """Hosts of a problem, with what tasks have left of them.
+    """The hosts of a problem, and what they have left.
 
     Parameters
     ----------
     cleared
-        Start without the running jobs that may move, instead of as hosts are now.
+        Start without the running jobs that may move, instead of with the hosts as they are.
 
     Attributes
     ----------
@@ -34,15 +34,15 @@ class HostState:
     whole : int64 (hosts,)
         Whole GPUs that are free and not promised to a task.
     partial_free : int64 (hosts, most GPUs of a host)
-        Free milli-GPU of partly used GPUs, 0 for all others and for those that hold MIG slices.
-    part_state : Parts or None
+        Free milli-GPU of partly used GPUs; 0 for all others and for those that hold MIG slices.
+    part_state : GpuPartState or None
         Memory and slices of each GPU, in rounds where some task asks for them.
     gpu_free : int64 (hosts, most GPUs of a host)
-        Free milli-GPU of each GPU; what is promised to tasks without a name is still free here.
+        Free milli-GPU of each GPU; GPUs promised to tasks but not assigned yet are free here.
     arrivals : int64 (hosts, ranks)
         Tasks of each rank that have arrived.
     least_rank : int64 (hosts,)
-        Least rank that may still arrive.
+        Least rank that may still arrive: above the level of every stopped job that was there.
     """
 
     def __init__(self, problem: Problem, *, cleared: bool = False) -> None:
@@ -68,7 +68,7 @@ class HostState:
         self.least_rank = np.zeros(cluster.num_hosts, dtype=np.int64)
 
     def fits(self, shape: int) -> NDArray[np.int64]:
-        """Return per host how many tasks of a shape may arrive now."""
+        """Return how many tasks of a shape may arrive on each host now, int64 (hosts,)."""
         problem = self.problem
         gpu, demand = int(problem.shape_gpu[shape]), problem.shape_demand[shape]
         if gpu == 0:
@@ -104,7 +104,7 @@ class HostState:
         return bool((self.free[host] >= problem.shape_demand[shape]).all())
 
     def fits_gpus(self, shape: int, put: TaskPlacement) -> bool:
-        """Whether a task could be on the GPUs that a put of one task names."""
+        """Whether one task could be on the GPUs that `put` names, whatever its rank."""
         milli = min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
         used = [g for g in put.gpus if self._usable[put.host, g]]
         had = self.gpu_free[put.host, used]
@@ -119,7 +119,7 @@ class HostState:
         )
 
     def put(self, shape: int, host: int, count: int = 1) -> tuple[int, ...]:
-        """Take what `count` tasks need from a host that they fit; returns the GPUs of shares."""
+        """Charge `count` tasks to a host that they fit; return the GPUs of shares, one per task."""
         gpu = int(self.problem.shape_gpu[shape])
         self.free[host] -= count * self.problem.shape_demand[shape]
         self.arrivals[host, self.problem.shape_rank[shape]] += count
@@ -129,12 +129,12 @@ class HostState:
         return tuple(self._share(shape, host) for _ in range(count)) if gpu else ()
 
     def hold(self, shape: int, host: int, gpus: tuple[int, ...], slot: int | None = None) -> None:
-        """Take what one task needs, on the GPUs that it was given; `slot` where it has one."""
+        """Charge one task to the GPUs that it has; `slot` is the start of its MIG slice."""
         self.free[host] -= self.problem.shape_demand[shape]
         self._take(shape, host, gpus, 1, slot)
 
     def keep(self, shape: int, put: TaskPlacement) -> None:
-        """Take what the tasks of a put hold, on the GPUs that it names."""
+        """Charge tasks to the GPUs that `put` names."""
         each = len(put.gpus) // put.count
         for k in range(put.count):
             self.hold(shape, put.host, put.gpus[k * each : (k + 1) * each], put.slot)
@@ -142,7 +142,7 @@ class HostState:
             self.arrivals[put.host, self.problem.shape_rank[shape]] += put.count
 
     def lift(self, shape: int, put: TaskPlacement) -> None:
-        """Give back what `put` took."""
+        """Release what tasks hold."""
         problem = self.problem
         gpu = int(problem.shape_gpu[shape])
         self.free[put.host] += put.count * problem.shape_demand[shape]
@@ -154,7 +154,7 @@ class HostState:
             self.whole[put.host] += put.count * (gpu // WHOLE_GPU)
 
     def fits_partial_gpus(self, shape: int, hosts: Ints | slice | int = _ALL) -> Ints:
-        """Return how many tasks of a share each partly used GPU of some hosts takes."""
+        """Return how many tasks of a share fit each partly used GPU of some hosts."""
         gpu, partial = int(self.problem.shape_gpu[shape]), self.partial_free[hosts]
         if self.part_state is not None and self.part_state.restricts(shape):
             return self.part_state.fits_partial_gpus(shape, gpu, partial, hosts)
@@ -162,7 +162,7 @@ class HostState:
         return room
 
     def _fits_free_gpu(self, shape: int) -> Ints | int:
-        """Return how many tasks of a share one wholly free GPU takes, by host if that matters."""
+        """Return how many tasks of a share fit one wholly free GPU, per host if hosts differ."""
         gpu = int(self.problem.shape_gpu[shape])
         if self.part_state is not None and self.part_state.restricts(shape):
             return self.part_state.fits_free_gpu(shape, gpu)
@@ -170,7 +170,7 @@ class HostState:
 
     @property
     def free_milli_gpu(self) -> Ints:
-        """Free milli-GPU of each host, those beside MIG slices included."""
+        """Free milli-GPU of each host, including GPUs that hold MIG slices, int64 (hosts,)."""
         partial = self.partial_free
         if self.part_state is not None:
             partial = np.where(self.gpu_free < WHOLE_GPU, self.gpu_free, 0)
@@ -188,16 +188,16 @@ class HostState:
         return np.where(unassigned, WHOLE_GPU, by_size)
 
     def free_gpu_ids(self, host: int) -> list[int]:
-        """Wholly free GPUs of a host, last first; as many as are promised to tasks stay unnamed."""
+        """Return the wholly free GPUs of a host, last first; some may be promised to tasks."""
         free: list[int] = np.flatnonzero(self.gpu_free[host] == WHOLE_GPU)[::-1].tolist()
         return free
 
     def has_unnamed_gpus(self, host: int) -> bool:
-        """Whether some of a host's free GPUs are promised to tasks, without a name."""
+        """Whether some free GPUs of a host are promised to tasks and not assigned yet."""
         return bool((self.gpu_free[host] == WHOLE_GPU).sum() > self.whole[host])
 
     def _share(self, shape: int, host: int) -> int:
-        """Take a share from the fullest GPU that has it, else from a free one."""
+        """Charge a share to the fullest GPU where it fits, else to a free one; return the GPU."""
         left = np.where(self.fits_partial_gpus(shape, host) > 0, self.gpu_free[host], UNLIMITED)
         chosen = int(left.argmin())
         if left[chosen] == UNLIMITED:
@@ -213,7 +213,7 @@ class HostState:
         times: int = 1,
         slot: int | None = None,
     ) -> None:
-        """Take what a task has of each of these GPUs, or give it back (-1)."""
+        """Charge one task to each of these GPUs (`times` 1), or release it (-1)."""
         milli = times * min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
         for gpu in gpus:
             if self._usable[host, gpu]:
@@ -229,5 +229,5 @@ class HostState:
 
     @property
     def is_overcommitted(self) -> bool:
-        """Whether some host gives more than it has: `hold` and `keep` do not ask."""
+        """Whether some host gives more than it has, since `hold` and `keep` do not check."""
         return bool((self.free < 0).any() or (self.whole < 0).any() or (self.gpu_free < 0).any())

@@ -1,10 +1,10 @@
-"""A plan under construction: which jobs are on which hosts, and what these have left (supply.py).
+"""Placement: which jobs are on which hosts, and what those have left (host_state.py).
 
-Running jobs hold the GPUs that they run on until they are stopped; then they wait like the others,
-and may start elsewhere.
+Running jobs hold the GPUs that they run on until they are stopped. Then they wait like pending
+jobs, and may start elsewhere.
 
-A job may be preempted for strictly higher priority only: on a host that a stopped job of level k
-has left, no task of rank k or less may arrive, and it may not leave a host where one has.
+A job may be preempted for strictly higher precedence only: on a host that a stopped job of level k
+has left no task of rank k or less may arrive, and no job may leave a host where one has.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from placewright.instances.documents.base import WHOLE_GPU
 class Placement(HostState):
     """Jobs of a problem on its hosts; starts with the running jobs where they are.
 
+    Each placed job has a number, by which it is looked up and stopped.
+
     Parameters
     ----------
     cleared
@@ -38,8 +40,8 @@ class Placement(HostState):
     Attributes
     ----------
     waiting : list of int
-        Per job class how many jobs hold nothing. Which pending ones are is settled at the end,
-        since the jobs of a class are interchangeable: those of highest priority start.
+        Per job class how many jobs hold nothing. Jobs of a class are interchangeable; in the end
+        those of highest priority start.
     stopped : list of list of int
         Per class of running jobs which ones hold nothing.
     """
@@ -72,7 +74,10 @@ class Placement(HostState):
                 problem.charge_quota(self._quota, c.tenant, c.choices[0], len(c.jobs) - len(off))
 
     def open_to(self, label: int) -> NDArray[np.bool_]:
-        """Return the hosts where a job of a label may come; homes of running jobs stay theirs."""
+        """Return the hosts where a job with an anti-affinity label may arrive, bool (hosts,).
+
+        Domains where running jobs with the label were stay theirs.
+        """
         if label == NO_LABEL:
             return np.ones(len(self.whole), dtype=np.bool_)
         level, homes = self.problem.labels[label].level, self.problem.labels[label].running_domains
@@ -82,7 +87,7 @@ class Placement(HostState):
         return open_
 
     def _note_label(self, start: JobPlacement, times: int) -> None:
-        """Keep the book of where labelled jobs have come to."""
+        """Record that a labelled job has arrived in its domains (`times` 1) or left (-1)."""
         label = self.problem.classes[start.job_class].choices[start.choice].label
         if label != NO_LABEL and not start.in_place:
             domain = self.problem.cluster.domain[self.problem.labels[label].level]
@@ -92,7 +97,7 @@ class Placement(HostState):
     def start(
         self, job_class: int, choice: int, puts: Sequence[TaskPlacement], job: int = ANY_JOB
     ) -> int:
-        """Start a waiting job of a class, whose tasks have been put; return the start's number."""
+        """Start a waiting job of a class whose tasks have been charged; return its number."""
         started = self.problem.classes[job_class]
         self.waiting[job_class] -= 1
         self._worth += started.choices[choice].value
@@ -109,7 +114,7 @@ class Placement(HostState):
         return self._next - 1
 
     def stop(self, start: int) -> None:
-        """Undo a start."""
+        """Stop the job with a number and release what it holds."""
         stopped = self._starts.pop(start)
         self._note_label(stopped, -1)
         job_class = self.problem.classes[stopped.job_class]
@@ -125,7 +130,7 @@ class Placement(HostState):
             self._note_stop(stopped.job, 1)
 
     def restart(self, start: JobPlacement) -> int:
-        """Start a job on the very GPUs that it had before it was stopped; returns its number."""
+        """Start a job on the GPUs that it had before it was stopped; return its number."""
         groups = self.problem.classes[start.job_class].choices[start.choice].groups
         for put in start.tasks:
             shape = groups[put.group].shape
@@ -136,7 +141,7 @@ class Placement(HostState):
         return self.start(start.job_class, start.choice, start.tasks, start.job)
 
     def fits_in_place(self, job: int) -> bool:
-        """Whether a stopped running job could be where it was."""
+        """Whether a stopped running job would fit where it was."""
         start = self.problem.running_placement_of[job]
         groups = self.problem.classes[start.job_class].choices[start.choice].groups
         done: list[tuple[int, TaskPlacement]] = []
@@ -151,14 +156,14 @@ class Placement(HostState):
         return len(done) == len(start.tasks)
 
     def may_be_preempted(self, job: int) -> bool:
-        """Whether a running job may be preempted for all that has arrived on its hosts."""
+        """Whether all that has arrived on a running job's hosts is of higher precedence."""
         running = self.problem.running[job]
         hosts = [host for _, _, host, _ in running.places]
         return not self.arrivals[hosts, : running.level + 1].any()
 
     @contextmanager
     def without_rank_limits(self, jobs: Sequence[int]) -> Iterator[None]:
-        """Let tasks arrive where these stopped jobs were, as if they had left nothing behind."""
+        """Context: tasks of any rank may arrive where these stopped jobs were."""
         for job in jobs:
             self._note_stop(job, -1)
         yield
@@ -167,7 +172,7 @@ class Placement(HostState):
 
     @contextmanager
     def only_from_rank(self, rank: int) -> Iterator[None]:
-        """Let no pending jobs below a rank start meanwhile."""
+        """Context: no pending job below a rank starts."""
         classes, of_shape = self.problem.classes, self.problem.shape_rank
         back = {
             c: n
@@ -182,7 +187,7 @@ class Placement(HostState):
             self.waiting[c] += n
 
     def _note_stop(self, job: int, change: int) -> None:
-        """Keep the book of which stopped jobs have left a host."""
+        """Record that a running job has left its hosts (`change` 1) or is back (-1)."""
         running = self.problem.running[job]
         for host in {host for _, _, host, _ in running.places}:
             self._stopped_levels[host, running.level] += change
@@ -190,7 +195,7 @@ class Placement(HostState):
             self.least_rank[host] = levels[-1] + 1 if len(levels) else 0
 
     def milli_gpu_held(self, job: int, host: int) -> NDArray[np.int64]:
-        """Return the usable milli-GPU that a running job holds of each GPU of a host in place."""
+        """Return the usable milli-GPU that a running job in place holds of each GPU of a host."""
         problem, running = self.problem, self.problem.running[job]
         groups = problem.classes[running.job_class].choices[0].groups
         held = np.zeros(self.gpu_free.shape[1], dtype=np.int64)
@@ -210,19 +215,19 @@ class Placement(HostState):
         return number is not None and (number < self._first or self._starts[number].in_place)
 
     def start_of(self, job: int) -> int:
-        """Return the start of a running job that is not stopped."""
+        """Return the number of a running job that is not stopped."""
         return self._start_of[job]
 
     def get(self, number: int) -> JobPlacement | None:
-        """Return a start by its number, None if it was stopped."""
+        """Return the placed job with a number, None if it was stopped."""
         return self._starts.get(number)
 
     def started(self) -> Iterator[tuple[int, JobPlacement]]:
-        """Yield (number, start) of each job that holds something, running jobs included."""
+        """Yield (number, job) of each job that holds something, including running jobs."""
         yield from self._starts.items()
 
     def changed(self) -> Iterator[tuple[int, JobPlacement]]:
-        """Yield (number, start) of all but the running jobs that stay in place."""
+        """Yield (number, job) of each job that starts or migrates."""
         for number, start in self._starts.items():
             if number >= self._first and not start.in_place:
                 yield number, start
@@ -234,15 +239,15 @@ class Placement(HostState):
                 yield job
 
     def quota_left(self) -> dict[tuple[int, int], int]:
-        """Return what tenants may still take, per (tenant, resource or -1 for milli-GPU)."""
+        """Return what tenants may still take, by (tenant, resource or -1 for milli-GPU)."""
         return dict(self._quota)
 
     def over_quota(self, tenant: int) -> bool:
-        """Whether a tenant holds more than one of its quotas."""
+        """Whether a tenant holds more than one of its quotas allows."""
         return any(self._quota[key] < 0 for key in self.problem.quota_keys.get(tenant, ()))
 
     def quota_excess(self, tenant: int, choice: Choice) -> dict[int, int]:
-        """Return what one more job of a tenant would hold beyond its quotas, by resource."""
+        """Return by how much one more job of a tenant would exceed its quotas, by resource."""
         over = {
             key[1]: self.problem.demand_of(choice, key[1]) - self._quota[key]
             for key in self.problem.quota_keys.get(tenant, ())
@@ -251,5 +256,5 @@ class Placement(HostState):
 
     @property
     def value(self) -> int:
-        """Sum of the started options' values, less those of the stopped jobs."""
+        """Values of the options that run, less those of all running jobs before the round."""
         return self._worth - self.problem.running_value

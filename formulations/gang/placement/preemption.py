@@ -1,7 +1,7 @@
-"""What a placement may do with running jobs: every stopped one a lawful victim, or back in place.
+"""Preemption feasibility: every stopped running job is a lawful victim, or is back in place.
 
-Lawful: all that has arrived on its hosts is of strictly higher priority, and something of it comes
-from elsewhere. Each step stops what came or brings a job back, so that the steps end.
+Lawful: all that has arrived on its hosts is of strictly higher precedence, and something of it
+comes from elsewhere. Each step stops an arrival or brings a job back, so the steps end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from placewright.formulations.gang.problem.problem import Problem
 
 
 def repair_preemptions(placement: Placement) -> None:
-    """Stop what may not profit from a preemption; bring back who is stopped for nobody."""
+    """Make preemptions lawful: stop unlawful arrivals, bring back jobs that are stopped for nobody.
+
+    Pending jobs that exceed a quota are stopped before.
+    """
     _keep_quota(placement)
     while _stop_profiteers(placement) or _bring_back(placement):
         pass
@@ -28,11 +31,12 @@ def running_host_groups(problem: Problem, job: int) -> set[tuple[int, int]]:
 
 
 def _hosts(placement: Placement, job: int) -> set[int]:
+    """Return the hosts of a running job."""
     return {host for _, _, host, _ in placement.problem.running[job].places}
 
 
 def _stop_profiteers(placement: Placement) -> bool:
-    """Stop all arrivals that a stopped job has too high a priority for; whether there were any."""
+    """Stop arrivals that have no higher precedence than a victim; whether there were any."""
     problem = placement.problem
     unlawful = [
         j for stopped in placement.stopped for j in stopped if not placement.may_be_preempted(j)
@@ -50,7 +54,7 @@ def _stop_profiteers(placement: Placement) -> bool:
 
 
 def _bring_back(placement: Placement) -> bool:
-    """Put jobs back for which nobody comes; whether other jobs had to stop for that."""
+    """Restart stopped jobs for which nobody arrives; return whether others had to stop for that."""
     problem = placement.problem
     comes: defaultdict[int, int] = defaultdict(int)  # highest rank that comes to a host
     for number, start in placement.changed():
@@ -79,6 +83,7 @@ def _bring_back(placement: Placement) -> bool:
 
 
 def _rank(placement: Placement, number: int) -> int:
+    """Return the rank of a placed job, 0 if it was stopped."""
     problem, start = placement.problem, placement.get(number)
     if start is None:
         return 0
@@ -87,6 +92,7 @@ def _rank(placement: Placement, number: int) -> int:
 
 
 def _arrivals_by_host(placement: Placement) -> defaultdict[int, set[int]]:
+    """Return the numbers of the jobs with tasks that arrive on each host."""
     by_host: defaultdict[int, set[int]] = defaultdict(set)
     for number, start in placement.changed():
         for put in start.tasks:
@@ -96,7 +102,7 @@ def _arrivals_by_host(placement: Placement) -> defaultdict[int, set[int]]:
 
 
 def _keep_quota(placement: Placement) -> None:
-    """Stop pending jobs, the last ones first, of tenants that would hold more than they may."""
+    """Stop pending jobs, the last ones first, of tenants that exceed a quota."""
     over = {tenant for (tenant, _), amount in placement.quota_left().items() if amount < 0}
     classes = placement.problem.classes
     for number in _last_of(placement, over):
@@ -106,7 +112,7 @@ def _keep_quota(placement: Placement) -> None:
 
 
 def _over_quota(placement: Placement, job_class: int) -> set[int]:
-    """Pending jobs that have to stop, the last ones first, before one of a class may come back."""
+    """Return pending jobs that must stop, the last first, before one of a class may come back."""
     problem = placement.problem
     back = problem.classes[job_class]
     stop: set[int] = set()
@@ -125,7 +131,7 @@ def _over_quota(placement: Placement, job_class: int) -> set[int]:
 
 
 def _last_of(placement: Placement, tenants: Iterable[int]) -> list[int]:
-    """Pending jobs of some tenants that have started, the last one first."""
+    """Return the numbers of started pending jobs of some tenants, the last one first."""
     classes, wanted = placement.problem.classes, set(tenants)
     return [
         number

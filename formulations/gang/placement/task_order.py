@@ -1,4 +1,4 @@
-"""Which task of a group is where: slices whole in their domain, ranks along the tree."""
+"""Order of the tasks of a group: whole slices in a domain, ranks of collectives along the tree."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from placewright.topology import Cluster
 def task_indices(
     cluster: Cluster, group: Group, hosts: Sequence[int], kept: Mapping[int, int]
 ) -> list[int]:
-    """Return the index in the group of each task that arrives, by its host.
+    """Return the index in the group of each task that arrives, in the order of `hosts`.
 
     Tasks go by domain, outermost level first, so that a ring or tree leaves each domain as rarely
-    as it can, and each slice is inside one domain if the domains hold whole slices. `kept` has the
-    host of each task that stays, by its index; slices that those belong to are filled first.
+    as possible, and each slice is inside one domain if domains hold whole slices. `kept` has the
+    host of each task that stays, by index; slices with such tasks are filled first.
     """
     begun: defaultdict[int, list[int]] = defaultdict(list)  # by domain, indices in slices of `kept`
     domain = cluster.domain[-1 if group.slices is None else group.slices.level]

@@ -1,9 +1,9 @@
-"""Started jobs change to options of more progress, in what the others have left free.
+"""Option upgrades: started jobs change to options of more progress, by marginal gain per GPU.
 
-Where all options of a job are worth the same, the first plan gives as many jobs as it can their
-cheapest option ("base demand first"); growth then hands out the rest by the marginal rule: the
-change that gains most for each GPU that it takes comes first. The policy's order of `value`,
-`entitled` and `progress` says what a gain is. Running jobs keep their option.
+A greedy for the multiple-choice knapsack. Where all options of a job have the same value, the first
+plan gives as many jobs as possible their cheapest option; upgrades then use what is left free, the
+change of largest gain per additional GPU first. The policy's order of `value`, `entitled` and
+`progress` defines the gain. Running jobs keep their option.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
 
 Change = tuple[tuple[float, ...], int, int, int]
-"""What it gains, negative, for each GPU it takes; class, choice now, choice then."""
+"""(minus the gain per additional GPU, class, choice before, choice after): a heap entry."""
 
 
 def upgrade_options(placement: Placement) -> None:
-    """Change options while that gains; does nothing without the term `progress`."""
+    """Change options while that gains; no effect without the term `progress`."""
     tuning = parameters.PARAMETERS.placement
     problem = placement.problem
     if PROGRESS not in problem.terms:
@@ -53,7 +53,7 @@ def upgrade_options(placement: Placement) -> None:
 
 
 def _changes(problem: Problem, c: int, o: int) -> list[Change]:
-    """All changes from one option that gain something."""
+    """Return all changes from one option that gain something."""
     choices = problem.classes[c].choices
     found: list[Change] = []
     for better, choice in enumerate(choices):
@@ -69,7 +69,7 @@ def _changes(problem: Problem, c: int, o: int) -> list[Change]:
 
 
 def _gain(problem: Problem, before: Choice, after: Choice) -> tuple[int, ...]:
-    """Return what a change adds to the terms that count worth, in the policy's order."""
+    """Return what a change adds to `value`, `entitled` and `progress`, in the policy's order."""
     gains = {
         VALUE: after.value - before.value,
         ENTITLED: after.entitled_value - before.entitled_value,
@@ -81,7 +81,7 @@ def _gain(problem: Problem, before: Choice, after: Choice) -> tuple[int, ...]:
 def _change(
     placement: Placement, quota: dict[tuple[int, int], int], number: int, better: int
 ) -> tuple[int, bool]:
-    """Start a job with another option instead, if it fits; its number then, and whether it does."""
+    """Start a job with another option if it fits; return its number, and whether it changed."""
     problem = placement.problem
     start = placement.get(number)
     if start is None:
