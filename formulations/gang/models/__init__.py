@@ -1,1 +1,1 @@
-"""Integer programs of a round, their relaxations and column generation."""
+"""Integer programs of a round, their linear relaxations, and column generation."""

@@ -1,1 +1,1 @@
-"""The aggregate integer program: job classes on host classes, with column generation."""
+"""The aggregate integer program: counts of jobs per job class and of tasks per host class."""

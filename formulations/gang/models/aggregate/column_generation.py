@@ -1,4 +1,4 @@
-"""The count models of a round: which there are, their relaxation, their search, their bounds."""
+"""Column generation for the aggregate model: relaxations, bounds, and the search by terms."""
 
 from __future__ import annotations
 
@@ -46,24 +46,25 @@ MODELLED_TERMS = (VALUE, ENTITLED, PROGRESS, *SHARE_TERMS, *PLACE_TERMS)
 
 
 class PricedModel(NamedTuple):
-    """A count model, and the patterns that it draws columns from."""
+    """An aggregate model with the patterns that price its columns; None if it needs none."""
 
     aggregate: AggregateModel
     patterns: GpuPatterns | HostPatterns | None
 
 
 class HostPatternModel(NamedTuple):
-    """A count model of host patterns."""
+    """An aggregate model whose columns are patterns of whole hosts."""
 
     aggregate: AggregateModel
     patterns: HostPatterns
 
 
 def aggregate_models(problem: Problem, greedy: Placement) -> Iterator[PricedModel]:
-    """Yield the models to try, the one with the tightest relaxation first.
+    """Yield the models to search, the one with the tightest relaxation first.
 
-    Host patterns are exact for a host, but a search over those at hand may miss what it needs; a
-    plan by sums shows it more of them.
+    Patterns of whole hosts are exact for each host, but a search over the patterns generated so far
+    may lack those that a good plan needs. So the model by sums follows, and then host patterns
+    again, by then with those of the plans found.
     """
     empty = Placement(problem, cleared=True)
     room = tasks_per_host(empty)
@@ -79,52 +80,58 @@ def aggregate_models(problem: Problem, greedy: Placement) -> Iterator[PricedMode
 
 
 def tasks_per_host(empty: Placement) -> NDArray[np.int64]:
-    """Return how many tasks fit each host of a cleared placement, (shapes, hosts)."""
+    """Return how many tasks of each shape fit each host of a cleared placement, (shapes, hosts)."""
     return np.stack([empty.fits(s) for s in range(len(empty.problem.shape_gpu))])
 
 
 def host_pattern_model(
     problem: Problem, empty: Placement, room: NDArray[np.int64]
 ) -> HostPatternModel | None:
-    """Return the model of host patterns, none of them known yet, if it applies."""
+    """Return the model by patterns of whole hosts, none generated; None if they do not apply."""
     grid = ResourceGrid(problem, empty)
     if not host_patterns_apply(problem, grid):
         return None
     classes = grid_host_classes(empty, room, grid)
-    counts = build_aggregate_model(problem, classes, room, empty.whole, sums=False)
-    return HostPatternModel(counts, HostPatterns(counts, grid))
+    aggregate = build_aggregate_model(problem, classes, room, empty.whole, sums=False)
+    return HostPatternModel(aggregate, HostPatterns(aggregate, grid))
 
 
 def search_term_by_term(
     session: Session,
-    counts: AggregateModel,
+    aggregate: AggregateModel,
     patterns: GpuPatterns | HostPatterns | None,
     relaxed: Outcome | None = None,
     *,
     gap: float | None = None,
     share: float | None = None,
 ) -> Generator[Bound, None, NDArray[np.float64] | None]:
-    """Branch and bound term by term, each held before the next; return the last point found.
+    """Branch and bound lexicographically, each term held before the next; return the last point.
 
-    The first term gets `share` of the time left, later ones get less, and those of places a looser
-    gap than `gap`, by default half the session's. If `relaxed` is the relaxation's outcome for the
-    first term, with the same columns, only those that it leaves in doubt are searched.
+    Parameters
+    ----------
+    relaxed
+        The outcome of the first term's relaxation over the same columns; then only its core is
+        searched (core_search.py).
+    gap
+        Relative gap of the first term; by default half the session's.
+    share
+        Of the time left, for the first term.
     """
-    problem, model = counts.problem, counts.model
+    problem, model = aggregate.problem, aggregate.model
     values: NDArray[np.float64] | None = None
     holds: list[tuple[str, int]] = []
     pending = set(model.held)
-    doubt: ReducedCosts | None = None
+    reduced: ReducedCosts | None = None
     for term in _modelled(problem):
         arrays = model.arrays(term, without=pending)
         if values is None:
-            doubt = option_reduced_costs(
-                arrays, relaxed, counts.y, counts.option_row[counts.y_class]
+            reduced = option_reduced_costs(
+                arrays, relaxed, aggregate.y, aggregate.option_row[aggregate.y_class]
             )
             first_gap = session.gap / 2 if gap is None else gap
-            outcome = search_core(session, arrays, doubt, first_gap, share)
+            outcome = search_core(session, arrays, reduced, first_gap, share)
         else:
-            outcome = _search_later(session, term, arrays, values, doubt, holds[0][1])
+            outcome = _search_later(session, term, arrays, values, reduced, holds[0][1])
         if outcome is None or outcome.values is None or outcome.objective is None:
             break
         # A model that lacks patterns proves nothing by its search.
@@ -133,7 +140,7 @@ def search_term_by_term(
         values = outcome.values
         if problem.shares:
             values = with_actual_shares(
-                model, problem, *counts.y_columns, counts.left_out_shares, values
+                model, problem, *aggregate.y_columns, aggregate.left_out_shares, values
             )
         model.hold(term, round(outcome.objective), HOLD_SLACK)
         pending -= {f"hold:{term}"}
@@ -146,12 +153,12 @@ def _search_later(
     term: str,
     arrays: Arrays,
     values: NDArray[np.float64],
-    doubt: ReducedCosts | None,
+    reduced: ReducedCosts | None,
     first: int,
 ) -> Outcome | None:
-    """Search from the last point; only what may vary with the first term held at its value."""
+    """Search a later term from the last point, over the core of the first term."""
     tuning = parameters.PARAMETERS.models
-    core = None if doubt is None else remaining_core(arrays, doubt, first)
+    core = None if reduced is None else remaining_core(arrays, reduced, first)
     inside, start = (arrays, values) if core is None else (core.arrays, core.inside(values))
     gap = tuning.place_term_gap_rel if term in PLACE_TERMS else None
     outcome = session.optimise(
@@ -167,16 +174,16 @@ def _search_later(
 
 
 def _modelled(problem: Problem) -> list[str]:
-    """Terms that the count model has; the others keep their trivial bound."""
+    """Return the policy's terms that the aggregate model has."""
     return [t for t in problem.terms if t in MODELLED_TERMS]
 
 
 def later_bounds(
-    session: Session, counts: AggregateModel, patterns: GpuPatterns | HostPatterns | None
+    session: Session, aggregate: AggregateModel, patterns: GpuPatterns | HostPatterns | None
 ) -> Iterator[Bound]:
     """Bound each later term over the relaxation, earlier ones held at the best plan's values."""
-    problem = counts.problem
-    pending = set(counts.model.held)
+    problem = aggregate.problem
+    pending = set(aggregate.model.held)
     holds: list[tuple[str, int]] = []
     for term in problem.terms:
         if session.best is None:
@@ -185,32 +192,35 @@ def later_bounds(
             if holds:
                 without = tuple(pending)
                 yield from bound_by_relaxation(
-                    session, counts, patterns, term, tuple(holds), without
+                    session, aggregate, patterns, term, tuple(holds), without
                 )
-            counts.model.hold(term, session.best[term], HOLD_SLACK)
+            aggregate.model.hold(term, session.best[term], HOLD_SLACK)
             pending -= {f"hold:{term}"}
         holds.append((term, session.best[term]))
 
 
 def bound_by_relaxation(
     session: Session,
-    counts: AggregateModel,
+    aggregate: AggregateModel,
     patterns: GpuPatterns | HostPatterns | None,
     term: str,
     holds: tuple[tuple[str, int], ...] = (),
     without: tuple[str, ...] = (),
 ) -> Generator[Bound, None, Outcome | None]:
-    """Bound a term over the linear relaxation with all patterns, by column generation.
+    """Bound a term by column generation over the linear relaxation; return the last outcome.
 
-    Each round of it gives a valid bound: the optimum over the patterns so far plus the most that
-    the missing ones can add. The last round's duals certify one; its outcome is returned.
+    Each iteration claims a bound: the optimum over the columns so far plus the most that missing
+    ones can add (Lagrange; Lübbecke and Desrosiers, Selected topics in column generation, 2005).
+    Columns are priced at the duals and at their running mean, which converges faster
+    (stabilisation: Wentges 1997). At the end the duals, as whole numbers, certify a bound.
 
     Parameters
     ----------
     holds
-        What the bound is conditional on: the terms that rows of the model hold are among them.
+        The terms, with their values, that the bound is conditional on; all terms that rows of the
+        model hold must be among them.
     without
-        Row blocks to leave out. They are the last rows, since patterns find prices by row.
+        Names of row blocks to leave out. They must be the last rows: patterns read duals by row.
 
     Raises
     ------
@@ -218,18 +228,18 @@ def bound_by_relaxation(
         If rows hold another term, or rows that stay come after one that is left out.
     """
     tuning = parameters.PARAMETERS.models
-    _check_rows(counts.model, holds, without)
+    _check_rows(aggregate.model, holds, without)
     claimed: float | None = None
     last: Outcome | None = None
     mean: NDArray[np.float64] | None = None
     inner = bool({"spread", BOTTLENECK} & {term, *(held for held, _ in holds)})
     while True:
-        arrays = counts.model.arrays(term, relax=True, without=without)
+        arrays = aggregate.model.arrays(term, relax=True, without=without)
         if not inner:
-            arrays = arrays.without_columns(counts.inner_gang_columns)
+            arrays = arrays.without_columns(aggregate.inner_gang_columns)
         if patterns is None:
             outcome = solve_by_sifting(
-                session, arrays, counts.y, counts.option_row[counts.y_class], share=0.5
+                session, arrays, aggregate.y, aggregate.option_row[aggregate.y_class], share=0.5
             )
         else:
             outcome = session.optimise(arrays, share=tuning.relaxation_share)
@@ -246,7 +256,7 @@ def bound_by_relaxation(
             added |= ahead
         claimed = tighter(claimed, outcome.bound + arrays.sign * missing, SENSE[term])
         most = outcome.bound + arrays.sign * missing
-        done = counts.problem.round_bound(term, most) == counts.problem.round_bound(
+        done = aggregate.problem.round_bound(term, most) == aggregate.problem.round_bound(
             term, outcome.bound
         )
         if (
@@ -257,16 +267,16 @@ def bound_by_relaxation(
             y = multipliers(arrays, duals)
             certified = certified_bound(arrays, y, patterns.max_missing_gain(y) if patterns else 0)
             if certified is not None:
-                value = counts.problem.round_certified(term, certified)
+                value = aggregate.problem.round_certified(term, certified)
                 yield Bound(term, value, holds, certified=True)
             break
     if claimed is not None:
-        yield Bound(term, counts.problem.round_bound(term, claimed), holds)
+        yield Bound(term, aggregate.problem.round_bound(term, claimed), holds)
     return last
 
 
 def _check_rows(model: Model, holds: tuple[tuple[str, int], ...], without: tuple[str, ...]) -> None:
-    """Raise ValueError unless duals of the rows prove what a relaxation says of them."""
+    """Check that duals prove what a relaxation reports; see `bound_by_relaxation`."""
     held = {f"hold:{term}" for term, _ in holds}
     left_out = False
     for block in model.row_blocks:
@@ -280,7 +290,7 @@ def _check_rows(model: Model, holds: tuple[tuple[str, int], ...], without: tuple
 def collect_bounds(
     steps: Generator[Bound, None, Outcome | None],
 ) -> tuple[list[Bound], Outcome | None]:
-    """Return what a generator yields and returns: bounds wait for the plan that they speak of."""
+    """Run a relaxation to its end; return its bounds and its outcome."""
     bounds: list[Bound] = []
     while True:
         try:

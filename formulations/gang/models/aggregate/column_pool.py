@@ -1,4 +1,4 @@
-"""The pattern columns of a model: what each pattern cuts or fills, and how often it may be used."""
+"""The pool of generated patterns: what each holds, and its column in the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Ints = NDArray[np.int64]
 
 
 class PatternPool:
-    """Patterns of several kinds; a kind has a row that limits how often its patterns are used.
+    """Patterns of several kinds; each kind has a row that limits how often its patterns are used.
 
     Attributes
     ----------

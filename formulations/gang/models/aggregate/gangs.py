@@ -1,9 +1,9 @@
-"""Gangs counted per kind and domain: where a group with a level requirement or preference may be.
+"""Gangs per kind and domain: where groups with required or weighted levels may be.
 
-    u[q, d]   gangs of kind q whose tasks all lie in domain d and in no relevant domain below it
+    u[q, d]   gangs of kind q whose tasks all lie in domain d, in no relevant domain inside d
 
-Domains of the levels form a tree, so gangs fit their domains together exactly when in every domain
-what lies in it or below fits (Hall's condition on a laminar family). "Fits" is counted in tasks of
+Domains of the levels form a tree, so gangs fit their domains together exactly if, for every domain,
+the gangs in it or below fit (Hall's condition on a laminar family). "Fits" is counted in tasks of
 t GPUs: sum of floor(g/t) n u  <=  sum over hosts of floor(free/t), for every gang task size t.
 """
 
@@ -28,8 +28,15 @@ WHOLE_CLUSTER = -1
 class GangKind:
     """Gangs that the tree cannot tell apart: equal task GPUs, room per host, count and levels.
 
-    `room` is how many tasks of any one of the `shapes` fit each host. `timed` is one of the groups
-    if the time of their collectives counts; then all levels down to the host matter.
+    Attributes
+    ----------
+    room : int64 (hosts,)
+        How many tasks of any one of the `shapes` fit each host.
+    timed : Group or None
+        One of the groups, if the time of their collectives counts; then all levels down to the host
+        matter.
+    depth : int
+        Levels of the cluster.
     """
 
     gpu: int
@@ -44,7 +51,7 @@ class GangKind:
 
     @property
     def levels(self) -> list[int]:
-        """Levels whose domains this kind is counted in, outermost first."""
+        """Levels whose domains count gangs of this kind, outermost first."""
         own = {level for level, _ in self.weights}
         if self.timed is not None:
             own |= set(range(self.required + 1, self.depth))
@@ -53,9 +60,9 @@ class GangKind:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GangColumns:
-    """One entry per variable u: kind, level, domain, most gangs there, least spread of one gang.
+    """The variables u: kind, level, domain, most gangs and least spread of each, int64 (columns,).
 
-    `time_us` is the least microseconds of its collective.
+    `time_us` is the least microseconds of one gang's collective.
     """
 
     kind: NDArray[np.int64]
@@ -69,7 +76,7 @@ class GangColumns:
 def gang_kinds(
     problem: Problem, room: NDArray[np.int64]
 ) -> tuple[list[GangKind], dict[Group, int]]:
-    """Kinds of the groups whose levels matter, and the kind of each such group."""
+    """Return the kinds of the groups whose levels matter, and the kind of each such group."""
     kinds: list[GangKind] = []
     known: dict[tuple[object, ...], int] = {}
     kind_of: dict[Group, int] = {}
@@ -105,7 +112,7 @@ def gang_kinds(
 
 
 def gang_columns(problem: Problem, kinds: list[GangKind]) -> GangColumns:
-    """All (kind, domain) pairs in which at least one gang of the kind fits."""
+    """Return all (kind, domain) pairs in which at least one gang of the kind fits."""
     columns: list[NDArray[np.int64]] = [np.zeros((6, 0), dtype=np.int64)]
     speeds = LinkBandwidths.of(problem.cluster) if any(kind.timed for kind in kinds) else None
     for q, kind in enumerate(kinds):
@@ -132,7 +139,7 @@ def gang_columns(problem: Problem, kinds: list[GangKind]) -> GangColumns:
 
 
 def _capacity(problem: Problem, level: int, amount: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sum of a per-host amount over the domains of a level."""
+    """Sum a per-host amount over the domains of a level."""
     if level == WHOLE_CLUSTER:
         return np.array([amount.sum()], dtype=np.int64)
     cluster = problem.cluster
@@ -144,7 +151,7 @@ def _capacity(problem: Problem, level: int, amount: NDArray[np.int64]) -> NDArra
 def _least_spread(
     problem: Problem, kind: GangKind, level: int, domains: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Least spread of one gang that needs all of a domain: at least two parts on each level below.
+    """Return the least spread of a gang that needs all of a domain: two parts per level below.
 
     More parts are needed where even the largest ones together are too small.
     """
@@ -176,7 +183,7 @@ def _least_spread(
 def domain_rows(
     problem: Problem, kinds: list[GangKind], columns: GangColumns, whole: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the rows per level, set of hosts and task size t.
+    """Yield the rows of Hall's condition, per level, set of hosts and task size t.
 
     Each item is (capacity per domain, and per entry the domain, the column, tasks of t GPUs).
     """
@@ -209,7 +216,7 @@ def domain_rows(
 def _ancestor(
     problem: Problem, columns: GangColumns, entries: NDArray[np.int64], level: int
 ) -> NDArray[np.int64]:
-    """Return the domain of `level` that holds the domain of each entry."""
+    """Return the domain of `level` that contains the domain of each entry."""
     domain = columns.domain[entries].copy()
     depth = columns.level[entries]
     for below in range(int(depth.max(initial=level)), level, -1):

@@ -45,31 +45,35 @@ class GpuPatterns:
         Host class, free milli-GPU of one GPU, and number of GPUs of each kind.
     """
 
-    def __init__(self, counts: AggregateModel) -> None:
-        self.aggregate = counts
+    def __init__(self, aggregate: AggregateModel) -> None:
+        self.aggregate = aggregate
         self.kind_class, self.kind_free, self.kind_size, self._kind_row = self._kinds()
-        self.pool = PatternPool(counts.model, self._kind_row, self.kind_size, len(counts.parts))
+        self.pool = PatternPool(
+            aggregate.model, self._kind_row, self.kind_size, len(aggregate.parts)
+        )
         self._first()
 
     def _kinds(self) -> GpuKinds:
         """Tell GPUs apart by class and free milli-GPU."""
-        counts, least = self.aggregate, int(self.aggregate.parts.milli[0])
+        aggregate, least = self.aggregate, int(self.aggregate.parts.milli[0])
         kinds: list[tuple[int, int, int, int]] = []
-        for a in np.flatnonzero((counts.share_row >= 0).any(axis=0)).tolist():
-            if counts.gpu_row[a] >= 0:
-                total = int(counts.host_classes.whole[a] * counts.host_classes.size[a])
-                kinds.append((a, WHOLE_GPU, total, int(counts.gpu_row[a])))
-            useful = [(r, n) for r, n in counts.host_classes.residual[a] if r >= least]
-            rows = counts.model.rows("residual", len(useful), upper=[n for _, n in useful])
+        for a in np.flatnonzero((aggregate.share_row >= 0).any(axis=0)).tolist():
+            if aggregate.gpu_row[a] >= 0:
+                total = int(aggregate.host_classes.whole[a] * aggregate.host_classes.size[a])
+                kinds.append((a, WHOLE_GPU, total, int(aggregate.gpu_row[a])))
+            useful = [(r, n) for r, n in aggregate.host_classes.residual[a] if r >= least]
+            rows = aggregate.model.rows("residual", len(useful), upper=[n for _, n in useful])
             kinds += [(a, r, n, int(row)) for (r, n), row in zip(useful, rows, strict=True)]
         return GpuKinds(*np.array(kinds, dtype=np.int64).reshape(-1, 4).T)
 
     def _first(self) -> None:
         """Add each fraction alone, as often as it fits."""
-        counts, fractions = self.aggregate, self.aggregate.parts.milli
+        aggregate, fractions = self.aggregate, self.aggregate.parts.milli
         most = self.kind_free[:, None] // fractions
         for f in range(len(fractions)):
-            usable = np.flatnonzero((most[:, f] > 0) & (counts.share_row[f, self.kind_class] >= 0))
+            usable = np.flatnonzero(
+                (most[:, f] > 0) & (aggregate.share_row[f, self.kind_class] >= 0)
+            )
             cuts = np.zeros((len(usable), len(fractions)), dtype=np.int64)
             cuts[:, f] = most[usable, f]
             self._append(usable, cuts)
@@ -81,15 +85,15 @@ class GpuPatterns:
         improve the relaxation's optimum (Lagrange's bound: prices times the GPUs of each kind).
         """
         tuning = parameters.PARAMETERS.models
-        counts = self.aggregate
+        aggregate = self.aggregate
         sign = 1.0 if sense == "max" else -1.0
-        rows = counts.share_row
+        rows = aggregate.share_row
         price = np.where(rows >= 0, sign * duals[rows], 0.0).clip(min=0.0)
         worth, pattern = self._best_patterns(price)
         gain = worth - sign * duals[self._kind_row]
         threshold = tuning.min_pattern_gain_rel * max(float(price.max(initial=0.0)), 1e-12)
         better = np.flatnonzero(gain > threshold)
-        cuts = np.zeros((len(better), len(counts.parts)), dtype=np.int64)
+        cuts = np.zeros((len(better), len(aggregate.parts)), dtype=np.int64)
         for i, g in enumerate(better.tolist()):
             cuts[i] = pattern(g)
         added = self._append(better, cuts)

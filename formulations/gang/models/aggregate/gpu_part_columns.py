@@ -35,29 +35,29 @@ Ints = NDArray[np.int64]
 class GpuPartPatterns(GpuPatterns):
     """The pattern columns of a count model whose shares have memory, or are slices."""
 
-    def __init__(self, counts: AggregateModel) -> None:
-        placement = Placement(counts.problem, cleared=True)
+    def __init__(self, aggregate: AggregateModel) -> None:
+        placement = Placement(aggregate.problem, cleared=True)
         if placement.part_state is None:
             raise ValueError("no task asks for a slice or GPU memory; expected one")
         self._parts, self._placement = placement.part_state, placement
         self._memory: list[int] = []
         self._layout: list[int] = []
-        self._is_share = counts.parts.kind == A_SHARE
-        super().__init__(counts)
+        self._is_share = aggregate.parts.kind == A_SHARE
+        super().__init__(aggregate)
 
     def _kinds(self) -> GpuKinds:
         """Tell GPUs apart by class, free milli-GPU and memory, or layout."""
-        counts, cluster = self.aggregate, self.aggregate.problem.cluster
+        aggregate, cluster = self.aggregate, self.aggregate.problem.cluster
         table: list[tuple[int, int, int, int]] = []
-        for a in np.flatnonzero((counts.share_row >= 0).any(axis=0)).tolist():
-            hosts = np.flatnonzero(counts.host_classes.of_host == a)
-            if counts.gpu_row[a] >= 0:
-                total = int(counts.host_classes.whole[a] * counts.host_classes.size[a])
-                table.append((a, WHOLE_GPU, total, int(counts.gpu_row[a])))
+        for a in np.flatnonzero((aggregate.share_row >= 0).any(axis=0)).tolist():
+            hosts = np.flatnonzero(aggregate.host_classes.of_host == a)
+            if aggregate.gpu_row[a] >= 0:
+                total = int(aggregate.host_classes.whole[a] * aggregate.host_classes.size[a])
+                table.append((a, WHOLE_GPU, total, int(aggregate.gpu_row[a])))
                 self._memory.append(int(cluster.gpu_memory[hosts[0]]))
                 self._layout.append(FREE)
             for (free, memory, layout), number in sorted(self._used(self._parts, hosts).items()):
-                row = counts.model.rows("residual", 1, upper=number)
+                row = aggregate.model.rows("residual", 1, upper=number)
                 table.append((a, free, number, int(row[0])))
                 self._memory.append(memory)
                 self._layout.append(layout)
@@ -97,10 +97,10 @@ class GpuPartPatterns(GpuPatterns):
 
     def _sets_of(self, g: int) -> Ints:
         """Return the sets of slices that a kind of GPU can take, (sets, parts)."""
-        counts, parts, layout = self.aggregate, self.aggregate.parts, self._layout[g]
-        slices = np.flatnonzero((counts.share_row[:, self.kind_class[g]] >= 0) & ~self._is_share)
-        product = counts.problem.cluster.product[
-            np.argmax(counts.host_classes.of_host == self.kind_class[g])
+        aggregate, parts, layout = self.aggregate, self.aggregate.parts, self._layout[g]
+        slices = np.flatnonzero((aggregate.share_row[:, self.kind_class[g]] >= 0) & ~self._is_share)
+        product = aggregate.problem.cluster.product[
+            np.argmax(aggregate.host_classes.of_host == self.kind_class[g])
         ]
         cut = layout != FREE or self.kind_free[g] == WHOLE_GPU
         if not len(slices) or product == NO_MIG or not cut:

@@ -78,7 +78,7 @@ class HostPatterns:
 
     Parameters
     ----------
-    counts
+    aggregate
         Of a problem to which patterns of hosts apply; ValueError for any other, whose tasks without
         a GPU the table of the grid does not count.
 
@@ -92,11 +92,11 @@ class HostPatterns:
         Equal for classes that can hold the same patterns: those that are empty and those in use.
     """
 
-    def __init__(self, counts: AggregateModel, grid: ResourceGrid) -> None:
-        if not host_patterns_apply(counts.problem, grid):
+    def __init__(self, aggregate: AggregateModel, grid: ResourceGrid) -> None:
+        if not host_patterns_apply(aggregate.problem, grid):
             raise ValueError("a host pattern has tasks of whole GPUs; other tasks were given")
-        self.aggregate, self.grid = counts, grid
-        classes, problem = counts.host_classes, counts.problem
+        self.aggregate, self.grid = aggregate, grid
+        classes, problem = aggregate.host_classes, aggregate.problem
         known, first = np.unique(classes.of_host, return_index=True)
         first = first[known >= 0]
         self._free = grid.free[first]
@@ -106,10 +106,10 @@ class HostPatterns:
         self.keys = np.column_stack([classes.idle, self._model, self._free])
         key = self.keys[:, 1:]
         self.same_key = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
-        self._host_row = counts.model.rows("hosts", len(classes), upper=upper)
+        self._host_row = aggregate.model.rows("hosts", len(classes), upper=upper)
         idle = np.flatnonzero(classes.idle)
-        counts.model.add(self._host_row[idle], counts.opened[idle], -1.0)
-        self.pool = PatternPool(counts.model, self._host_row, classes.size, len(grid.sizes))
+        aggregate.model.add(self._host_row[idle], aggregate.opened[idle], -1.0)
+        self.pool = PatternPool(aggregate.model, self._host_row, classes.size, len(grid.sizes))
 
     def add_patterns_of(self, placement: Placement) -> None:
         """Add the patterns that the hosts of a placement hold."""

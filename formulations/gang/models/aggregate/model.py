@@ -1,10 +1,10 @@
-r"""The count model: how many jobs of each class start, and how many tasks each host class takes.
+"""The aggregate model: how many jobs of each class start, how many tasks each host class takes.
 
     y[c,o]  jobs of class c with option o                     sum_o y[c,o] <= jobs of c
     x[s,a]  tasks of shape s on hosts of class a              sum_a x[s,a]  = tasks that y starts
     o[a]    empty hosts of class a that become used
     u[q,d]  gangs of kind q in domain d (gangs.py)            sum_d u[q,d]  = gangs that y starts
-    v[g,p]  GPUs of kind g cut by pattern p (patterns.py, partpatterns.py)
+    v[g,p]  GPUs of kind g cut by pattern p (gpu_columns.py, gpu_part_columns.py)
 
     capacity   sum_s demand[s,r] x[s,a]            <= free[a,r]            per class and resource
     gpus       sum_s gpus(s) x[s,a] + sum_p v[a,p] <= free whole GPUs of a
@@ -14,15 +14,16 @@ r"""The count model: how many jobs of each class start, and how many tasks each 
     domain     gangs in and below a domain         <= what its hosts hold
     quota      what a tenant's jobs take           <= what is left of its quota
     value, entitled, progress   of the jobs of y, less those of all running jobs
-    disruption                  of the jobs that are not in y;   share   sharerows.py
+    disruption                  of the jobs that are not in y
+    share                       tenant_share_rows.py
 
 A running job that may move is a job like any other, on hosts that are cleared of all such jobs: to
-keep it is to place it. A class of them has a y for each of a few steps of what stopping them costs.
+keep it is to place it. A class of running jobs has a y for each of a few steps of stop cost.
 
-Exact for GPUs and levels when single-host sizes are powers of two and gangs take whole hosts; in
-CPU, memory and for other sizes a relaxation, since a class knows only sums over its hosts. Every
+Exact for GPUs and levels if tasks take powers of two of GPUs and gangs take whole hosts. For other
+sizes, and in CPU and memory, a relaxation, since a class knows only sums over its hosts. Every
 placement of the round maps to a point of the model with the same value and opened hosts and at most
-the same spread, so bounds of the model hold for the round.
+the same spread, so bounds of the model are valid for the round.
 """
 
 from __future__ import annotations
@@ -52,10 +53,17 @@ Ints = NDArray[np.int64]
 def build_aggregate_model(
     problem: Problem, classes: HostClasses, room: Ints, whole: Ints, *, sums: bool = True
 ) -> AggregateModel:
-    """Append all blocks; `room` (shapes, hosts) and `whole` (hosts,) describe the free hosts.
+    """Build the aggregate model of a problem.
 
-    Without `sums` the blocks that sum over the hosts of a class are left out, x with them: host
-    patterns (hostpatterns.py) take their place.
+    Parameters
+    ----------
+    room : int64 (shapes, hosts)
+        How many tasks fit each cleared host.
+    whole : int64 (hosts,)
+        Free whole GPUs of each cleared host.
+    sums
+        Whether to append x and the rows that sum over the hosts of a class. Without them patterns
+        of whole hosts (host_columns.py) take their place.
 
     Raises
     ------
@@ -113,7 +121,7 @@ def build_aggregate_model(
 
 
 def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
-    """Offer, most jobs and cost of each y; running jobs of a class by what they cost."""
+    """Return option, most jobs and stop cost of each y; running jobs of a class by stop cost."""
     tuning = parameters.PARAMETERS.models
     offers = problem.options
     pending = np.flatnonzero(problem.num_pending[offers.job_class])
@@ -139,6 +147,7 @@ def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
 
 
 def _one_option(m: AggregateModel) -> None:
+    """At most one option per job: no more jobs of a class than there are."""
     rows = m.model.rows("one option", len(m.problem.classes), upper=m.problem.num_competing)
     m.option_row[:] = rows
     m.model.add(rows[m.y_class], m.y, 1.0)
@@ -169,6 +178,7 @@ def _gang_totals(m: AggregateModel) -> None:
 
 
 def _domains(m: AggregateModel, whole: Ints) -> None:
+    """Gangs in and below each domain fit its hosts (Hall's condition, gangs.py)."""
     for capacity, domain, entries, tasks in domain_rows(m.problem, m.gang_kinds, m.gangs, whole):
         used = np.unique(domain)
         rows = m.model.rows("domain", len(used), upper=capacity[used])
@@ -176,6 +186,7 @@ def _domains(m: AggregateModel, whole: Ints) -> None:
 
 
 def _quota(m: AggregateModel) -> None:
+    """Keep what a tenant's jobs take within its quota."""
     left = np.array(list(m.problem.quota.values()), dtype=np.float64)
     keys = list(m.problem.quota)
     m.quota_row[:] = m.model.rows("quota", len(keys), upper=left, keys=keys)
@@ -195,7 +206,7 @@ def _quota(m: AggregateModel) -> None:
 
 
 def _labels(m: AggregateModel) -> None:
-    """No more jobs of a label start than domains could have one that comes."""
+    """No more jobs of an anti-affinity label start than there are domains for them."""
     problem = m.problem
     columns: defaultdict[int, list[int]] = defaultdict(list)
     for i, (c, o) in enumerate(zip(m.y_class.tolist(), m.y_choice.tolist(), strict=True)):

@@ -1,4 +1,4 @@
-"""The aggregate model with the columns of its variables and the rows that patterns price."""
+"""The variables of the aggregate model: its columns, and the rows that patterns are priced by."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class AggregateModel:
-    """The model and where its variables are.
+    """The aggregate model (model.py says what it is), and where its variables are.
 
     Attributes
     ----------
-    y, y_option : columns, and the offer of each y
-    y_most, y_cost : most jobs of each y; what stopping one costs at least, 0 for pending jobs
-    x, x_shape, x_class : columns, shape and host class of each x
+    host_classes : the host classes
+    y, y_option : columns of y, and the option of each
+    y_most, y_cost : most jobs of each y; least cost of stopping one of them, 0 for pending jobs
+    x, x_shape, x_class : columns of x, shape and host class of each
     opened : column of o per host class, -1 for classes in use
-    u, gangs : columns of u and what each stands for
+    u, gangs : columns of u, and what each stands for
     gang_kinds, gang_kind_of : the gang kinds, and the kind of each group that has one
     option_row : row per job class, its jobs with any option
     task_row : row per shape, tasks placed less tasks started
     gpu_row, share_row : row per host class (-1: none), row per (part, host class)
     quota_row : row per quota of the problem
-    parts : what shapes ask of shared GPUs
+    parts : the kinds of GPU parts that shapes ask for
     """
 
     problem: Problem
@@ -83,14 +84,14 @@ class AggregateModel:
 
     @property
     def left_out_shares(self) -> tuple[TenantShare, ...]:
-        """The tenants with what jobs hold that are left out: such a job may be kept."""
+        """The tenants, holding what running jobs may keep that the model leaves out."""
         return self.problem.shares_with_jobs(
             (self.problem.num_jobs - self.problem.num_competing).tolist()
         )
 
     @property
     def inner_gang_columns(self) -> NDArray[np.bool_]:
-        """Columns of gangs in a domain below the one that they require: only spread needs them."""
+        """Marks columns of gangs inside the domain that they require; only `spread` needs them."""
         outermost = np.array([kind.levels[0] for kind in self.gang_kinds], dtype=np.int64)
         mask = np.zeros(self.model.columns, dtype=np.bool_)
         mask[self.u] = self.gangs.level > outermost[self.gangs.kind]
