@@ -1,8 +1,7 @@
 """Routing of a copy: minimum-cost flow under link budgets, decomposed into paths.
 
 A copy is a flow from all regions with a replica to the target region. Integer budgets admit integer
-flows (Ford and Fulkerson 1962); successive shortest paths give one of minimum cost (Busacker and
-Gowen 1960).
+flows of minimum cost (solver/network_flow.py).
 """
 
 from __future__ import annotations
@@ -17,8 +16,16 @@ from numpy.typing import NDArray
 
 from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.common.wan.step_function import MEGABITS
+from placewright.solver.network_flow import min_cost_flow
 
 Floats = NDArray[np.float64]
+
+_COST_SCALE = 2**20
+"""Costs of one GiB are rounded to this fraction."""
+
+_SCARCITY_COST = 0.02
+"""Extra cost of a link whose budget the copy would use up: of paths that cost about the same, those
+with budget to spare are taken."""
 
 _EGRESS_COST_RANGE = 0.5
 """Costs of links that differ by less differ by their egress prices only."""
@@ -178,56 +185,27 @@ def _min_cost_flow(
     residual: Ints, cost: Floats, gib: int, source_cost: Floats, target: int
 ) -> tuple[PathFlow, ...] | None:
     """Return the minimum-cost flow of a copy as paths, or None if there is none."""
-    count = len(source_cost)
-    capacity = np.zeros((count + 1, count + 1), dtype=np.int64)
-    arc_cost = np.zeros((count + 1, count + 1))
-    capacity[:count, :count], arc_cost[:count, :count] = residual, cost
-    has_replica = np.flatnonzero(np.isfinite(source_cost))
-    capacity[count, has_replica], arc_cost[count, has_replica] = gib, source_cost[has_replica]
+    root = len(source_cost)
+    has_replica = np.isfinite(source_cost)
+    usable = residual > 0
     # A region that holds a replica receives none of it from other regions.
-    capacity[:count, has_replica] = 0
-    capacity[target] = 0
-    flow = np.zeros_like(capacity)
-    while gib:
-        before = _shortest(capacity - flow, flow, arc_cost, count)
-        if before[target] < 0:
-            return None
-        path = _trace(before, target)
-        links = list(pairwise(path))
-        most = min(gib, *(int(flow[b, a] or capacity[a, b] - flow[a, b]) for a, b in links))
-        for a, b in links:
-            if flow[b, a]:
-                flow[b, a] -= most
-            else:
-                flow[a, b] += most
-        gib -= most
+    usable[:, has_replica] = False
+    usable[target] = False
+    tail, head = usable.nonzero()
+    sources = np.flatnonzero(has_replica)
+    scarcity = _SCARCITY_COST * np.minimum(1.0, gib / residual[tail, head])
+    arc_cost = np.rint(_COST_SCALE * np.append(cost[tail, head] + scarcity, source_cost[sources]))
+    tails = np.append(tail, np.full(len(sources), root))
+    heads = np.append(head, sources)
+    capacity = np.append(np.minimum(residual[tail, head], gib), np.full(len(sources), gib))
+    supply = np.zeros(root + 1, dtype=np.int64)
+    supply[root], supply[target] = gib, -gib
+    arcs = min_cost_flow(tails, heads, capacity, arc_cost.astype(np.int64), supply)
+    if arcs is None:
+        return None
+    flow = np.zeros((root + 1, root + 1), dtype=np.int64)
+    flow[tails, heads] = arcs
     return _paths(flow, target)
-
-
-def _shortest(capacity: Ints, flow: Ints, arc_cost: Floats, root: int) -> Ints:
-    """Return each region's predecessor on a shortest augmenting path, -1 without (Bellman-Ford)."""
-    step = np.where(capacity > 0, arc_cost, np.inf)
-    np.minimum(step, np.where(flow.T > 0, -arc_cost.T, np.inf), out=step)
-    distance = np.full(len(capacity), np.inf)
-    distance[root] = 0.0
-    before = np.full(len(capacity), -1, dtype=np.int64)
-    for _ in range(len(capacity)):
-        by = distance[:, None] + step
-        source = by.argmin(axis=0)
-        found = by[source, np.arange(len(capacity))]
-        better = found < distance - 1e-9
-        if not better.any():
-            break
-        distance[better], before[better] = found[better], source[better]
-    return before
-
-
-def _trace(before: Ints, target: int) -> tuple[int, ...]:
-    """Return the path to a region, from its predecessors."""
-    path = [target]
-    while before[path[-1]] >= 0:
-        path.append(int(before[path[-1]]))
-    return tuple(reversed(path))
 
 
 def _paths(flow: Ints, target: int) -> tuple[PathFlow, ...]:
