@@ -10,10 +10,11 @@ Where spreading a job over hosts slows it, it has a second option, on one host.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.formulations.common.inner_rounds import InnerRound
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.problem.capacity_rows import largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
@@ -42,39 +43,27 @@ PLACES = ("disruption", "spread", "proximity", "opened")
 """Terms that the gangs have from the policy."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CurrentLease:
+@dataclass(frozen=True, eq=False)
+class CurrentLease(InnerRound):
     """The gangs of the current lease.
 
     Attributes
     ----------
     round : Round
         Of policy `gang`; with the hosts of the whole round, in its order.
-    jobs : tuple of int
-        Index in the whole round of each gang.
-    options : tuple of tuple of int
-        Option in the whole round of each option of each gang.
-    leaving : frozenset of int
+    evicted : frozenset of int
         Indices in the whole round of jobs that run where they cannot stay.
     """
 
     admission: Admission
     round: Round
-    jobs: tuple[int, ...]
-    options: tuple[tuple[int, ...], ...]
     evicted: frozenset[int]
 
     def lift(self, plan: Candidate) -> Candidate:
-        """Tell a plan for the gangs as one for the whole round, without its promises."""
-        starts = {
-            self.jobs[gang]: (self.options[gang][option], places)
-            for gang, (option, places) in plan.starts.items()
-        }
-        preempted = {
-            self.jobs[gang]: self.jobs[above] for gang, above in plan.preempted.items()
-        } | {job: NONE for job in self.evicted if job not in starts}
-        slots = {self.jobs[gang]: slot for gang, slot in plan.slots.items()}
-        return Candidate(starts, plan.source, preempted, slots=slots)
+        """Return a plan of the gangs as one of the whole round, without its promises."""
+        lifted = super().lift(plan)
+        stopped = {job: NONE for job in self.evicted if job not in lifted.starts}
+        return replace(lifted, preempted={**lifted.preempted, **stopped})
 
 
 def build_current_lease(admission: Admission, schedule: Schedule, must: Bools) -> CurrentLease:
@@ -103,7 +92,7 @@ def build_current_lease(admission: Admission, schedule: Schedule, must: Bools) -
         elif round_.jobs[j].running and j not in evicted:
             gangs.add_switching(j)
     inner = gang_round(round_, gangs.build_jobs(), gangs.terms)
-    return CurrentLease(admission, inner, tuple(gangs.jobs), gangs.options, evicted)
+    return CurrentLease(admission, inner, evicted, jobs=tuple(gangs.jobs), options=gangs.options)
 
 
 def jobs_on_away_hosts(round_: Round) -> frozenset[int]:

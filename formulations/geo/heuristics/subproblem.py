@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from placewright.formulations.common.inner_rounds import InnerRound
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
@@ -30,31 +31,15 @@ Quotas = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, eq=False)
-class RegionSubproblem:
+class RegionSubproblem(InnerRound):
     """The gang round of a region.
 
-    `jobs` and `hosts` are indices in the whole round. `document` returns the round as a document,
-    for a solver elsewhere, and `gangs` its arrays.
+    `document` returns the round as a document, for a solver elsewhere, and `gangs` its arrays.
     """
 
     region: int
-    jobs: tuple[int, ...]
-    hosts: tuple[int, ...]
     document: Callable[[], Round]
     gangs: Callable[[], Gangs]
-
-    def lift(self, found: Candidate) -> Candidate:
-        """Return a plan of the region with jobs and hosts as the whole round counts them."""
-        jobs, hosts = self.jobs, self.hosts
-        return Candidate(
-            {
-                jobs[j]: (option, tuple((g, i, hosts[h], gpus) for g, i, h, gpus in places))
-                for j, (option, places) in found.starts.items()
-            },
-            found.source,
-            {jobs[j]: jobs[above] for j, above in found.preempted.items()},
-            slots={jobs[j]: slots for j, slots in found.slots.items()},
-        )
 
 
 @dataclass(slots=True)
@@ -159,7 +144,7 @@ class RegionSubproblems:
             variants = [model.get(j, NONE) for j in jobs]
             return cut_subproblem(self.gangs, round_, jobs, hosts, variants, restricted)
 
-        return RegionSubproblem(region, jobs, hosts, document, arrays)
+        return RegionSubproblem(region, document, arrays, jobs=jobs, hosts=hosts)
 
     def _freed_hosts(self, stopped: Iterable[int]) -> dict[int, list[Reservation]]:
         """Return reservations that close the hosts of preempted jobs, by region."""

@@ -13,6 +13,7 @@ from math import floor
 from typing import Any
 
 from placewright.formulations.bound_arithmetic import proven_whole
+from placewright.formulations.common.inner_rounds import InnerRound
 from placewright.formulations.geo.models.lexicographic_weights import (
     LexicographicWeights,
     choose_weights,
@@ -23,7 +24,7 @@ from placewright.formulations.geo.models.region_options import (
     quota_resource,
 )
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.geo import Geo
@@ -34,38 +35,20 @@ PLACEMENT_TERMS = ("disruption", "spread", "proximity", "opened")
 """Terms that rounds of gangs have from the policy."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MonolithicRound:
+@dataclass(frozen=True, eq=False)
+class MonolithicRound(InnerRound):
     """The gang round, and how its plans and bounds translate to the round of policy `geo`.
 
     Attributes
     ----------
     round : Round
         The gang round.
-    jobs : tuple of int
-        Index in the geo round of each job.
-    options : tuple of tuple of int
-        Index in the geo round of each option of each job.
     weights : LexicographicWeights
         How scores are composed.
     """
 
     round: Round
-    jobs: tuple[int, ...]
-    options: tuple[tuple[int, ...], ...]
     weights: LexicographicWeights
-
-    def lift(self, found: Candidate) -> Candidate:
-        """Return a plan of the gang round as a plan of the geo round, without data orders."""
-        return Candidate(
-            {
-                self.jobs[gang]: (self.options[gang][option], places)
-                for gang, (option, places) in found.starts.items()
-            },
-            found.source,
-            {self.jobs[g]: self.jobs[above] for g, above in found.preempted.items()},
-            slots={self.jobs[gang]: slots for gang, slots in found.slots.items()},
-        )
 
     def lift_bound(self, found: Bound, best: Mapping[str, int] | None) -> Iterator[Bound]:
         """Yield the bounds of the geo round that a bound of the gang round implies."""
@@ -150,7 +133,7 @@ class _Builder:
         policy = self.round.policy.model_copy(update={"formulation": "gang", "terms": terms})
         fields = {"jobs": tuple(gangs.values()), "policy": policy, "geo": Geo()}
         inner = self.round.model_copy(update=fields | self._regional_quotas())
-        return MonolithicRound(inner, tuple(gangs), tuple(numbers), weights)
+        return MonolithicRound(inner, weights, jobs=tuple(gangs), options=tuple(numbers))
 
     def _regional_quotas(self) -> dict[str, Any]:
         """Return tenants with quotas of regional resources, and hosts that supply these."""
