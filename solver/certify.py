@@ -20,10 +20,11 @@ import numpy.typing as npt
 
 from placewright.solver.arrays import ALWAYS, Arrays, Floats
 from placewright.solver.audit import INFINITE
+from placewright.solver.lagrangian import PRICE_BITS, round_to_integers
 
 __all__ = ["SCALE", "certified_bound", "multipliers"]
 
-SCALE = 1 << 40
+SCALE = 1 << PRICE_BITS
 DATA_SCALE = 1 << 20
 """Data that are not multiples of 2^-20 are not certified."""
 
@@ -43,7 +44,7 @@ def multipliers(arrays: Arrays, row_duals: Floats) -> Whole:
     dual = arrays.sign * np.where(np.abs(row_duals) < INFINITE, row_duals, 0.0)
     usable = np.where(dual > 0, np.isfinite(arrays.row_upper), np.isfinite(arrays.row_lower))
     dual = np.where(usable & (arrays.when == ALWAYS), dual, 0.0)
-    return _whole(np.rint(dual * SCALE))
+    return round_to_integers(dual * SCALE)
 
 
 def certified_bound(arrays: Arrays, y: Whole, extra: int = 0) -> Fraction | None:

@@ -36,9 +36,7 @@ from placewright.formulations.deadline.models.demand_bound import (
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Model
-
-PRICE_DIGITS, SUM_DIGITS = 40, 61
-"""Binary digits behind the point of a price, and of the largest number that is reckoned with."""
+from placewright.solver.lagrangian import overflow_safe_scale, round_to_integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,8 +229,8 @@ class MasterLp:
         kept_price = max(0.0, -float(duals[rows])) if objective.min_kept else 0.0
         largest = objective.value + kept_price * objective.kept + prices @ self._coefficients
         sums = prices @ self._limits + kept_price * objective.min_kept + largest.sum() + 1.0
-        scale = 1 << max(0, min(PRICE_DIGITS, SUM_DIGITS - int(np.ceil(np.log2(sums)))))
-        integer_prices = np.rint(prices * scale).astype(np.int64)
+        scale = overflow_safe_scale(float(sums))
+        integer_prices: Ints = round_to_integers(prices * scale, np.int64)
         kept = round(kept_price * scale)
         worth = (
             objective.value * scale + kept * objective.kept - integer_prices @ self._coefficients

@@ -22,11 +22,9 @@ from numpy.typing import NDArray
 from placewright.formulations.bound_arithmetic import outward
 from placewright.formulations.common.wan.arrays import NONE, Ints
 from placewright.formulations.geo.problem.class_arrays import JobClasses
+from placewright.solver.lagrangian import SUM_BITS, overflow_safe_scale, round_to_integers
 
 Floats = NDArray[np.float64]
-
-PRICE_BITS, SUM_BITS = 40, 61
-"""Binary digits behind the point of a price, and of the largest number in 64 bits."""
 
 UNREACHABLE = 2**62
 """What a way costs that is not there. What costs more counts as this: a lower bound, too."""
@@ -110,12 +108,12 @@ def price_classes(
     prices = np.clip(np.nan_to_num(prices), 0.0, MAX_PRICE)
     value_price = min(float(np.nan_to_num(value_price)), MAX_PRICE)
     magnitude = total_cost + _magnitude(classes, prices, value_price)
-    scale = 1 << max(0, min(PRICE_BITS, SUM_BITS - 1 - int(np.ceil(np.log2(magnitude)))))
+    scale = overflow_safe_scale(magnitude, SUM_BITS - 1)
     prices, value_price_scaled = np.rint(prices * scale), round(value_price * scale)
     # Prices that were rounded up may be larger than those that the scale was chosen for.
     fits = scale * total_cost + _magnitude(classes, prices, value_price_scaled) < 2.0**SUM_BITS
     number = np.dtype(np.int64 if fits else object)
-    scaled_prices = np.array([int(p) for p in prices.tolist()], dtype=number)
+    scaled_prices = round_to_integers(prices, number)
     assignment_cost = np.zeros(classes.num_assignments, dtype=number)
     np.add.at(
         assignment_cost,

@@ -32,6 +32,7 @@ from placewright.formulations.interleaving.set_packing.problem import (
     Ints,
     PackingProblem,
 )
+from placewright.solver.lagrangian import round_to_integers
 
 Floats = NDArray[np.float64]
 
@@ -96,8 +97,8 @@ def rounded_prices(packing: PackingProblem, job: Floats, row: Floats) -> Prices 
     own = single_values(packing)
     most = max(int(own.max(initial=0)), int(_max_group_value(packing)), 1)
     scale = min(MAX_SCALE, 1 << max(MAX_SCALED_VALUE // most, 1).bit_length() - 1)
-    y = _round_to_int(np.where(packing.must_cover, job, job.clip(min=0.0)) * scale)
-    z = _round_to_int(row.clip(min=0.0) * scale)
+    y = round_to_integers(np.where(packing.must_cover, job, job.clip(min=0.0)) * scale)
+    z = round_to_integers(row.clip(min=0.0) * scale)
     in_rows = (
         z @ packing.per_member.astype(object) if len(z) else np.zeros(packing.classes, dtype=object)
     )
@@ -163,7 +164,3 @@ def max_groups(packing: PackingProblem) -> Ints:
         takes = packing.per_group[row]
         fit = np.where(takes > 0, np.minimum(fit, packing.limit[row] // takes.clip(min=1)), fit)
     return fit.clip(min=0)
-
-
-def _round_to_int(values: Floats) -> NDArray[np.object_]:
-    return np.array([int(value) for value in np.rint(values)], dtype=object)
