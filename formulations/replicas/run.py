@@ -13,6 +13,7 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools
 from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.minimum_remote_reads import forced_replicas
 from placewright.formulations.replicas.bounds.prove import (
     prove_bounds,
@@ -29,7 +30,6 @@ from placewright.formulations.replicas.heuristics.transfer_repair import (
     untransferable_copies,
 )
 from placewright.formulations.replicas.machine_code import MACHINE_CODE
-from placewright.formulations.replicas.models.integer_program import MOST_COPIES
 from placewright.formulations.replicas.models.lexicographic import is_small, solve_lexicographically
 from placewright.formulations.replicas.problem.problem import DATA, Problem
 from placewright.formulations.replicas.solution import Solution
@@ -38,61 +38,6 @@ from placewright.solver.arrays import Floats
 
 if TYPE_CHECKING:
     from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
-
-RARELY = 10.0
-"""A plan is shown while showing takes at most one part in so many of the search's time."""
-
-RESERVE = 2.0
-"""Time kept for the last plan, in times of what showing one took."""
-
-ANNEALING, FITTING, CROSSING = 0.08, 0.03, 0.06
-"""Shares of the time, at most: for annealing once, for homes beside that, and for crossing it."""
-
-EARLY = 0.5
-"""Share of the time that must be left for a first plan without copies, if there is any time."""
-
-GRACE = 1.0
-"""Seconds after the limit in which copies may still find their ways, and bounds begin."""
-
-TRYING = 0.2
-"""Share of the time left in which it is tried what links can carry at all."""
-
-LIKELY = 2
-"""Regions that the dataset which matters most may go to, one in each run."""
-
-WAITING = 0.5
-"""Share of the time before bounds in which machine code for annealing is waited for."""
-
-RUNS, EVOLVING, SOONER, LONGER = 10, 0.5, 0.15, 0.75
-"""How often that is done, and for how much of the time before bounds at most.
-
-Less where points of the program are searched then; longer, and twice as often, where each run sends
-the largest data somewhere.
-"""
-
-MANY = 1000
-"""Job classes from which on no points of the program are searched: annealing is sooner as good."""
-
-PROVING, LATER = 0.42, 0.35
-"""Shares of the time for bounds: where such points are searched, and where they are not."""
-
-GUIDES = 0.85
-"""Share of the time before bounds for points of the program."""
-
-CHOOSING = 0.6
-"""Of what is left then, for homes among them; neighbourhoods make up for what that misses."""
-
-WIDENING = 0.9
-"""Of what is left then, for crossing these and the relaxation with the best solution."""
-
-SEEKING = 0.05
-"""Share of the time for neighbourhoods after such points."""
-
-RELAXING = 0.15
-"""Share of the time left that the search may wait for a relaxation."""
-
-PARTS = 2000
-"""Parts that are decided anew, at most."""
 
 
 def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
@@ -116,13 +61,15 @@ class ReplicaSearch:
     @cached_property
     def _untransferable(self) -> Bools:
         """Copies (dataset classes, regions) that links cannot carry even alone."""
-        reserve = (1 - TRYING) * self.session.remaining()
+        reserve = (1 - parameters.PARAMETERS.transfer_test_time_share) * self.session.remaining()
         return untransferable_copies(self.problem, lambda: self.session.expired(reserve))
 
     def steps(self) -> Iterator[Candidate | Bound]:
         """Yield candidates and bounds."""
         session = self.session
-        if session.deterministic or not session.overdue(-EARLY * session.budget):
+        if session.deterministic or not session.overdue(
+            -parameters.PARAMETERS.first_plan_time_share * session.budget
+        ):
             solution = exchange_homes(self.problem, greedy_solution(self.problem, copying=False))
             yield self._accept(solution, "as it lies")
         solution = exchange_homes(self.problem, greedy_solution(self.problem))
@@ -130,7 +77,7 @@ class ReplicaSearch:
         if not session.expired():
             yield from self._improve(solution)
         # What needs no solver is proven even then.
-        if not session.overdue(GRACE):
+        if not session.overdue(parameters.PARAMETERS.grace_s):
             yield from prove_bounds(
                 self.problem, session, dict(session.best or {}), self._replica_tree
             )
@@ -145,13 +92,26 @@ class ReplicaSearch:
             # What was refused beside copies of the greedy solution may do beside others.
             self._refused = self._untransferable.copy()
             copies = (problem.may_hold & ~problem.current)[problem.dataset_class].sum()
-            guiding = copies <= MOST_COPIES and problem.job_classes < MANY
-            reserve = (PROVING if guiding else LATER) * seconds
+            guiding = (
+                copies <= parameters.PARAMETERS.mip_max_copies
+                and problem.job_classes < parameters.PARAMETERS.relax_and_fix_job_classes
+            )
+            reserve = (
+                parameters.PARAMETERS.bound_time_share_with_relax_and_fix
+                if guiding
+                else parameters.PARAMETERS.bound_time_share
+            ) * seconds
             annealing = yield from self._wait_for_machine_code(reserve)
             if annealing:
                 yield self._accept(self._anneal(solution, seconds, 0), "annealing")
             self._replica_tree = self._build_tree() if annealing and not guiding else None
-            share = SOONER if guiding else EVOLVING if self._replica_tree is None else LONGER
+            share = (
+                parameters.PARAMETERS.multi_start_time_share_with_relax_and_fix
+                if guiding
+                else parameters.PARAMETERS.multi_start_time_share
+                if self._replica_tree is None
+                else parameters.PARAMETERS.multi_start_time_share_with_tree
+            )
             tree = self._replica_tree
             with nullcontext() if tree is None else tree.run_in_background(self._data_goal):
                 if annealing:
@@ -160,7 +120,11 @@ class ReplicaSearch:
                 relaxed = (yield from self._relax_and_fix(reserve)) if guiding else None
                 if relaxed is not None:
                     # What is decided anew then is seldom better, and proofs take the time.
-                    reserve = max(reserve, session.remaining() - SEEKING * seconds)
+                    reserve = max(
+                        reserve,
+                        session.remaining()
+                        - parameters.PARAMETERS.lns_time_share_after_relax_and_fix * seconds,
+                    )
                 yield from self._neighbourhood_search(
                     self._relaxation_replicas() if relaxed is None else relaxed, reserve
                 )
@@ -172,7 +136,9 @@ class ReplicaSearch:
         """
         session = self.session
         if not MACHINE_CODE.available(session) and MACHINE_CODE.missing is not None:
-            late = session.remaining() - WAITING * (session.remaining() - reserve)
+            late = session.remaining() - parameters.PARAMETERS.compilation_wait_time_share * (
+                session.remaining() - reserve
+            )
             yield from self._neighbourhood_search(
                 None, late, lambda: MACHINE_CODE.available(session)
             )
@@ -196,7 +162,12 @@ class ReplicaSearch:
         if self.problem.terms[:3] != ("overload", *DATA):
             return None
         overload, _, _ = self._objective(self._solution)
-        return replica_tree_of(self.problem, self.session, {"overload": overload}, RELAXING)
+        return replica_tree_of(
+            self.problem,
+            self.session,
+            {"overload": overload},
+            parameters.PARAMETERS.relaxation_time_share,
+        )
 
     def _data_goal(self) -> float:
         """Return what data costs in the best plan so far, if it keeps what the tree holds."""
@@ -220,10 +191,13 @@ class ReplicaSearch:
 
         may_hold = self.problem.may_hold & ~self._refused & ~self._forbidden_copies(run)
         annealing = Annealing(self.problem, solution, may_hold, self.session.seed + run)
-        found = exchange_homes(self.problem, annealing.run(self.session, ANNEALING * seconds))
+        found = exchange_homes(
+            self.problem,
+            annealing.run(self.session, parameters.PARAMETERS.annealing_time_share * seconds),
+        )
         search = LargeNeighbourhoodSearch(self.problem, self.session, found, None)
         search.set_incumbent(found, self._refused)
-        search.reoptimise_homes(FITTING * seconds)
+        search.reoptimise_homes(parameters.PARAMETERS.home_mip_time_share * seconds)
         return search.solution
 
     def _forbidden_copies(self, run: int) -> Bools:
@@ -234,7 +208,10 @@ class ReplicaSearch:
             dataset, regions = first
             dataset_class = self.problem.dataset_class[dataset]
             found[dataset_class] = ~self.problem.current[dataset_class]
-            found[dataset_class, regions[(run - 1) % min(LIKELY, len(regions))]] = False
+            found[
+                dataset_class,
+                regions[(run - 1) % min(parameters.PARAMETERS.guided_regions, len(regions))],
+            ] = False
         return found
 
     def _multi_start(self, solution: Solution, seconds: float, most: float) -> Iterator[Candidate]:
@@ -244,11 +221,16 @@ class ReplicaSearch:
         """
         session = self.session
         until = session.remaining() - most
-        for run in range(1, RUNS if self._replica_tree is None else 2 * RUNS):
+        for run in range(
+            1,
+            parameters.PARAMETERS.max_starts
+            if self._replica_tree is None
+            else 2 * parameters.PARAMETERS.max_starts,
+        ):
             if session.expired(until):
                 break
             found = self._anneal(solution, seconds, run)
-            found = self._recombine(found, CROSSING * seconds)
+            found = self._recombine(found, parameters.PARAMETERS.recombination_time_share * seconds)
             if self._objective(found) < self._objective(self._solution):
                 yield self._accept(found, "crossing")
 
@@ -269,7 +251,7 @@ class ReplicaSearch:
         """
         problem, session, before = self.problem, self.session, self._solution
         self._refused = self._untransferable.copy()
-        seconds = GUIDES * (session.remaining() - reserve)
+        seconds = parameters.PARAMETERS.relax_and_fix_time_share * (session.remaining() - reserve)
         restricted = (
             relax_and_fix(problem, session, before, self._refused, seconds) if seconds > 0 else None
         )
@@ -282,15 +264,22 @@ class ReplicaSearch:
         search = LargeNeighbourhoodSearch(problem, session, before, None)
         search.set_incumbent(before, self._refused)
         if restricted.objective < self._objective(before):
-            chosen = search.solve_restricted(restricted.chosen, left(CHOOSING))
+            chosen = search.solve_restricted(
+                restricted.chosen, left(parameters.PARAMETERS.restricted_mip_time_share)
+            )
             if chosen is not None:
                 search.set_incumbent(chosen, self._refused)
-                search.reoptimise_homes(left(CHOOSING))
-                found = self._recombine(search.solution, left(CHOOSING))
+                search.reoptimise_homes(left(parameters.PARAMETERS.restricted_mip_time_share))
+                found = self._recombine(
+                    search.solution, left(parameters.PARAMETERS.restricted_mip_time_share)
+                )
                 if self._objective(found) < self._objective(before):
                     yield self._accept(found, "branching")
             search.set_incumbent(self._solution, self._refused)
-        if search.recombine(restricted.chosen | restricted.relaxed, left(WIDENING)):
+        if search.recombine(
+            restricted.chosen | restricted.relaxed,
+            left(parameters.PARAMETERS.widened_mip_time_share),
+        ):
             yield self._accept(search.solution, "branching")
         return restricted.chosen.astype(np.float64)
 
@@ -309,9 +298,14 @@ class ReplicaSearch:
         cost, told, better = 0.0, time.monotonic(), False
         for number, found in enumerate(search.iterations(reserve)):
             better |= found and self._objective(search.solution) < self._objective(self._solution)
-            late = self.session.expired(reserve + RESERVE * cost)
-            over = late or number >= PARTS or stop()
-            due = not self.session.deterministic and time.monotonic() - told > RARELY * cost
+            late = self.session.expired(
+                reserve + parameters.PARAMETERS.last_plan_reserve_factor * cost
+            )
+            over = late or number >= parameters.PARAMETERS.max_neighbourhoods or stop()
+            due = (
+                not self.session.deterministic
+                and time.monotonic() - told > parameters.PARAMETERS.report_interval_factor * cost
+            )
             if better and (over or due):
                 began = time.monotonic()
                 yield self._accept(search.solution, "search")
@@ -332,7 +326,9 @@ class ReplicaSearch:
             held = dict(
                 zip(("overload", "remote_reads"), self._objective(self._solution), strict=False)
             )
-            found = relaxation_replicas(problem, self.session, held, RELAXING)
+            found = relaxation_replicas(
+                problem, self.session, held, parameters.PARAMETERS.relaxation_time_share
+            )
         if found is None:
             return None
         replicas = np.zeros(problem.current.shape)
@@ -342,7 +338,7 @@ class ReplicaSearch:
     def _accept(self, solution: Solution, source: str) -> Candidate:
         """Return a candidate; the search goes on from the best so far, which that need not be."""
         solution = drop_idle_replicas(self.problem, solution)
-        grace = GRACE - min(0.0, self.session.before_deadline())
+        grace = parameters.PARAMETERS.grace_s - min(0.0, self.session.before_deadline())
         late = partial(self.session.overdue, grace)
         solution, plan, refused = repair_transfers(self.problem, solution, self._refused, late)
         self._solution = min(solution, self._solution, key=self._objective)

@@ -8,13 +8,14 @@ missing ones, wrong reasons, and schedules of which something was changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import prod
 from random import Random
-from types import ModuleType
+from typing import Any
 from unittest.mock import patch
 
 from fuzz.data.carrying import Carried
@@ -24,9 +25,7 @@ from fuzz.data.homes import Home, Layout, homes_of, layouts, models_of, values_o
 from fuzz.data.replay import broken
 from fuzz.data.world import WHOLE, World, read_world
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
-from placewright.formulations.replicas import run
-from placewright.formulations.replicas.bounds import prove, target
-from placewright.formulations.replicas.problem import compile as grouping
+from placewright.formulations.replicas import parameters
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
 MOST_PLANS = 3_000
@@ -88,39 +87,34 @@ def judge(round_: Raw, plan: Raw) -> Judged:
     return _judged(round_, world, layout, homes, next(filter(None, faults), ""))
 
 
-_WHERE: Mapping[str, tuple[ModuleType, ...]] = {
-    "is_small": (run,),
-    "FEW": (grouping,),
-    "FEW_COPIES": (prove, target),
-    "MOST_COPIES": (run, target),
-    "MANY_COPIES": (target,),
-    "FEW_DATASETS": (prove,),
-}
-"""The modules that know what makes a round large."""
-
-
 @contextmanager
-def _as_if(**sizes: object) -> Iterator[None]:
-    """Solve as if rounds of other sizes were small or large."""
-    with ExitStack() as stack:
-        for name, size in sizes.items():
-            for module in _WHERE[name]:
-                stack.enter_context(patch.object(module, name, size))
+def _with(**values: Any) -> Iterator[None]:
+    """Solve with other parameters, as if rounds of other sizes were small or large."""
+    others = replace(parameters.PARAMETERS, **values)
+    with patch.object(parameters, "PARAMETERS", others):
         yield
 
 
-_LARGE = partial(_as_if, is_small=lambda _: False)
+_LARGE = partial(_with, exact_max_columns=-1)
 SETTINGS = (
     Setting("exact", 16),
     Setting("hurried", 2, seconds=0.02),
-    Setting("groups of data", 2, partial(_as_if, FEW=0)),
-    Setting("whole replicas", 2, partial(_as_if, FEW_COPIES=0)),
-    Setting("annealed", 1, partial(_LARGE, FEW_COPIES=0, FEW=0), 1.0),
-    Setting("by region", 1, partial(_LARGE, FEW_COPIES=0, MOST_COPIES=0), 1.0),
+    Setting("groups of data", 2, partial(_with, ungrouped_datasets=0)),
+    Setting("whole replicas", 2, partial(_with, branch_and_bound_max_copies=0)),
+    Setting(
+        "annealed", 1, partial(_LARGE, branch_and_bound_max_copies=0, ungrouped_datasets=0), 1.0
+    ),
+    Setting("by region", 1, partial(_LARGE, branch_and_bound_max_copies=0, mip_max_copies=0), 1.0),
     Setting(
         "largest data",
         1,
-        partial(_LARGE, FEW_COPIES=0, MOST_COPIES=0, MANY_COPIES=0, FEW_DATASETS=1),
+        partial(
+            _LARGE,
+            branch_and_bound_max_copies=0,
+            mip_max_copies=0,
+            relaxation_max_copies=0,
+            restricted_datasets=1,
+        ),
         1.0,
     ),
 )

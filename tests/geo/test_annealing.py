@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tuning import tune
 
 from placewright.formulations.common.wan.arrays import Ints
-from placewright.formulations.replicas.heuristics import annealing, annealing_kernel
+from placewright.formulations.replicas import parameters
+from placewright.formulations.replicas.heuristics import annealing_kernel
 from placewright.formulations.replicas.heuristics.annealing import (
-    FULL,
-    REMOTE_WORTH,
     Annealing,
     initial_state,
 )
@@ -88,12 +88,16 @@ def cost_of_all(problem: Problem, state: AnnealingState) -> tuple[float, float]:
     budget = problem.wan.budget
     hops = size.sum() + np.maximum(0, wants - budget).sum()
     beyond = (
-        np.maximum(0, size.sum(axis=0) - FULL * problem.incoming).sum()
-        + np.maximum(0, out[:regions] - FULL * problem.outgoing).sum()
-        + max(0.0, hops - FULL * budget.sum())
+        np.maximum(
+            0, size.sum(axis=0) - parameters.PARAMETERS.link_use_share * problem.incoming
+        ).sum()
+        + np.maximum(
+            0, out[:regions] - parameters.PARAMETERS.link_use_share * problem.outgoing
+        ).sum()
+        + max(0.0, hops - parameters.PARAMETERS.link_use_share * budget.sum())
         + np.maximum(0, problem.size @ held - problem.storage).sum()
     )
-    cost = size.sum() + EXCESS * beyond + REMOTE_WORTH * afar
+    cost = size.sum() + EXCESS * beyond + parameters.PARAMETERS.remote_read_weight * afar
     return float(cost), overload_of(load.reshape(regions, models), problem.supply)
 
 
@@ -178,7 +182,7 @@ def test_copies_that_come_together_share_what_links_into_a_region_take() -> None
     both = (~problem.current[groups] & problem.may_hold[groups]).all(axis=0)
     region, sizes = int(np.flatnonzero(both)[0]), problem.size[groups]
     into = np.full_like(problem.incoming, 10**9)
-    into[region] = int(sizes.max() / FULL) + 1
+    into[region] = int(sizes.max() / parameters.PARAMETERS.link_use_share) + 1
     problem = replace(
         problem,
         wan=replace(problem.wan, budget=plenty),
@@ -190,12 +194,12 @@ def test_copies_that_come_together_share_what_links_into_a_region_take() -> None
     state = initial_state(problem, nobody, problem.may_hold)
     unit = int(np.flatnonzero(state.job_class == w)[0])
     annealing_kernel.price_data(state, unit, region, region + 1)
-    beyond = sizes.sum() - FULL * int(into[region])
+    beyond = sizes.sum() - parameters.PARAMETERS.link_use_share * int(into[region])
     assert state.data_cost[region] == pytest.approx(sizes.sum() + EXCESS * beyond)
 
 
 def test_annealing_finds_homes_for_who_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(annealing, "SWEEPS", 50)
+    tune(monkeypatch, max_sweeps=50)
     problem, session = problem_of(0), replace(fresh(), deterministic=True)
     nobody = Solution(np.zeros_like(greedy_solution(problem).jobs), problem.current)
     annealed = Annealing(problem, nobody, problem.may_hold, 0).run(session, 60.0)
@@ -216,7 +220,7 @@ def leaving(problem: Problem) -> Ints:
 def test_less_leaves_a_region_whose_links_take_less(
     seed: int, region: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(annealing, "SWEEPS", 200)
+    tune(monkeypatch, max_sweeps=200)
     problem = problem_of(seed)
     outgoing = np.full_like(problem.outgoing, problem.size.sum())
     free = leaving(replace(problem, outgoing=outgoing))

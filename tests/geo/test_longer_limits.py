@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
+from tuning import tune
 
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.replicas import run
-from placewright.formulations.replicas.heuristics import annealing
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.run import ReplicaSearch
@@ -33,9 +33,7 @@ def problem() -> Problem:
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch, machine_code: None) -> None:
     """Search little, and prove nothing."""
-    monkeypatch.setattr(annealing, "SWEEPS", 12)
-    monkeypatch.setattr(run, "PARTS", 1)
-    monkeypatch.setattr(run, "RUNS", 3)
+    tune(monkeypatch, max_sweeps=12, max_neighbourhoods=1, max_starts=3)
     monkeypatch.setattr(run, "relax_and_fix", lambda *_: None)
     monkeypatch.setattr(run, "prove_bounds", lambda *_: iter(()))
 

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from tuning import tune
 
 from placewright.formulations.replicas.bounds import prove
 from placewright.formulations.session import Session
@@ -62,7 +63,7 @@ def test_nothing_is_relaxed_that_takes_too_much_memory(
     def refused(_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(prove, "MOST_SERVED", 0)
+    tune(monkeypatch, relaxation_max_source_pairs=0)
     monkeypatch.setattr(prove, "aggregate_problem", refused)
     plan = solve_round(drawn, time_limit=0, isolation="none")
     assert verify(drawn, plan).ok

@@ -8,10 +8,11 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from tuning import tune
 
 from examples import examples
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds import prove as bounding
-from placewright.formulations.replicas.bounds import target
 from placewright.formulations.replicas.bounds.branch_and_bound import (
     RelaxationResult,
     solve_relaxation,
@@ -22,7 +23,7 @@ from placewright.formulations.replicas.models.relaxation import Relaxation, buil
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import aggregate_problem
 from placewright.formulations.replicas.problem.problem import TOGETHER
-from placewright.formulations.replicas.run import LIKELY, ReplicaSearch
+from placewright.formulations.replicas.run import ReplicaSearch
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
@@ -127,7 +128,7 @@ def test_trees_grow_meanwhile(replicas_oracle: ModuleType, geo_tiny: ModuleType)
 
 
 def test_each_run_sends_the_first_dataset_to_one_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "MOST_COPIES", 10)
+    tune(monkeypatch, mip_max_copies=10)
     round_ = generate(
         regions=5, datasets=30, jobs=150, gpus=600, mix="spare", seed=1, policy="replicas"
     )
@@ -145,8 +146,8 @@ def test_each_run_sends_the_first_dataset_to_one_region(monkeypatch: pytest.Monk
     assert not relocation._forbidden_copies(1).any()
     relocation._replica_tree = places
     group = problem.dataset_class[dataset]
-    for run in range(1, 2 * LIKELY):
+    for run in range(1, 2 * parameters.PARAMETERS.guided_regions):
         barred = relocation._forbidden_copies(run)
         allowed = np.flatnonzero(~barred[group] & ~problem.current[group])
-        assert allowed.tolist() == [regions[(run - 1) % LIKELY]]
+        assert allowed.tolist() == [regions[(run - 1) % parameters.PARAMETERS.guided_regions]]
         assert not np.delete(barred, group, axis=0).any()

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from tuning import tune
 
 from examples import examples
 from placewright.formulations.replicas.bounds.branch_and_bound import solve_relaxation
@@ -123,7 +124,7 @@ def test_without_the_rows_of_some_unions_bounds_are_weaker_not_wrong(
         least = min(replicas_oracle.vectors(round_))[0]
         found = []
         for most in (0, 64):
-            monkeypatch.setattr(capacity_rows, "MOST_UNIONS", most)
+            tune(monkeypatch, max_unions=most)
             root = solve_relaxation(
                 build_relaxation(aggregate_problem(problem.wan)).arrays("overload", {}), fresh()
             )

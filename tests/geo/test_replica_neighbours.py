@@ -7,11 +7,12 @@ from itertools import islice
 from types import ModuleType
 
 import pytest
+from tuning import tune
 
-from placewright.formulations.replicas.heuristics import annealing, lns
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics.annealing import Annealing
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
-from placewright.formulations.replicas.heuristics.lns import FIRST, LargeNeighbourhoodSearch
+from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.objective import term_values
 from placewright.formulations.replicas.problem.problem import Problem
@@ -19,6 +20,8 @@ from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
 from placewright.solver import InProcess
+
+SIZES = parameters.PARAMETERS.neighbourhood_sizes
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +55,11 @@ def searched(
     return draft
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FIRST if kind != "relaxed"])
+@pytest.mark.parametrize("kind", [kind for kind in SIZES if kind != "relaxed"])
 def test_each_kind_of_part_betters_the_greedy_draft(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(lns, "FIRST", {kind: FIRST[kind]})
+    tune(monkeypatch, neighbourhood_sizes={kind: SIZES[kind]})
     draft = greedy_solution(problem)
     assert searched(problem, draft, 4).objective(problem) < draft.objective(problem)
 
@@ -64,9 +67,12 @@ def test_each_kind_of_part_betters_the_greedy_draft(
 def test_a_part_with_all_homes_free_touches_no_other_groups(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lns, "FIRST", {"sizes": 3})
-    monkeypatch.setattr(lns, "LEAST", 3)
-    monkeypatch.setattr(lns, "MOST", 3)
+    tune(
+        monkeypatch,
+        neighbourhood_sizes={"sizes": 3},
+        min_neighbourhood_size=3,
+        max_neighbourhood_size=3,
+    )
     draft = greedy_solution(problem)
     after = searched(problem, draft, 1)
     # What nobody reads any more may go besides, where there is no room for it.
@@ -77,7 +83,7 @@ def test_a_part_with_all_homes_free_touches_no_other_groups(
 def test_a_relaxation_that_knows_the_best_draft_leads_there_in_one_part(
     problem: Problem, best: Solution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lns, "FIRST", {"relaxed": problem.dataset_classes})
+    tune(monkeypatch, neighbourhood_sizes={"relaxed": problem.dataset_classes})
     start = greedy_solution(problem, copying=False)
     found = searched(problem, start, 1, relaxed=best)
     assert found.objective(problem)[:2] == best.objective(problem)[:2]
@@ -100,13 +106,13 @@ def test_without_a_relaxation_its_kind_is_never_drawn(
     monkeypatch.setattr(LargeNeighbourhoodSearch, "_draw", noted)
     searched(problem, greedy_solution(problem), 8)
     assert "relaxed" not in drawn
-    assert set(drawn) <= set(FIRST)
+    assert set(drawn) <= set(SIZES)
 
 
 def test_a_cross_of_two_drafts_is_better_than_both_and_has_no_replica_that_none_has(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(annealing, "SWEEPS", 3)
+    tune(monkeypatch, max_sweeps=3)
     session = Session(solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True)
     found = [
         Annealing(problem, greedy_solution(problem), problem.may_hold, seed).run(session, 600.0)

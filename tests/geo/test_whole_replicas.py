@@ -7,10 +7,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from tuning import tune
 
 from examples import examples
 from placewright.formulations.replicas.bounds import prove as bounding
-from placewright.formulations.replicas.bounds import target
 from placewright.formulations.replicas.bounds.branch_and_bound import RelaxationResult
 from placewright.formulations.replicas.bounds.minimum_remote_reads import restrict_to_values
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
@@ -85,8 +85,7 @@ def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
 def test_bounds_cut_off_at_a_plan_are_no_better_than_the_best_plan(
     replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (bounding, target):
-        monkeypatch.setattr(module, "FEW_COPIES", 0)
+    tune(monkeypatch, branch_and_bound_max_copies=0)
     reached = 0
     for seed in range(ROUNDS):
         round_ = geo_tiny.replicas(seed)
@@ -120,8 +119,7 @@ def test_what_a_relaxation_leaves_open_is_branched_on_earlier(geo_tiny: ModuleTy
 def test_the_largest_datasets_prove_something_where_the_whole_is_not_solved(
     replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target, "MANY_COPIES", -1)
-    monkeypatch.setattr(bounding, "FEW_DATASETS", 1)
+    tune(monkeypatch, relaxation_max_copies=-1, restricted_datasets=1)
     real = bounding.try_relaxation
 
     def in_part(arrays: Arrays, session: Session, share: float = 1.0) -> RelaxationResult | None:

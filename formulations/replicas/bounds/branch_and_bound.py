@@ -19,21 +19,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.models.relaxation import Relaxation
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, SolveOptions, Status, certified_bound, multipliers
 from placewright.solver.arrays import csr
 
 Floats: TypeAlias = NDArray[np.float64]
-
-WHOLE = 1e-4
-"""How far from a whole number a copy may be and count as one: there is nothing to split then."""
-
-FEW_COLUMNS = 3000
-"""Columns up to which a relaxation is solved by simplex."""
-
-MOST_SPLITS = 30
-"""Leaves that are split where the clock must not decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +85,7 @@ def solve_relaxation(
     ArithmeticError
         If the solver claims that the LP is infeasible.
     """
-    interior = arrays.columns > FEW_COLUMNS
+    interior = arrays.columns > parameters.PARAMETERS.simplex_max_columns
     outcome = session.optimise(arrays, share=share, options=SolveOptions(interior=interior))
     if outcome is not None and outcome.status is Status.INFEASIBLE:
         raise ArithmeticError("no point")
@@ -164,7 +156,11 @@ def branch_and_bound(
     certified, number = True, count()
     best = root.bound
     nodes = [_Node(root.bound, next(number), (), root.point)]
-    splits = range(MOST_SPLITS) if session.deterministic else count()
+    splits = (
+        range(parameters.PARAMETERS.deterministic_max_branchings)
+        if session.deterministic
+        else count()
+    )
     for _ in splits:
         if not nodes or nodes[0].bound >= goal:
             return
@@ -200,7 +196,10 @@ def _choose_branching(relaxation: Relaxation, point: Floats) -> tuple[Branching,
     size = relaxation.aggregate.wan.size
     by_number = size * np.abs(numbers - np.rint(numbers))
     by_copy = size[:, None] * np.abs(copies - np.rint(copies))
-    if max(by_number.max(initial=0.0), by_copy.max(initial=0.0)) <= WHOLE:
+    if (
+        max(by_number.max(initial=0.0), by_copy.max(initial=0.0))
+        <= parameters.PARAMETERS.integrality_tolerance
+    ):
         return None
     if by_number.max() >= by_copy.max():
         p = int(by_number.argmax())

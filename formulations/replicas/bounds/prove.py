@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.bound_arithmetic import SHARPNESS, near
 from placewright.formulations.plan_messages import Bound
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import (
     RelaxationResult,
     try_relaxation,
@@ -25,7 +26,6 @@ from placewright.formulations.replicas.bounds.minimum_remote_reads import (
 )
 from placewright.formulations.replicas.bounds.single_dataset import with_dataset_bounds
 from placewright.formulations.replicas.bounds.target import (
-    FEW_COPIES,
     BoundTarget,
     is_large,
     needs_tree,
@@ -50,24 +50,6 @@ if TYPE_CHECKING:
 
 Floats: TypeAlias = NDArray[np.float64]
 
-MOST_SERVED = 500_000_000
-"""Pairs of regions, for each read of a job class, of which it is known who could read from whom."""
-
-FEW_DATASETS = 200
-"""Largest datasets that are relaxed alone first where programs may take too long."""
-
-SOONER = 0.3
-"""Share of the time left for that."""
-
-COUNTED = 120
-"""Datasets of which it is found what they cost at least, largest first."""
-
-MOSTLY = 0.95
-"""Share of the time for bounds of what data costs in all, which end where they are near."""
-
-LAST = 0.05
-"""Share of the time that is kept for the terms that no replicas are made whole for."""
-
 
 def prove_bounds(
     problem: Problem, session: Session, held: Mapping[str, int], tree: ReplicaTree | None = None
@@ -91,7 +73,7 @@ def prove_bounds(
     yield from targets.immediate_bounds()
     if session.expired():
         return
-    spare = LAST * session.remaining()
+    spare = parameters.PARAMETERS.last_terms_time_share * session.remaining()
     yield from targets.largest_dataset_bounds()
     data = targets.data_target(tree)
     hard = [] if data is None else [data]
@@ -112,7 +94,10 @@ def prove_bounds(
 
 def is_beyond(problem: Problem) -> bool:
     """Whether the relaxation takes too much memory; then the only bound of a term is 0."""
-    return len(problem.read_gib) * problem.regions**2 > MOST_SERVED
+    return (
+        len(problem.read_gib) * problem.regions**2
+        > parameters.PARAMETERS.relaxation_max_source_pairs
+    )
 
 
 class _Targets:
@@ -147,8 +132,14 @@ class _Targets:
             if self._reached(term):
                 continue
             few, known = self._restricted(term), self._earlier_values(term)
-            few = restrict_to_datasets(few, largest_datasets(few, FEW_DATASETS))
-            found = try_relaxation(build_relaxation(few).arrays(term, known), self.session, SOONER)
+            few = restrict_to_datasets(
+                few, largest_datasets(few, parameters.PARAMETERS.restricted_datasets)
+            )
+            found = try_relaxation(
+                build_relaxation(few).arrays(term, known),
+                self.session,
+                parameters.PARAMETERS.restricted_time_share,
+            )
             if found is not None:
                 yield Bound(term, found.bound, tuple(known.items()), certified=True)
 
@@ -227,9 +218,13 @@ def _improve_targets(
     for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
         if session.proven:
             return
-        share = max(1 / left, MOSTLY if target.plus else 0.0)
+        share = max(1 / left, parameters.PARAMETERS.data_sum_time_share if target.plus else 0.0)
         until = spare + max(0.0, session.remaining() - spare) * (1 - share)
-        for step in target.improve(session, (1 - LAST) * share, least.get(target.term, 0)):
+        for step in target.improve(
+            session,
+            (1 - parameters.PARAMETERS.last_terms_time_share) * share,
+            least.get(target.term, 0),
+        ):
             yield target.bound(step)
             if target.plus:
                 least[target.term] = step.bound - sum(held[name] for name in target.plus)
@@ -272,12 +267,16 @@ def _data_relaxation(
     """
     if is_large(aggregate):
         aggregate, share = (
-            restrict_to_datasets(aggregate, largest_datasets(aggregate, FEW_DATASETS)),
-            SOONER * share,
+            restrict_to_datasets(
+                aggregate, largest_datasets(aggregate, parameters.PARAMETERS.restricted_datasets)
+            ),
+            parameters.PARAMETERS.restricted_time_share * share,
         )
     elif needs_tree(aggregate):
-        aggregate = with_dataset_bounds(aggregate, held, session, COUNTED)
-    elif int(aggregate.copyable.sum()) <= FEW_COPIES:
+        aggregate = with_dataset_bounds(
+            aggregate, held, session, parameters.PARAMETERS.bounded_datasets
+        )
+    elif int(aggregate.copyable.sum()) <= parameters.PARAMETERS.branch_and_bound_max_copies:
         aggregate = at_hand(aggregate, np.ones_like(aggregate.possible))
     else:
         aggregate = at_hand(aggregate, where_it_matters(aggregate, held, session))
@@ -299,7 +298,9 @@ def relaxation_replicas(
         return None
     aggregate = restrict_to_values(aggregate_problem(problem.wan), held)
     relaxation = build_relaxation(
-        restrict_to_datasets(aggregate, largest_datasets(aggregate, FEW_DATASETS))
+        restrict_to_datasets(
+            aggregate, largest_datasets(aggregate, parameters.PARAMETERS.restricted_datasets)
+        )
         if is_large(aggregate)
         else aggregate
     )

@@ -31,6 +31,7 @@ from threading import Event
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import (
     ProvenBound,
     RelaxationResult,
@@ -48,33 +49,6 @@ from placewright.formulations.session import Session
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
 from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg, Iterate
-
-THREADS = 2
-"""Relaxations are solved by so many threads, `WIDTH` at once in each."""
-
-PROBED, PROBING, SURER = 8, 600, 2500
-"""Datasets that are probed, steps for each of their answers, and more for those of the first."""
-
-PATIENCE = 0.15
-"""Share of the time left for all of that."""
-
-STEPS = 1000
-"""Steps for each leaf of the tree, before it is split or gets as many more."""
-
-ASKED, LIKELIEST, LOOKING = 10, 2, 600
-"""Datasets of which one is to split leaves, regions that it is asked for, and steps to compare."""
-
-LEAST = 4e-4
-"""Of a bound, what an answer costs at least, as far as the size of trees goes."""
-
-DOUBT = 0.1
-"""Copies of a dataset in part, in all, from which on it is in doubt."""
-
-MOST_TURNS = 20
-"""Turns of all threads, where the clock must not decide."""
-
-NEARER = (0.0499, 0.0399, 0.0299, 0.0199)
-"""How near to a plan bounds are to come, one after the other."""
 
 
 class ReplicaTree:
@@ -107,7 +81,7 @@ class ReplicaTree:
         self._probed: dict[tuple[int, int], float] = {}
         self._size: dict[int, float] = {}
         self._branching_datasets: list[int] = []
-        self._threads = THREADS
+        self._threads = parameters.PARAMETERS.tree_threads
         self._best = float(root.bound)
         self._nodes = [Node(self._best, next(self._number), {}, self._iterate, ready=True)]
 
@@ -120,8 +94,10 @@ class ReplicaTree:
         """Strong branching at the root: bound the children of some datasets."""
         root, relaxation = self.root, self.relaxation
         doubt = fractionality(copy_fractions(relaxation, self._point))
-        datasets = np.argsort(-relaxation.aggregate.wan.size * doubt, kind="stable")[:PROBED]
-        datasets = datasets[doubt[datasets] > DOUBT]
+        datasets = np.argsort(-relaxation.aggregate.wan.size * doubt, kind="stable")[
+            : parameters.PARAMETERS.probed_datasets
+        ]
+        datasets = datasets[doubt[datasets] > parameters.PARAMETERS.min_fractionality]
         answers: dict[tuple[int, int], Fixings] = {}
         for p in datasets.tolist():
             columns, regions = (
@@ -131,23 +107,35 @@ class ReplicaTree:
             answers |= {(p, r): {int(columns[r]): 1.0} for r in regions.tolist()}
             answers[p, NONE] = dict.fromkeys(columns[regions].tolist(), 0.0)
         found: dict[tuple[int, int], Node] = {}
-        until = (1 - PATIENCE) * self._session.remaining()
-        for k in range(0, len(answers), THREADS * WIDTH):
-            keys = list(answers)[k : k + THREADS * WIDTH]
+        until = (1 - parameters.PARAMETERS.probing_time_share) * self._session.remaining()
+        for k in range(0, len(answers), parameters.PARAMETERS.tree_threads * WIDTH):
+            keys = list(answers)[k : k + parameters.PARAMETERS.tree_threads * WIDTH]
             nodes = [self._node(root.bound, answers[key], self._iterate) for key in keys]
-            found |= dict(zip(keys, self._solve_nodes(nodes, PROBING, np.inf), strict=True))
+            found |= dict(
+                zip(
+                    keys,
+                    self._solve_nodes(nodes, parameters.PARAMETERS.probing_iterations, np.inf),
+                    strict=True,
+                )
+            )
             if self._session.expired(until):
                 break
         self._probed = {key: node.bound for key, node in found.items()}
         for p in datasets.tolist():
             if (p, NONE) in found:
                 costs = [bound - root.bound for (q, _), bound in self._probed.items() if q == p]
-                self._size[p] = tree_growth_rate(np.maximum(costs, LEAST * max(1, root.bound)))
+                self._size[p] = tree_growth_rate(
+                    np.maximum(
+                        costs, parameters.PARAMETERS.min_branching_gain_rel * max(1, root.bound)
+                    )
+                )
         if self._size and not self._session.expired(until):
             p = min(self._size, key=self._size.__getitem__)
             mine = sorted((key for key in found if key[0] == p), key=self._probed.__getitem__)
-            mine = mine[: THREADS * WIDTH]
-            surer = self._solve_nodes([found[key] for key in mine], SURER, np.inf)
+            mine = mine[: parameters.PARAMETERS.tree_threads * WIDTH]
+            surer = self._solve_nodes(
+                [found[key] for key in mine], parameters.PARAMETERS.confirming_iterations, np.inf
+            )
             self._probed |= {key: node.bound for key, node in zip(mine, surer, strict=True)}
 
     def branching_dataset(self) -> tuple[int, list[int]] | None:
@@ -166,7 +154,11 @@ class ReplicaTree:
             if now > known:
                 known = now
                 yield ProvenBound(known, certified=False)
-            if not grows or session.expired(until) or turns >= MOST_TURNS:
+            if (
+                not grows
+                or session.expired(until)
+                or turns >= parameters.PARAMETERS.deterministic_max_batches
+            ):
                 return
             grows = self._expand(goal)
             turns += session.deterministic
@@ -198,16 +190,23 @@ class ReplicaTree:
             finally:
                 stop.set()
             task.result()
-        self._threads = THREADS
+        self._threads = parameters.PARAMETERS.tree_threads
 
     def _expand(self, goal: float) -> bool:
         """Solve the open nodes of least bound, as many as all threads take at once.
 
         False if there are none: the goal is reached, or a node has no fractional copies.
         """
-        aim = next((a for a in (goal * (1 - n) for n in NEARER) if a > self._best), goal)
+        aim = next(
+            (
+                a
+                for a in (goal * (1 - n) for n in parameters.PARAMETERS.tree_target_gaps_rel)
+                if a > self._best
+            ),
+            goal,
+        )
         chosen = self._best_nodes(goal, aim)
-        for node in self._solve_nodes(chosen, STEPS, aim):
+        for node in self._solve_nodes(chosen, parameters.PARAMETERS.node_iterations, aim):
             heapq.heappush(self._nodes, node)
         self._best = max(self._best, min(self._nodes[0].bound, goal))
         return bool(chosen)
@@ -245,17 +244,32 @@ class ReplicaTree:
         copies[np.isin(relaxation.replica, list(node.fixings))] = 0.0
         doubt = np.minimum(copies, 1.0 - copies) * fresh
         total = doubt.sum(axis=1)
-        asked = next((p for p in self._branching_datasets if total[p] > DOUBT), None)
+        asked = next(
+            (
+                p
+                for p in self._branching_datasets
+                if total[p] > parameters.PARAMETERS.min_fractionality
+            ),
+            None,
+        )
         if asked is not None:
             return self._branch_on_regions(node, asked, doubt[asked])
-        datasets = np.argsort(-relaxation.aggregate.wan.size * total, kind="stable")[:ASKED]
-        datasets = datasets[total[datasets] > DOUBT]
+        datasets = np.argsort(-relaxation.aggregate.wan.size * total, kind="stable")[
+            : parameters.PARAMETERS.branching_candidates
+        ]
+        datasets = datasets[total[datasets] > parameters.PARAMETERS.min_fractionality]
         if not datasets.size:
             return []
         answers = [self._branch_on_regions(node, p, doubt[p]) for p in datasets.tolist()]
-        ends = iter(self._solve_nodes([end for each in answers for end in each], LOOKING, cutoff))
+        ends = iter(
+            self._solve_nodes(
+                [end for each in answers for end in each],
+                parameters.PARAMETERS.branching_iterations,
+                cutoff,
+            )
+        )
         found = [[replace(next(ends), ready=False) for _ in each] for each in answers]
-        least = LEAST * max(1.0, node.bound)
+        least = parameters.PARAMETERS.min_branching_gain_rel * max(1.0, node.bound)
         sizes = [
             tree_growth_rate(np.array([end.bound - node.bound for end in each]).clip(least))
             for each in found
@@ -267,7 +281,9 @@ class ReplicaTree:
     def _branch_on_regions(self, node: Node, p: int, doubt: Floats) -> list[Node]:
         """Return children with a copy in the most fractional region, the next, or neither."""
         fixings, found = dict(node.fixings), []
-        for r in np.argsort(-doubt, kind="stable")[:LIKELIEST].tolist():
+        for r in np.argsort(-doubt, kind="stable")[
+            : parameters.PARAMETERS.branching_regions
+        ].tolist():
             column = int(self.relaxation.replica[p, r])
             if doubt[r] > 0:
                 found.append(self._node(node.bound, {**fixings, column: 1.0}, node.iterate))

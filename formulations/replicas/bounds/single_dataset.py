@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import try_relaxation
 from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
@@ -23,9 +24,6 @@ from placewright.formulations.replicas.problem.restriction import (
     restrict_to_datasets,
 )
 from placewright.formulations.session import Session
-
-SHARE, ONE = 0.05, 0.005
-"""Shares of the time left for that, and for one dataset."""
 
 
 def with_dataset_bounds(
@@ -45,12 +43,14 @@ def with_dataset_bounds(
     least, wan = aggregate.least.copy(), aggregate.wan
     unit = wan.size.copy()
     np.gcd.at(unit, wan.read_dataset, wan.read_gib)
-    until = (1 - SHARE) * session.remaining()
+    until = (1 - parameters.PARAMETERS.dataset_bounds_time_share) * session.remaining()
     for p in datasets_by_size(aggregate)[:number].tolist():
         if session.expired(until) or not aggregate.copyable[p].any():
             break
         alone = build_relaxation(restrict_to_datasets(aggregate, np.arange(len(least)) == p))
-        found = try_relaxation(alone.arrays(TOGETHER, holds), session, ONE)
+        found = try_relaxation(
+            alone.arrays(TOGETHER, holds), session, parameters.PARAMETERS.dataset_bound_time_share
+        )
         if found is not None:
             least[p] = max(least[p], -(-found.bound // unit[p]) * unit[p])
     return replace(aggregate, least=least)

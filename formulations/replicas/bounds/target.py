@@ -17,6 +17,7 @@ import numpy as np
 from placewright.formulations.bound_arithmetic import proven_whole
 from placewright.formulations.common.wan.arrays import Bools
 from placewright.formulations.plan_messages import Bound
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import (
     ProvenBound,
     RelaxationResult,
@@ -24,7 +25,7 @@ from placewright.formulations.replicas.bounds.branch_and_bound import (
     copy_fractions,
 )
 from placewright.formulations.replicas.machine_code import MACHINE_CODE
-from placewright.formulations.replicas.models.integer_program import MOST_COPIES, IntegerProgram
+from placewright.formulations.replicas.models.integer_program import IntegerProgram
 from placewright.formulations.replicas.models.relaxation import Relaxation
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import TOGETHER
@@ -33,18 +34,6 @@ from placewright.solver import Arrays, SolveOptions
 
 if TYPE_CHECKING:
     from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
-
-FEW_COPIES = 100
-"""Copies that could be made up to which branching alone comes to an end."""
-
-MANY_COPIES = 20_000
-"""Copies that could be made from which on a program may take longer than there is time."""
-
-NEARER = (0.0199, 0.01, 0.004)
-"""How much better than a plan points must be of which is shown that there are none."""
-
-TIGHT = 0.8
-"""Part of what a region can store from which on that may matter where replicas are whole."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +69,11 @@ class BoundTarget:
             A bound that is known already.
         """
         best = max(self.root.bound, least)
-        if FEW_COPIES < int(self.relaxation.aggregate.copyable.sum()) <= MOST_COPIES:
+        if (
+            parameters.PARAMETERS.branch_and_bound_max_copies
+            < int(self.relaxation.aggregate.copyable.sum())
+            <= parameters.PARAMETERS.mip_max_copies
+        ):
             yield from self._cut_off(session, share, best)
             return
         if self.uses_tree:
@@ -106,7 +99,9 @@ class BoundTarget:
         """Regions whose storage the relaxation fills or nearly fills (regions,)."""
         if self.root.point is None:
             return np.ones(len(self.relaxation.aggregate.room), dtype=np.bool_)
-        return self.relaxation.filled_regions(self.root.point, TIGHT)
+        return self.relaxation.filled_regions(
+            self.root.point, parameters.PARAMETERS.mip_tight_storage_share
+        )
 
     def _cut_off(self, session: Session, share: float, best: int) -> Iterator[ProvenBound]:
         """Yield claims of a MIP with objective cutoffs ever nearer to the goal.
@@ -122,14 +117,18 @@ class BoundTarget:
         numbers = copy_fractions(self.relaxation, self.root.point).sum(axis=1)
         term = TOGETHER if self.plus else self.term
         arrays = integer_program.arrays(term, dict(self.holds), numbers=numbers)
-        for near_by in NEARER[:1] if self.plus else NEARER:
+        for near_by in (
+            parameters.PARAMETERS.cutoff_gaps_rel[:1]
+            if self.plus
+            else parameters.PARAMETERS.cutoff_gaps_rel
+        ):
             cutoff = self.goal * (1 - near_by) if self.goal < np.inf else None
             if session.expired() or (cutoff is not None and cutoff <= best):
                 continue
             outcome = session.optimise(
                 arrays,
                 share=share,
-                gap=NEARER[-1],
+                gap=parameters.PARAMETERS.cutoff_gaps_rel[-1],
                 options=SolveOptions(cutoff=cutoff, proving=True),
             )
             if outcome is None or outcome.bound is None:
@@ -164,9 +163,11 @@ def probed_tree(
 
 def needs_tree(aggregate: AggregateProblem) -> bool:
     """Whether there are too many possible copies for the MIP, but not for the tree."""
-    return int(aggregate.copyable.sum()) > MOST_COPIES and not is_large(aggregate)
+    return int(aggregate.copyable.sum()) > parameters.PARAMETERS.mip_max_copies and not is_large(
+        aggregate
+    )
 
 
 def is_large(aggregate: AggregateProblem) -> bool:
     """Whether the relaxation may take longer than there is time."""
-    return int(aggregate.copyable.sum()) > MANY_COPIES
+    return int(aggregate.copyable.sum()) > parameters.PARAMETERS.relaxation_max_copies

@@ -11,14 +11,12 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.bound_arithmetic import proven_whole
+from placewright.formulations.replicas import parameters
 from placewright.solver.arrays import Floats
 from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg, Iterate
 
 Fixings: TypeAlias = Mapping[int, float]
 """Columns of copies, and whether they are made."""
-
-MORE = 1e-3
-"""Of a bound, what so many steps must have added for more of them."""
 
 
 @dataclass(order=True, slots=True)
@@ -66,9 +64,9 @@ def _updated(node: Node, bound: float, iterate: Iterate) -> Node:
     # Multipliers of what has no point grow without end.
     if not isfinite(bound):
         return replace(node, ready=True)
-    integer_program = proven_whole(bound)
-    ready = integer_program < node.bound + MORE * abs(node.bound)
-    return replace(node, bound=max(integer_program, node.bound), iterate=iterate, ready=ready)
+    proven = proven_whole(bound)
+    ready = proven < node.bound + parameters.PARAMETERS.min_node_progress_rel * abs(node.bound)
+    return replace(node, bound=max(proven, node.bound), iterate=iterate, ready=ready)
 
 
 def tree_growth_rate(costs: Floats) -> float:

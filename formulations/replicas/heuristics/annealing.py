@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics.annealing_kernel import (
     NOWHERE,
     AnnealingState,
@@ -21,27 +22,6 @@ from placewright.formulations.replicas.heuristics.annealing_kernel import (
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
-
-LARGE = 0.05
-"""Jobs of a job class move one by one where one is more than this part of a usual cell."""
-
-REMOTE_WORTH = 16.0
-"""A GiB read from afar counts as so many copied."""
-
-HOT, COLD = 4.0, 0.005
-"""Noise at first and in the end, in GiB of a usual dataset class."""
-
-CHEAP, DEAR = 0.0001, 100.0
-"""Price of overload at first and in the end, in GiB of usual dataset classes per usual unit."""
-
-FULL = 0.8
-"""Share of what links take that copies may need: not all of it is where they could use it."""
-
-SWEEPS = 700
-"""Sweeps, at most: to anneal again and to cross both pays more than more of them."""
-
-TOGETHER = 6
-"""Moves of many readers of a dataset class, per dataset class and sweep."""
 
 
 class Annealing:
@@ -62,13 +42,25 @@ class Annealing:
             sweep(
                 self._state,
                 self._random.permutation(asks.size),
-                TOGETHER * self.problem.dataset_classes,
-                usual * HOT * (COLD / HOT) ** done,
-                price * CHEAP * (DEAR / CHEAP) ** done,
+                parameters.PARAMETERS.compound_moves_per_sweep * self.problem.dataset_classes,
+                usual
+                * parameters.PARAMETERS.initial_noise_sizes
+                * (
+                    parameters.PARAMETERS.final_noise_sizes
+                    / parameters.PARAMETERS.initial_noise_sizes
+                )
+                ** done,
+                price
+                * parameters.PARAMETERS.initial_overload_price
+                * (
+                    parameters.PARAMETERS.final_overload_price
+                    / parameters.PARAMETERS.initial_overload_price
+                )
+                ** done,
                 self._random,
             )
             number += 1
-            done = number / SWEEPS
+            done = number / parameters.PARAMETERS.max_sweeps
             if not session.deterministic and seconds > 0:
                 done = max(done, 1.0 - (session.remaining() - until) / seconds)
             elif session.expired(until):
@@ -96,7 +88,11 @@ def initial_state(problem: Problem, solution: Solution, may_hold: Bools) -> Anne
     barred = np.zeros((problem.job_classes, regions), dtype=np.bool_)
     np.logical_or.at(barred, problem.read_class, apart & ~problem.read_remote[:, None])
     remote_cost = np.zeros((problem.job_classes, regions))
-    np.add.at(remote_cost, problem.read_class, apart * problem.read_gib[:, None] * REMOTE_WORTH)
+    np.add.at(
+        remote_cost,
+        problem.read_class,
+        apart * problem.read_gib[:, None] * parameters.PARAMETERS.remote_read_weight,
+    )
     first = np.searchsorted(problem.read_class, np.arange(problem.job_classes + 1))
     reads = (first[1:] - first[:-1])[job_class]
     reader = np.repeat(np.arange(job_class.size), reads)
@@ -126,9 +122,11 @@ def initial_state(problem: Problem, solution: Solution, may_hold: Bools) -> Anne
         reader_count=np.zeros(problem.current.shape, dtype=np.int64),
         copy_count=np.zeros(problem.dataset_classes, dtype=np.int64),
         storage_left=(problem.storage - stays).astype(np.float64),
-        ingress_left=FULL * problem.incoming.astype(np.float64),
-        egress_left=np.append(FULL * problem.outgoing.astype(np.float64), np.inf),
-        total_left=np.array([FULL * budget.sum()]),
+        ingress_left=parameters.PARAMETERS.link_use_share * problem.incoming.astype(np.float64),
+        egress_left=np.append(
+            parameters.PARAMETERS.link_use_share * problem.outgoing.astype(np.float64), np.inf
+        ),
+        total_left=np.array([parameters.PARAMETERS.link_use_share * budget.sum()]),
         link_left=np.vstack([budget, np.full(regions, np.inf)]),
         data_cost=np.zeros(regions),
         moved_units=np.zeros_like(job_class),
@@ -143,7 +141,12 @@ def _units(problem: Problem, solution: Solution) -> tuple[Ints, Ints, Ints]:
     """Cut job classes into units; return the job class, jobs and cell of each (units,)."""
     supply = problem.supply[problem.supply > 0]
     usual = float(np.median(supply)) if supply.size else 0.0
-    at_once = np.maximum(1, (LARGE * usual // np.maximum(1, problem.demand)).astype(np.int64))
+    at_once = np.maximum(
+        1,
+        (
+            parameters.PARAMETERS.unit_max_supply_share * usual // np.maximum(1, problem.demand)
+        ).astype(np.int64),
+    )
     cells = solution.jobs.reshape(problem.job_classes, -1)
     homeless = problem.count - cells.sum(axis=1)
     jobs = np.column_stack([homeless, cells])

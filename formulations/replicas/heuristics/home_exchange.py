@@ -12,15 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics.greedy import readable_regions
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Solution
-
-WORK = 10_000_000
-"""Pairs of jobs, or of jobs and places, that are looked at in all; about, and at most."""
-
-PAIRS = 1_000_000
-"""Pairs of jobs that are looked at at once."""
 
 NEVER = 2**60
 """GiB that a job reads from afar where it cannot be."""
@@ -57,7 +52,7 @@ class _Homes:
         self._load: Ints = self._demand @ self.jobs
         self._reads = _reads(problem, solution.replicas)
         self._least_reads = self._reads.min(axis=1, initial=NEVER)
-        self._left = WORK
+        self._left = parameters.PARAMETERS.home_exchange_max_pairs
 
     def improve(self) -> bool:
         """Apply improving moves until none is left or the budget is spent; say if any was."""
@@ -81,7 +76,9 @@ class _Homes:
             return None
         others, at = np.nonzero(self.jobs)
         others, at = others[at != cell], at[at != cell]
-        mine = mine[np.argsort(-saved, kind="stable")][: max(1, PAIRS // max(1, len(others)))]
+        mine = mine[np.argsort(-saved, kind="stable")][
+            : max(1, parameters.PARAMETERS.home_exchange_batch_pairs // max(1, len(others)))
+        ]
         self._left -= (len(mine) + len(others)) * len(self._supply) + 2 * len(mine) * len(others)
         moves = [self._best_relocation(cell, mine)]
         if others.size:

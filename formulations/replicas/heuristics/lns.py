@@ -17,6 +17,7 @@ import numpy as np
 
 from placewright.formulations.bound_arithmetic import HOLD_SLACK, SHARPNESS
 from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.minimum_remote_reads import (
     homes_of_least_remote_reads,
 )
@@ -33,30 +34,6 @@ from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.solver.arrays import Floats
-
-SECONDS = 8.0
-"""Most time for one neighbourhood."""
-
-GAP = 1e-3
-"""Relative gap of what is copied at which a part counts as solved."""
-
-FIRST = {"regions": 60, "groups": 60, "sizes": 30, "relaxed": 30}
-"""Job classes, in the last two kinds dataset classes, of a part at first."""
-
-OFTEN = {"regions": 1, "groups": 1, "sizes": 2, "relaxed": 3}
-"""How often parts of a kind are drawn beside others."""
-
-LEAST, MOST = 12, 4000
-"""Of these never fewer or more."""
-
-SOME = 0.02
-"""So much of a replica in the relaxation is a place where it may be."""
-
-WORTH = {"overload": 10.0, "remote_reads": 16.0, "copies": 1.0}
-"""What terms count within a neighbourhood. A solution is kept only if it is better term by term."""
-
-IDLE = 40
-"""Parts without success after which the search gives up, if nothing grows any more."""
 
 
 class LargeNeighbourhoodSearch:
@@ -82,7 +59,7 @@ class LargeNeighbourhoodSearch:
         self._relaxation_replicas = relaxed
         self._size = {
             kind: float(size)
-            for kind, size in FIRST.items()
+            for kind, size in parameters.PARAMETERS.neighbourhood_sizes.items()
             if relaxed is not None or kind != "relaxed"
         }
         self._readers = _rows(
@@ -101,14 +78,22 @@ class LargeNeighbourhoodSearch:
         MIPs end when `reserve` seconds are left.
         """
         idle = 0
-        while idle < IDLE:
-            often = np.array([OFTEN[kind] for kind in self._size])
+        while idle < parameters.PARAMETERS.max_idle_neighbourhoods:
+            often = np.array(
+                [parameters.PARAMETERS.neighbourhood_weights[kind] for kind in self._size]
+            )
             kind = str(self._random.choice(list(self._size), p=often / often.sum()))
             neighbourhood = self._draw(kind if self.problem.dataset_classes else "regions")
             seconds = max(0.0, self.session.remaining() - reserve)
-            better, solved = self._solve(neighbourhood, min(SECONDS, seconds))
+            better, solved = self._solve(
+                neighbourhood, min(parameters.PARAMETERS.neighbourhood_max_s, seconds)
+            )
             self._size[kind] = float(
-                np.clip(self._size[kind] * (1.15 if solved else 0.7), LEAST, MOST)
+                np.clip(
+                    self._size[kind] * (1.15 if solved else 0.7),
+                    parameters.PARAMETERS.min_neighbourhood_size,
+                    parameters.PARAMETERS.max_neighbourhood_size,
+                )
             )
             idle = 0 if better or solved else idle + 1
             yield better
@@ -218,7 +203,9 @@ class LargeNeighbourhoodSearch:
         )
         model = held.model
         paid = 0.0
-        for (name, worth), value in zip(WORTH.items(), before, strict=True):
+        for (name, worth), value in zip(
+            parameters.PARAMETERS.term_weights.items(), before, strict=True
+        ):
             if at_least_overload and name == "overload":
                 continue
             paid += worth * value
@@ -236,7 +223,9 @@ class LargeNeighbourhoodSearch:
         if most is not None:
             model.hold("overload", most, HOLD_SLACK)
         # The gap is one of copies: other terms, often as they are, would make it wide.
-        gap = GAP * max(SHARPNESS, before[2] / paid if paid else 1.0)
+        gap = parameters.PARAMETERS.neighbourhood_gap_rel * max(
+            SHARPNESS, before[2] / paid if paid else 1.0
+        )
         closed = neighbourhood.dataset_classes[:, None] & ~neighbourhood.holds
         begins = most is not None and before[0] <= most and not (solution.replicas & closed).any()
         point = held.point(solution) if begins else None
@@ -268,7 +257,11 @@ class LargeNeighbourhoodSearch:
             weight, holds = problem.size**0.5, self._may_hold | solution.replicas
         else:
             weight = problem.size * np.abs(solution.replicas - relaxed).sum(axis=1)
-            holds = (self._may_hold & (relaxed > SOME)) | solution.replicas | problem.current
+            holds = (
+                (self._may_hold & (relaxed > parameters.PARAMETERS.rins_min_fraction))
+                | solution.replicas
+                | problem.current
+            )
         weight = weight + 1e-3 * weight.mean() + 1e-9
         dataset_classes = np.zeros(problem.dataset_classes, dtype=np.bool_)
         dataset_classes[
@@ -306,7 +299,9 @@ class LargeNeighbourhoodSearch:
         problem, solution = self.problem, self.solution
         new = (solution.replicas & ~problem.current).T.astype(np.int64) @ problem.size
         over = np.maximum(0, solution.demand(problem) - problem.supply).sum(axis=1)
-        weight = new + 0.1 * new.mean() + 1.0 + WORTH["overload"] * over
+        weight = (
+            new + 0.1 * new.mean() + 1.0 + parameters.PARAMETERS.term_weights["overload"] * over
+        )
         inside = np.zeros(problem.regions, dtype=np.bool_)
         number = solution.jobs.sum(axis=2) > 0
         for r in self._random.choice(

@@ -20,6 +20,7 @@ from itertools import count, takewhile
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import (
     RelaxationResult,
     copy_fractions,
@@ -44,44 +45,6 @@ from placewright.formulations.replicas.problem.restriction import count_for_shar
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, SolveOptions
-
-LARGER = 0.96
-"""Share of all GiB that datasets have of which copies are whole in the end."""
-
-FREE = (-1.0, 0.03, 0.1, 0.3, 9.0)
-"""What a copy that is free may cost beyond its worth, in parts of its size.
-
-None costs so much less than it is worth as the first says, or so much more as the last.
-"""
-
-FIRST = 0.75
-"""Of the time left, for a better aim than the last one."""
-
-SHARE = 0.5
-"""Of the time left, for each step: what follows hangs on the points that SCIP finds first."""
-
-BETTER, LOSS = 2e-3, 1.02
-"""Relative gap of a step, and what it may copy in times of the one before."""
-
-LARGE, GROWTH = 33, 2
-"""Datasets that are made whole first, and how many times as many each later step."""
-
-TRIES = 2
-"""How many of `FREE` are tried first where nothing is overloaded, and more only without a point.
-
-One where something is, as the others then take long.
-"""
-
-STAYS, OPEN = 0.9, 0.1
-"""What may still be chosen after all steps.
-
-Of all GiB, the share of the largest datasets, which stay, and what others may cost beyond their
-worth.
-"""
-
-
-MUCH = 0.4
-"""So much of a replica in the relaxation is a place where it may well be."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +92,9 @@ def relax_and_fix(
 
     for k, holds in enumerate(targets):
         left = max(0.0, session.remaining() - end)
-        until = session.remaining() - left * (FIRST if k < len(targets) - 1 else 1.0)
+        until = session.remaining() - left * (
+            parameters.PARAMETERS.better_target_time_share if k < len(targets) - 1 else 1.0
+        )
         found = _chosen_copies(
             session, IntegerProgram.of(restrict_to_values(aggregate, holds)), holds, allowed, until
         )
@@ -181,17 +146,20 @@ def _chosen_copies(
     if root is None:
         return None
     aggregate = integer_program.relaxation.aggregate
-    whole_problem = float(aggregate.wan.size @ aggregate.copyable.sum(axis=1))
+    all_gib = float(aggregate.wan.size @ aggregate.copyable.sum(axis=1))
     fixing = _RelaxAndFix(session, integer_program, holds, allowed, end, arrays, root)
-    last = max(1, count_for_share(aggregate, LARGER))
-    run_in_background = (LARGE * GROWTH**step for step in count())
-    numbers = [*takewhile(lambda number: number < last, run_in_background), last]
-    reached, least = None, FREE[0]
-    tries = 1 if holds["overload"] else TRIES
-    for number, beyond in enumerate(FREE):
+    last = max(1, count_for_share(aggregate, parameters.PARAMETERS.integer_gib_share))
+    sizes = (
+        parameters.PARAMETERS.first_step_datasets * parameters.PARAMETERS.step_growth**step
+        for step in count()
+    )
+    numbers = [*takewhile(lambda number: number < last, sizes), last]
+    reached, least = None, parameters.PARAMETERS.free_reduced_costs_rel[0]
+    tries = 1 if holds["overload"] else parameters.PARAMETERS.first_step_tries
+    for number, beyond in enumerate(parameters.PARAMETERS.free_reduced_costs_rel):
         if number >= tries and (reached is not None or not fixing.exhausted):
             break
-        most = whole_problem if reached is None else reached * (1 - BETTER)
+        most = all_gib if reached is None else reached * (1 - parameters.PARAMETERS.step_gap_rel)
         found = fixing.decide(numbers[0], beyond, most)
         if found is not None:
             reached, least = found, beyond
@@ -199,19 +167,27 @@ def _chosen_copies(
         return None
     settled = numbers[0]
     for number in numbers[1:]:
-        for beyond in sorted({least, max(least, FREE[1])}):
-            found = fixing.decide(number, beyond, reached * LOSS, settled)
+        for beyond in sorted({least, max(least, parameters.PARAMETERS.free_reduced_costs_rel[1])}):
+            found = fixing.decide(
+                number, beyond, reached * parameters.PARAMETERS.step_max_growth, settled
+            )
             if found is not None or not fixing.exhausted:
                 break
         if found is not None:
             reached, settled = found, number
-    stays = largest_datasets(aggregate, min(settled, count_for_share(aggregate, STAYS)))[:, None]
-    free = fixing.free(max(OPEN, least))
+    stays = largest_datasets(
+        aggregate, min(settled, count_for_share(aggregate, parameters.PARAMETERS.kept_gib_share))
+    )[:, None]
+    free = fixing.free(max(parameters.PARAMETERS.open_reduced_cost_rel, least))
     copies: Bools = np.where(stays, fixing.copied, fixing.copied | free)
     return (
         reached,
         copies,
-        allowed & (copy_fractions(integer_program.relaxation, root.point) > MUCH),
+        allowed
+        & (
+            copy_fractions(integer_program.relaxation, root.point)
+            > parameters.PARAMETERS.relaxed_min_fraction
+        ),
     )
 
 
@@ -269,13 +245,15 @@ class _RelaxAndFix:
         choice = Restriction(free, self.copied & stays, largest_datasets(aggregate, large))
         outcome = self._session.optimise(
             integer_program.arrays("copies", self._holds, choice),
-            most=SHARE * left,
-            gap=BETTER,
+            most=parameters.PARAMETERS.step_time_share * left,
+            gap=parameters.PARAMETERS.step_gap_rel,
             options=SolveOptions(cutoff=most),
         )
         if outcome is None or outcome.values is None:
             bound = None if outcome is None else outcome.bound
-            self.exhausted = bound is not None and bound >= most * (1 - BETTER)
+            self.exhausted = bound is not None and bound >= most * (
+                1 - parameters.PARAMETERS.step_gap_rel
+            )
             return None
         point = integer_program.relaxation.replicas(outcome.values)
         self.copied = self._allowed & (point > 0.5)

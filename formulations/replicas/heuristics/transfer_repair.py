@@ -11,6 +11,7 @@ import numpy as np
 from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Bools, Wan
 from placewright.formulations.common.wan.scheduler import Transfers, never_out_of_time, schedule
 from placewright.formulations.plan_messages import DataPlan, Flow
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics.greedy import (
     GreedyPlacement,
     place_homeless_jobs,
@@ -19,9 +20,6 @@ from placewright.formulations.replicas.heuristics.greedy import (
 from placewright.formulations.replicas.heuristics.home_exchange import exchange_homes
 from placewright.formulations.replicas.problem.problem import Layout, Problem
 from placewright.formulations.replicas.solution import Solution
-
-ANEW = 6
-"""Attempts in which those whose copy is refused may have others made."""
 
 
 def repair_transfers(
@@ -48,7 +46,11 @@ def repair_transfers(
             break
         refused |= not_made & ~problem.current
         known = transfers.flows
-        copies = problem.may_hold & ~refused & (attempt < ANEW and not late())
+        copies = (
+            problem.may_hold
+            & ~refused
+            & (attempt < parameters.PARAMETERS.max_attempts_with_copies and not late())
+        )
         solution = exchange_homes(problem, _without(problem, solution, not_made, copies))
     return solution, _plan(layout, transfers), refused
 

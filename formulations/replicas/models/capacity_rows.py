@@ -30,6 +30,7 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.overload_curve import (
     demand_unit,
@@ -39,9 +40,6 @@ from placewright.formulations.replicas.problem.overload_curve import (
 from placewright.formulations.replicas.problem.problem import HOMELESS
 from placewright.instances.documents.base import WHOLE_GPU
 from placewright.solver import Model
-
-MOST_UNIONS = 64
-"""Rows of what fits on models, about, per region at most."""
 
 
 def add_capacity_rows(
@@ -182,7 +180,7 @@ def _unions(sets: Bools) -> Bools:
     found: Bools = np.logical_or.reduce(sets, axis=0, keepdims=True)
     for one in np.unique(sets, axis=0):
         found = np.unique(np.concatenate([found, one[None], found | one]), axis=0)
-        if len(found) > MOST_UNIONS:
+        if len(found) > parameters.PARAMETERS.max_unions:
             break
     some: Bools = found[found.any(axis=1)]
     return some

@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import try_relaxation
 from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.models.remote_read_rows import least_read, remotely_read
@@ -27,12 +28,6 @@ from placewright.formulations.replicas.problem.job_classes import AggregateProbl
 from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.formulations.replicas.problem.restriction import count_for_share, largest_datasets
 from placewright.formulations.session import Session
-
-TIGHT = 0.75
-"""Part of what a region can store from which on that may matter."""
-
-LARGER = 0.99
-"""Share of all GiB that datasets have of which it matters where they are stored."""
 
 
 def at_hand(aggregate: AggregateProblem, apart: Bools) -> AggregateProblem:
@@ -72,8 +67,13 @@ def where_it_matters(
     root = try_relaxation(relaxation.arrays(TOGETHER, holds), session)
     if root is None or root.point is None:
         return np.ones_like(aggregate.possible)
-    tight = relaxation.filled_regions(root.point, TIGHT)
+    tight = relaxation.filled_regions(
+        root.point, parameters.PARAMETERS.accessible_tight_storage_share
+    )
     matters: Bools = (
-        largest_datasets(aggregate, count_for_share(aggregate, LARGER))[:, None] & tight
+        largest_datasets(
+            aggregate, count_for_share(aggregate, parameters.PARAMETERS.accessible_gib_share)
+        )[:, None]
+        & tight
     )
     return matters

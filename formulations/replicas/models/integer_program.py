@@ -19,23 +19,12 @@ from typing import Self
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import RelaxationResult
 from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.solver import Arrays
 from placewright.solver.arrays import Floats
-
-MOST_COPIES = 2000
-"""Copies that could be made, more than which make relaxations too slow to branch on."""
-
-EARLIER, OPEN = 10, 0.02
-"""Whether a dataset is copied comes like a dataset of so many times its size, if it is open.
-
-That is, if the number of its copies in the relaxation is so far from a whole one.
-"""
-
-PART = 1e-3
-"""So much of a copy in an optimum of the relaxation is not there by tolerance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,8 +102,12 @@ class IntegerProgram:
         some = np.flatnonzero(self.copied >= 0)
         order[self.copied[some]] = size[some]
         if numbers is not None:
-            is_open = np.abs(numbers - np.rint(numbers)) > OPEN
-            order[self.copied[is_open & (self.copied >= 0)]] *= EARLIER
+            is_open = (
+                np.abs(numbers - np.rint(numbers)) > parameters.PARAMETERS.number_fractionality
+            )
+            order[self.copied[is_open & (self.copied >= 0)]] *= (
+                parameters.PARAMETERS.number_priority_factor
+            )
         lower, upper, integer = arrays.lower.copy(), arrays.upper.copy(), arrays.integer.copy()
         integer[relaxation.replica[aggregate.present]] = False
         if choice is not None:
@@ -139,5 +132,7 @@ def promising_copies(
     dear = relaxation.replicas(arrays.reduced_costs(-found.prices))
     worth: Bools = aggregate.copyable & (dear < share * aggregate.wan.size[:, None])
     if found.point is not None:
-        worth |= aggregate.copyable & (relaxation.replicas(found.point) > PART)
+        worth |= aggregate.copyable & (
+            relaxation.replicas(found.point) > parameters.PARAMETERS.fraction_tolerance
+        )
     return worth

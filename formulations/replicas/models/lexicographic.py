@@ -8,14 +8,12 @@ from dataclasses import replace
 from placewright.formulations.bound_arithmetic import HOLD_SLACK, proven_whole
 from placewright.formulations.common.wan.arrays import Bools
 from placewright.formulations.plan_messages import Bound
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.models.mip import NeighbourhoodMip, whole_problem
 from placewright.formulations.replicas.problem.problem import DATA, Problem
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Status
-
-MOST_COLUMNS = 600
-"""Larger models are not solved to the end in a reasonable time."""
 
 _LAST = ("imbalance", "hottest")
 """Terms that only drops or homes improve, not copies: with them drops are no longer idle."""
@@ -24,7 +22,9 @@ _LAST = ("imbalance", "hottest")
 def is_small(problem: Problem) -> bool:
     """Whether the MIP of the whole problem is small enough to be solved."""
     cells = int(problem.allowed_homes.sum()) + int(problem.may_hold.sum())
-    return cells + len(problem.read_gib) * problem.regions <= MOST_COLUMNS
+    return (
+        cells + len(problem.read_gib) * problem.regions <= parameters.PARAMETERS.exact_max_columns
+    )
 
 
 def solve_lexicographically(

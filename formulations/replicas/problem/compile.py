@@ -8,11 +8,9 @@ import numpy as np
 
 from placewright.formulations.common.wan.arrays import Bools, Ints, Wan, compile_wan
 from placewright.formulations.common.wan.reachability import feasible_replicas
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.problem.problem import Problem, dense_ids
 from placewright.instances.documents.round import Round
-
-FEW = 40
-"""Datasets that are not grouped: so few are decided exactly, each for itself."""
 
 
 def compile_replicas(round_: Round) -> Problem:
@@ -80,7 +78,7 @@ def _job_classes(wan: Wan) -> Ints:
 
 def _dataset_classes(wan: Wan, job_class: Ints) -> Ints:
     """Return the class of each dataset (datasets,); each is its own if there are few."""
-    if len(wan.size) <= FEW:
+    if len(wan.size) <= parameters.PARAMETERS.ungrouped_datasets:
         return np.arange(len(wan.size), dtype=np.int64)
     readers: dict[int, set[tuple[int, int, bool]]] = defaultdict(set)
     for job, dataset, gib, remote in zip(
