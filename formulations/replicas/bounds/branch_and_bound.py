@@ -171,11 +171,11 @@ def branch_and_bound(
         children = []
         for branching in split:
             branchings = (*node.branchings, branching)
-            neighbourhood = _apply_branchings(arrays, branchings)
+            child_arrays = _apply_branchings(arrays, branchings)
             try:
-                child = solve_relaxation(neighbourhood, session)
+                child = solve_relaxation(child_arrays, session)
             except ArithmeticError:
-                certified = certified and is_proven_infeasible(neighbourhood, session)
+                certified = certified and is_proven_infeasible(child_arrays, session)
                 continue
             if child is None:
                 return

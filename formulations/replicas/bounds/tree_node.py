@@ -48,10 +48,10 @@ def solve_nodes(
     """Return nodes after some more iterations, fewer once all bounds reach the cutoff."""
     parts = [nodes[k : k + WIDTH] for k in range(0, len(nodes), WIDTH)]
 
-    def run(neighbourhood: Sequence[Node]) -> list[tuple[float, Iterate]]:
+    def run(batch: Sequence[Node]) -> list[tuple[float, Iterate]]:
         fixings, iterates = (
-            [node.fixings for node in neighbourhood],
-            [node.iterate for node in neighbourhood],
+            [node.fixings for node in batch],
+            [node.iterate for node in batch],
         )
         return pdhg.run(fixings, iterates, steps, cutoff)
 

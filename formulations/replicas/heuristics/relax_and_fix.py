@@ -212,14 +212,14 @@ class _RelaxAndFix:
         arrays: Arrays,
         root: RelaxationResult,
     ) -> None:
-        self._session, self._whole, self._end = session, integer_program, end
+        self._session, self._mip, self._end = session, integer_program, end
         self._holds, self._allowed = holds, allowed
         self._arrays, self._root = arrays, root
         self.copied, self.exhausted = np.zeros_like(allowed), False
 
     def free(self, beyond: float) -> Bools:
         """Return copies (datasets, regions) whose reduced cost is at most a part of their size."""
-        worth = promising_copies(self._whole.relaxation, self._arrays, self._root, beyond)
+        worth = promising_copies(self._mip.relaxation, self._arrays, self._root, beyond)
         free: Bools = self._allowed & worth
         return free
 
@@ -239,7 +239,7 @@ class _RelaxAndFix:
         left = self._session.remaining() - self._end
         if left <= 0:
             return None
-        integer_program, aggregate = self._whole, self._whole.relaxation.aggregate
+        integer_program, aggregate = self._mip, self._mip.relaxation.aggregate
         stays = largest_datasets(aggregate, kept)[:, None]
         free = (self.free(beyond) | self.copied) & ~stays
         choice = Restriction(free, self.copied & stays, largest_datasets(aggregate, large))

@@ -37,13 +37,13 @@ class Restriction:
         (datasets, regions): copies that may be made or not.
     copied : Bools
         (datasets, regions): copies that are fixed to be made; all others are not.
-    whole : Bools
+    integer : Bools
         (datasets,): whose replicas are integer.
     """
 
     free: Bools
     copied: Bools
-    integer_program: Bools
+    integer: Bools
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,10 +114,8 @@ class IntegerProgram:
             settled = aggregate.copyable & ~choice.free
             columns = relaxation.replica[settled]
             lower[columns] = upper[columns] = choice.copied[settled]
-            integer[relaxation.replica[aggregate.copyable & ~choice.integer_program[:, None]]] = (
-                False
-            )
-            integer[self.copied[some[~choice.integer_program[some]]]] = False
+            integer[relaxation.replica[aggregate.copyable & ~choice.integer[:, None]]] = False
+            integer[self.copied[some[~choice.integer[some]]]] = False
         return replace(arrays, priority=order, lower=lower, upper=upper, integer=integer)
 
 

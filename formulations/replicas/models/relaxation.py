@@ -63,11 +63,9 @@ class Relaxation:
         found: Floats = np.append(values, 0.0)[self.replica]
         return found
 
-    def filled_regions(self, values: Floats, neighbourhood: float) -> Bools:
+    def filled_regions(self, values: Floats, share: float) -> Bools:
         """Return regions in which replicas take more than a part of what may be stored."""
-        full: Bools = (
-            self.aggregate.wan.size @ self.replicas(values) > neighbourhood * self.aggregate.room
-        )
+        full: Bools = self.aggregate.wan.size @ self.replicas(values) > share * self.aggregate.room
         return full
 
     def arrays(self, term: str, holds: Mapping[str, int], *, relax: bool = True) -> Arrays:

@@ -106,12 +106,12 @@ class AggregateProblem:
         tight
             (regions,): the regions with limits.
         """
-        whole_problem = int(self.wan.size.sum())
+        all_gib = int(self.wan.size.sum())
         return replace(
             self,
             room=np.where(tight, self.room, UNLIMITED),
-            ingress=np.where(tight, self.ingress, whole_problem),
-            egress=np.full_like(self.egress, whole_problem),
+            ingress=np.where(tight, self.ingress, all_gib),
+            egress=np.full_like(self.egress, all_gib),
         )
 
     def with_feasible_homes(self) -> Self:
