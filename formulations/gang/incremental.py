@@ -23,7 +23,7 @@ from placewright.formulations.gang.bounds.dual_prices import DualPrices
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.exchange import exchange_jobs
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
-from placewright.formulations.gang.heuristics.migration import moving
+from placewright.formulations.gang.heuristics.migration import migrate
 from placewright.formulations.gang.models.aggregate.column_generation import (
     HostPatternModel,
     PricedModel,
@@ -115,7 +115,7 @@ class IncrementalGang:
         yield assign(placement, ADAPTED)
         yield from trivial_bounds(problem)
         yield from bounds
-        yield from moving(session, problem, PricedModel(*solved.model), solved.outcome, placement)
+        yield from migrate(session, problem, PricedModel(*solved.model), solved.outcome, placement)
         if session.best is None or session.close_enough(session.best[VALUE]):
             yield from later_bounds(session, *solved.model)
         elif not session.expired():

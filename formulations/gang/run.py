@@ -7,7 +7,9 @@ with the earlier ones held no worse than the best plan's verified values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from typing import TypeAlias
 
 from placewright.formulations.gang.bounds.fragmentation import stranded_lower_bound
 from placewright.formulations.gang.heuristics.count_search import search_counts
@@ -16,10 +18,11 @@ from placewright.formulations.gang.heuristics.empty_domains import freed_bounds
 from placewright.formulations.gang.heuristics.evacuate import evacuation_cost
 from placewright.formulations.gang.heuristics.fragmentation_search import search_fragmentation
 from placewright.formulations.gang.heuristics.migration import (
-    displacing_at_once,
-    moving,
-    moving_at_once,
+    DISPLACEMENT,
+    evacuate_at_once,
+    migrate,
 )
+from placewright.formulations.gang.heuristics.phase import Phase, Search, Steps, run_phases
 from placewright.formulations.gang.heuristics.repack import repack_tasks
 from placewright.formulations.gang.models.aggregate.column_generation import (
     MODELLED_TERMS,
@@ -46,6 +49,9 @@ from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALU
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 
+Applies: TypeAlias = Callable[[Search], bool]
+FREED = "freed"
+
 MAX_EXACT_CELLS = 6_000
 """Most task variables of a host-indexed model that is still solved whole."""
 
@@ -56,42 +62,159 @@ PATTERN_SHARE = 0.1
 """Part of the time left for a search over host patterns whose round the exact model can solve."""
 
 
-def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield the greedy plan and the bounds that need no solver, then better ones of both."""
-    placement = Placement(problem)
-    fill_by_policy(placement)
-    repair_preemptions(placement)
-    yield assign(placement, "greedy")
-    yield from trivial_bounds(problem)
-    if PROGRESS in problem.terms:
-        upgrade_options(placement)
-        repair_preemptions(placement)
-        yield assign(placement, "growth")
-    if problem.running and not session.proven:
-        yield from moving_at_once(problem)
-    if session.proven or session.expired():
-        return
-    if STRANDED in problem.terms:
-        yield from search_fragmentation(problem, session)
-        if session.proven or _nothing_to_model(problem, session):
-            return
-    if not small(problem):
-        yield from _run_counts(problem, session, placement)
-        return
-    if problem.terms[0] in (VALUE, PROGRESS) and not problem.running:
-        model = _counted_first(problem, placement)
-        if model is not None:
-            yield from _run_counted(problem, session, model)
-        if session.proven or session.expired():
-            return
-    yield from run_exact(problem, session)
+def run(
+    problem: Problem, session: Session, without: Collection[str] = ()
+) -> Iterator[Candidate | Bound]:
+    """Run the phases of `PHASES`: the greedy plan and bounds without a solver, then better ones.
+
+    Parameters
+    ----------
+    without
+        Names of phases to leave out, also of those in `migration.py` and `count_search.py`.
+    """
+    yield from run_phases(PHASES, Search(problem, session, without))
 
 
-def _nothing_to_model(problem: Problem, session: Session) -> bool:
-    """Whether the first term is proven as far as asked, and no model knows any of the others."""
-    first, *others = problem.terms
-    proven = session.best is not None and session.close_enough(session.best[first])
-    return proven and not small(problem) and not set(others) & set(MODELLED_TERMS)
+def _greedy(search: Search) -> Steps:
+    search.greedy = Placement(search.problem)
+    fill_by_policy(search.greedy)
+    yield from search.report(search.greedy, "greedy")
+
+
+def _bound_trivially(search: Search) -> Steps:
+    yield from trivial_bounds(search.problem)
+
+
+def _upgrade(search: Search) -> Steps:
+    if search.greedy is not None:
+        upgrade_options(search.greedy)
+        yield from search.report(search.greedy, "upgrade")
+
+
+def _search_fragmentation(search: Search) -> Steps:
+    yield from search_fragmentation(search.problem, search.session)
+    # Whether the first term is proven as far as asked, and no model knows any of the others.
+    others = set(search.problem.terms[1:])
+    modelled = small(search.problem) or others & set(MODELLED_TERMS)
+    search.finished = search.close_enough() and not modelled
+
+
+def _search_small_counts(search: Search) -> Steps:
+    model = _aggregate_model_of_small(search.problem, search.greedy) if search.greedy else None
+    if model is not None:
+        yield from _search_aggregate_model(search.problem, search.session, model)
+
+
+def _solve_exactly(search: Search) -> Steps:
+    yield from run_exact(search.problem, search.session)
+
+
+def _bound_freed(search: Search) -> Steps:
+    yield from freed_bounds(search.problem, search.session)
+
+
+def _relax(search: Search) -> Steps:
+    """Build the aggregate models, and bound the first term by the relaxation of the tightest."""
+    if search.greedy is None:
+        return
+    search.models = aggregate_models(search.problem, search.greedy)
+    search.tightest = next(search.models)
+    if search.first in MODELLED_TERMS:
+        search.relaxation = yield from bound_by_relaxation(
+            search.session, *search.tightest, search.first
+        )
+
+
+def _migrate(search: Search) -> Steps:
+    if search.tightest is not None:
+        yield from migrate(
+            search.session,
+            search.problem,
+            search.tightest,
+            search.relaxation,
+            search.incumbent,
+            search.without,
+        )
+
+
+def _repack(search: Search) -> Steps:
+    """Repack one-task jobs; of several terms it looks at the first alone."""
+    if search.tightest is None or search.greedy is None:
+        return
+    packed = repack_tasks(search.session, search.tightest, search.relaxation, search.greedy)
+    if packed is not None:
+        yield from search.report(packed, "repacking")
+        search.repacked = True
+        search.incumbent = packed
+        search.greedy = max(search.greedy, packed, key=lambda p: p.value)
+
+
+def _search_counts(search: Search) -> Steps:
+    if search.tightest is not None and search.greedy is not None:
+        yield from search_counts(
+            search.session,
+            search.problem,
+            search.greedy,
+            search.tightest,
+            search.models,
+            search.relaxation,
+            search.without,
+        )
+
+
+def _bound_later_terms(search: Search) -> Steps:
+    if search.tightest is not None:
+        yield from later_bounds(search.session, *search.tightest)
+
+
+def _evacuates(search: Search) -> bool:
+    problem = search.problem
+    return bool(problem.running) and (search.first == FREED or bool(problem.vacate.any()))
+
+
+def _counts_may_prove(search: Search) -> bool:
+    problem = search.problem
+    return small(problem) and search.first in (VALUE, PROGRESS) and not problem.running
+
+
+def _small(search: Search) -> bool:
+    return small(search.problem)
+
+
+def _large(search: Search) -> bool:
+    return not small(search.problem)
+
+
+def _relaxed(search: Search) -> bool:
+    return search.tightest is not None
+
+
+def _migrates(search: Search) -> bool:
+    return _relaxed(search) and bool(search.problem.running)
+
+
+def _both(first: Applies, second: Applies) -> Applies:
+    return lambda search: first(search) and second(search)
+
+
+def _repacks(search: Search) -> bool:
+    problem = search.problem
+    return (
+        _relaxed(search)
+        and not problem.running
+        and search.first == VALUE
+        and not only_powers_of_two(problem)
+    )
+
+
+def _counts_may_gain(search: Search) -> bool:
+    """Whether nobody runs, and no repacking is close enough to the bound with nothing to follow."""
+    if search.problem.running or not _relaxed(search):
+        return False
+    packed = search.incumbent if search.repacked else None
+    if packed is None or PROGRESS in search.problem.terms:
+        return True
+    return not search.session.close_enough(packed.value)
 
 
 def small(problem: Problem) -> bool:
@@ -136,7 +259,7 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
         yield Bound("disruption", evacuation_cost(problem), emptied, certified=True)
 
 
-def _counted_first(problem: Problem, greedy: Placement) -> PricedModel | None:
+def _aggregate_model_of_small(problem: Problem, greedy: Placement) -> PricedModel | None:
     """Return the count model of a small round that may prove it sooner than the exact one.
 
     The sums of a plain round are exact for it, but for the tree. Host patterns do not tell equal
@@ -149,7 +272,7 @@ def _counted_first(problem: Problem, greedy: Placement) -> PricedModel | None:
     return model if exact else None
 
 
-def _run_counted(
+def _search_aggregate_model(
     problem: Problem, session: Session, model: PricedModel
 ) -> Iterator[Candidate | Bound]:
     """Search a small round by counts: to the end by sums, by host patterns for a while."""
@@ -168,30 +291,22 @@ def _run_counted(
         yield from later_bounds(session, *model)
 
 
-def _run_counts(
-    problem: Problem, session: Session, greedy: Placement
-) -> Iterator[Candidate | Bound]:
-    """Bound the first term over the tightest model, look for plans, bound the later terms."""
-    first = problem.terms[0]
-    known = yield from displacing_at_once(session, problem)
-    models = aggregate_models(problem, greedy)
-    tightest = next(models)
-    relaxed = None
-    if first == "freed":
-        yield from freed_bounds(problem, session)
-    if first in MODELLED_TERMS:
-        relaxed = yield from bound_by_relaxation(session, *tightest, first)
-    if problem.running:
-        yield from moving(session, problem, tightest, relaxed, known)
-    else:
-        crowded = first == VALUE and not only_powers_of_two(problem)
-        packed = repack_tasks(session, tightest, relaxed, greedy) if crowded else None
-        if packed is not None:
-            repair_preemptions(packed)
-            yield assign(packed, "making room")
-            greedy = max(greedy, packed, key=lambda p: p.value)
-        # A packing looks at the first term alone.
-        alone = PROGRESS not in problem.terms
-        if packed is None or not (alone and session.close_enough(packed.value)):
-            yield from search_counts(session, problem, greedy, tightest, models, relaxed)
-    yield from later_bounds(session, *tightest)
+PHASES = (
+    Phase("greedy", _greedy, needs_time=False),
+    Phase("trivial bounds", _bound_trivially, needs_time=False),
+    Phase("upgrade", _upgrade, lambda s: PROGRESS in s.problem.terms, needs_time=False),
+    Phase("evacuation", evacuate_at_once, _evacuates, needs_time=False),
+    Phase("fragmentation search", _search_fragmentation, lambda s: STRANDED in s.problem.terms),
+    # Small rounds.
+    Phase("counts of a small round", _search_small_counts, _counts_may_prove),
+    Phase("host-indexed model", _solve_exactly, _small),
+    # Large rounds.
+    *(replace(phase, applies=_both(_large, phase.applies)) for phase in DISPLACEMENT),
+    Phase("bound of freed", _bound_freed, lambda s: _large(s) and s.first == FREED),
+    Phase("relaxation", _relax, _large),
+    Phase("migration", _migrate, _migrates, needs_time=False),
+    Phase("repacking", _repack, _repacks),
+    Phase("counts", _search_counts, _counts_may_gain, needs_time=False),
+    Phase("bounds of later terms", _bound_later_terms, _relaxed, needs_time=False),
+)
+"""The portfolio. Shares of the time of single solves stand in `parameters.py`."""

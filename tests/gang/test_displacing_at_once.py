@@ -14,6 +14,8 @@ from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import migration
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
+from placewright.formulations.gang.heuristics.migration import DISPLACEMENT
+from placewright.formulations.gang.heuristics.phase import Search, run_phases
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
@@ -80,7 +82,9 @@ def test_a_relaxation_that_takes_all_of_the_time_costs_nothing(
 def test_a_plan_that_lands_for_less_does_not_take_the_place_of_a_better_one(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migration, "landed_by", lambda *_: Placement(compile_round(busy(seed))))
+    monkeypatch.setattr(
+        migration, "displace_by_model", lambda *_: Placement(compile_round(busy(seed)))
+    )
     repaired: list[float] = []
 
     def repair(_problem: Problem, _session: Session, placement: Placement) -> list[Candidate]:
@@ -96,8 +100,8 @@ def test_a_plan_that_lands_for_less_does_not_take_the_place_of_a_better_one(
 def test_nothing_is_displaced_at_once_where_that_would_take_much_of_the_time() -> None:
     problem = compile_round(busy(0))
     session = Session(InProcess().solve, deadline=time.monotonic() + LIMIT)
-    assert [step.source for step in migration.displacing_at_once(session, problem)]
+    assert [step.source for step in run_phases(DISPLACEMENT, Search(problem, session))]
     short = replace(session, deadline=time.monotonic() - LIMIT)
-    assert [*migration.displacing_at_once(short, problem)] == []
+    assert [*run_phases(DISPLACEMENT, Search(problem, short))] == []
     part = replace(session, has_plan=True)
-    assert [*migration.displacing_at_once(part, problem)] == []
+    assert [*run_phases(DISPLACEMENT, Search(problem, part))] == []

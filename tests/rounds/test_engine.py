@@ -173,7 +173,7 @@ def test_an_engine_searches_in_each_round_whose_gap_is_open(
         return search
 
     # Searches that gain nothing, one round after the other.
-    monkeypatch.setattr(incremental, "moving", nothing("moving"))
+    monkeypatch.setattr(incremental, "migrate", nothing("migrate"))
     monkeypatch.setattr(incremental, "run", nothing("run"))
     opened = 0
     for number in range(4):
@@ -184,7 +184,7 @@ def test_an_engine_searches_in_each_round_whose_gap_is_open(
         assert first.bound is not None
         if first.bound - first.value >= 2_000:
             opened += 1
-            assert searches == ["moving", "run"]
+            assert searches == ["migrate", "run"]
     assert opened > 1
 
 

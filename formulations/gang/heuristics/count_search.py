@@ -1,24 +1,22 @@
-"""Plans from the count models, for jobs that start around what runs."""
+"""Search of the aggregate models: plans for jobs that start around the running ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 
 from placewright.formulations.gang.heuristics.disaggregate import disaggregate
 from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
 from placewright.formulations.gang.heuristics.lp_rounding import round_relaxation
+from placewright.formulations.gang.heuristics.phase import Phase, Search, Steps, run_phases
 from placewright.formulations.gang.models.aggregate.column_generation import (
     PricedModel,
     search_term_by_term,
 )
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.solver import Outcome
 
@@ -29,33 +27,68 @@ def search_counts(
     greedy: Placement,
     tightest: PricedModel,
     models: Iterator[PricedModel],
-    relaxed: Outcome | None = None,
-) -> Iterator[Candidate | Bound]:
-    """Try the models in turn until a plan is close enough to the tightest bound; then repair.
+    relaxation: Outcome | None = None,
+    without: Collection[str] = (),
+) -> Steps:
+    """Run the phases of `COUNT_SEARCH`, starting from a greedy placement.
 
-    `relaxed` is what the relaxation of the tightest one found for the first term.
+    Parameters
+    ----------
+    tightest, models
+        The aggregate model to try first, and the others.
+    relaxation
+        The linear relaxation of the first one, solved for the first term.
+    without
+        Names of phases to leave out.
     """
-    first, best = problem.terms[0], greedy
-    placement = round_relaxation(session, tightest, relaxed)
+    search = Search(problem, session, without)
+    search.greedy = search.incumbent = greedy
+    search.tightest, search.models, search.relaxation = tightest, models, relaxation
+    yield from run_phases(COUNT_SEARCH, search)
+
+
+def _round(search: Search) -> Steps:
+    if search.tightest is None:
+        return
+    placement = round_relaxation(search.session, search.tightest, search.relaxation)
     if placement is not None:
-        upgrade_options(placement)
-        repair_preemptions(placement)
-        yield assign(placement, "rounding")
-        best = max(best, placement, key=lambda p: p.value)
-    for model in chain([tightest], models):
-        # What a relaxation says of the columns is said of the patterns that it had.
-        known = relaxed if model is tightest and model.patterns is None else None
-        values = yield from search_term_by_term(session, *model, known)
+        yield from _take(search, placement, "rounding")
+
+
+def _search_models(search: Search) -> Steps:
+    """Search the models in turn until a plan is close enough to the tightest bound."""
+    tightest = search.tightest
+    if tightest is None:
+        return
+    for model in chain([tightest], search.models):
+        # The optimum of a relaxation covers only the patterns that the model had then.
+        known = search.relaxation if model is tightest and model.patterns is None else None
+        values = yield from search_term_by_term(search.session, *model, known)
         if values is not None:
-            placement = disaggregate(*model, values, session)
-            upgrade_options(placement)
-            repair_preemptions(placement)
-            yield assign(placement, "counts")
-            best = max(best, placement, key=lambda p: p.value)
+            placement = disaggregate(*model, values, search.session)
+            yield from _take(search, placement, "counts")
             if isinstance(tightest.patterns, HostPatterns):
                 tightest.patterns.add_patterns_of(placement)
-        best_values = session.best or {}
-        if first in best_values and session.close_enough(best_values[first]):
+        if search.close_enough():
             break
-    else:
-        yield from large_neighbourhood_search(problem, session, best)
+
+
+def _take(search: Search, placement: Placement, source: str) -> Steps:
+    """Yield a placement with its options upgraded; it becomes the incumbent if worth more."""
+    upgrade_options(placement)
+    yield from search.report(placement, source)
+    if search.incumbent is None or placement.value > search.incumbent.value:
+        search.incumbent = placement
+
+
+def _improve(search: Search) -> Steps:
+    if search.incumbent is not None:
+        yield from large_neighbourhood_search(search.problem, search.session, search.incumbent)
+
+
+COUNT_SEARCH = (
+    Phase("LP rounding", _round, needs_time=False),
+    Phase("count search", _search_models, needs_time=False),
+    Phase("LNS of counts", _improve, needs_time=False, needs_gap=True),
+)
+"""Phases over the aggregate models; disaggregation needs no time that a solver would."""

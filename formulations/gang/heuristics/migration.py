@@ -1,8 +1,8 @@
-"""Rounds in which running jobs may move or stop: who gains by that, and where it costs least."""
+"""Migration and preemption: phases for rounds in which running jobs may move or stop."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from math import inf
 
@@ -15,6 +15,7 @@ from placewright.formulations.gang.heuristics.empty_domains import empty
 from placewright.formulations.gang.heuristics.evacuate import evacuate
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
+from placewright.formulations.gang.heuristics.phase import Phase, Search, Steps, run_phases
 from placewright.formulations.gang.heuristics.repack import repack_tasks
 from placewright.formulations.gang.heuristics.repack_domains import repack_domains
 from placewright.formulations.gang.heuristics.scalarise_entitled import scalarise_entitled
@@ -36,166 +37,230 @@ from placewright.formulations.gang.placement.preemption import repair_preemption
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.residual import residual
-from placewright.formulations.gang.problem.terms import ENTITLED, VALUE
-from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
+from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Outcome
 
-LANDING_SECONDS = 6.0
-TINY = 1e-9
-BEST_PATTERNS = 600
-"""Patterns of least loss at the relaxation's prices that the search for a landing may use."""
+FREED = "freed"
+MAX_DISPLACEMENT_SECONDS = 6.0
+USED_TOLERANCE = 1e-9
+MAX_DISPLACEMENT_PATTERNS = 600
+"""Patterns of least reduced cost among which `displace_by_model` searches."""
 
-PAIRS = 400_000
-"""Pairs of a host and a pending option among which jobs displace others in a tenth of a second."""
+HOST_OPTION_PAIRS_PER_SECOND = 400_000
+"""Pairs of a host and a pending option, per second left, up to which displacement is quick."""
 
-CLEARING_SHARE = 0.2
-"""Part of the time for clearing before any model."""
+INSERTION_SHARE = 0.2
+"""Of the time left, for inserting gangs before any model."""
 
 
-def moving_at_once(problem: Problem) -> Iterator[Candidate]:
-    """Yield a plan that vacates or frees hosts and needs no solver."""
-    if problem.terms[0] != "freed" and not problem.vacate.any():
-        return
-    placement = Placement(problem)
+def evacuate_at_once(search: Search) -> Steps:
+    """Yield a plan that evacuates or frees hosts, made without a solver."""
+    placement = Placement(search.problem)
     evacuate(placement)
-    if problem.terms[0] == "freed":
+    if search.first == FREED:
         empty(placement)
     fill_by_policy(placement)
-    repair_preemptions(placement)
-    yield assign(placement, "moving")
+    yield from search.report(placement, "evacuation")
 
 
-def displacing_at_once(
-    session: Session, problem: Problem
-) -> Generator[Candidate, None, Placement | None]:
-    """Yield plans of more value that need no solver, and return the last.
+def _improves_by_displacement(search: Search) -> bool:
+    """Whether displacing running jobs at once may gain value at little cost.
 
-    A relaxation may take all of the time, and what lands by it may be worth less. None where
-    nothing is to be gained, where the round is part of a decision that has a plan, or on rounds so
-    large that this would take much of the time itself.
+    A relaxation may take all of the time, and what follows from it may be worth less. Not where the
+    round is part of a decision that has a plan, nor on rounds so large that this would take much of
+    the time itself.
     """
-    if problem.terms[0] != VALUE or not problem.running or session.has_plan:
-        return None
+    problem, session = search.problem, search.session
+    if search.first != VALUE or not problem.running or session.has_plan:
+        return False
     options = sum(len(c.choices) for c in problem.classes if not c.running)
-    if options * problem.cluster.num_hosts > PAIRS * session.remaining():
-        return None
-    best = None if session.best is None else session.best[VALUE]
-    if best is not None and session.close_enough(best):
-        return None
-    placement = _displaced(problem)
+    pairs = options * problem.cluster.num_hosts
+    return pairs <= HOST_OPTION_PAIRS_PER_SECOND * session.remaining()
+
+
+def _displace_at_once(search: Search) -> Steps:
+    best = None if search.session.best is None else search.session.best[VALUE]
+    placement = _displaced(search.problem)
     upgrade_options(placement)
     if best is None or placement.value > best:
-        repair_preemptions(placement)
-        yield assign(placement, "displacing")
-    told = placement.value
-    part = replace(session)
-    if not session.deterministic:
-        part.deadline -= (1 - CLEARING_SHARE) * session.before_deadline()
-    _clear(part, placement)
-    session.wall_stopped |= part.wall_stopped
-    if placement.value > told:
-        repair_preemptions(placement)
-        yield assign(placement, "clearing")
-    return placement
+        yield from search.report(placement, "displacing")
+    search.incumbent, search.reported_value = placement, placement.value
+
+
+def _insert_at_once(search: Search) -> Steps:
+    if search.incumbent is not None:
+        before = search.incumbent.value
+        _insert_while_improving(search.session, search.incumbent)
+        if search.incumbent.value > before:
+            yield from search.report_improvement(search.incumbent, "clearing")
+
+
+DISPLACEMENT = (
+    Phase(
+        "displacement",
+        _displace_at_once,
+        _improves_by_displacement,
+        needs_time=False,
+        needs_gap=True,
+    ),
+    Phase(
+        "first gang insertion",
+        _insert_at_once,
+        lambda s: s.incumbent is not None,
+        time_share=INSERTION_SHARE,
+        needs_time=False,
+    ),
+)
+"""Improvers without a solver, before any model."""
 
 
 def _displaced(problem: Problem) -> Placement:
-    """Let waiting jobs displace running ones, and who was stopped without right come back."""
+    """Let waiting jobs displace running ones, and bring back who was preempted unlawfully."""
     placement = Placement(problem)
     displace_greedily(placement)
     repair_preemptions(placement)
     return placement
 
 
-def _clear(session: Session, placement: Placement) -> None:
-    """Clear hosts as long as that gains: who stopped for one job may start where another left."""
+def _insert_while_improving(session: Session, placement: Placement) -> None:
+    """Insert gangs as long as that gains: a job stopped for one may start where another left."""
     before = -inf
     while placement.value > before:
         before = placement.value
         insert_gangs(session, placement)
 
 
-def moving(
+def migrate(
     session: Session,
     problem: Problem,
     tightest: PricedModel,
-    relaxed: Outcome | None,
-    known: Placement | None = None,
-) -> Iterator[Candidate | Bound]:
-    """Let the running jobs move or stop where that pays; else decide the others around them.
+    relaxation: Outcome | None,
+    incumbent: Placement | None = None,
+    without: Collection[str] = (),
+) -> Steps:
+    """Run the phases of `MIGRATION`: move or stop running jobs where that pays.
 
-    A plan that is `known` already is what the search goes on from, unless it finds a better one.
+    Parameters
+    ----------
+    tightest, relaxation
+        An aggregate model, and its linear relaxation solved for the first term, if it was.
+    incumbent
+        A plan that is known already: the search goes on from it, unless it finds a better one.
+    without
+        Names of phases to leave out.
     """
-    first = problem.terms[0]
-    landed = landed_by(session, tightest, relaxed) if first == VALUE else None
-    if landed is None and session.expired():
+    search = Search(problem, session, without)
+    search.tightest, search.relaxation, search.incumbent = tightest, relaxation, incumbent
+    search.known = incumbent
+    search.reported_value = -inf if incumbent is None else incumbent.value
+    yield from run_phases(MIGRATION, search)
+
+
+def _displace(search: Search) -> Steps:
+    """Displace by the model and greedily; the better placement goes on, or else the known one."""
+    problem, known = search.problem, search.incumbent
+    if search.tightest is None:
         return
-    if first == ENTITLED:
-        yield from _as_value(session, scalarise_entitled(problem))
-    if landed is not None and problem.quota:
-        repair_preemptions(landed)
-    if first == VALUE and known is None and (landed is None or problem.quota):
-        # Where a quota is used up, who lands has to stop others of the same tenant.
-        displaced = _displaced(problem)
-        landed = max((p for p in (landed, displaced) if p), key=lambda p: p.value)
-    # Of plans that are worth the same, later terms decide.
-    packed, told = None, -inf if known is None else known.value
-    if landed is None:
-        landed = known
-    else:
-        upgrade_options(landed)
-        if landed.value >= told:
-            told = landed.value
-            repair_preemptions(landed)
-            yield assign(landed, "displacing")
-    if landed is not None:
-        packed = repack_tasks(session, tightest, relaxed, landed)
-        if packed is not None and packed.value > landed.value:
-            landed = packed
-            if landed.value >= told:
-                told = landed.value
-                repair_preemptions(landed)
-                yield assign(landed, "making room")
-        before = landed.value
-        _clear(session, landed)
-        if landed.value > before and landed.value >= told:
-            repair_preemptions(landed)
-            yield assign(landed, "clearing")
-    if known is not None and landed is not None and landed.value < known.value:
-        landed = known
-    yield from select_victims(problem, session)
-    joint = scalarise_progress(problem)
-    if joint is not None and not session.proven:
-        yield from _as_value(session, joint)
-    best = None if session.best is None else session.best[first]
-    if first in (VALUE, ENTITLED) and best is not None and session.close_enough(best):
+    found = None
+    if search.first == VALUE:
+        found = displace_by_model(search.session, search.tightest, search.relaxation)
+    if found is None and search.session.expired():
+        search.finished = True
         return
-    if landed is not None and (landed is packed or any(landed.stopped)):
-        yield from large_neighbourhood_search(problem, session, landed)
+    if search.first == ENTITLED:
+        yield from _run_scalarised(search, scalarise_entitled(problem))
+    if found is not None and problem.quota:
+        repair_preemptions(found)
+    if search.first == VALUE and known is None and (found is None or problem.quota):
+        # Where a quota is used up, a job that starts has to stop others of the same tenant.
+        found = max((p for p in (found, _displaced(problem)) if p), key=lambda p: p.value)
+    if found is not None:
+        search.incumbent = found
+        upgrade_options(found)
+        yield from search.report_improvement(found, "displacing")
+
+
+def _repack(search: Search) -> Steps:
+    """Repack one-task jobs; the result becomes the incumbent if it is worth more."""
+    if search.tightest is None or search.incumbent is None:
         return
-    placement = Placement(problem)
+    packed = repack_tasks(search.session, search.tightest, search.relaxation, search.incumbent)
+    if packed is not None and packed.value > search.incumbent.value:
+        search.incumbent, search.repacked = packed, True
+        yield from search.report_improvement(packed, "repacking")
+
+
+def _insert_gangs(search: Search) -> Steps:
+    if search.incumbent is not None:
+        before = search.incumbent.value
+        _insert_while_improving(search.session, search.incumbent)
+        if search.incumbent.value > before:
+            yield from search.report_improvement(search.incumbent, "gang insertion")
+
+
+def _select_victims(search: Search) -> Steps:
+    yield from select_victims(search.problem, search.session)
+
+
+def _scalarise_progress(search: Search) -> Steps:
+    scalarised = scalarise_progress(search.problem)
+    if scalarised is not None:
+        yield from _run_scalarised(search, scalarised)
+
+
+def _return_to_known(search: Search) -> Steps:
+    """Go on from the plan known before, where what was found is worth less."""
+    known, found = search.known, search.incumbent
+    if known is not None and found is not None and found.value < known.value:
+        search.incumbent, search.repacked = known, False
+    yield from ()
+
+
+def _improve_incumbent(search: Search) -> Steps:
+    search.improved = True
+    if search.incumbent is not None:
+        yield from large_neighbourhood_search(search.problem, search.session, search.incumbent)
+
+
+def _evacuate(search: Search) -> Steps:
+    """Move only what has to move, and free domains if that is asked for."""
+    placement = Placement(search.problem)
     evacuate(placement)
-    if first == "freed":
+    if search.first == FREED:
         empty(placement)
     repair_preemptions(placement)
-    moved = assign(placement, "vacating")
-    yield moved
-    packed = repack_domains(problem, session) if first == "freed" else None
-    if packed is not None and session.best is not None:
-        best = session.best[first]
+    search.evacuated = assign(placement, "evacuation")
+    yield search.evacuated
+
+
+def _repack_domains(search: Search) -> Steps:
+    packed = repack_domains(search.problem, search.session)
+    if packed is not None and search.session.best is not None:
+        before = search.session.best[FREED]
         repair_preemptions(packed)
-        other = assign(packed, "repacking")
-        yield other
-        moved = other if session.best[first] > best else moved
-    frozen = residual(problem, moved.starts, moved.slots)
-    if not frozen.terms:
+        found = assign(packed, "domain repacking")
+        yield found
+        if search.session.best[FREED] > before:
+            search.evacuated = found
+
+
+def _search_residual(search: Search) -> Steps:
+    """Decide the pending jobs with every running job fixed where the evacuation has it."""
+    moved = search.evacuated
+    if moved is None:
         return
-    placement = Placement(frozen)
+    fixed = residual(search.problem, moved.starts, moved.slots)
+    if not fixed.terms:
+        return
+    placement = Placement(fixed)
     fill_by_policy(placement)
-    models = aggregate_models(frozen, placement)
-    for step in search_counts(session, frozen, placement, next(models), models):
-        # With every running job where it is a bound says nothing of this round.
+    models = aggregate_models(fixed, placement)
+    for step in search_counts(
+        search.session, fixed, placement, next(models), models, without=search.without
+    ):
+        # Bounds of the residual problem do not hold for this one.
         if isinstance(step, Candidate):
             yield replace(
                 step,
@@ -204,39 +269,88 @@ def moving(
             )
 
 
-def _as_value(session: Session, other: Problem) -> Iterator[Candidate]:
-    """Yield the plans of a round that has other values and no other term.
-
-    In it entitled jobs take back what others borrow (reclaiming.py), or jobs of more progress take
-    the places of others (joining.py).
-    """
+def _run_scalarised(search: Search, scalarised: Problem) -> Steps:
+    """Yield the plans, not the bounds, of a round with other values and no other term."""
     # What is best and bound in the round asked is neither in this one.
-    inner = replace(session, best=None, first_bound=None)
-    placement = Placement(other)
+    session = replace(search.session, best=None, first_bound=None)
+    inner = Search(scalarised, session, search.without)
+    placement = Placement(scalarised)
     fill_by_policy(placement)
-    known = yield from displacing_at_once(inner, other)
-    tightest = next(aggregate_models(other, placement))
-    _, relaxed = collect_bounds(bound_by_relaxation(inner, *tightest, VALUE))
-    for step in moving(inner, other, tightest, relaxed, known):
-        # With other values a bound says nothing of this round.
+    for step in run_phases(DISPLACEMENT, inner):
         if isinstance(step, Candidate):
             yield step
-    session.wall_stopped |= inner.wall_stopped
+    tightest = next(aggregate_models(scalarised, placement))
+    _, relaxation = collect_bounds(bound_by_relaxation(session, *tightest, VALUE))
+    for step in migrate(session, scalarised, tightest, relaxation, inner.incumbent, search.without):
+        if isinstance(step, Candidate):
+            yield step
+    search.session.wall_stopped |= session.wall_stopped
 
 
-def landed_by(
+def _asks_for_progress(search: Search) -> bool:
+    return PROGRESS in search.problem.terms
+
+
+def _has_incumbent(search: Search) -> bool:
+    return search.incumbent is not None
+
+
+def _needs_search(search: Search) -> bool:
+    """Whether `value` or `entitled` comes first and is not yet proven, or another term does."""
+    return search.first not in (VALUE, ENTITLED) or not search.close_enough()
+
+
+def _moves_running_jobs(search: Search) -> bool:
+    """Whether the search goes on from an incumbent that moves or stops running jobs."""
+    incumbent = search.incumbent
+    moves = incumbent is not None and (search.repacked or any(incumbent.stopped))
+    return moves and _needs_search(search)
+
+
+MIGRATION = (
+    Phase("displacement by model", _displace, needs_time=False),
+    Phase("repacking", _repack, _has_incumbent, needs_time=False),
+    Phase("gang insertion", _insert_gangs, _has_incumbent, needs_time=False),
+    Phase("known incumbent", _return_to_known, _has_incumbent, needs_time=False),
+    Phase("victim selection", _select_victims, needs_time=False),
+    Phase("progress", _scalarise_progress, _asks_for_progress, needs_time=False),
+    Phase("LNS", _improve_incumbent, _moves_running_jobs, needs_time=False),
+    Phase(
+        "residual evacuation",
+        _evacuate,
+        lambda s: not s.improved and _needs_search(s),
+        needs_time=False,
+    ),
+    Phase(
+        "domain repacking",
+        _repack_domains,
+        lambda s: s.first == FREED and s.evacuated is not None,
+        needs_time=False,
+    ),
+    Phase("residual counts", _search_residual, lambda s: s.evacuated is not None, needs_time=False),
+)
+"""Phases after the linear relaxation: first those that move or stop running jobs for value, then
+those that decide the pending jobs around them. A plan found after the deadline is still yielded."""
+
+
+def displace_by_model(
     session: Session,
     model: PricedModel | HostPatternModel,
     relaxed: Outcome | None,
-    seconds: float = LANDING_SECONDS,
+    seconds: float = MAX_DISPLACEMENT_SECONDS,
 ) -> Placement | None:
-    """Plan on hosts that are cleared of running jobs, and land that plan where they run."""
+    """Restricted master heuristic: an integer program over a few patterns, then disaggregation.
+
+    The aggregate model plans on hosts that are cleared of running jobs; `displace_by_counts` places
+    its counts where displacing the running jobs costs least. None without host patterns, a solved
+    relaxation or an integer solution in time.
+    """
     counts, patterns = model
     if not isinstance(patterns, HostPatterns) or relaxed is None:
         return None
     arrays = counts.model.arrays(VALUE)
-    poor = _unlikely(arrays, counts, patterns.pool.columns, relaxed)
-    outcome = session.optimise(arrays.without_columns(poor), share=0.4, most=seconds)
+    excluded = _columns_to_exclude(arrays, counts, patterns.pool.columns, relaxed)
+    outcome = session.optimise(arrays.without_columns(excluded), share=0.4, most=seconds)
     if outcome is None or outcome.values is None:
         return None
     return displace_by_counts(
@@ -245,26 +359,26 @@ def landed_by(
 
 
 def _quota_prices(counts: AggregateModel, relaxed: Outcome) -> dict[tuple[int, int], float]:
-    """Return what a unit more of each quota would be worth."""
+    """Return the dual prices of the quota rows, by (tenant, resource or -1 for milli-GPU)."""
     if relaxed.row_duals is None:
         return {}
     duals = relaxed.row_duals[counts.quota_row].clip(min=0.0).tolist()
     return {key: dual for key, dual in zip(counts.problem.quota, duals, strict=True) if dual}
 
 
-def _unlikely(
+def _columns_to_exclude(
     arrays: Arrays, counts: AggregateModel, patterns: NDArray[np.int64], relaxed: Outcome
 ) -> NDArray[np.bool_]:
-    """Mark the columns that a search need not try: of all patterns it gets a few hundred.
+    """Mark the columns (columns,) left out of the restricted master.
 
-    Those that the relaxation uses come first, then those that lose least at its prices.
+    It keeps the patterns that the relaxation uses, then those of least reduced cost.
     """
-    poor = counts.inner_gang_columns
+    excluded = counts.inner_gang_columns
     if relaxed.values is None or relaxed.row_duals is None:
-        return poor
+        return excluded
     used = np.zeros(arrays.columns)
     used[: len(relaxed.values)] = relaxed.values
     worth = arrays.reduced_costs(relaxed.row_duals)
-    order = np.lexsort((-worth[patterns], used[patterns] <= TINY))
-    poor[patterns[order[BEST_PATTERNS:]]] = True
-    return poor
+    order = np.lexsort((-worth[patterns], used[patterns] <= USED_TOLERANCE))
+    excluded[patterns[order[MAX_DISPLACEMENT_PATTERNS:]]] = True
+    return excluded

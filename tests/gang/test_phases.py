@@ -1,0 +1,83 @@
+"""The portfolio is a list of phases: any but the first can be left out, and plans stay valid."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from placewright.formulations.gang import run
+from placewright.formulations.gang.heuristics.count_search import COUNT_SEARCH
+from placewright.formulations.gang.heuristics.migration import MIGRATION
+from placewright.formulations.gang.heuristics.phase import Phase, Search, Steps, run_phases
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.plan_messages import Candidate
+from placewright.formulations.session import Session
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.generators.gang import generate_round
+from placewright.instances.verify import verify
+from placewright.rounds.settings import Settings
+from placewright.rounds.solve import Solve
+from placewright.rounds.state.memory import Memory
+from placewright.solver import InProcess
+
+NAMES = [phase.name for phase in (*run.PHASES, *MIGRATION, *COUNT_SEARCH)]
+
+
+@pytest.fixture(autouse=True)
+def _large_rounds_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+
+
+def solved(round_: Round, *without: str) -> Plan:
+    settings = Settings.of(round_, isolation="none", deterministic=True, time_limit=100.0)
+    search = partial(run.run, without=without)
+    return Solve(round_, settings, None, Memory(), search).plan()
+
+
+def test_phases_have_names_of_their_own() -> None:
+    own = [phase.name for phase in run.PHASES]
+    assert len(set(own)) == len(own)
+    for nested in (MIGRATION, COUNT_SEARCH):
+        assert len({phase.name for phase in nested}) == len(nested)
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"greedy"}))
+def test_a_plan_without_a_phase_is_valid(name: str) -> None:
+    round_ = generate_round(32, 16, mix="hard", seed=1)
+    plan = solved(round_, name)
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
+    assert verify(round_, plan).ok
+
+
+def test_what_a_phase_finds_is_missing_without_it() -> None:
+    round_ = generate_round(128, 60, mix="hard", seed=0)
+    displacing = {"displacement", "migration"}
+
+    def value(*without: str) -> float:
+        certificate = solved(round_, *without).certificate
+        assert certificate is not None
+        return certificate.terms[0].value
+
+    assert value(*displacing) < value()
+
+
+def test_left_out_phases_are_not_run_and_none_after_the_search_has_finished() -> None:
+    ran: list[str] = []
+
+    def phase(name: str, *, ends: bool = False) -> Phase:
+        def note(search: Search) -> Steps:
+            ran.append(name)
+            search.finished = ends
+            yield Candidate({}, name)
+
+        return Phase(name, note, needs_time=False)
+
+    phases = [phase("a"), phase("b"), phase("c", ends=True), phase("d")]
+    problem = compile_round(generate_round(32, 4, mix="easy"))
+    session = Session(InProcess().solve, deadline=0.0)
+    steps = [*run_phases(phases, Search(problem, session, without=["b"]))]
+    assert ran == ["a", "c"]
+    assert [step.source for step in steps if isinstance(step, Candidate)] == ["a", "c"]
