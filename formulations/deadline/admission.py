@@ -18,32 +18,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import floor
 
 import numpy as np
 
 from placewright.formulations.bound_arithmetic import near
-from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.heuristics.core_mip import Selection, core_search, round_down
-from placewright.formulations.deadline.heuristics.feasibility_mip import (
-    choose_alternatives,
-    find_leases,
-)
 from placewright.formulations.deadline.heuristics.list_scheduling import (
     ORDERS,
     complete,
     list_schedule,
     objective,
 )
-from placewright.formulations.deadline.heuristics.lns import improve
-from placewright.formulations.deadline.heuristics.path_relinking import relink, restore_promises
-from placewright.formulations.deadline.models import time_indexed
+from placewright.formulations.deadline.heuristics.master_subproblem import (
+    MasterSubproblem,
+    UpperBound,
+)
 from placewright.formulations.deadline.models.demand_bound import (
     DemandRows,
     feasible_alone,
     fits_in_memory,
 )
-from placewright.formulations.deadline.models.master_lp import MasterLp, MasterObjective
 from placewright.formulations.deadline.problem.problem import NONE, Bools, Problem, Schedule
 from placewright.formulations.session import Session
 
@@ -163,10 +156,10 @@ def _minimise_broken(
 
 def _maximise_admitted(
     problem: Problem, feasible: Bools, best: Schedule, session: Session
-) -> Iterator[Schedule | _UpperBound]:
+) -> Iterator[Schedule | UpperBound]:
     """Yield schedules better than the best, and what none that breaks no more is worth."""
     bound: int | None = None
-    for step in _MasterSubproblem(problem, feasible, best, session).run():
+    for step in MasterSubproblem(problem, feasible, best, session).steps():
         if isinstance(step, Schedule):
             best = step
         elif bound is None or step.value < bound:
@@ -176,143 +169,3 @@ def _maximise_admitted(
         yield step
         if bound is not None and near(bound, best.admitted(problem), session.gap):
             return
-
-
-@dataclass(frozen=True, slots=True)
-class _UpperBound:
-    """What no schedule is worth more than."""
-
-    value: int
-    certified: bool
-
-
-class _MasterSubproblem:
-    """Schedules that break no more than the first, and promise ever more."""
-
-    def __init__(self, problem: Problem, feasible: Bools, best: Schedule, session: Session) -> None:
-        self.problem, self.feasible, self.best, self.session = problem, feasible, best, session
-        self.broken = best.broken(problem)
-        self.tried = set[bytes]()
-        self.saved = problem.loss[problem.job] - problem.lost
-
-    def run(self) -> Iterator[Schedule | _UpperBound]:
-        """Yield better schedules, and bounds."""
-        problem = self.problem
-        each = np.zeros(problem.jobs, dtype=np.int64)
-        np.maximum.at(each, problem.job[self.feasible], problem.value[self.feasible])
-        bound = int(each.sum())
-        if self.best.admitted(problem) == bound:
-            # Everybody has the best promise that there is, as often happens.
-            yield _UpperBound(bound, certified=True)
-            return
-        if not fits_in_memory(problem):
-            return
-        if self.broken:
-            min_kept = int(problem.loss.sum()) - self.broken
-            without_promises = np.zeros(problem.jobs, dtype=np.bool_)
-            master_objective = MasterObjective(problem.value, self.saved, min_kept)
-            master = MasterLp(
-                DemandRows(problem), self.feasible, without_promises, master_objective
-            )
-            for step in self._solve_master(master):
-                if isinstance(step, _UpperBound):
-                    bound = step.value
-                yield step
-            small = time_indexed.size(problem) <= parameters.PARAMETERS.max_time_indexed_cells
-            if not small and near(
-                bound, self.best.admitted(problem), parameters.PARAMETERS.close_gap_rel
-            ):
-                return
-        # What jobs have is kept as in the best schedule, which shows that it can be.
-        must_keep = np.append(self.saved, 0)[self.best.alternative]
-        allowed = self.feasible & (self.saved >= must_keep[problem.job])
-        master_objective = MasterObjective(problem.value, self.saved, 0)
-        master = MasterLp(DemandRows(problem), allowed, must_keep > 0, master_objective)
-        for step in self._solve_master(master):
-            if isinstance(step, Schedule) or not self.broken:
-                yield step
-        if time_indexed.size(problem) <= parameters.PARAMETERS.max_time_indexed_cells:
-            yield from self._solve_time_indexed()
-        else:
-            for found in improve(problem, self.best, self.session.expired):
-                yield from self._accept(found)
-
-    def _solve_master(self, master: MasterLp) -> Iterator[Schedule | _UpperBound]:
-        """Yield schedules of choices by rows of demand, and what these prove of all they allow."""
-        solution = master.solve(self.session)
-        if solution is None:
-            return
-        yield _UpperBound(solution.dual.bound, certified=True)
-        yield from self._solve_subproblem(round_down(master, solution.chosen))
-        selection: Selection | None = None
-        for selection in core_search(master, solution.dual, self.best.alternative, self.session):
-            if selection.bound is not None:
-                yield _UpperBound(selection.bound, certified=False)
-            yield from self._solve_subproblem(selection)
-        if selection is not None and selection.value(self.problem) > self.best.admitted(
-            self.problem
-        ):
-            feasibility = find_leases(
-                self.problem,
-                selection.alternative,
-                self.session,
-                seconds=parameters.PARAMETERS.feasibility_mip_seconds,
-            )
-            found = feasibility.schedule
-            if found is None:
-                alternatives = np.union1d(selection.alternative, self.best.alternative)
-                alternatives = alternatives[alternatives != NONE]
-                seconds = (
-                    parameters.PARAMETERS.restricted_mip_seconds
-                    if self.broken
-                    else parameters.PARAMETERS.feasibility_mip_seconds
-                )
-                found = choose_alternatives(
-                    self.problem, alternatives, self.best, self.session, seconds=seconds
-                )
-            if found is not None:
-                yield from self._accept(complete(self.problem, found))
-
-    def _solve_subproblem(self, selection: Selection) -> Iterator[Schedule]:
-        problem, key = self.problem, selection.alternative.tobytes()
-        if key in self.tried:
-            return
-        self.tried.add(key)
-        listed = list_schedule(problem, selection.alternative)
-        found = complete(problem, listed)
-        if objective(problem, found) > objective(problem, self.best):
-            yield from self._accept(found)
-        elif problem.loss.any():
-            saved = np.append(self.saved, 0)
-            if saved[selection.alternative].sum() >= saved[self.best.alternative].sum():
-                restored = restore_promises(problem, listed, saved[self.best.alternative])
-                yield from self._accept(
-                    complete(problem, relink(problem, restored, selection.alternative))
-                )
-            yield from self._accept(
-                complete(problem, relink(problem, self.best, selection.alternative))
-            )
-
-    def _solve_time_indexed(self) -> Iterator[Schedule | _UpperBound]:
-        """Yield what the time-indexed model finds and claims."""
-        model = time_indexed.build(self.problem)
-        arrays = model.maximise_admitted(self.broken)
-        start = model.values_of(self.best)
-        outcome = self.session.optimise(arrays, share=0.5, gap=0.0, start=start)
-        if outcome is None:
-            return
-        if outcome.values is not None:
-            yield from self._accept(time_indexed.read(model, outcome.values))
-        if outcome.bound is not None:
-            yield _UpperBound(
-                floor(
-                    outcome.bound * (1 + parameters.PARAMETERS.integrality_tolerance)
-                    + parameters.PARAMETERS.integrality_tolerance
-                ),
-                certified=False,
-            )
-
-    def _accept(self, found: Schedule) -> Iterator[Schedule]:
-        if objective(self.problem, found) > objective(self.problem, self.best):
-            self.best = found
-            yield found

@@ -10,12 +10,13 @@ Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning trainin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 
+from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN, AdmissionBound, admit
 from placewright.formulations.deadline.bounds.trivial import trivial_bounds
@@ -30,99 +31,155 @@ from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 
 
-def run(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:
+@dataclass(slots=True)
+class _Run:
+    """What the phases of one run share.
+
+    Attributes
+    ----------
+    steady_best, best
+        The best schedule of steady alternatives, and of all of them: None before their phases.
+    bounds
+        All that was yielded.
+    """
+
+    admission: Admission
+    session: Session
+    steady: Admission
+    steady_best: Schedule | None = None
+    best: Schedule | None = None
+    bounds: list[Bound] = field(default_factory=list)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of all alternatives."""
+        return self.admission.problem
+
+    def steady_is_worse(self) -> bool:
+        """Whether the best schedule of all alternatives beats that of the steady ones."""
+        return (
+            self.steady_best is not None
+            and self.best is not None
+            and objective(self.problem, self.best) > objective(self.problem, self.steady_best)
+        )
+
+    def place_early(self, schedule: Schedule) -> Iterator[Candidate]:
+        """Yield a first plan of the first schedule, where placing it takes no more than seconds."""
+        few = self.problem.jobs <= parameters.PARAMETERS.max_early_plan_jobs
+        if few and self.problem.alternatives and self.steady_best is self.best is None:
+            yield from islice(place_current_lease(self.admission, schedule, self.session), 1)
+
+
+def run(
+    admission: Admission, session: Session, without: Collection[str] = ()
+) -> Iterator[Candidate | Bound]:
     """Yield plans, each of better promises, and bounds.
 
     Parameters
     ----------
     admission
-        What there is to promise.
+        The jobs that ask for promises, their alternatives, and the capacity of the leases.
     session
-        Clock and solver, and who decides inner rounds of gangs.
+        Clock and solver, and the service that decides inner rounds of gangs.
+    without
+        Names of phases to leave out, for an ablation.
     """
-    bounds: list[Bound] = []
-    for step in _search_admission(admission, session):
+    state = _Run(admission, session, admission.steady_only())
+    for step in run_phases(phases(), state, session, without):
         if isinstance(step, Bound):
-            bounds.append(step)
+            state.bounds.append(step)
         yield step
-    if session.best is not None and not _proven(session.best, bounds):
-        yield from solve_integrated(admission, session)
 
 
-def _proven(best: Mapping[str, int], bounds: Sequence[Bound]) -> bool:
-    """Whether no plan is better than the best in what is broken, nor then in what is admitted."""
-    least = max((one.value for one in bounds if one.term == BROKEN), default=0.0)
+def phases() -> tuple[Phase[_Run, Candidate | Bound], ...]:
+    """Return the phases of a run in their order."""
+    tuning = parameters.PARAMETERS
+    before_placement = 1 - tuning.placement_share
+    return (
+        Phase("trivial bounds", _bound_trivially),
+        Phase(
+            "steady admission",
+            _admit_steady,
+            applies=lambda state: state.steady is not state.admission,
+            until=before_placement * tuning.steady_share,
+        ),
+        Phase("admission", _admit_all, until=before_placement),
+        Phase(
+            "steady placement",
+            _place_steady,
+            applies=lambda state: state.steady_is_worse(),
+            share=tuning.steady_share,
+        ),
+        Phase("placement", _place),
+        Phase("integrated model", _solve_integrated, applies=lambda state: not _proven(state)),
+    )
+
+
+def _bound_trivially(state: _Run, _: Session) -> Iterator[Candidate | Bound]:
+    """Yield a bound of each term that needs no solver."""
+    yield from trivial_bounds(state.admission)
+
+
+def _admit_steady(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+    """Find the best schedule of steady alternatives: its promises survive most placements."""
+    alternatives = np.append(np.flatnonzero(state.admission.steady), NONE)
+    for step in _admit(state.steady.problem, session, state.admission.known):
+        if isinstance(step, Schedule):
+            schedule = Schedule(alternatives[step.alternative], step.runs)
+            if state.steady.problem.alternatives:
+                yield from state.place_early(schedule)
+            state.steady_best = schedule
+
+
+def _admit_all(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+    """Find the best schedule of all alternatives, and bounds of `broken` and `admitted`."""
+    known = state.admission.known if state.steady_best is None else state.steady_best
+    for step in _admit(state.problem, session, known):
+        if isinstance(step, Bound):
+            yield step
+        else:
+            yield from state.place_early(step)
+            state.best = step
+
+
+def _place_steady(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+    """Place the current lease of the steady schedule, since the better one may lose promises."""
+    if state.steady_best is not None:
+        yield from place_current_lease(state.admission, state.steady_best, session)
+
+
+def _place(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+    """Place the current lease of the better schedule, the steady one if they are equally good."""
+    schedule = state.best if state.steady_is_worse() else state.steady_best or state.best
+    if schedule is not None:
+        yield from place_current_lease(state.admission, schedule, session)
+
+
+def _solve_integrated(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+    """Decide promises, leases and places in one model, where the round is small enough."""
+    yield from solve_integrated(state.admission, session)
+
+
+def _proven(state: _Run) -> bool:
+    """Whether there is no plan, or none better in `broken`, nor then in `admitted`."""
+    best = state.session.best
+    if best is None:
+        return True
+    least = max((bound.value for bound in state.bounds if bound.term == BROKEN), default=0.0)
     most = [
-        one.value
-        for one in bounds
-        if one.term == ADMITTED and all(best[term] <= held for term, held in one.holds)
+        bound.value
+        for bound in state.bounds
+        if bound.term == ADMITTED and all(best[term] <= held for term, held in bound.holds)
     ]
     # A policy may leave out either of these terms.
     unbroken = best.get(BROKEN, 0) <= least
     return unbroken and (ADMITTED not in best or min(most) <= best[ADMITTED])
 
 
-def _search_admission(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield plans that place the current lease of chosen promises, and bounds of the choice.
-
-    Promises that are kept by steady ways come first, for where the current lease can be placed they
-    are surely kept. All ways together are then asked for bounds, and for what would be better.
-    """
-    yield from trivial_bounds(admission)
-    problem, steady = admission.problem, admission.steady_only()
-    known = admission.known
-    choosing = replace(
-        session, deadline=_deadline_after(session, 1 - parameters.PARAMETERS.placement_share)
-    )
-    first = best = None
-    if steady is not admission:
-        alternatives = np.append(np.flatnonzero(admission.steady), NONE)
-        session_part = replace(
-            choosing, deadline=_deadline_after(choosing, parameters.PARAMETERS.steady_share)
-        )
-        for step in _choose(steady.problem, session_part, known):
-            if isinstance(step, Schedule):
-                known = Schedule(alternatives[step.alternative], step.runs)
-                if (
-                    first is None
-                    and steady.problem.alternatives
-                    and problem.jobs <= parameters.PARAMETERS.max_early_plan_jobs
-                ):
-                    yield from islice(place_current_lease(admission, known, session), 1)
-                first = known
-        session.wall_stopped |= session_part.wall_stopped
-    for step in _choose(problem, choosing, known):
-        if isinstance(step, Bound):
-            yield step
-            continue
-        if (
-            first is best is None
-            and problem.alternatives
-            and problem.jobs <= parameters.PARAMETERS.max_early_plan_jobs
-        ):
-            yield from islice(place_current_lease(admission, step, session), 1)
-        best = step
-    session.wall_stopped |= choosing.wall_stopped
-    if (
-        first is not None
-        and best is not None
-        and objective(problem, best) > objective(problem, first)
-    ):
-        session_part = replace(
-            session, deadline=_deadline_after(session, parameters.PARAMETERS.steady_share)
-        )
-        yield from place_current_lease(admission, first, session_part)
-        session.wall_stopped |= session_part.wall_stopped
-    elif first is not None:
-        best = first
-    if best is not None:
-        yield from place_current_lease(admission, best, session)
-
-
-def _choose(
+def _admit(
     problem: Problem, session: Session, known: Schedule | None
 ) -> Iterator[Schedule | Bound]:
-    """Yield ever better schedules of a problem of the admission, and bounds."""
+    """Yield ever better schedules of a problem, and bounds."""
     if not problem.alternatives:
         yield Schedule(
             np.full(problem.jobs, NONE, dtype=np.int64),
@@ -137,8 +194,3 @@ def _choose(
             yield Bound(step.term, float(step.value), holds, step.certified)
         else:
             yield step
-
-
-def _deadline_after(session: Session, share: float) -> float:
-    """Return when a share of the session's time is over."""
-    return session.deadline - (1 - share) * max(0.0, session.before_deadline())

@@ -17,11 +17,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
 
 from placewright.formulations.common.inner_rounds import inner_plans
+from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.heuristics.group_matching import match_running_groups
@@ -59,41 +61,117 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 
 
-def run(fixed: Interleaving, session: Session) -> Iterator[Candidate | Bound]:
+class _Run:
+    """What the phases of one run share.
+
+    Attributes
+    ----------
+    fixed
+        The round, if all running jobs stay as they are.
+    gangs
+        The round of gangs in which every job has its GPUs alone, None if somebody can share them.
+    """
+
+    def __init__(self, fixed: Interleaving, session: Session) -> None:
+        self.fixed, self.session = fixed, session
+        self.gangs = gangs_without_sharing(fixed.round)
+        self._gang_steps: Iterator[Candidate | Bound] | None = None
+        terms = fixed.round.policy.terms
+        self.shares = self.gangs is None and any(term in OBJECTIVES for term in terms)
+        self.objective_first = terms[0] in OBJECTIVES
+        self.runs = any(job.running is not None for job in fixed.round.jobs)
+
+    @cached_property
+    def free(self) -> Interleaving:
+        """The round in which running jobs may move."""
+        return compile_interleaving(self.fixed.round) if self.runs else self.fixed
+
+    def gang_steps(self) -> Iterator[Candidate | Bound]:
+        """Return what the gang formulation yields where nobody can share GPUs, as one iterator."""
+        if self._gang_steps is None and self.gangs is not None:
+            self._gang_steps = solve_without_sharing(self.gangs, self.session)
+        return iter(()) if self._gang_steps is None else self._gang_steps
+
+
+def run(
+    fixed: Interleaving, session: Session, without: Collection[str] = ()
+) -> Iterator[Candidate | Bound]:
     """Yield a plan without new groups, then better ones, and bounds.
 
     Parameters
     ----------
     fixed
-        A round, if all running jobs stay as they are.
+        The round, if all running jobs stay as they are.
     session
-        Clock and solver, and who decides inner rounds of gangs.
+        Clock and solver, and the service that decides inner rounds of gangs.
+    without
+        Names of phases to leave out, for an ablation.
     """
-    round_ = fixed.round
-    alone = gangs_without_sharing(round_)
-    if alone is not None:
-        steps = solve_without_sharing(alone, session)
-        yield from islice(steps, 1)
-        yield from _trivial_bounds(round_)
-        yield from steps
+    yield from run_phases(PHASES, _Run(fixed, session), session, without)
+
+
+def _place_alone(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+    """Yield a plan in which no job shares GPUs; all such plans if sharing gains nothing."""
+    if state.gangs is not None:
+        yield from islice(state.gang_steps(), 1)
         return
-    gangs = one_job_per_gang(fixed, _within_quotas(fixed))
+    gangs = one_job_per_gang(state.fixed, _within_quotas(state.fixed))
     lifted = (gangs.lift(found) for found in inner_plans(gangs.round, session))
-    with_values = any(term in OBJECTIVES for term in round_.policy.terms)
-    yield from islice((plan for plan in lifted if plan is not None), 1 if with_values else None)
-    yield from _trivial_bounds(round_)
-    if not with_values:  # nothing is gained by sharing
-        return
-    running = any(job.running is not None for job in round_.jobs)
-    free_problem = compile_interleaving(round_) if running else fixed
-    free = _PackingSearch(free_problem, free_problem, session)
-    if running or round_.policy.terms[0] not in OBJECTIVES:
-        still = _PackingSearch(fixed, free_problem, session)
-        yield from (step for step in still.steps() if isinstance(step, Candidate))
-    if round_.policy.terms[0] not in OBJECTIVES:
-        yield from free.bounds()
-    elif not session.proven and not session.expired():
-        yield from free.steps()
+    yield from islice((plan for plan in lifted if plan is not None), 1 if state.shares else None)
+
+
+def _bound_trivially(state: _Run, _: Session) -> Iterator[Candidate | Bound]:
+    """Yield a bound of each term that needs no solver."""
+    yield from _trivial_bounds(state.fixed.round)
+
+
+def _solve_gangs(state: _Run, _: Session) -> Iterator[Candidate | Bound]:
+    """Yield what the gang formulation finds and proves where nobody can share GPUs."""
+    yield from state.gang_steps()
+
+
+def _pack_pending(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+    """Yield plans by set packing of pending jobs, beside running ones that stay."""
+    search = _PackingSearch(state.fixed, state.free, session)
+    yield from (step for step in search.steps() if isinstance(step, Candidate))
+
+
+def _bound_packing(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+    """Yield bounds of the set packing of all jobs."""
+    yield from _PackingSearch(state.free, state.free, session).bounds()
+
+
+def _pack_all(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+    """Yield plans and bounds by set packing of all jobs, running ones too."""
+    yield from _PackingSearch(state.free, state.free, session).steps()
+
+
+PHASES: tuple[Phase[_Run, Candidate | Bound], ...] = (
+    Phase("without sharing", _place_alone),
+    Phase("trivial bounds", _bound_trivially),
+    Phase("gangs", _solve_gangs, applies=lambda state: state.gangs is not None),
+    Phase(
+        "packing of pending jobs",
+        _pack_pending,
+        applies=lambda state: state.shares and (state.runs or not state.objective_first),
+    ),
+    Phase(
+        "packing bounds",
+        _bound_packing,
+        applies=lambda state: state.shares and not state.objective_first,
+    ),
+    Phase(
+        "packing",
+        _pack_all,
+        applies=lambda state: (
+            state.shares
+            and state.objective_first
+            and not state.session.proven
+            and not state.session.expired()
+        ),
+    ),
+)
+"""The order of steps. Each phase may take all the time that is left."""
 
 
 def one_job_per_gang(fixed: Interleaving, jobs: Iterable[int]) -> GangRound:
