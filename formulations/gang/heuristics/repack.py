@@ -93,7 +93,9 @@ def _jobs_to_start(
     for c, o, n in zip(counts.y_class.tolist(), counts.y_choice.tolist(), number, strict=True):
         job_class = problem.classes[c]
         choice = job_class.choices[o]
-        for _ in range(0 if job_class.running or not choice.single else min(int(n), left[c])):
+        for _ in range(
+            0 if job_class.running or not choice.is_single_task else min(int(n), left[c])
+        ):
             if problem.within_quota(quota, job_class.tenant, choice):
                 problem.charge_quota(quota, job_class.tenant, choice)
                 to_start.append((c, o))
