@@ -13,19 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright import Plan, Round
+from placewright.array_types import Ints
 from placewright.formulations.interleaving.problem.period import best_offsets, contended
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.plan import Decision, DecisionKind, Reason, Task
 from placewright.instances.documents.sharing import Sharing
+from placewright.topology.units import MILLION, WHOLE_GPU
 
 __all__ = ["Group", "Measures", "Queue", "measure", "place", "plan_of"]
 
-Ints = npt.NDArray[np.int64]
 Group: TypeAlias = tuple[int, ...]
 Places: TypeAlias = list[list[tuple[int, int]]]
-
-MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,12 +19,12 @@ from benchmarks.measure import Measured, RunError, measured
 from benchmarks.report import ERROR, OURS, Row
 from placewright import Changes, Engine, Plan, Round, solve_round
 from placewright.formulations.gang.problem.terms import SENSE
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.generators.gang import generate_round
 from placewright.instances.generators.mixes import MixName
 from placewright.rounds.certificate import gap_of
 from placewright.solver.usage import usage
+from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["Call", "Case", "Played", "cases", "play", "run"]
 

@@ -22,14 +22,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from placewright.array_types import Floats, Ints
 from placewright.instances.converters.support.trace_jobs import TraceJob
 
 __all__ = ["value_at_most"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 STEPS = 150
 PATIENCE = 5

@@ -28,7 +28,8 @@ from benchmarks.lease_rules import RULES, Rule
 from benchmarks.measure import measured
 from benchmarks.report import OURS, SKIPPED, Row
 from placewright import Plan, Round, verify
-from placewright.formulations.deadline.problem.problem import Ints, Problem
+from placewright.array_types import Ints
+from placewright.formulations.deadline.problem.problem import Problem
 from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
 from placewright.instances.converters.traces.chronus import chronus_jobs, convert_chronus
 from placewright.instances.documents.job import Job

@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.baselines import Answer, InvalidPlanError
+from placewright.array_types import Ints
 from placewright.formulations.deadline.models.time_indexed import build, read
-from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.solver import Arrays, Limits, Model, Status, Worker
 
 __all__ = ["Program", "artifact", "artifact_program", "indexed"]

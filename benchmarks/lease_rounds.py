@@ -31,21 +31,21 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from placewright import Round
+from placewright.array_types import Ints
 from placewright.formulations.deadline.problem.compile import compile_admission
 from placewright.formulations.deadline.problem.problem import Problem
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
 from placewright.instances.converters.traces.chronus import chronus_jobs
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Leases, Outage
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Policy
+from placewright.topology.units import WHOLE_GPU
 
 __all__ = [
     "GPUS_PER_HOST",
@@ -60,7 +60,6 @@ __all__ = [
     "round_of",
 ]
 
-Ints: TypeAlias = npt.NDArray[np.int64]
 Load: TypeAlias = Literal["tight", "loose"]
 Variant: TypeAlias = Literal["", "arriving", "maintained", "promised"]
 

@@ -20,7 +20,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Problem, Schedule
+from placewright.array_types import Bools, Ints
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 
 __all__ = [
     "RULES",

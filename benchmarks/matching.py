@@ -20,13 +20,12 @@ from typing import Literal, TypeAlias
 
 import networkx as nx
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.groups import Group, Queue, measure
+from placewright.array_types import Ints
 
 __all__ = ["PAIRINGS", "Pairing", "Way", "alone", "grouped", "ways"]
 
-Ints = npt.NDArray[np.int64]
 Pairing: TypeAlias = Callable[[int, Ints, Ints], Iterable[tuple[int, int]]]
 
 IN_A_GROUP = 4

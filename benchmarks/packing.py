@@ -19,12 +19,12 @@ from benchmarks.packing_rules import RULES, Ledger, play
 from benchmarks.presets import NODES, PODS, TRACE
 from benchmarks.report import ERROR, OURS, SKIPPED, Row
 from placewright import Changes, Engine, Round, solve_round
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind, Task
 from placewright.instances.documents.policy import Policy, TaskKind
 from placewright.rounds.certificate import gap_of
+from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["Case", "bound_of", "cases", "play_rounds", "run"]
 

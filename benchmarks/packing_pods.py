@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.instances.converters import convert_openb
 from placewright.instances.converters.support.csv_table import read_table
 from placewright.instances.derived.arrays import build_cluster
-from placewright.instances.documents.base import MAX_AMOUNT, MAX_GPU, WHOLE_GPU
+from placewright.instances.documents.base import MAX_AMOUNT, MAX_GPU
 from placewright.instances.documents.cluster import ClusterDocument
+from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["ARRIVED", "Arrivals", "Kind", "Pods", "arrivals", "read_pods"]
-
-Ints = NDArray[np.int64]
 
 ARRIVED = 1.3
 """Milli-GPU asked by all that arrive, over those of the cluster."""

@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.packing_pods import Arrivals, Pods
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.array_types import Floats, Ints
+from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["RULES", "Ledger", "Place", "Rule", "play"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 Place: TypeAlias = tuple[int, tuple[int, ...]]
 """A host and GPUs on it."""

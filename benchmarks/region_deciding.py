@@ -10,7 +10,8 @@ from typing import TypeAlias
 import numpy as np
 
 from benchmarks.region_hosts import Hosts, Need, Placed
-from placewright.formulations.common.wan.arrays import Bools, Ints, Wan
+from placewright.array_types import Bools, Ints
+from placewright.formulations.common.wan.arrays import Wan
 from placewright.instances.documents.job import Job
 
 __all__ = ["Deciding", "Holding", "Site", "prepared"]

@@ -16,9 +16,9 @@ from placewright import Round
 from placewright.formulations.common.wan.arrays import NONE, Wan
 from placewright.instances.derived.arrays import build_cluster, build_state
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.topology import Cluster
+from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["Hosts", "Need", "Placed", "need_of"]
 

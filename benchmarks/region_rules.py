@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.region_deciding import Deciding, Holding, Site
 from benchmarks.region_hosts import Need
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 MOST_VICTIMS = 32
 """Of one job at one site."""

@@ -26,7 +26,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
+from placewright.array_types import Bools, Ints
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.replicas.problem.problem import Layout, Problem
 
 __all__ = ["RULES", "Climber", "Planner", "at_home", "climb", "leave", "stay"]

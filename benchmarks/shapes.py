@@ -22,13 +22,13 @@ from benchmarks.speeds import FILES, HOSTS, Application, applications
 from placewright import Round, solve_round
 from placewright.instances.checks.round import check_round
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Policy
 from placewright.instances.speed_models.sia import sizes
 from placewright.solver import Limits, Model, Status, Worker
+from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["METHODS", "Case", "cases", "literal", "placewright", "program", "run", "shapes_round"]
 

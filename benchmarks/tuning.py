@@ -10,18 +10,17 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from placewright import Plan, Round
+from placewright.array_types import Ints
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.speed import speed
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Decision, DecisionKind, Reason, Task
+from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["proportional", "tuned"]
 
-Ints = npt.NDArray[np.int64]
 Hosts: TypeAlias = list[int]
 
 SHARE = 0

@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["ALWAYS", "Arrays", "Bools", "Floats", "Ints", "Sense", "csr", "row_slack"]
+from placewright.array_types import Bools, Floats, Ints
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
+__all__ = ["ALWAYS", "Arrays", "Sense", "csr", "row_slack"]
+
 Sense: TypeAlias = Literal["max", "min"]
 
 ALWAYS = -1

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.solver.arrays import Arrays, Floats
+from placewright.array_types import Floats
+from placewright.solver.arrays import Arrays
 from placewright.solver.outcome import Outcome, Status
 
 __all__ = ["TOLERANCE", "audit", "known_objective", "settled"]

@@ -26,8 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placewright.array_types import Floats
 from placewright.solver import Arrays
-from placewright.solver.arrays import Floats
 from placewright.solver.compiled import compiled
 from placewright.solver.lp_presolve import Floats32, PresolvedLp, ScaledLp, Sparse
 

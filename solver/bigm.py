@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.solver.arrays import ALWAYS, Arrays, Bools, Floats, Ints, csr
+from placewright.array_types import Bools, Floats, Ints
+from placewright.solver.arrays import ALWAYS, Arrays, csr
 from placewright.solver.errors import UnsupportedModelError
 
 __all__ = ["big_m"]

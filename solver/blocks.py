@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from placewright.solver.arrays import Floats, Ints
+from placewright.array_types import Floats, Ints
 
 __all__ = [
     "Block",

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placewright.solver.arrays import ALWAYS, Arrays, Floats
+from placewright.array_types import Floats
+from placewright.solver.arrays import ALWAYS, Arrays
 from placewright.solver.audit import INFINITE
 from placewright.solver.lagrangian import PRICE_BITS, round_to_integers
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placewright.solver.arrays import ALWAYS, Arrays, Bools, Floats
+from placewright.array_types import Bools, Floats
+from placewright.solver.arrays import ALWAYS, Arrays
 
 __all__ = ["Core", "ReducedCosts", "reduced_costs_of"]
 

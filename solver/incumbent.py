@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from placewright.solver.arrays import Arrays, Floats
+from placewright.array_types import Floats
+from placewright.solver.arrays import Arrays
 from placewright.solver.audit import settled
 from placewright.solver.outcome import Progress
 

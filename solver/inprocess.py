@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Self
 
-from placewright.solver.arrays import Arrays, Floats
+from placewright.array_types import Floats
+from placewright.solver.arrays import Arrays
 from placewright.solver.audit import audit, known_objective
 from placewright.solver.backends import Report, get_backend
 from placewright.solver.errors import BackendUnavailableError, UnsupportedModelError

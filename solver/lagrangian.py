@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placewright.solver.arrays import Floats
+from placewright.array_types import Floats
 
 __all__ = ["PRICE_BITS", "SUM_BITS", "overflow_safe_scale", "round_to_integers"]
 

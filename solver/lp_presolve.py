@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Floats, Ints
 from placewright.solver import Arrays
-from placewright.solver.arrays import Floats, Ints
 
 Floats32: TypeAlias = NDArray[np.float32]
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from placewright.solver.arrays import ALWAYS, Arrays, Bools, Floats, Ints, Sense, csr
+from placewright.array_types import Bools, Floats, Ints
+from placewright.solver.arrays import ALWAYS, Arrays, Sense, csr
 from placewright.solver.blocks import (
     Block,
     Numbers,

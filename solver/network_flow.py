@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.solver.arrays import Bools, Ints
+from placewright.array_types import Bools, Ints
 
 __all__ = ["min_cost_flow", "transportation"]
 

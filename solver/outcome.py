@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from placewright.solver.arrays import Floats
+from placewright.array_types import Floats
 
 __all__ = ["Limits", "Outcome", "Progress", "Status"]
 

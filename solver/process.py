@@ -15,7 +15,8 @@ import weakref
 from dataclasses import replace
 from typing import Self
 
-from placewright.solver.arrays import Arrays, Floats
+from placewright.array_types import Floats
+from placewright.solver.arrays import Arrays
 from placewright.solver.audit import audit, known_objective
 from placewright.solver.backends import Report
 from placewright.solver.child import Child

@@ -7,7 +7,8 @@ import pickle
 import struct
 from dataclasses import dataclass
 
-from placewright.solver.arrays import Arrays, Floats
+from placewright.array_types import Floats
+from placewright.solver.arrays import Arrays
 from placewright.solver.outcome import Limits
 
 __all__ = ["Refusal", "Request", "Warm", "frame", "receive", "send", "take", "write"]

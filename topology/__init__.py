@@ -6,11 +6,12 @@ from placewright.topology.catalogue import CATALOGUE, HostModel
 from placewright.topology.cluster import Cluster
 from placewright.topology.graph import build_graph
 from placewright.topology.links import Link
-from placewright.topology.state import GPU_MILLI, State
+from placewright.topology.state import State
+from placewright.topology.units import WHOLE_GPU
 
 __all__ = [
     "CATALOGUE",
-    "GPU_MILLI",
+    "WHOLE_GPU",
     "Cluster",
     "HostModel",
     "Link",

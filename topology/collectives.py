@@ -17,11 +17,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.topology.catalogue import HostModel
 from placewright.topology.cluster import Cluster
 from placewright.topology.links import Link
 
-Ints: TypeAlias = NDArray[np.int64]
 Pattern: TypeAlias = Literal["ring", "tree"]
 
 BITS_PER_MIB = 8 << 20

@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.topology.cluster import Cluster
-
-GPU_MILLI = 1000
-"""Milli-GPU of one whole GPU."""
+from placewright.topology.units import WHOLE_GPU
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -46,7 +44,7 @@ class State:
         """Return the state in which every host is healthy and nothing runs."""
         return cls(
             free=cluster.capacity.copy(),
-            gpu_free=np.full(cluster.num_gpus, GPU_MILLI, dtype=np.int32),
+            gpu_free=np.full(cluster.num_gpus, WHOLE_GPU, dtype=np.int32),
             healthy=np.ones(cluster.num_hosts, dtype=np.bool_),
             busy=np.zeros(cluster.num_hosts, dtype=np.bool_),
         )
@@ -74,5 +72,5 @@ class State:
     def whole_free(self, cluster: Cluster) -> NDArray[np.int32]:
         """Return per host how many of its GPUs are wholly free, whether it is healthy or not."""
         free_before = np.zeros(cluster.num_gpus + 1, dtype=np.int32)
-        np.cumsum(self.gpu_free == GPU_MILLI, out=free_before[1:])
+        np.cumsum(self.gpu_free == WHOLE_GPU, out=free_before[1:])
         return np.diff(free_before[cluster.gpu_start])

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from placewright.instances.documents.plan import PLUS, Task
+from placewright.topology.units import MILLION, WHOLE_GPU
 
 NONE = "-"
-WHOLE_GPU = 1000
 MINUTE, HOUR, DAY, TEN_DAYS = 60, 3600, 86_400, 864_000
-MILLION = 1_000_000
 KIBI = 1024
 MAX_NAME = 48
 SMALL_FRACTION, MANY_TIMES = 1e-5, 9.99

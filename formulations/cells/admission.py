@@ -27,10 +27,10 @@ from placewright.formulations.gang.problem.quotas import remaining_quotas
 from placewright.formulations.plan_messages import Candidate, Place
 from placewright.instances.derived.cell_trees import EntryKey, guaranteed
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.topology.chain import Cell
+from placewright.topology.units import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)

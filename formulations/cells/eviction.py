@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.derived.hardware import Hardware
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
+from placewright.topology.units import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.array_types import Bools
 from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.deadline.heuristics.list_scheduling import (
     ORDERS,
@@ -37,7 +38,7 @@ from placewright.formulations.deadline.models.demand_bound import (
     feasible_alone,
     fits_in_memory,
 )
-from placewright.formulations.deadline.problem.problem import NONE, Bools, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.session import Session
 
 BROKEN, ADMITTED = "broken", "admitted"

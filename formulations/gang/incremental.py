@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.bounds.dual_prices import DualPrices
@@ -50,8 +51,6 @@ from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.solver import Outcome
 from placewright.topology import Cluster
-
-Ints = NDArray[np.int64]
 
 ADAPTED = "adapted"
 

@@ -22,6 +22,7 @@ from itertools import islice
 
 import numpy as np
 
+from placewright.array_types import Bools
 from placewright.formulations.common.inner_rounds import inner_plans
 from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.gang.problem.quotas import resources_held
@@ -47,8 +48,6 @@ from placewright.formulations.interleaving.problem.job_groups import group_value
 from placewright.formulations.interleaving.problem.option_classes import grouped_jobs
 from placewright.formulations.interleaving.problem.residual_capacity import quota_left
 from placewright.formulations.interleaving.set_packing.problem import (
-    MILLION,
-    Bools,
     Grouping,
     GroupingBound,
     PackingProblem,
@@ -59,6 +58,7 @@ from placewright.formulations.session import Session
 from placewright.instances.derived.speed import speed
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
+from placewright.topology.units import MILLION
 
 
 class _Run:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools
+from placewright.array_types import Bools, Floats
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.minimum_remote_reads import forced_replicas
@@ -34,7 +34,6 @@ from placewright.formulations.replicas.models.lexicographic import is_small, sol
 from placewright.formulations.replicas.problem.problem import DATA, Problem
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
-from placewright.solver.arrays import Floats
 
 if TYPE_CHECKING:
     from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree

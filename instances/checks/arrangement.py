@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from placewright.instances.checks.cluster import HOST_LEVEL
 from placewright.instances.derived.names import check_known
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, Path
+from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
 
 def check_arrangement(round_: Round) -> None:

@@ -13,10 +13,10 @@ from placewright.instances.derived.names import check_known, check_unique
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.topology import CATALOGUE
+from placewright.topology.units import HOST_LEVEL
 
 MAX_HOSTS = 200_000
 MAX_GPUS = 4_000_000
-HOST_LEVEL = "host"
 
 
 def check_cluster(document: ClusterDocument) -> None:

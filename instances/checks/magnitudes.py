@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import comb
 from typing import TypeAlias
 
-from placewright.instances.checks.cluster import HOST_LEVEL
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.speed import speed
-from placewright.instances.documents.base import MAX_TOTAL, WHOLE_GPU
+from placewright.instances.documents.base import MAX_TOTAL
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, Path
+from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
 MAX_EACH = 10**15
 """Of one job: floats have all whole numbers up to there, and solvers take it as a coefficient."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from placewright.instances.checks.arrangement import check_arrangement
 from placewright.instances.checks.cells import check_cells
-from placewright.instances.checks.cluster import HOST_LEVEL, check_cluster
+from placewright.instances.checks.cluster import check_cluster
 from placewright.instances.checks.magnitudes import check_magnitudes
 from placewright.instances.checks.policies import CHECKS
 from placewright.instances.checks.running import check_running
@@ -19,6 +19,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, Path
+from placewright.topology.units import HOST_LEVEL
 
 __all__ = [
     "check_cluster",

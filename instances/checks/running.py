@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from placewright.instances.checks.running_shares import check_parts
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.running_groups import MarginalUsage, running_groups
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, Path
+from placewright.topology.units import WHOLE_GPU
 
 
 def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:

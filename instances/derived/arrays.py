@@ -5,10 +5,10 @@ from __future__ import annotations
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import MarginalUsage
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster, Link, State, assemble
+from placewright.topology.units import WHOLE_GPU
 
 CORE_RESOURCES = ("cpu", "memory")
 

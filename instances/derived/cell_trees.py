@@ -16,8 +16,8 @@ from placewright.instances.documents.policy import Tenant
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.topology.chain import Cell, Chain
+from placewright.topology.units import HOST_LEVEL
 
-HOST_LEVEL = "host"
 EntryKey: TypeAlias = tuple[int, int]
 """An entry of cells: the index of its tenant, and of the entry among the tenant's cells."""
 

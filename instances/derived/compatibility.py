@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
+from placewright.topology.units import WHOLE_GPU
 
 
 def asks_whole_gpus(option: Option) -> bool:

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Final, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from placewright.topology.units import WHOLE_GPU
+
 API_VERSION: Final = "placewright/v1alpha1"
 MAX_AMOUNT = 10**12
 MAX_TOTAL = 10**18
@@ -21,7 +23,6 @@ MAX_TOTAL = 10**18
 MAX_MOMENT = 10**13
 MAX_COUNT = 100_000
 MAX_GPU = 1_000_000_000
-WHOLE_GPU = 1000
 CORE_RESOURCES = ("gpu", "cpu", "memory")
 
 T = TypeVar("T")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placewright.instances.documents.base import MAX_AMOUNT, WHOLE_GPU
+from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.profile import Sensitivity
 from placewright.instances.errors import InvalidInputError
+from placewright.topology.units import WHOLE_GPU
 
 UNIT = 10**6
 """The speed of a job at its proportional share, and of one without a sensitivity."""

@@ -17,9 +17,9 @@ from pydantic import Field, field_validator, model_validator
 from placewright.instances.documents.base import Document, Flag, Many, Name
 from placewright.instances.documents.profile import MAX_STAGES
 from placewright.instances.errors import InvalidInputError
+from placewright.topology.units import MILLION
 
 MOST = 4
-MILLION = 10**6
 SPANNING_RESOURCES = 3
 SPANNING_SLOTS = 4
 

@@ -19,10 +19,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from placewright.array_types import Ints
 from placewright.instances.derived.demand import load_of
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
@@ -49,6 +48,7 @@ from placewright.instances.generators.tenants_and_shares import (
     with_parts,
     with_tenants,
 )
+from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["generate_cluster", "generate_round", "load_of"]
 
@@ -66,8 +66,6 @@ _BLOCKS_PER_DATACENTER = 32
 _FEW_BLOCKS = 4
 _MILLI = 1000
 _MIB_PER_GIB = 1024
-
-Ints = npt.NDArray[np.int64]
 
 
 def generate_cluster(gpus: int, *, seed: int = 0) -> ClusterDocument:  # noqa: ARG001

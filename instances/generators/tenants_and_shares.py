@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
@@ -19,6 +18,7 @@ from placewright.instances.generators.mixes import (
     PROFILES,
     Shares,
 )
+from placewright.topology.units import WHOLE_GPU
 
 GPU_GIB = {"A100": 80, "V100": 32}
 MIG_MODEL = "A100"

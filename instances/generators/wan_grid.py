@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.instances.documents.geo import WanLink
-
-Ints = NDArray[np.int64]
 
 COPY_SHARE = 5
 """Copies may take a fifth of what a link carries in the window: 20 % use."""

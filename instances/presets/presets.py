@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from placewright.instances.checks.cluster import HOST_LEVEL
 from placewright.instances.checks.round import hosts_by_name, known_hosts
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.job import Job
@@ -21,6 +20,7 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.policies import GANG
 from placewright.instances.presets.health import with_health
+from placewright.topology.units import HOST_LEVEL
 
 
 def drain(round: Round, hosts: Sequence[str]) -> Round:  # noqa: A002

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.amounts import SCALE, positive, whole
+from placewright.topology.units import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ SC'21, section 3: takeaways 1 to 3 (tensor parallelism up to the GPUs of a serve
 from __future__ import annotations
 
 from placewright.instances.documents.arrangement import Communication, Slices
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.speed_models.megatron import MIB, Shape, Transformer, faults, memory_mib
+from placewright.topology.units import WHOLE_GPU
 
 GRADIENT_BYTES = 4
 """Per parameter, as it is reduced over the replicas."""

@@ -9,8 +9,7 @@ from placewright.instances.derived.hardware import Hardware, hardware
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.topology import CATALOGUE, HostModel
-
-HOST_LEVEL = "host"
+from placewright.topology.units import HOST_LEVEL
 
 
 @dataclass(frozen=True, slots=True)

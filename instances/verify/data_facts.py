@@ -12,13 +12,13 @@ from functools import reduce
 from operator import or_
 
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.geo import Dataset, Read, Region, WanLink
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
 from placewright.instances.documents.round import Round
 from placewright.instances.verify.cluster_facts import ClusterFacts, HostFacts
+from placewright.topology.units import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)

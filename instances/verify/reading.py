@@ -10,18 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.plan_leases import LeaseSection, Promised
 from placewright.instances.documents.round import Round
-from placewright.instances.verify.cluster_facts import (
-    ClusterFacts,
-    HostFacts,
-    read_cluster,
-)
+from placewright.instances.verify.cluster_facts import ClusterFacts, HostFacts, read_cluster
 from placewright.instances.verify.data_facts import Data
+from placewright.topology.units import WHOLE_GPU
 
 
 class PlacedTask(NamedTuple):

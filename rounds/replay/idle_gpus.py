@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
+from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["IdleGpus"]
 

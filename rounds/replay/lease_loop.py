@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
@@ -29,6 +28,7 @@ from placewright.rounds.replay.records import CLASSES, Record, Served
 from placewright.rounds.settings import Isolation
 from placewright.rounds.state.changes import Changes
 from placewright.rounds.state.promises import promised
+from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["Served", "decide_leases"]
 

@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 
 from placewright.instances.derived.hardware import Hardware, hardware
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.documents.round import Round
 from placewright.rounds.sections.move_components import Move, Yard, sums
 from placewright.topology.mig import MEMORY_SLICES, PRODUCTS, SLICES
+from placewright.topology.units import WHOLE_GPU
 
 Slot: TypeAlias = tuple[str, str | int | tuple[int, int | str]]
 """A host with the name of a resource, the index of a GPU, or that of a GPU and of a memory slice.

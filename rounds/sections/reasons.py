@@ -26,9 +26,9 @@ from placewright.formulations.gang.problem.jobs import (
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.residual import residual
 from placewright.formulations.plan_messages import Candidate
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.plan import Reason
 from placewright.topology import State
+from placewright.topology.units import WHOLE_GPU
 
 _Asked = tuple[tuple[Group, ...], int]
 """The groups of an option, and its joint level."""

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pulp
 
-from placewright.solver.arrays import ALWAYS, Arrays, Floats
+from placewright.array_types import Floats
+from placewright.solver.arrays import ALWAYS, Arrays
 from placewright.solver.audit import audit, settled
 from placewright.solver.backends import Report
 from placewright.solver.bigm import big_m

@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 from ortools.sat.python import cp_model
 
-from placewright.solver.arrays import ALWAYS, Arrays, Floats
+from placewright.array_types import Floats
+from placewright.solver.arrays import ALWAYS, Arrays
 from placewright.solver.audit import audit
 from placewright.solver.backends import Report
 from placewright.solver.backends.scaling import Scaled, scaled

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.solver.arrays import ALWAYS, Arrays, Floats, row_slack
+from placewright.array_types import Floats
+from placewright.solver.arrays import ALWAYS, Arrays, row_slack
 from placewright.solver.audit import audit
 from placewright.solver.backends import Report
 from placewright.solver.errors import UnsupportedModelError

@@ -9,7 +9,8 @@ from typing import Any
 import highspy
 import numpy as np
 
-from placewright.solver.arrays import ALWAYS, Arrays, Floats
+from placewright.array_types import Floats
+from placewright.solver.arrays import ALWAYS, Arrays
 from placewright.solver.audit import audit, settled
 from placewright.solver.backends import Report
 from placewright.solver.backends.trace import Trace

@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from placewright.solver.arrays import ALWAYS, Arrays, Floats, Ints
+from placewright.array_types import Floats, Ints
+from placewright.solver.arrays import ALWAYS, Arrays
 from placewright.solver.errors import UnsupportedModelError
 
 __all__ = ["Scaled", "scaled"]

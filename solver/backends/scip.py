@@ -17,17 +17,13 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
-from ortools.math_opt import (
-    model_parameters_pb2,
-    model_pb2,
-    parameters_pb2,
-    result_pb2,
-)
+from ortools.math_opt import model_parameters_pb2, model_pb2, parameters_pb2, result_pb2
 from ortools.math_opt.core.python import solver as math_opt
 from ortools.math_opt.python.callback import CallbackRegistration
 from ortools.math_opt.python.init_arguments import StreamableSolverInitArguments
 
-from placewright.solver.arrays import Arrays, Floats
+from placewright.array_types import Floats
+from placewright.solver.arrays import Arrays
 from placewright.solver.audit import audit, settled
 from placewright.solver.backends import Report
 from placewright.solver.backends.trace import Trace

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from placewright.solver.arrays import Arrays, Floats
+from placewright.array_types import Floats
+from placewright.solver.arrays import Arrays
 from placewright.solver.backends import Report
 from placewright.solver.incumbent import Incumbent
 

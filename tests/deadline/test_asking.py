@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.rounds.replay.admission_price import SHARE, WINDOW_S, Prices
 from placewright.rounds.replay.records import Record
+from placewright.topology.units import WHOLE_GPU
 
 
 def record(name: str, gpus: int, part: float, value: int, came: int = 0) -> Record:

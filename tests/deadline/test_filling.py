@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from placewright.array_types import Ints
 from placewright.formulations.deadline.heuristics.list_scheduling import (
     ORDERS,
     complete,
     list_schedule,
     objective,
 )
-from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.deadline.problem.slack import Slack, forced_leases
 
 KINDS: tuple[dict[str, Any], ...] = (

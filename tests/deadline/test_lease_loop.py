@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job, Running
@@ -20,6 +19,7 @@ from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.verify import verify
 from placewright.rounds.replay.lease_loop import Served, decide_leases
+from placewright.topology.units import WHOLE_GPU
 
 LENGTH = 100
 BY_WORK = ("broken", "admitted", "best_effort", "disruption", "early")

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from placewright.array_types import Ints
 from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
 from placewright.formulations.deadline.heuristics.right_shift import right_shift
-from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 
 KINDS: tuple[dict[str, Any], ...] = (
     {"gangs": False},

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from placewright.array_types import Floats
 from placewright.formulations.gang import run
 from placewright.formulations.gang.models.aggregate import column_generation
 from placewright.instances.documents.plan import Plan, TermResult
@@ -19,7 +20,6 @@ from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import Arrays, multipliers
-from placewright.solver.arrays import Floats
 
 TERMS = ("progress", "entitled", "share", "stranded", "bottleneck", "disruption", "spread")
 SLICED = "A100-SXM4-80GB"

@@ -11,13 +11,10 @@ import numpy as np
 import pytest
 from tuning import tune
 
-from placewright.formulations.common.wan.arrays import Ints
+from placewright.array_types import Ints
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics import annealing_kernel
-from placewright.formulations.replicas.heuristics.annealing import (
-    Annealing,
-    initial_state,
-)
+from placewright.formulations.replicas.heuristics.annealing import Annealing, initial_state
 from placewright.formulations.replicas.heuristics.annealing_kernel import (
     EXCESS,
     NOWHERE,

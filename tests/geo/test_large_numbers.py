@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from placewright.array_types import Ints
 from placewright.formulations.bound_arithmetic import outward, proven_whole
-from placewright.formulations.common.wan.arrays import Ints
 from placewright.formulations.geo.bounds.lagrangian import lagrangian_value_bound, price_classes
 from placewright.formulations.geo.models.lexicographic_weights import LexicographicWeights
 from placewright.formulations.geo.models.monolithic import MonolithicRound

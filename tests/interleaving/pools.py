@@ -10,12 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from placewright.formulations.interleaving.set_packing.problem import (
-    ALONE,
-    Ints,
-    PackingProblem,
-    Rules,
-)
+from placewright.array_types import Ints
+from placewright.formulations.interleaving.set_packing.problem import ALONE, PackingProblem, Rules
 
 PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "traces" / "muri"
 TRACES = PUBLISHED if PUBLISHED.is_dir() else Path(__file__).parents[1] / "data" / "muri"

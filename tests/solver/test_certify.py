@@ -21,17 +21,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
+from placewright.array_types import Floats
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import lns
-from placewright.formulations.gang.models.aggregate import (
-    column_generation,
-)
+from placewright.formulations.gang.models.aggregate import column_generation
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.host import solve as exact
 from placewright.rounds import solve, solve_round
 from placewright.solver import Arrays, InProcess, Limits, Model, Outcome, Status
-from placewright.solver.arrays import Floats
 from placewright.solver.backends import highs
 from placewright.solver.certify import certified_bound, multipliers
 

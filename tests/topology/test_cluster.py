@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from placewright.topology import CATALOGUE, GPU_MILLI, Cluster, Link, State, tree
+from placewright.topology import CATALOGUE, WHOLE_GPU, Cluster, Link, State, tree
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_an_empty_state_is_all_free_and_its_copy_shares_nothing() -> None:
     for field in ("free", "gpu_free", "healthy", "busy"):
         assert not np.shares_memory(getattr(state, field), getattr(copy, field))
         getattr(copy, field)[...] = 0
-    assert (state.gpu_free == GPU_MILLI).all()
+    assert (state.gpu_free == WHOLE_GPU).all()
 
 
 def test_whole_free_counts_untouched_gpus_per_host(cluster: Cluster) -> None:

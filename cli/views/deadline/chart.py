@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
 
+from placewright.array_types import Floats
 from placewright.cli.format.colours import LATER, OFFERED, PLACED, PROMISED, band_colour
 from placewright.cli.format.text import after, count, count_gpus, duration, gpus, number
 from placewright.cli.views.deadline.gantt import Band, Chart, Kind, Row, ticks
@@ -33,8 +34,6 @@ KINDS = {
 BANDS = "█▓▒░"
 EFFORT, FREE, AWAY = "+", "·", "×"
 LEVELS = " ▁▂▃▄▅▆▇█"
-
-Floats = NDArray[np.float64]
 
 
 def heading(chart: Chart) -> str:

@@ -9,8 +9,8 @@ from math import ceil
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.cli.views.deadline.facts import Interval, Promise, Promises
 from placewright.cli.views.deadline.unavailable_capacity import unavailable_capacity
 
@@ -18,8 +18,6 @@ MAX_CLASSES = 4
 BEYOND = 1.25
 """How far due times may stretch a chart beyond the last lease that is used."""
 STEPS = (60, 300, 600, 1200, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
-
-Ints = NDArray[np.int64]
 
 
 class Kind(StrEnum):

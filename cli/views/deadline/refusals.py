@@ -9,9 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from placewright.array_types import Ints
 from placewright.cli.views.deadline.facts import deadline_of
 from placewright.instances.derived.lease_arithmetic import (
     completion_time,
@@ -25,8 +23,6 @@ from placewright.instances.verify.rules.deadline.lease_work import first_usable
 if TYPE_CHECKING:
     from placewright.cli.views.deadline.facts import Interval, Promises
     from placewright.instances.documents.job import Job
-
-Ints = NDArray[np.int64]
 
 
 class RefusalReason(NamedTuple):

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 if TYPE_CHECKING:
     from placewright.instances.documents.round import Round
-
-Ints = NDArray[np.int64]
 
 
 def unavailable_capacity(round_: Round) -> tuple[int, Ints]:

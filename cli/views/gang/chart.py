@@ -9,14 +9,10 @@ from rich.columns import Columns
 from rich.console import Console
 from rich.text import Text
 
-from placewright.cli.format.colours import (
-    LARGE,
-    RUNNING,
-    job_colour,
-)
+from placewright.cli.format.colours import LARGE, RUNNING, job_colour
 from placewright.cli.format.text import count, count_gpus, short
 from placewright.cli.views.gang.facts import NOBODY, Occupancy, PlacedJob
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 MAX_HOSTS = 128
 

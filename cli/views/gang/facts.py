@@ -13,12 +13,12 @@ from placewright.cli.format.text import count
 from placewright.cli.views.interleaving.facts import groups_in
 from placewright.instances.derived.arrays import build_cluster, build_state
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
+from placewright.topology.units import WHOLE_GPU
 
 NOBODY = -1
 OUTCOMES = {

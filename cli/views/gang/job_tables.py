@@ -9,10 +9,10 @@ from rich.table import Table
 
 from placewright.cli.format.table import MAX_ROWS, print_table, table
 from placewright.cli.format.text import NONE, count, gpus, number, place
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
+from placewright.topology.units import WHOLE_GPU
 
 
 def print_jobs(console: Console, round_: Round) -> None:

@@ -13,8 +13,8 @@ from itertools import chain, pairwise
 from math import log
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats, Ints
 from placewright.topology import Cluster
 
 MAX_CELLS = 20_000
@@ -26,9 +26,6 @@ TITLE_HEIGHT = 1.6
 HEADING_HEIGHT = 2.0
 ASPECT = 1.5
 MAX_TILES_A_LINE = 48
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats
 from placewright.cli.format.colours import (
     LARGE,
     PLACED,
@@ -18,7 +18,7 @@ from placewright.cli.format.colours import (
 from placewright.cli.format.text import count, count_gpus, shortened
 from placewright.cli.views.gang.facts import Occupancy
 from placewright.cli.views.gang.layout import GPU_LEVEL, Layout, layout_of
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,8 +30,6 @@ CELL_INCHES = 0.15
 MIN_INCHES, MAX_INCHES = 3.0, 14.0
 GAP = 0.14
 """Width of the line between cells, as a fraction of a cell."""
-
-Floats = NDArray[np.float64]
 
 
 def draw_map(occupancy: Occupancy) -> Figure:

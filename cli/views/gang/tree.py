@@ -8,7 +8,7 @@ from rich.tree import Tree
 
 from placewright.cli.format.text import count, gpus, short
 from placewright.cli.views.gang.facts import Occupancy
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 MAX_DOMAINS = 64
 

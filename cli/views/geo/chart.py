@@ -9,10 +9,11 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
+from placewright.array_types import Floats
 from placewright.cli.format.colours import OFFERED, PLACED
 from placewright.cli.format.table import print_more
 from placewright.cli.format.text import count, gib, gpus, load, number
-from placewright.cli.views.geo.plan_facts import Floats, RegionPlan, heat
+from placewright.cli.views.geo.plan_facts import RegionPlan, heat
 from placewright.cli.views.geo.tables import MAX_REGIONS, by_load
 
 INDENT, GAP = 2, 2

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.instances.verify.cluster_facts import read_cluster
 from placewright.instances.verify.data_facts import GeoFacts, read_geo
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from placewright.instances.documents.geo import WanLink
     from placewright.instances.documents.job import Job
     from placewright.instances.documents.round import Round
-
-Ints = NDArray[np.int64]
 
 NOWHERE = -1
 

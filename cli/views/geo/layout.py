@@ -12,11 +12,9 @@ W. S. Torgerson, "Multidimensional scaling: I. Theory and method", Psychometrika
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats
 from placewright.cli.views.geo.facts import Regions
-
-Floats = NDArray[np.float64]
 
 ROUNDS = 400
 """Passes that push boxes apart."""

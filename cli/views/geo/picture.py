@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from placewright.array_types import Floats
 from placewright.cli.format.colours import OFFERED, PLACED
 from placewright.cli.format.text import count, count_gpus, load, shortened
 from placewright.cli.views.geo.chart import load_title, loads_of
 from placewright.cli.views.geo.layout import positions
-from placewright.cli.views.geo.plan_facts import Floats, RegionPlan
+from placewright.cli.views.geo.plan_facts import RegionPlan
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.cli.views.geo.facts import NOWHERE, Ints, Regions, counted_in, regions_of
+from placewright.array_types import Floats, Ints
+from placewright.cli.views.geo.facts import NOWHERE, Regions, counted_in, regions_of
 from placewright.cli.views.geo.replica_facts import (
     Change,
     ChangeKind,
@@ -18,15 +18,13 @@ from placewright.cli.views.geo.replica_facts import (
     links_used,
     section_of,
 )
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
+from placewright.topology.units import WHOLE_GPU
 
 if TYPE_CHECKING:
     from placewright.instances.documents.geo import Read
     from placewright.instances.documents.plan import Plan, TermResult
     from placewright.instances.documents.round import Round
-
-Floats = NDArray[np.float64]
 
 
 class Waits(NamedTuple):

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Bools, Ints
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
-
-Ints: TypeAlias = NDArray[np.int64]
-Bools: TypeAlias = NDArray[np.bool_]
+from placewright.topology.units import WHOLE_GPU
 
 NONE = -1
 UNLIMITED = 2**50

@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.common.wan.step_function import MEGABITS
 from placewright.solver.network_flow import min_cost_flow
-
-Floats = NDArray[np.float64]
 
 _COST_SCALE = 2**20
 """Costs of one GiB are rounded to this fraction."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools, Wan
+from placewright.array_types import Bools
+from placewright.formulations.common.wan.arrays import Wan
 
 
 def reachable(wan: Wan, dataset: int) -> Bools:

@@ -15,13 +15,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import UNLIMITED, Bools, Wan
-from placewright.formulations.common.wan.min_cost_flow import (
-    Floats,
-    PathFlow,
-    ResidualNetwork,
-    route_copy,
-)
+from placewright.array_types import Bools, Floats
+from placewright.formulations.common.wan.arrays import UNLIMITED, Wan
+from placewright.formulations.common.wan.min_cost_flow import PathFlow, ResidualNetwork, route_copy
 from placewright.formulations.common.wan.timetable import (
     Replica,
     Timetable,

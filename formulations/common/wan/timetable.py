@@ -15,7 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Ints, Wan
+from placewright.array_types import Ints
+from placewright.formulations.common.wan.arrays import Wan
 from placewright.formulations.common.wan.min_cost_flow import PathFlow
 from placewright.formulations.common.wan.step_function import (
     MEGABITS,

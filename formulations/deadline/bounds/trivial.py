@@ -14,8 +14,7 @@ from placewright.instances.derived.lease_arithmetic import work_per_lease
 from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-
-MILLION = 10**6
+from placewright.topology.units import MILLION
 
 
 def trivial_bounds(admission: Admission) -> Iterator[Bound]:

@@ -18,10 +18,10 @@ from math import floor
 
 import numpy as np
 
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.models.demand_bound import Floats
 from placewright.formulations.deadline.models.master_lp import LagrangianBound, MasterLp
-from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Problem
+from placewright.formulations.deadline.problem.problem import NONE, Problem
 from placewright.formulations.session import Session
 
 

@@ -14,24 +14,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.common.inner_rounds import InnerRound
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.problem.capacity_rows import largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
-from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.formulations.plan_messages import Candidate
-from placewright.instances.checks.cluster import HOST_LEVEL
 from placewright.instances.derived.lease_arithmetic import min_hosts, work_per_lease
 from placewright.instances.derived.outages import unavailable_hosts
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Leases
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
 from placewright.instances.presets.health import with_health
+from placewright.topology.units import HOST_LEVEL, MILLION, WHOLE_GPU
 
-MILLION = 10**6
 FIRST_PRIORITY = 10**9
 """Of jobs that must run, less one for each time that their GPUs could double: the larger, the
 sooner. That of any other job is its own, and below."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.problem.problem import Bools, Ints
 from placewright.formulations.deadline.problem.schedule import ScheduleState
 
 Move = tuple[int, int, int]

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.models import time_indexed
 from placewright.formulations.deadline.models.demand_bound import feasible_alone
-from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Outcome, Status
-from placewright.solver.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,10 @@ from typing import Literal
 
 import numpy as np
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
-from placewright.formulations.deadline.problem.problem import (
-    NONE,
-    Bools,
-    Ints,
-    Problem,
-    Schedule,
-    chunks,
-)
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule, chunks
 from placewright.formulations.deadline.problem.schedule import ScheduleState
 from placewright.formulations.deadline.problem.slack import Slack
 

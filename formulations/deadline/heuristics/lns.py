@@ -17,16 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
 from placewright.formulations.deadline.heuristics.list_scheduling import objective
-from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.deadline.problem.schedule import ScheduleState
 from placewright.formulations.deadline.problem.slack import Slack, forced_leases
-
-Floats = npt.NDArray[np.float64]
 
 
 def improve(

@@ -20,6 +20,7 @@ from math import floor
 
 import numpy as np
 
+from placewright.array_types import Bools
 from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.deadline import parameters
@@ -36,12 +37,9 @@ from placewright.formulations.deadline.heuristics.list_scheduling import (
 from placewright.formulations.deadline.heuristics.lns import improve
 from placewright.formulations.deadline.heuristics.path_relinking import relink, restore_promises
 from placewright.formulations.deadline.models import time_indexed
-from placewright.formulations.deadline.models.demand_bound import (
-    DemandRows,
-    fits_in_memory,
-)
+from placewright.formulations.deadline.models.demand_bound import DemandRows, fits_in_memory
 from placewright.formulations.deadline.models.master_lp import MasterLp, MasterObjective
-from placewright.formulations.deadline.problem.problem import NONE, Bools, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.session import Session
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
 from placewright.formulations.deadline.heuristics.list_scheduling import by_density
-from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.deadline.problem.schedule import ScheduleState
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.common.inner_rounds import inner_plans
 from placewright.formulations.deadline.heuristics.current_lease import (
     CurrentLease,
@@ -21,7 +22,7 @@ from placewright.formulations.deadline.heuristics.repair_promises import (
 )
 from placewright.formulations.deadline.heuristics.right_shift import right_shift
 from placewright.formulations.deadline.problem.compile import Admission
-from placewright.formulations.deadline.problem.problem import NONE, Ints, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
 from placewright.formulations.deadline.problem.compile import Admission
-from placewright.formulations.deadline.problem.problem import NONE, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.formulations.deadline.problem.schedule import ScheduleState
 from placewright.formulations.plan_messages import Place, Promise
 

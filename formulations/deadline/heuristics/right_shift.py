@@ -19,16 +19,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
 from placewright.formulations.deadline.heuristics.list_scheduling import schedule_by_lease
-from placewright.formulations.deadline.problem.problem import (
-    NONE,
-    Ints,
-    Problem,
-    Schedule,
-    chunks,
-)
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule, chunks
 from placewright.formulations.deadline.problem.schedule import ScheduleState
 from placewright.formulations.deadline.problem.slack import Slack
 

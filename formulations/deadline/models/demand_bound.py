@@ -35,17 +35,10 @@ from math import gcd
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.problem.problem import (
-    Bools,
-    Ints,
-    Problem,
-    demand_classes_of,
-)
-
-Floats = npt.NDArray[np.float64]
+from placewright.formulations.deadline.problem.problem import Problem, demand_classes_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

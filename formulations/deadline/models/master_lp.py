@@ -25,15 +25,11 @@ from itertools import islice
 
 import numpy as np
 
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.models.demand_bound import (
-    DemandRow,
-    DemandRows,
-    Floats,
-    new_rows,
-)
-from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints
+from placewright.formulations.deadline.models.demand_bound import DemandRow, DemandRows, new_rows
+from placewright.formulations.deadline.problem.problem import NONE
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Model
 from placewright.solver.lagrangian import overflow_safe_scale, round_to_integers

@@ -23,10 +23,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.deadline.models.demand_bound import by_demand_class
-from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.solver import Arrays, Model
-from placewright.solver.arrays import Floats
 
 BROKEN, ADMITTED = "broken", "admitted"
 """The model's terms."""

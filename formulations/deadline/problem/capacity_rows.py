@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from placewright.formulations.deadline.problem.problem import Ints
+from placewright.array_types import Ints
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.instances.checks.deadlines import unions
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.derived.lease_arithmetic import leases_needed
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
+from placewright.topology.units import WHOLE_GPU
 
 Models = frozenset[str]
 Leases = tuple[int, int]

@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.deadline.problem.alternatives import AlternativeGenerator, dues_of
 from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
-from placewright.formulations.deadline.problem.problem import Bools, Ints, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import Problem, Schedule
 from placewright.instances.derived.lease_arithmetic import completion_time, work_per_lease
-from placewright.instances.documents.deadline import (
-    Deadline,
-    Due,
-    Pace,
-)
+from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 

@@ -14,13 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.deadline import parameters
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
 
 NONE = -1
 """The way of a job without a promise."""

@@ -6,10 +6,9 @@ from copy import copy
 
 import numpy as np
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.deadline.problem.problem import (
     NONE,
-    Bools,
-    Ints,
     Problem,
     Schedule,
     demand_classes_of,

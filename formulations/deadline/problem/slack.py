@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.deadline.problem.problem import NONE, Bools, Ints, Problem
+from placewright.array_types import Bools, Ints
+from placewright.formulations.deadline.problem.problem import NONE, Problem
 
 
 def forced_leases(problem: Problem, alternatives: Ints, leases: Ints) -> Ints:

@@ -20,13 +20,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.aggregate.host_columns import knapsack
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
-
-Ints = NDArray[np.int64]
 
 SCALE = 1 << 10
 """Prices are whole multiples of this part of a unit of value, so that sums are exact."""

@@ -21,7 +21,7 @@ from placewright.formulations.gang.heuristics.swap_search import NOWHERE, HostAs
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY_JOB, TaskPlacement
 from placewright.formulations.session import Session
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 
 class Bundles:

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.heuristics.vector_packing import (
-    Ints,
     best_fit_decreasing,
     pack_by_columns,
 )
@@ -20,7 +20,7 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 StartCounts: TypeAlias = defaultdict[tuple[int, int], int]
 """How many jobs of (class, choice) are still to be started."""

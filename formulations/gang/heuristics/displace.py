@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.heuristics.class_packing import StartCounts, single_jobs
 from placewright.formulations.gang.heuristics.disaggregate import domain_masks, gangs_of
 from placewright.formulations.gang.heuristics.displacement_cost import (
@@ -46,8 +47,6 @@ from placewright.formulations.gang.problem.jobs import (
     TaskPlacement,
 )
 from placewright.formulations.session import Session
-
-Ints = NDArray[np.int64]
 
 PASSES = 8
 """How often at most jobs come to hosts that others have come to."""

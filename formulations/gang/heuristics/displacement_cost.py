@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.heuristics.victim_sets import (
     NO_QUOTA_PRICES,
     QuotaPrices,
@@ -22,9 +23,7 @@ from placewright.formulations.gang.heuristics.victim_sets import (
     slice_of,
 )
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.instances.documents.base import WHOLE_GPU
-
-Ints = NDArray[np.int64]
+from placewright.topology.units import WHOLE_GPU
 
 Quota: TypeAlias = Mapping[tuple[int, int], int]
 """Amounts by (tenant, resource or -1 for milli-GPU)."""

@@ -10,20 +10,16 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang.heuristics.movable_jobs import (
     ANY_TENANT,
-    Floats,
     MovableJob,
     MovableJobs,
 )
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement, TaskPlacement
-from placewright.instances.documents.base import WHOLE_GPU
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from placewright.topology.units import WHOLE_GPU
 
 NOWHERE = -1
 

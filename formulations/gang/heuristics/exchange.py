@@ -12,13 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import TaskPlacement
-from placewright.instances.documents.base import WHOLE_GPU
-
-Ints = NDArray[np.int64]
+from placewright.topology.units import WHOLE_GPU
 
 LIGHTEST_SHAPES = 4
 """Waiting shapes of as many GPUs, none heavier than another in everything, that are tried."""

@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.task_mix import TaskMix
-from placewright.instances.documents.base import WHOLE_GPU
-
-Ints = NDArray[np.int64]
+from placewright.topology.units import WHOLE_GPU
 
 NO_ROOM = 1 << 60
 """Increase where a task of the shape has no room."""

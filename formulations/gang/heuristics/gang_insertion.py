@@ -28,7 +28,7 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobClass, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 
 def insert_gangs(

@@ -13,10 +13,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.heuristics.ejection import EjectionMoves
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
-
-Ints = NDArray[np.int64]
 
 HostCounts: TypeAlias = list[tuple[int, int]]
 """Hosts, each with a number of tasks."""

@@ -9,14 +9,11 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents.base import WHOLE_GPU
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from placewright.topology.units import WHOLE_GPU
 
 _ClassFacts: TypeAlias = tuple[float, int, int, int]
 """Value per GPU, GPUs, tenant and shape."""

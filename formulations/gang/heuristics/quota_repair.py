@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from placewright.formulations.gang.heuristics.ejection import EjectionMoves
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 
 class QuotaDebt:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.gang.heuristics.ejection import Bools, EjectionMoves
-from placewright.formulations.gang.heuristics.movable_jobs import Floats, MovableJob
+from placewright.array_types import Bools, Floats
+from placewright.formulations.gang.heuristics.ejection import EjectionMoves
+from placewright.formulations.gang.heuristics.movable_jobs import MovableJob
 from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement
 
 

@@ -19,8 +19,8 @@ from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.session import Session
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.solver import Outcome
+from placewright.topology.units import WHOLE_GPU
 
 TOLERANCE = 1e-6
 MOVE_WORTH = 1000 * WHOLE_GPU

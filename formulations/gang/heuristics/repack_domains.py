@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.heuristics.bundles import Bundles
 from placewright.formulations.gang.heuristics.swap_search import NOWHERE, HostAssignment, Units
 from placewright.formulations.gang.placement.placement import Placement
@@ -20,8 +20,6 @@ from placewright.formulations.gang.placement.preemption import repair_preemption
 from placewright.formulations.gang.problem.freeable_domains import FreeableDomains
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
-
-Ints = NDArray[np.int64]
 
 
 def repack_domains(problem: Problem, session: Session) -> Placement | None:

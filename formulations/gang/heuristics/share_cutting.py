@@ -31,10 +31,9 @@ from placewright.formulations.gang.models.aggregate.gpu_columns import (
 )
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.solver import Model
+from placewright.topology.units import WHOLE_GPU
 
-Ints = NDArray[np.int64]
 Home: TypeAlias = tuple[int, tuple[int, ...]]
 """A host and some of its GPUs."""
 Content: TypeAlias = tuple[int, ...]

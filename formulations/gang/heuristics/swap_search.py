@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.session import Session
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 NOWHERE = -1
 TOLERANCE = 1e-9

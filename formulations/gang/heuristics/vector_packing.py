@@ -12,13 +12,11 @@ New patterns come from `pricing.py` (Gilmore and Gomory 1961, with the demand as
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.aggregate.host_pricing import best_patterns
 from placewright.formulations.session import Session
 from placewright.solver import Model
-
-Ints = NDArray[np.int64]
 
 NOWHERE = -1
 TIME_SHARE = 0.25

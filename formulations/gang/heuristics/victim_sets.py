@@ -9,11 +9,10 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Choice, JobClass
 from placewright.formulations.gang.problem.problem import Problem
-
-Ints = NDArray[np.int64]
 
 QuotaPrices: TypeAlias = Mapping[tuple[int, int], float]
 """What a unit of a quota is worth, by (tenant, resource or -1 for milli-GPU)."""

@@ -26,6 +26,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.problem.dominant_shares import (
     SCALE,
     SHARE_TERMS,
@@ -34,8 +35,6 @@ from placewright.formulations.gang.problem.dominant_shares import (
 )
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.solver import Model
-
-Ints = NDArray[np.int64]
 
 _SHARE, _DOMINANT, _ORDERED, _SHORT = "share", "dominant", "ordered", "short"
 """The blocks of s, b, r and d."""

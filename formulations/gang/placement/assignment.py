@@ -7,14 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import (
-    running_host_groups,
-)
+from placewright.formulations.gang.placement.preemption import running_host_groups
 from placewright.formulations.gang.placement.task_order import task_indices
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate, Place, Slots
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 Arrivals: TypeAlias = Mapping[int, Sequence[tuple[bool, int, int]]]
 """By host, who arrives there: (entitled, priority, minus the job's index)."""

@@ -9,10 +9,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.problem.jobs import Group
 from placewright.topology import Cluster
-
-Ints = NDArray[np.int64]
 
 ChooseHosts: TypeAlias = Callable[
     [Cluster, Group, NDArray[np.float64], Ints], list[tuple[int, int]]

@@ -14,12 +14,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group, TaskPlacement
 from placewright.topology import Cluster
-
-Ints = NDArray[np.int64]
 
 
 def place_tied_groups(

@@ -17,7 +17,7 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Choice, Group, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 
 def greedy_order(problem: Problem) -> list[tuple[int, int]]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.gpu_parts import GpuPartState, Ints
+from placewright.array_types import Ints
+from placewright.formulations.gang.problem.gpu_parts import GpuPartState
 from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.formulations.gang.problem.mig_layouts import FREE
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 UNLIMITED = 1 << 40
 _ALL = slice(None)

@@ -13,9 +13,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.problem.jobs import Group
 from placewright.topology import Cluster
-from placewright.topology.collectives import Ints, hub_mbps, nvlink_domains, outermost_link, time_us
+from placewright.topology.collectives import hub_mbps, nvlink_domains, outermost_link, time_us
 
 UNLIMITED = 1 << 60
 

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.quotas import resources_held
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
+from placewright.topology.units import WHOLE_GPU
 
 SHARE = "share"
 SCALE = 100_000

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 
 class FreeableDomains:

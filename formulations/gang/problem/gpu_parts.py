@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.problem.mig_layouts import FREE, Layouts, mask_of
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.topology import Cluster, State
 from placewright.topology.mig import NO_MIG, PRODUCTS
-
-Ints = NDArray[np.int64]
+from placewright.topology.units import WHOLE_GPU
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -18,12 +18,12 @@ from placewright.formulations.gang.problem.mig_layouts import mask_of
 from placewright.formulations.gang.problem.shapes import ShapeTable
 from placewright.formulations.gang.problem.terms import BOTTLENECK
 from placewright.formulations.plan_messages import Place, Slots
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 from placewright.topology.mig import PRODUCTS
+from placewright.topology.units import WHOLE_GPU
 
 Precedence: TypeAlias = tuple[bool, int]
 """Whether a job is entitled, and its priority."""

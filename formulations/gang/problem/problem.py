@@ -31,9 +31,9 @@ from placewright.formulations.gang.problem.jobs import (
 )
 from placewright.formulations.gang.problem.options import Options, list_options
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, SENSE, VALUE
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster, State
+from placewright.topology.units import WHOLE_GPU
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from placewright.formulations.gang.problem.jobs import NO_SLOTS
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Place, Slots
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.topology import State
+from placewright.topology.units import WHOLE_GPU
 
 
 def residual(

@@ -20,9 +20,9 @@ from placewright.formulations.gang.problem.jobs import (
 )
 from placewright.formulations.gang.problem.mig_layouts import Layouts
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.option import TaskGroup
 from placewright.topology import Cluster
+from placewright.topology.units import WHOLE_GPU
 
 Names: TypeAlias = tuple[str, ...]
 

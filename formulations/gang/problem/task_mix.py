@@ -21,13 +21,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.policy import TaskKind
 from placewright.instances.documents.round import Round
-
-Ints = NDArray[np.int64]
+from placewright.topology.units import WHOLE_GPU
 
 STRANDED = "stranded"
 _Key = tuple[int, tuple[tuple[str, int], ...], tuple[str, ...] | None]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.bound_arithmetic import HOLD_SLACK
-from placewright.formulations.common.wan.arrays import Ints
 from placewright.formulations.geo.bounds.lagrangian import lagrangian_value_bound, price_classes
 from placewright.formulations.geo.models.assignment_lp import (
     build_assignment_model,

@@ -17,14 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.bound_arithmetic import outward
-from placewright.formulations.common.wan.arrays import NONE, Ints
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.solver.lagrangian import SUM_BITS, overflow_safe_scale, round_to_integers
-
-Floats = NDArray[np.float64]
 
 UNREACHABLE = 2**62
 """What a way costs that is not there. What costs more counts as this: a lower bound, too."""

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
+from placewright.array_types import Bools, Ints
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.geo.problem.compile import Problem
 
 Domain = tuple[str, int]

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import NONE, Ints
+from placewright.array_types import Floats, Ints
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.geo.heuristics.core_mip import solve_core_mip
 from placewright.formulations.geo.heuristics.deal_jobs import deal_jobs
 from placewright.formulations.geo.models.assignment_lp import (
     AssignmentModel,
-    Floats,
     build_assignment_model,
     build_cost_classes,
 )

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.array_types import Floats
 from placewright.formulations.bound_arithmetic import near
-from placewright.formulations.geo.models.assignment_lp import Floats
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Core, SolveOptions, reduced_costs_of
 

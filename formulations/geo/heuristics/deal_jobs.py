@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import NONE, Ints
+from placewright.array_types import Floats, Ints
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.geo.heuristics.residual import ResidualCapacity
-from placewright.formulations.geo.models.assignment_lp import AssignmentModel, CostClasses, Floats
+from placewright.formulations.geo.models.assignment_lp import AssignmentModel, CostClasses
 from placewright.instances.documents.job import Job
 
 ROUNDING_TOLERANCE = 1e-6

@@ -17,21 +17,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.bound_arithmetic import near
-from placewright.formulations.common.wan.arrays import NONE, Ints
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.geo.heuristics.anti_affinity import CrossRegionAntiAffinity
-from placewright.formulations.geo.heuristics.assign import (
-    RegionAssignment,
-    assign_regions,
-)
+from placewright.formulations.geo.heuristics.assign import RegionAssignment, assign_regions
 from placewright.formulations.geo.heuristics.data_orders import add_data_orders, regions_after
 from placewright.formulations.geo.heuristics.exchange import minimise_remote_reads
 from placewright.formulations.geo.heuristics.region_quotas import quotas_of_regions
 from placewright.formulations.geo.heuristics.residual import ResidualCapacity
-from placewright.formulations.geo.heuristics.subproblem import (
-    FixedDecisions,
-    RegionSubproblems,
-)
+from placewright.formulations.geo.heuristics.subproblem import FixedDecisions, RegionSubproblems
 from placewright.formulations.geo.models.current_capacity import (
     classes_at_current_capacity,
     classes_at_residual_capacity,

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.plan_messages import Candidate
-from placewright.solver.arrays import Bools, Ints
 from placewright.solver.network_flow import transportation
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Ints
+from placewright.array_types import Ints
 from placewright.formulations.geo.problem.class_arrays import JobClasses
 
 

@@ -17,7 +17,6 @@ from placewright.formulations.gang.problem.subproblem import cut_subproblem
 from placewright.formulations.geo.models.monolithic import PLACEMENT_TERMS
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.plan_messages import Candidate, Place, Slots
-from placewright.instances.checks.cluster import HOST_LEVEL
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.documents.geo import Geo
@@ -25,6 +24,7 @@ from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Reservation, Round
+from placewright.topology.units import HOST_LEVEL
 
 Quotas = Mapping[str, Mapping[str, int]]
 """By tenant and resource what a tenant's jobs may hold."""

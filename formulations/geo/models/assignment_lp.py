@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
+from placewright.array_types import Bools, Floats, Ints
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.solver import Model
-
-Floats = NDArray[np.float64]
 
 COST_LEVELS = 4
 """Parts of the most that a job costs, by which clusters are told apart."""

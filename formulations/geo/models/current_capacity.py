@@ -19,13 +19,14 @@ from collections.abc import Collection, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
+from placewright.array_types import Bools, Ints
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.jobs import Choice
 from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.formulations.geo.problem.job_classes import JobClassBuilder, sum_rows
 from placewright.formulations.geo.problem.preemption_rows import Holding, PreemptionRows, Rows
 from placewright.formulations.geo.problem.running_jobs import RunningJobs
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 MAX_SIZES = 6
 """Most sizes of tasks that have rows of their own, the largest ones."""

@@ -26,10 +26,10 @@ from placewright.formulations.geo.models.region_options import (
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
+from placewright.topology.units import WHOLE_GPU
 
 PLACEMENT_TERMS = ("disruption", "spread", "proximity", "opened")
 """Terms that rounds of gangs have from the policy."""

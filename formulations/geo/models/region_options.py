@@ -12,9 +12,9 @@ import numpy as np
 
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
+from placewright.topology.units import WHOLE_GPU
 
 COSTS = ("remote_reads", "egress_cost", "gpu_cost")
 

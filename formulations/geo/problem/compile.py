@@ -8,7 +8,8 @@ from functools import cache
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import NONE, Bools, Ints, Wan, compile_wan
+from placewright.array_types import Bools, Ints
+from placewright.formulations.common.wan.arrays import NONE, Wan, compile_wan
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.plan_messages import Candidate

@@ -7,7 +7,8 @@ from itertools import chain
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
+from placewright.array_types import Bools, Ints
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.geo.problem.class_arrays import JobClasses

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 MAX_LEVELS = 4
 """Most levels that have rows of their own, the lowest ones."""

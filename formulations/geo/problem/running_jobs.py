@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
+from placewright.array_types import Bools, Ints
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.problem.compile import Problem
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.interleaving.heuristics.usage_in_place import (
     HostUsage,
     places_of,
@@ -24,7 +25,7 @@ from placewright.formulations.interleaving.set_packing.columns import (
     pad_members,
     periods,
 )
-from placewright.formulations.interleaving.set_packing.problem import ALONE, Bools, Ints
+from placewright.formulations.interleaving.set_packing.problem import ALONE
 from placewright.formulations.plan_messages import Candidate, Group, Place
 
 

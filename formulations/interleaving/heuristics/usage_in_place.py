@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
+from placewright.array_types import Bools
 from placewright.formulations.gang.problem.quotas import resources_held
-from placewright.formulations.interleaving.problem.capacity_rows import Bools, allowed_hosts
+from placewright.formulations.interleaving.problem.capacity_rows import allowed_hosts
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.residual_capacity import quota_left
 from placewright.formulations.plan_messages import Place

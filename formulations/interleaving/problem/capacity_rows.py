@@ -11,19 +11,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.formulations.interleaving import parameters
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.topology import Cluster
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
+from placewright.topology.units import WHOLE_GPU
 
 Allowed: TypeAlias = tuple[tuple[str, ...] | None, tuple[str, ...] | None, frozenset[str]]
 """GPU models and hosts that a task group names, and hosts where its job runs all the same."""

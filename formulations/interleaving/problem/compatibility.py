@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.interleaving.problem.capacity_rows import hosts_of
 from placewright.formulations.interleaving.problem.conflicts import size_in_group
 from placewright.formulations.interleaving.set_packing.problem import ALONE
@@ -14,8 +14,6 @@ from placewright.instances.derived.compatibility import grouping_key
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.sharing import Sharing
 from placewright.topology import Cluster
-
-Ints = NDArray[np.int64]
 
 
 def buckets_of(jobs: Sequence[Job]) -> Ints:

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.interleaving.problem.capacity_rows import (
     Row,
     amount_rows,
@@ -43,14 +43,11 @@ from placewright.formulations.interleaving.set_packing.problem import (
 )
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.speed import speed
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import Sharing
 from placewright.topology import Cluster
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from placewright.topology.units import WHOLE_GPU
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 """Terms that say what sharing is worth."""

@@ -23,12 +23,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.interleaving import parameters
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.sharing import Sharing
-
-Ints = NDArray[np.int64]
 
 PER_MILLE = 1000
 _TOLERANCE = 1e-9  # far above what rounding does to a correlation

@@ -15,9 +15,9 @@ import numpy as np
 
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.period import best_offsets, contended
-from placewright.formulations.interleaving.set_packing.problem import MILLION
 from placewright.formulations.plan_messages import Group
 from placewright.instances.derived.speed import speed
+from placewright.topology.units import MILLION
 
 
 def job_groups_of(problem: Interleaving, sets: Iterable[tuple[int, ...]]) -> list[Group]:

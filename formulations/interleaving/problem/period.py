@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.interleaving import parameters
+from placewright.topology.units import MILLION
 
 __all__ = ["SPANNING_SLOTS", "best_offsets", "contended", "slots_of"]
 
@@ -43,7 +44,6 @@ Int64 = NDArray[np.int64]
 SPANNING_STAGES = 3
 SPANNING_SLOTS = 4
 MAX_MEMBERS = 4
-MILLION = 1_000_000
 
 
 def slots_of(resources: int, *, spanning: bool) -> int:

@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Bools
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import running_groups
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
-
-Bools = NDArray[np.bool_]
+from placewright.topology.units import WHOLE_GPU
 
 TaskPlace: TypeAlias = tuple[int, int, str, frozenset[int]]
 """Group, index, host and GPUs of a task."""

@@ -7,15 +7,14 @@ from math import comb
 
 import numpy as np
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.interleaving.problem.period import best_offsets, contended
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     MAX_MEMBERS,
-    MILLION,
-    Bools,
-    Ints,
     PackingProblem,
 )
+from placewright.topology.units import MILLION
 
 NOT_ALLOWED = -1
 """Less than the worth of any column."""

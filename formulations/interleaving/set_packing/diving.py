@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.master import (
     MasterSolution,
@@ -18,9 +19,7 @@ from placewright.formulations.interleaving.set_packing.column_generation.master 
 )
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
-    Bools,
     Grouping,
-    Ints,
     PackingProblem,
 )
 from placewright.formulations.session import Session

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from math import floor
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.gang import parameters as gang_parameters
 from placewright.formulations.gang.models.aggregate.core_search import search_core
 from placewright.formulations.interleaving import parameters
@@ -25,7 +25,6 @@ from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     Grouping,
     GroupingBound,
-    Ints,
     PackingProblem,
 )
 from placewright.formulations.session import Session
@@ -38,8 +37,6 @@ from placewright.solver import (
     multipliers,
     reduced_costs_of,
 )
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.columns import (
     periods,
@@ -17,7 +18,6 @@ from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     MAX_MEMBERS,
     Grouping,
-    Ints,
     PackingProblem,
     sort_members,
 )

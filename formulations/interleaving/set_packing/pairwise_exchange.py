@@ -12,6 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
     ValueBound,
@@ -21,8 +22,6 @@ from placewright.formulations.interleaving.set_packing.columns import NOT_ALLOWE
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     MAX_MEMBERS,
-    Bools,
-    Ints,
     PackingProblem,
     sort_members,
 )

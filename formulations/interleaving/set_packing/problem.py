@@ -22,16 +22,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.interleaving.problem.period import slots_of
+from placewright.topology.units import MILLION
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Objective: TypeAlias = Literal["throughput", "weighted_throughput", "efficiency"]
-
-MILLION = 1_000_000
-"""One, of worth, speeds and contention."""
 
 THOUSAND = 1_000
 """One, of slowdown caps."""

@@ -24,8 +24,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.columns import (
     Columns,
@@ -49,16 +49,12 @@ from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     Grouping,
     GroupingBound,
-    Ints,
     PackingProblem,
 )
 from placewright.formulations.interleaving.set_packing.templates import Profiles, Templates
 from placewright.formulations.session import Session
 from placewright.solver import Status
 from placewright.solver.certify import SCALE
-
-Floats = NDArray[np.float64]
-
 
 MAX_PRICE = 2.0**60
 """Beyond this a price of a row is not used."""

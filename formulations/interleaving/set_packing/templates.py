@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.columns import (
     count_columns,
@@ -24,7 +25,6 @@ from placewright.formulations.interleaving.set_packing.columns import (
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     MAX_MEMBERS,
-    Ints,
     PackingProblem,
     sort_members,
 )

@@ -14,18 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import ceil
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.models.relaxation import Relaxation
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, SolveOptions, Status, certified_bound, multipliers
 from placewright.solver.arrays import csr
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

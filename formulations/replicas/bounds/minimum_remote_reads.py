@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import Problem
 

@@ -8,11 +8,11 @@ numbers by weak duality, and so do those of the nodes of a branch and bound (`br
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats
 from placewright.formulations.bound_arithmetic import SHARPNESS, near
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.replicas import parameters
@@ -47,8 +47,6 @@ from placewright.solver import Arrays
 
 if TYPE_CHECKING:
     from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 def prove_bounds(

@@ -30,6 +30,7 @@ from threading import Event
 
 import numpy as np
 
+from placewright.array_types import Floats
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import (
@@ -47,7 +48,6 @@ from placewright.formulations.replicas.bounds.tree_node import (
 from placewright.formulations.replicas.models.relaxation import Relaxation
 from placewright.formulations.session import Session
 from placewright.solver import Arrays
-from placewright.solver.arrays import Floats
 from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg, Iterate
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from placewright.array_types import Bools
 from placewright.formulations.bound_arithmetic import proven_whole
-from placewright.formulations.common.wan.arrays import Bools
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import (

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from placewright.array_types import Floats
 from placewright.formulations.bound_arithmetic import proven_whole
 from placewright.formulations.replicas import parameters
-from placewright.solver.arrays import Floats
 from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg, Iterate
 
 Fixings: TypeAlias = Mapping[int, float]

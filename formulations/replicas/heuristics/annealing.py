@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics.annealing_kernel import (
     NOWHERE,

@@ -17,8 +17,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools, Ints
-from placewright.solver.arrays import Floats
+from placewright.array_types import Bools, Floats, Ints
 from placewright.solver.compiled import compiled, inlined
 
 EXCESS = 4.0

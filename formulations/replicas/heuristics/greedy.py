@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Solution
 

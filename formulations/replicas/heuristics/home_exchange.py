@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import NONE, Bools, Ints
+from placewright.array_types import Bools, Ints
+from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics.greedy import readable_regions
 from placewright.formulations.replicas.problem.problem import Problem

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.bound_arithmetic import HOLD_SLACK, SHARPNESS
-from placewright.formulations.common.wan.arrays import Bools, Ints
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.minimum_remote_reads import (
     homes_of_least_remote_reads,
@@ -33,7 +33,6 @@ from placewright.formulations.replicas.problem.overload_curve import (
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
-from placewright.solver.arrays import Floats
 
 
 class LargeNeighbourhoodSearch:

@@ -8,7 +8,8 @@ from itertools import count
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Bools, Wan
+from placewright.array_types import Bools
+from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Wan
 from placewright.formulations.common.wan.scheduler import Transfers, never_out_of_time, schedule
 from placewright.formulations.plan_messages import DataPlan, Flow
 from placewright.formulations.replicas import parameters

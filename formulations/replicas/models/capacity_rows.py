@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.overload_curve import (
@@ -38,8 +38,8 @@ from placewright.formulations.replicas.problem.overload_curve import (
     overload_pieces,
 )
 from placewright.formulations.replicas.problem.problem import HOMELESS
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.solver import Model
+from placewright.topology.units import WHOLE_GPU
 
 
 def add_capacity_rows(

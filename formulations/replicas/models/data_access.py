@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools
+from placewright.array_types import Bools
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import try_relaxation
 from placewright.formulations.replicas.models.relaxation import build_relaxation

@@ -18,13 +18,12 @@ from typing import Self
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import RelaxationResult
 from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.solver import Arrays
-from placewright.solver.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

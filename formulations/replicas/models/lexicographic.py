@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from placewright.array_types import Bools
 from placewright.formulations.bound_arithmetic import HOLD_SLACK, proven_whole
-from placewright.formulations.common.wan.arrays import Bools
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.models.mip import NeighbourhoodMip, whole_problem

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import UNLIMITED, Bools, Ints
+from placewright.array_types import Bools, Floats, Ints
+from placewright.formulations.common.wan.arrays import UNLIMITED
 from placewright.formulations.replicas.problem.overload_curve import (
     LeastOverload,
     demand_unit,
@@ -31,9 +32,8 @@ from placewright.formulations.replicas.problem.overload_curve import (
 )
 from placewright.formulations.replicas.problem.problem import HOMELESS, Problem
 from placewright.formulations.replicas.solution import Solution
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.solver import Model
-from placewright.solver.arrays import Floats
+from placewright.topology.units import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,13 +32,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import UNLIMITED, Bools, Ints
+from placewright.array_types import Bools, Floats, Ints
+from placewright.formulations.common.wan.arrays import UNLIMITED
 from placewright.formulations.replicas.models.capacity_rows import add_capacity_rows, add_hottest
 from placewright.formulations.replicas.models.remote_read_rows import FINE, Data, add_afar, data_of
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.solver import Arrays, Model
-from placewright.solver.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,11 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import TOGETHER
 from placewright.solver import Model
-from placewright.solver.arrays import Floats
 
 FINE = 1 << 20
 """Parts of which coefficients are whole multiples, so that bounds can be certified."""

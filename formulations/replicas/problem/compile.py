@@ -6,7 +6,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools, Ints, Wan, compile_wan
+from placewright.array_types import Bools, Ints
+from placewright.formulations.common.wan.arrays import Wan, compile_wan
 from placewright.formulations.common.wan.reachability import feasible_replicas
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.problem.problem import Problem, dense_ids

@@ -12,7 +12,8 @@ from typing import Self
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import UNLIMITED, Bools, Ints, Wan
+from placewright.array_types import Bools, Ints
+from placewright.formulations.common.wan.arrays import UNLIMITED, Wan
 from placewright.formulations.common.wan.reachability import feasible_replicas
 from placewright.formulations.replicas.problem.problem import HOMELESS
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Ints, Wan
+from placewright.array_types import Ints
+from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Wan
 from placewright.formulations.replicas.problem.problem import HOMELESS, Layout
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 
 def term_values(wan: Wan, layout: Layout) -> dict[str, int]:

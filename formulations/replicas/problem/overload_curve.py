@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools, Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.replicas.problem.problem import HOMELESS
 
 

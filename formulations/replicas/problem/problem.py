@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.common.wan.arrays import Bools, Ints, Wan
+from placewright.array_types import Bools, Ints
+from placewright.formulations.common.wan.arrays import Wan
 
 DATA = ("remote_reads", "copies")
 """Terms of what data costs, which matter one after the other."""

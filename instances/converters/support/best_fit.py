@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from placewright.instances.documents.base import WHOLE_GPU
-
-Ints = npt.NDArray[np.int64]
+from placewright.array_types import Ints
+from placewright.topology.units import WHOLE_GPU
 
 
 @dataclass(slots=True)

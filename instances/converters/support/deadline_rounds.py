@@ -26,7 +26,7 @@ from placewright.instances.derived.lease_arithmetic import (
     work_per_lease,
 )
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import MAX_GPU, WHOLE_GPU
+from placewright.instances.documents.base import MAX_GPU
 from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import MAX_HORIZON, MAX_LENGTH, Leases
@@ -34,6 +34,7 @@ from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
 from placewright.instances.speed_models import elasticflow
+from placewright.topology.units import WHOLE_GPU
 
 LEASE_S = 1200
 GPU_MODEL = "gpu"

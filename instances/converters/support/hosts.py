@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from placewright.instances.derived import ranges
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.option import TaskGroup
+from placewright.topology.units import WHOLE_GPU
 
 GPUS_PER_HOST = 8
 

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 
 from placewright.instances.converters.support.csv_table import read_table
-from placewright.instances.documents.base import MAX_GPU, WHOLE_GPU
+from placewright.instances.documents.base import MAX_GPU
+from placewright.topology.units import WHOLE_GPU
 
 Iterations = Mapping[str, Mapping[int, int]]
 """By model, then GPUs: microseconds of an iteration, the batch of a GPU being the same for all."""

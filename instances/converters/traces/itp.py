@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats, Ints
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import read_table
 from placewright.instances.converters.support.sampling import check_range, invalid_argument
@@ -29,15 +29,13 @@ from placewright.instances.documents.base import MAX_AMOUNT, NAME
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import MIXES, MixName, PolicyName, facts_of
 from placewright.instances.generators.geo.demand import HOTTEST, solve
-from placewright.instances.generators.geo.distributions import Floats, apportion, order
+from placewright.instances.generators.geo.distributions import apportion, order
 from placewright.instances.generators.geo.grid import draw_grid
 from placewright.instances.generators.geo.readers import Readers, draw_datasets, draw_readers
 from placewright.instances.generators.geo.supply import HOST_GPUS, MODELS
 from placewright.instances.generators.geo.world import draw_world, round_of
 from placewright.instances.generators.wan_grid import WanGrid
 from placewright.instances.policies import POLICIES
-
-Ints = NDArray[np.int64]
 
 MAX_REGIONS = 64
 MAX_DATASETS = 20_000

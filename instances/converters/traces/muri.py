@@ -14,15 +14,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from placewright.array_types import Ints
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.converters.support.hosts import hosts_of_eight, largest_task, whole_tasks
 from placewright.instances.derived import ranges
 from placewright.instances.derived.demand import load_of
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT, MAX_GPU, WHOLE_GPU
+from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT, MAX_GPU
 from placewright.instances.documents.cluster import (
     MAX_GPUS_PER_HOST,
     ClusterDocument,
@@ -36,8 +36,7 @@ from placewright.instances.documents.profile import MAX_ITERATION, MAX_STAGE, Pr
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import InvalidInputError
-
-Ints = npt.NDArray[np.int64]
+from placewright.topology.units import WHOLE_GPU
 
 RESOURCES = ("io+cpu", "gpu", "network")
 CONTENTION = (1_310_345, 1_477_833, 1_349_754)

@@ -16,22 +16,20 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from placewright.array_types import Bools, Ints
 from placewright.instances.converters.support.best_fit import Hosts, tie_rank, whole_gpus
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.derived.demand import load_of
-from placewright.instances.documents.base import MAX_AMOUNT, MAX_GPU, WHOLE_GPU
+from placewright.instances.documents.base import MAX_AMOUNT, MAX_GPU
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from placewright.topology.units import WHOLE_GPU
 
 _NEVER = MAX_AMOUNT + 1
 

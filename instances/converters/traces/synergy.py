@@ -24,17 +24,18 @@ import numpy as np
 
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.derived.demand import load_of
-from placewright.instances.documents.base import MAX_COUNT, WHOLE_GPU
+from placewright.instances.documents.base import MAX_COUNT
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.profile import MAX_SPEED, MAX_STAGE, Profile, Sensitivity
 from placewright.instances.documents.round import Round
-from placewright.instances.documents.sharing import MILLION, Sharing
+from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_values
 from placewright.instances.speed_models.synergy import CORES, MEMORY_GB, MIB_PER_GB
+from placewright.topology.units import MILLION, WHOLE_GPU
 
 KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

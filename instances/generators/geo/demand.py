@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from placewright.instances.generators.geo.distributions import Floats, Ints, order
+from placewright.array_types import Floats, Ints
+from placewright.instances.generators.geo.distributions import order
 from placewright.instances.generators.mixes import Shares
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)

@@ -13,10 +13,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Floats, Ints
 from placewright.instances.generators.mixes import PER_MILLE
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 READERS = ((0.5, 3.0), (0.9, 17.0), (0.99, 45.0))
 """Workloads that read a dataset, as MAST (OSDI'24) was reported to have them."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.instances.derived.arrays import build_cluster
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.round import Round
+from placewright.topology.units import WHOLE_GPU
 
 _PERCENTILES = (50, 90, 99)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.instances.generators.geo.distributions import Floats, Ints, apportion, chosen
+from placewright.array_types import Bools, Floats, Ints
+from placewright.instances.generators.geo.distributions import apportion, chosen
 from placewright.instances.generators.geo.readers import Readers
-
-Bools = NDArray[np.bool_]
 
 RESIDENT_DATA = 50
 RESIDENT_JOBS = 30

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.instances.generators.geo.distributions import (
     JOBS_SIGMA,
     MEDIAN_GIB,
     SIGMA,
-    Ints,
     apportion,
     as_counts,
     log_normal,

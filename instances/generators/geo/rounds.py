@@ -12,10 +12,11 @@ from typing import Literal
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import demand, supply
-from placewright.instances.generators.geo.distributions import Ints, apportion, order
+from placewright.instances.generators.geo.distributions import apportion, order
 from placewright.instances.generators.geo.grid import draw_grid
 from placewright.instances.generators.geo.homes import homes, place_data
 from placewright.instances.generators.geo.readers import draw_datasets, draw_readers

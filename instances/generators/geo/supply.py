@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.instances.derived import ranges
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.generators.geo.distributions import (
     REGION_SIGMA,
-    Ints,
     apportion,
     log_normal,
     order,

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.array_types import Bools, Ints
 from placewright.instances.documents.geo import Dataset, Geo, Read, Region
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
@@ -17,13 +17,14 @@ from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import NOW
 from placewright.instances.generators.geo import supply
-from placewright.instances.generators.geo.distributions import Ints, order
-from placewright.instances.generators.geo.homes import Bools, Rules, draw_rules, homes
+from placewright.instances.generators.geo.distributions import order
+from placewright.instances.generators.geo.homes import Rules, draw_rules, homes
 from placewright.instances.generators.geo.hosting import Hosting
 from placewright.instances.generators.geo.readers import Readers
 from placewright.instances.generators.mixes import RESTART_S, SINCE_CHECKPOINT_S, WEIGHTS, Shares
 from placewright.instances.generators.wan_grid import WanGrid
 from placewright.instances.policies import POLICIES
+from placewright.topology.units import WHOLE_GPU
 
 PolicyName = Literal["geo", "replicas"]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.deadline.problem.alternatives import tasks_of
 from placewright.formulations.deadline.problem.compile import Admission
-from placewright.formulations.deadline.problem.problem import Ints
 from placewright.instances.derived.lease_arithmetic import relative_speed
 from placewright.instances.documents.deadline import Pace
 

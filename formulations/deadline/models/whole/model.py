@@ -23,6 +23,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN
 from placewright.formulations.deadline.heuristics.current_lease import best_effort_value
 from placewright.formulations.deadline.models.whole.gangs import Gangs
@@ -31,7 +32,6 @@ from placewright.formulations.deadline.problem.alternatives import tasks_of
 from placewright.formulations.deadline.problem.capacity_rows import largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Schedule
-from placewright.formulations.gang.models.host.entries import Ints
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import HostModel, build_host_model
 from placewright.formulations.gang.models.host.terms import add_terms
@@ -39,7 +39,6 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY_JOB
 from placewright.instances.derived.lease_arithmetic import min_hosts, work_per_lease
 from placewright.instances.documents.deadline import Pace
-from placewright.solver.arrays import Floats
 
 
 class IntegratedModel:

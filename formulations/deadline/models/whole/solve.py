@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from placewright.array_types import Floats
 from placewright.formulations.bound_arithmetic import HOLD_SLACK, proven_whole
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.admission import ADMITTED, BROKEN
@@ -29,7 +30,6 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.terms import SENSE
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
-from placewright.solver.arrays import Floats
 
 
 def solve_integrated(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:

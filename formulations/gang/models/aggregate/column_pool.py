@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.solver import Model
-
-Ints = NDArray[np.int64]
 
 
 class PatternPool:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.bound_arithmetic import HOLD_SLACK, near
 from placewright.formulations.gang import parameters
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Core, Outcome, ReducedCosts, reduced_costs_of
-
-Ints = NDArray[np.int64]
 
 
 def option_reduced_costs(

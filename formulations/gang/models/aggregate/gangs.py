@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.problem.collectives import LinkBandwidths, least_time_us_within
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 WHOLE_CLUSTER = -1
 """Level index of the whole cluster, which holds the outermost domains."""

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuKinds, GpuPatterns
 from placewright.formulations.gang.models.aggregate.gpu_parts import A_SHARE
@@ -26,10 +27,8 @@ from placewright.formulations.gang.models.aggregate.variables import AggregateMo
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.gpu_parts import GpuPartState
 from placewright.formulations.gang.problem.mig_layouts import FREE, maximal_slice_sets
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.topology.mig import NO_MIG
-
-Ints = NDArray[np.int64]
+from placewright.topology.units import WHOLE_GPU
 
 
 class GpuPartPatterns(GpuPatterns):

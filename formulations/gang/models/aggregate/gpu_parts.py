@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.topology.mig import COMPUTE_SLICES, NO_MIG, PRODUCTS, SLICES
-
-Ints = NDArray[np.int64]
+from placewright.topology.units import WHOLE_GPU
 
 A_SHARE = -1
 """Instead of a kind of slice."""

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
 from placewright.formulations.gang.models.aggregate.host_classes import HostClasses, classes_of
@@ -27,9 +28,7 @@ from placewright.formulations.gang.models.aggregate.resource_grid import Resourc
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents.base import WHOLE_GPU
-
-Ints = NDArray[np.int64]
+from placewright.topology.units import WHOLE_GPU
 
 
 def host_patterns_apply(problem: Problem, grid: ResourceGrid) -> bool:

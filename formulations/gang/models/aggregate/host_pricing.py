@@ -11,14 +11,11 @@ go on.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.session import Session
 from placewright.solver import Model
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def best_patterns(

@@ -31,8 +31,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.gangs import (
     domain_rows,
@@ -46,8 +46,6 @@ from placewright.formulations.gang.models.aggregate.terms import add_terms
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.solver import Model
-
-Ints = NDArray[np.int64]
 
 
 def build_aggregate_model(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 
 def only_powers_of_two(problem: Problem) -> bool:

@@ -10,14 +10,12 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.documents.base import WHOLE_GPU
-
-Ints = NDArray[np.int64]
+from placewright.topology.units import WHOLE_GPU
 
 
 class ResourceGrid:

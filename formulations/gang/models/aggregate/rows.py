@@ -6,12 +6,10 @@ Hosts in use share what is free of them; empty ones bring what each has when the
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
-from placewright.instances.documents.base import WHOLE_GPU
-
-Ints = NDArray[np.int64]
+from placewright.topology.units import WHOLE_GPU
 
 
 def add_class_sums(m: AggregateModel) -> None:

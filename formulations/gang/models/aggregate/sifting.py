@@ -12,14 +12,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Core, Outcome
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def solve_by_sifting(

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
 from placewright.formulations.gang.problem.collectives import LinkBandwidths, least_time_us_within
 from placewright.formulations.gang.problem.jobs import Choice
 from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PROGRESS, VALUE
-
-Ints = NDArray[np.int64]
 
 
 def add_terms(m: AggregateModel) -> None:

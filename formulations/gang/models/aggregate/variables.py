@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.aggregate.gangs import GangColumns, GangKind
 from placewright.formulations.gang.models.aggregate.gpu_parts import GpuPartTypes
 from placewright.formulations.gang.models.aggregate.host_classes import HostClasses
@@ -14,8 +15,6 @@ from placewright.formulations.gang.problem.dominant_shares import TenantShare
 from placewright.formulations.gang.problem.jobs import Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.solver import Model
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

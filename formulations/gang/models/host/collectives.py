@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.domain_rows import (
     DomainRows,
     add_domain_rows,
     arrival_of,
 )
-from placewright.formulations.gang.models.host.entries import Ints
 from placewright.formulations.gang.models.host.model import HostModel
 from placewright.formulations.gang.problem.collectives import (
     UNLIMITED,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placewright.formulations.gang.models.host.entries import Ints
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.model import NONE, HostModel
 
 

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, Group
 from placewright.formulations.gang.problem.problem import Problem
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

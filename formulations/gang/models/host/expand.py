@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.models.host.entries import Ints
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.gpus import ANY_FREE, GpuSlots
 from placewright.formulations.gang.models.host.model import HostModel
 from placewright.formulations.gang.placement.placement import Placement

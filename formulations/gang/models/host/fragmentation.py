@@ -26,12 +26,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.formulations.gang.models.host.entries import Ints
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.gpus import ANY_FREE, GpuSlots
 from placewright.formulations.gang.models.host.model import HostModel, milli_each
 from placewright.formulations.gang.problem.mig_layouts import FREE
 from placewright.formulations.gang.problem.task_mix import STRANDED, TaskMix
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 Sum: TypeAlias = tuple[float, list[tuple[int, float]]]
 """A constant, and columns with coefficients."""

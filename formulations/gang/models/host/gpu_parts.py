@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.models.host.entries import Ints
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.model import HostModel
 from placewright.formulations.gang.problem.mig_layouts import mask_of
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.topology.mig import COMPUTE_SLICES, MEMORY_SLICES, SLICES
+from placewright.topology.units import WHOLE_GPU
 
 UNCUT = -1
 """Instead of a mask: a GPU that holds shares, or cannot be cut."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.models.host.entries import Ints
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.gpu_parts import (
     PartVariables,
     ShareTypes,
@@ -26,7 +26,7 @@ from placewright.formulations.gang.models.host.gpu_parts import (
     add_part_variables,
 )
 from placewright.formulations.gang.models.host.model import HostModel, milli_each
-from placewright.instances.documents.base import WHOLE_GPU
+from placewright.topology.units import WHOLE_GPU
 
 ANY_FREE = -1
 """Instead of a GPU's index: any of the host's wholly free GPUs."""

@@ -22,9 +22,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.entries import (
     Entry,
-    Ints,
     TaskSet,
     entries_of,
     needs_own_entry,

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from placewright.formulations.gang.models.host.entries import Ints
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.model import HostModel, milli_each
 from placewright.formulations.gang.problem.freeable_domains import FreeableDomains
 from placewright.formulations.gang.problem.jobs import ANY_JOB

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.collectives import add_bottleneck
 from placewright.formulations.gang.models.host.domain_rows import arrival_of
-from placewright.formulations.gang.models.host.entries import Ints, TaskSet
+from placewright.formulations.gang.models.host.entries import TaskSet
 from placewright.formulations.gang.models.host.model import NONE, HostModel, milli_each
 from placewright.formulations.gang.models.host.move_terms import add_move_terms
 from placewright.formulations.gang.models.host.topology import add_topology_rows

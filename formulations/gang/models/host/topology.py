@@ -17,8 +17,8 @@ from collections import defaultdict
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.domain_rows import add_domain_rows, arrival_of
-from placewright.formulations.gang.models.host.entries import Ints
 from placewright.formulations.gang.models.host.model import NONE, HostModel
 from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LABEL, NO_LEVEL, TaskSlices
 

@@ -6,10 +6,8 @@ from itertools import combinations
 
 import numpy as np
 
-from placewright.formulations.interleaving.set_packing.column_generation.duals import (
-    Floats,
-    rate_numerator,
-)
+from placewright.array_types import Bools, Floats, Ints
+from placewright.formulations.interleaving.set_packing.column_generation.duals import rate_numerator
 from placewright.formulations.interleaving.set_packing.columns import (
     NOT_ALLOWED,
     allowed,
@@ -17,13 +15,8 @@ from placewright.formulations.interleaving.set_packing.columns import (
     periods,
     single_values,
 )
-from placewright.formulations.interleaving.set_packing.problem import (
-    ALONE,
-    MILLION,
-    Bools,
-    Ints,
-    PackingProblem,
-)
+from placewright.formulations.interleaving.set_packing.problem import ALONE, PackingProblem
+from placewright.topology.units import MILLION
 
 ROUNDING_FACTOR = 1 + 1e-12
 """More than what rounding can take from a result of floating-point numbers."""

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.pricing import (
     PricingResult,
 )
-from placewright.formulations.interleaving.set_packing.problem import ALONE, Ints, PackingProblem
+from placewright.formulations.interleaving.set_packing.problem import ALONE, PackingProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)

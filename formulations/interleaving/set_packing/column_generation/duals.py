@@ -19,22 +19,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.interleaving.set_packing.columns import (
     single_values,
     weights,
     with_values,
 )
-from placewright.formulations.interleaving.set_packing.problem import (
-    ALONE,
-    MILLION,
-    Ints,
-    PackingProblem,
-)
+from placewright.formulations.interleaving.set_packing.problem import ALONE, PackingProblem
 from placewright.solver.lagrangian import round_to_integers
-
-Floats = NDArray[np.float64]
+from placewright.topology.units import MILLION
 
 MAX_SCALE = 1 << 20
 """Fractions of a unit of worth in which prices are counted at most."""

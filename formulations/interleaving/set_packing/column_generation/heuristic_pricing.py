@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
     ValueBound,
@@ -18,7 +19,6 @@ from placewright.formulations.interleaving.set_packing.columns import (
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     MAX_MEMBERS,
-    Ints,
     PackingProblem,
     sort_members,
 )

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
     column_values,
@@ -28,7 +29,6 @@ from placewright.formulations.interleaving.set_packing.column_generation.dual_re
     repair_duals,
 )
 from placewright.formulations.interleaving.set_packing.column_generation.duals import (
-    Floats,
     Prices,
     max_groups,
     rounded_prices,
@@ -52,7 +52,6 @@ from placewright.formulations.interleaving.set_packing.integer_program import Se
 from placewright.formulations.interleaving.set_packing.problem import (
     ALONE,
     GroupingBound,
-    Ints,
     PackingProblem,
 )
 from placewright.formulations.session import Session

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.problem.period import best_offsets, contended
 from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
@@ -27,11 +28,7 @@ from placewright.formulations.interleaving.set_packing.columns import (
     Columns,
     pad_members,
 )
-from placewright.formulations.interleaving.set_packing.problem import (
-    MAX_MEMBERS,
-    Ints,
-    PackingProblem,
-)
+from placewright.formulations.interleaving.set_packing.problem import MAX_MEMBERS, PackingProblem
 from placewright.formulations.session import Session
 
 

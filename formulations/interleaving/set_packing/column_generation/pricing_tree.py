@@ -17,13 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.array_types import Floats, Ints
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.set_packing.column_generation.duals import (
-    Floats,
     Prices,
     rate_numerator,
 )
-from placewright.formulations.interleaving.set_packing.problem import MILLION, Ints, PackingProblem
+from placewright.formulations.interleaving.set_packing.problem import PackingProblem
+from placewright.topology.units import MILLION
 
 ROUNDING_FACTOR = 1 + 1e-12
 """More than what rounding can take from a quotient of floating-point numbers."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from placewright.instances.derived.hardware import Hardware
-from placewright.instances.documents.base import WHOLE_GPU, Document
+from placewright.instances.documents.base import Document
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.round import Round
@@ -15,6 +15,7 @@ from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.cells.facts import BoundCell, CellFacts, Chain, Entry, Path
+from placewright.topology.units import WHOLE_GPU
 
 KIND = "cells"
 # What does not say where tasks may be, but for what hosts have.

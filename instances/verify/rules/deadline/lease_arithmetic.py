@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.deadline import UNIT, Pace
 from placewright.instances.documents.option import Option
+from placewright.topology.units import WHOLE_GPU
 
 
 def rate(pace: Pace, hosts: int) -> int:

@@ -12,16 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from placewright.array_types import Ints
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.verify.reading import Promises, Reading, Spans
 from placewright.instances.verify.rules.deadline.lease_arithmetic import lease_work
+from placewright.topology.units import WHOLE_GPU
 
-Ints = npt.NDArray[np.int64]
 Models = frozenset[str]
 Span = tuple[int, int]
 """The first lease of an interval, and the one after its last."""

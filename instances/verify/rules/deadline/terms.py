@@ -5,8 +5,7 @@ from __future__ import annotations
 from placewright.instances.documents.deadline import UNIT
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.rules.deadline.lease_work import LeaseProgress
-
-MILLION = 10**6
+from placewright.topology.units import MILLION
 
 
 def broken(reading: Reading) -> int:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
+from placewright.topology.units import WHOLE_GPU
 
 
 def host_capacity(reading: Reading) -> Iterator[Finding]:

@@ -14,13 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.policy import TaskKind
 from placewright.instances.verify.reading import Reading, demand
-
-Ints = NDArray[np.int64]
+from placewright.topology.units import WHOLE_GPU
 
 
 class TaskType(NamedTuple):

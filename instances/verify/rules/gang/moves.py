@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.errors import value_text
@@ -18,6 +17,7 @@ from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.gang.gpu_parts import slice_on
 from placewright.topology.mig import MEMORY_SLICES
+from placewright.topology.units import WHOLE_GPU
 
 KIND = "moves"
 _LISTS = ("steps", "needs_spare")

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from placewright.array_types import Bools, Ints
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind, Reason, Task
 from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
-
-Ints: TypeAlias = npt.NDArray[np.int64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
+from placewright.topology.units import WHOLE_GPU
 
 _MOST_DOMAINS = 64
 """Domains of a joint level that are tried."""

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
+from placewright.topology.units import WHOLE_GPU
 
 KIND = "shares"
 TERM = "share"

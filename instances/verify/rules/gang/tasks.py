@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
+from placewright.topology.units import WHOLE_GPU
 
 
 def gang(reading: Reading) -> Iterator[Finding]:

@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from math import comb
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.rules.gang.entitlement import Entitlement
+from placewright.topology.units import WHOLE_GPU
 
 
 def value(reading: Reading) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.verify.data_facts import Data, bits
 from placewright.instances.verify.reading import Reading
+from placewright.topology.units import WHOLE_GPU
 
 HOMELESS = 3
 """What each milli-GPU of a job without a home counts in `overload`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
 from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Reading
@@ -18,6 +17,7 @@ from placewright.instances.verify.rules.interleaving.facts import (
     places,
     ran_together,
 )
+from placewright.topology.units import WHOLE_GPU
 
 _ENTRY = ("members", "period")
 _MEMBER = ("job", "offset")

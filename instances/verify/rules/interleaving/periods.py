@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placewright.instances.documents.sharing import MILLION, Sharing
+from placewright.instances.documents.sharing import Sharing
+from placewright.topology.units import MILLION
 
 
 def period_of(stages: Sequence[Sequence[int]], offsets: Sequence[int], sharing: Sharing) -> int:

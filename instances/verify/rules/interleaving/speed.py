@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.job import Job
+from placewright.topology.units import WHOLE_GPU
 
 UNIT = 10**6
 """The speed at the proportional share, and of a job without a sensitivity."""

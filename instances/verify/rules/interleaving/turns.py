@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import WHOLE_GPU
 from placewright.instances.documents.profile import Profile
 from placewright.instances.verify.reading import Group, Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.interleaving.facts import ran_together
 from placewright.instances.verify.rules.interleaving.periods import period_of
+from placewright.topology.units import WHOLE_GPU
 
 
 def profiles_of(group: Group) -> list[Profile]:

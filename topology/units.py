@@ -1,0 +1,12 @@
+"""Units and the names that all documents use for them."""
+
+from __future__ import annotations
+
+WHOLE_GPU = 1000
+"""Milli-GPU of one whole GPU."""
+
+MILLION = 10**6
+"""Of what is in millionths."""
+
+HOST_LEVEL = "host"
+"""The innermost level of every cluster."""
