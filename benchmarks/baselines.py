@@ -25,7 +25,7 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.plan import Certificate
-from placewright.rounds.decisions import Unmoved, decide
+from placewright.rounds.decisions import DefaultDecisions, decisions_of
 from placewright.rounds.sections.move_order import order_of_moves
 from placewright.solver import Limits, Status, Worker
 
@@ -129,7 +129,7 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
     start_jobs(model, slots, outcome.values, placement)
     repair_preemptions(placement)
     found = assign(placement, backend)
-    decisions = decide(round, problem.cluster.hosts, Unmoved()(round), found)
+    decisions = decisions_of(round, problem.cluster.hosts, DefaultDecisions()(round), found)
     moves = order_of_moves(round, decisions)
     plan = Plan(decisions=decisions, sections=() if moves is None else (moves,))
     value = _verified(round, plan)[term]

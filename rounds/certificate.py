@@ -1,4 +1,4 @@
-"""Which bounds hold for a plan, and what they prove of it (docs/bounds.md)."""
+"""Bounds that hold for a plan, and the gaps that follow (docs/bounds.md)."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from placewright.rounds.errors import InternalError
 
 
 class Bounds:
-    """All bounds that were proven so far; claimed ones only until a verified plan beats one."""
+    """All bounds proven so far; those claimed by a solver only until a verified plan beats one."""
 
     def __init__(self) -> None:
         self._known: list[Bound] = []
-        self._believing = True
+        self._trusts_claims = True
 
     def add(self, bound: Bound) -> None:
         """Keep a bound as a whole number, unless it is claimed and claims are no longer believed.
 
         Every term is a whole number, and a solver's bound only one within its tolerance.
         """
-        if isfinite(bound.value) and (bound.certified or self._believing):
+        if isfinite(bound.value) and (bound.certified or self._trusts_claims):
             self._known.append(replace(bound, value=_whole(bound)))
 
     def tightest(self, term: str, values: Mapping[str, int], *, certified: bool) -> float | None:
         """Tightest bound of a term that holds for a plan with these values.
 
-        A bound speaks of all plans at least as good as its holds, so it holds for a plan that is no
-        worse than every one of them. One of a sum says of its last term what the others leave.
+        A bound is valid for all plans at least as good as its `holds`, so it holds for a plan
+        that is no worse than every one of them. A bound of a sum, less the plan's values of
+        the other terms, bounds its last term.
         """
         return self._tightest(
             (
@@ -57,17 +58,17 @@ class Bounds:
                 best = tighter(best, bound.value, sense_of(bound.term))
         return best
 
-    def tell(
+    def update_session(
         self, session: Session, terms: tuple[str, ...], values: Mapping[str, int]
     ) -> tuple[TermResult, ...]:
-        """Tell a session how far the best plan, which has these values, is proven; return that.
+        """Set the session's bound and proof for the best plan, which has these values; return both.
 
         If the plan beats a claimed bound, all claims are dropped first, and `degraded` says so.
         """
         for term in terms:
             claimed = self.tightest(term, values, certified=False)
             if claimed is not None and _beats(values[term], claimed, sense_of(term)):
-                self._believing = False
+                self._trusts_claims = False
                 self._known = [bound for bound in self._known if bound.certified]
                 session.degraded.append(
                     f"{session.backend}: claimed the bound {claimed} of {term}, which the plan's "
@@ -158,7 +159,7 @@ def headline_gap(results: tuple[TermResult, ...]) -> float | None:
     return max(gaps) if len(gaps) == len(lead) else None
 
 
-def refuse_beaten(results: tuple[TermResult, ...], plan: Plan) -> None:
+def refuse_beaten_bounds(results: tuple[TermResult, ...], plan: Plan) -> None:
     """Raise InternalError if a verified value beats its bound."""
     for result in results:
         value, bound = result.value, result.bound

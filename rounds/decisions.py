@@ -10,7 +10,7 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Reason,
 from placewright.instances.documents.round import Round
 
 
-class Unmoved:
+class DefaultDecisions:
     """Decisions of rounds that follow each other if nothing happens; each is written once.
 
     It keeps the last round alive.
@@ -24,14 +24,14 @@ class Unmoved:
         """Return a decision per job: who runs stays where it is, the others wait."""
         # By identity: jobs do not change, and those known are alive, so an id is one job's own.
         known = self._known
-        self._known = {id(job): known.get(id(job)) or _unmoved(job) for job in round_.jobs}
+        self._known = {id(job): known.get(id(job)) or _default_decision(job) for job in round_.jobs}
         self._round = round_
         return tuple(self._known.values())
 
 
-def _unmoved(job: Job) -> Decision:
+def _default_decision(job: Job) -> Decision:
     if job.running is None:
-        return waits(job, Reason.NOT_CHOSEN)
+        return wait_decision(job, Reason.NOT_CHOSEN)
     return Decision.model_construct(
         job=job.name,
         decision=DecisionKind.KEEP,
@@ -40,21 +40,21 @@ def _unmoved(job: Job) -> Decision:
     )
 
 
-def waits(job: Job, reason: Reason) -> Decision:
-    """Return the decision that a job waits."""
+def wait_decision(job: Job, reason: Reason) -> Decision:
+    """Return the decision that a job wait_decision."""
     return Decision.model_construct(job=job.name, decision=DecisionKind.WAIT, reason=reason)
 
 
-def decide(
+def decisions_of(
     round_: Round,
     hosts: tuple[str, ...],
-    unmoved: Sequence[Decision],
+    default_decisions: Sequence[Decision],
     candidate: Candidate,
 ) -> tuple[Decision, ...]:
-    """One decision per job in the round's order; who waits does so as `not_chosen`, or for data."""
-    decisions = list(unmoved)
+    """One decision per job in the round's order; jobs wait as `not_chosen`, or for data."""
+    decisions = list(default_decisions)
     for index in () if candidate.data is None else candidate.data.waits:
-        decisions[index] = waits(round_.jobs[index], Reason.DATA)
+        decisions[index] = wait_decision(round_.jobs[index], Reason.DATA)
     for index, (option, places) in candidate.starts.items():
         job = round_.jobs[index]
         slots = candidate.slots.get(index) or (None,) * len(places)

@@ -10,7 +10,7 @@ from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds.certificate import Bounds, refuse_beaten
+from placewright.rounds.certificate import Bounds, refuse_beaten_bounds
 from placewright.rounds.policies.base import DECIDERS, Resources
 from placewright.rounds.settings import Isolation, Settings
 from placewright.rounds.usage import Meter
@@ -61,10 +61,10 @@ def prove_bounds(
         for step in _steps(round, plan, resources, session):
             if isinstance(step, Bound):
                 bounds.add(step)
-                bounds.tell(session, terms, values)
+                bounds.update_session(session, terms, values)
     results = bounds.results(terms, values)
     results = (*results, *bounds.sums(results, values))
-    refuse_beaten(results, plan)
+    refuse_beaten_bounds(results, plan)
     return results
 
 

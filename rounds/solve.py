@@ -15,8 +15,8 @@ from placewright.instances.documents.plan import Certificate, Decision, Plan
 from placewright.instances.documents.policy import headline
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify, verify_certificate
-from placewright.rounds.certificate import Bounds, better, headline_gap, refuse_beaten
-from placewright.rounds.decisions import decide, waits
+from placewright.rounds.certificate import Bounds, better, headline_gap, refuse_beaten_bounds
+from placewright.rounds.decisions import decisions_of, wait_decision
 from placewright.rounds.errors import InternalError
 from placewright.rounds.policies.base import DECIDERS, Resources
 from placewright.rounds.regions.executors import check_executor
@@ -122,18 +122,18 @@ class Solve:
         self.best: Candidate | None = None
         self.document: Plan = Plan.model_construct(decisions=())
         self.values: dict[str, int] = {}
-        self._reasoned, self._to_check = False, 0.0
-        self._callers_fault: Exception | None = None
+        self._has_reasons, self._verify_seconds = False, 0.0
+        self._progress_error: Exception | None = None
 
     def plan(self, solver: Solver | None = None) -> Plan:
         """Return the best plan, verified; a solver that is not given lives for this round."""
-        self.unmoved = self.memory.unmoved(self.round)
+        self.default_decisions = self.memory.default_decisions(self.round)
         self.decider = DECIDERS[self.round.policy.formulation].decider(self.round, self.resources)
         self.terms = self.decider.terms
         opened = self.resources.session(self.meter, solver)
-        with ThreadPoolExecutor(1) as aside, opened as session:
+        with ThreadPoolExecutor(1) as background, opened as session:
             # Nothing needs the digest before the end, and the search mostly waits for its solver.
-            self.digest = aside.submit(self.memory.digest, self.round)
+            self.digest = background.submit(self.memory.digest, self.round)
             try:
                 for step in self.decider.steps(session):
                     if isinstance(step, Candidate):
@@ -146,59 +146,59 @@ class Solve:
                 session.degraded.append(INTERRUPTED)
             except Exception as error:
                 # A verified plan survives any fault.
-                mine = not isinstance(error, InternalError) and error is not self._callers_fault
+                mine = not isinstance(error, InternalError) and error is not self._progress_error
                 if self.best is None or not mine:
                     raise
                 session.degraded.append(f"formulation: {type(error).__name__}: {error}")
-            return self._finish_surely(session)
+            return self._finish_despite_interrupt(session)
 
-    def _finish_surely(self, session: Session) -> Plan:
+    def _finish_despite_interrupt(self, session: Session) -> Plan:
         """Write the plan even if the interrupt comes now; that takes no longer than a check."""
         try:
             return self._finish(session)
         except KeyboardInterrupt:
             session.degraded.append(INTERRUPTED)
-            return self._finish_surely(session)
+            return self._finish_despite_interrupt(session)
 
     def _consider(self, candidate: Candidate, session: Session) -> None:
         """Verify a candidate and keep it if it is the best so far."""
         began = time.monotonic()
         # Where no other plan will follow, reasons now spare checking this one again.
-        reasoned = candidate.final or session.before_deadline() <= self._to_check
+        reasoned = candidate.final or session.before_deadline() <= self._verify_seconds
         plan = self._document(candidate, reasoned)
         verification = verify(self.round, plan)
-        self._to_check = time.monotonic() - began
+        self._verify_seconds = time.monotonic() - began
         if not verification.ok:
             first = verification.violations[0]
             session.degraded.append(f"{candidate.source}: invalid plan: {first}")
             return
         if self.best is None and not candidate.final:
-            session.deadline -= FINISH_SHARE * self._to_check
+            session.deadline -= FINISH_SHARE * self._verify_seconds
         if self.best is None or better(verification.terms, self.values, self.terms):
             self.best, self.values = candidate, dict(verification.terms)
-            self._reasoned = reasoned
+            self._has_reasons = reasoned
             self.document = plan
             session.best = self.values
-            self._tell(session)
+            self._report_progress(session)
 
     def _tighten(self, bound: Bound, session: Session) -> None:
         self.bounds.add(bound)
-        self._tell(session)
+        self._report_progress(session)
 
-    def _tell(self, session: Session) -> None:
+    def _report_progress(self, session: Session) -> None:
         if self.best is None:
             return
-        results = self.bounds.tell(session, self.terms, self.values)
+        results = self.bounds.update_session(session, self.terms, self.values)
         if self.progress is not None:
             last = results[len(headline(self.terms)) - 1]
             try:
                 self.progress(last.value, last.bound)
             except Exception as error:
-                self._callers_fault = error
+                self._progress_error = error
                 raise
 
     def _document(self, candidate: Candidate, reasoned: bool) -> Plan:
-        decisions = decide(self.round, self.decider.hosts, self.unmoved, candidate)
+        decisions = decisions_of(self.round, self.decider.hosts, self.default_decisions, candidate)
         if reasoned:
             decisions = self._with_reasons(decisions, candidate)
         sections = tuple(s for s in self.decider.sections(candidate, decisions) if s is not None)
@@ -216,7 +216,7 @@ class Solve:
             return decisions
         reasoned = list(decisions)
         for j, reason in new.items():
-            reasoned[j] = waits(self.round.jobs[j], reason)
+            reasoned[j] = wait_decision(self.round.jobs[j], reason)
         return tuple(reasoned)
 
     def _finish(self, session: Session) -> Plan:
@@ -225,7 +225,7 @@ class Solve:
             why = "; ".join(session.degraded)
             raise InternalError(why or "the formulation yielded no candidate")
         # Once more, as an interrupt may have come before.
-        results = self.bounds.tell(session, self.terms, self.values)
+        results = self.bounds.update_session(session, self.terms, self.values)
         proven = all(result.gap == 0 for result in results)
         gap = headline_gap(results)
         certificate = Certificate(
@@ -248,10 +248,10 @@ class Solve:
             run=self.meter.read(),
         )
         decisions = self.document.decisions
-        if not self._reasoned:
+        if not self._has_reasons:
             decisions = self._with_reasons(decisions, self.best)
         plan = self.document.model_copy(update={"certificate": certificate, "decisions": decisions})
-        refuse_beaten(results, plan)
+        refuse_beaten_bounds(results, plan)
         violations = (
             # They were verified as they are.
             verify_certificate(certificate, self.values)

@@ -139,11 +139,15 @@ def solve(
 def _opened(stack: ExitStack, executor: str | None, round_: Round) -> Executor | None:
     """Open the executor that is asked for, or one that pays, until the stack ends."""
     from placewright.instances.errors import InvalidInputError
-    from placewright.rounds.regions.executors import check_use, default_executor, open_executor
+    from placewright.rounds.regions.executors import (
+        check_executor_use,
+        default_executor,
+        open_executor,
+    )
 
     where = default_executor(round_) if executor is None else executor
     try:
-        check_use(round_, where)
+        check_executor_use(round_, where)
         return None if where is None else stack.enter_context(open_executor(where))
     except InvalidInputError as error:
         raise wrong_argument(error, "--executor") from error

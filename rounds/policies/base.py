@@ -13,10 +13,10 @@ from placewright.formulations.session import GangFormulation, Session
 from placewright.instances.documents.plan import Decision, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import PolicyRegistry
-from placewright.rounds.regions.subrounds import Parts
+from placewright.rounds.inner_rounds import solve_inner_round
+from placewright.rounds.regions.region_rounds import RegionSolver
 from placewright.rounds.settings import Settings, Solver
 from placewright.rounds.state.memory import Memory
-from placewright.rounds.subround import solve_inner_round
 from placewright.rounds.usage import Meter
 
 
@@ -37,7 +37,7 @@ class Resources:
         """Open a session with the services that formulations ask for; see `Settings.session`."""
         with self.settings.session(meter, solver) as session:
             session.inner_rounds, session.gang = solve_inner_round, self.gang
-            session.region_rounds = Parts(self.settings, self.executor)
+            session.region_rounds = RegionSolver(self.settings, self.executor)
             yield session
 
 

@@ -1,9 +1,8 @@
-"""What tenants' cells decide of a round before it is searched, and how its plan tells that."""
+"""Decider of rounds with tenants' cells: guaranteed jobs are admitted, gangs fill the rest."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,26 +15,24 @@ from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.cells import Binding
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds.decisions import Unmoved, decide
+from placewright.rounds.decisions import DefaultDecisions, decisions_of
+from placewright.rounds.sections.cells import cell_section
 from placewright.rounds.sections.collectives import collectives_of
 from placewright.rounds.sections.move_order import order_of_moves
 from placewright.rounds.sections.reasons import reasons_of
 from placewright.rounds.sections.shares import shares_after
 
-KIND = "cells"
 
-
-def own_cells(round_: Round) -> bool:
+def has_cells(round_: Round) -> bool:
     """Whether some tenant of a round owns cells."""
     return any(tenant.cells for tenant in round_.tenants)
 
 
 class CellsDecider:
-    """Decides a round in which some tenant owns cells: guaranteed jobs first, then the rest.
+    """Admits guaranteed jobs first, and has the gang formulation decide the residual round.
 
     Parameters
     ----------
@@ -54,7 +51,7 @@ class CellsDecider:
 
     @cached_property
     def whole(self) -> Problem:
-        """The whole round as a problem, whose jobs the plans are told of."""
+        """The whole round as a gang problem, in whose jobs the plans count."""
         return compile_round(self._round)
 
     @property
@@ -63,7 +60,7 @@ class CellsDecider:
         return self.whole.terms
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
-        """Yield what the formulation yields of the rest, told of the whole."""
+        """Yield plans and bounds of the whole round."""
         return run(CellProblem(self.rest, base_terms(self.rest), self._problem), session)
 
     def sections(
@@ -72,28 +69,8 @@ class CellsDecider:
         """Yield order of moves, shares, cells and collectives."""
         yield order_of_moves(self._round, decisions)
         yield shares_after(self.whole, candidate)
-        yield self.section()
+        yield cell_section(self._round, self._admission.bound, self._hosts)
         yield collectives_of(self._round, self._problem.cluster, candidate)
-
-    def section(self) -> dict[str, Any]:
-        """Return the plan section `cells`: each cell in use with the jobs inside."""
-        jobs_on: defaultdict[str, set[int]] = defaultdict(set)
-        for index in guaranteed(self._round):
-            for host in self._hosts(index):
-                jobs_on[host].add(index)
-        bindings = []
-        for tenant, cell, level, domain, hosts in self._admission.bound:
-            inside = sorted(set().union(*(jobs_on[host] for host in hosts)))
-            bindings.append(
-                {
-                    "tenant": self._round.tenants[tenant].name,
-                    "cell": cell,
-                    "level": level,
-                    "domain": domain,
-                    "jobs": [self._round.jobs[index].name for index in inside],
-                }
-            )
-        return {"kind": KIND, "bindings": bindings}
 
     def _hosts(self, job: int) -> set[str]:
         """Return the hosts that a guaranteed job is on after the round."""
@@ -122,11 +99,13 @@ class CellsDecider:
 
 def base_terms(rest: ResidualRound) -> dict[str, int]:
     """Return the terms of the plan in which nothing happens but what guaranteed jobs cause."""
-    decisions = decide(rest.whole, tuple(rest.hosts), Unmoved()(rest.whole), rest.base())
+    decisions = decisions_of(
+        rest.whole, tuple(rest.hosts), DefaultDecisions()(rest.whole), rest.base()
+    )
     return verify(rest.whole, Plan.model_construct(decisions=decisions, sections=())).terms
 
 
-def rest_of_plan(round_: Round, plan: Plan) -> ResidualRound:
+def residual_round_of_plan(round_: Round, plan: Plan) -> ResidualRound:
     """Return what is left of a round when guaranteed jobs start as in a valid plan for it."""
     names = (name for entry in round_.cluster.hosts for name in expand(entry.name))
     index = {name: at for at, name in enumerate(names)}
@@ -140,13 +119,3 @@ def rest_of_plan(round_: Round, plan: Plan) -> ResidualRound:
             if any(task.slot is not None for task in decision.tasks):
                 slots[j] = tuple(task.slot for task in decision.tasks)
     return residual_round_of(round_, Candidate(starts, "cells", slots=slots))
-
-
-def bindings_of(sections: Sequence[Mapping[str, Any]]) -> tuple[Binding, ...]:
-    """Return the bindings that a plan's sections say, for the next round."""
-    return tuple(
-        Binding(tenant=one["tenant"], cell=one["cell"], domain=one["domain"])
-        for section in sections
-        if section["kind"] == KIND
-        for one in section["bindings"]
-    )

@@ -1,4 +1,4 @@
-"""What decides a round of policy `deadline`, and how its plans speak of promises."""
+"""Decider of policy `deadline`: jobs are promised to finish in time, by leases."""
 
 from __future__ import annotations
 

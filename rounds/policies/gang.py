@@ -1,4 +1,4 @@
-"""Decides a round of policy `gang`, and writes the sections of its plans."""
+"""Decider of policy `gang`; where tenants own cells, that of `cells.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources
-from placewright.rounds.policies.cells import CellsDecider, base_terms, own_cells, rest_of_plan
+from placewright.rounds.policies.cells import (
+    CellsDecider,
+    base_terms,
+    has_cells,
+    residual_round_of_plan,
+)
 from placewright.rounds.sections.collectives import collectives_of
 from placewright.rounds.sections.move_order import order_of_moves
 from placewright.rounds.sections.reasons import reasons_of
@@ -47,7 +52,7 @@ class GangDecider:
 
 def _decider(round_: Round, resources: Resources) -> Decider:
     compile_ = resources.memory.compile
-    if own_cells(round_):
+    if has_cells(round_):
         return CellsDecider(round_, compile_)
     return GangDecider(round_, compile_(round_))
 
@@ -56,9 +61,9 @@ def _bounds(
     round_: Round, plan: Plan, resources: Resources, session: Session
 ) -> Iterator[Candidate | Bound]:
     """Yield bounds of plans; guaranteed jobs are where this plan has them."""
-    if not own_cells(round_):
+    if not has_cells(round_):
         return _decider(round_, resources).steps(session)
-    rest = rest_of_plan(round_, plan)
+    rest = residual_round_of_plan(round_, plan)
     problem = resources.memory.compile(rest.round, rest.borrowed)
     return run_cells(CellProblem(rest, base_terms(rest), problem), session)
 

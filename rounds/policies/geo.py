@@ -1,4 +1,4 @@
-"""What decides a round of policy `geo`, and how its plans speak of data."""
+"""Decider of policy `geo`: jobs run in regions that hold their data or read it over links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decides a round of policy `interleaving`, and how its plans speak of groups."""
+"""Decider of policy `interleaving`: groups of jobs take turns on their GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decides a round of policy `replicas`, and how its plans speak of data."""
+"""Decider of policy `replicas`: data is copied to regions; jobs stay as they are."""
 
 from __future__ import annotations
 

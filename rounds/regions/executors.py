@@ -11,14 +11,14 @@ from typing import Any
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import GEO
-from placewright.rounds.regions.patience import waited_for
 from placewright.rounds.regions.processes import Processes
+from placewright.rounds.regions.timeouts import call_with_timeout
 
 LOCAL, DASK = "local", "dask"
-PAYS, PAYS_FROM = 10_000, 4
+MIN_JOBS, MIN_CORES = 10_000, 4
 """Jobs and cores from which processes take less time than they need to start."""
 
-ANSWERING, CLOSING = 10.0, 2.0
+ANSWER_SECONDS, CLOSE_SECONDS = 10.0, 2.0
 """Seconds that a Dask scheduler has to answer, and to take leave."""
 
 EXPECTED = "expected local, local:N or dask://HOST:PORT"
@@ -58,14 +58,14 @@ def check_executor(round_: Round, executor: object) -> None:
     Raises
     ------
     InvalidInputError
-        As `check_use` does, or if it is something else.
+        As `check_executor_use` does, or if it is something else.
     """
-    check_use(round_, executor)
+    check_executor_use(round_, executor)
     if executor is not None and not isinstance(executor, Executor):
         raise _refused(executor, "expected an Executor, such as open_executor opens")
 
 
-def check_use(round_: Round, executor: object) -> None:
+def check_executor_use(round_: Round, executor: object) -> None:
     """Refuse an executor, or the text that names it, for a round that has no use for one.
 
     Raises
@@ -86,7 +86,7 @@ def check_use(round_: Round, executor: object) -> None:
 
 def default_executor(round_: Round) -> str | None:
     """Return what to open where nothing is asked: local processes if they pay, or None."""
-    pays = len(round_.jobs) >= PAYS and cores() >= PAYS_FROM
+    pays = len(round_.jobs) >= MIN_JOBS and cores() >= MIN_CORES
     return LOCAL if pays and round_.policy.spec.by_region else None
 
 
@@ -114,19 +114,19 @@ def _dask(text: str, address: str) -> Iterator[Executor]:
         raise _refused(text, EXPECTED)
     try:
         # The client's own limit is only for the connection, which a scheduler that hangs accepts.
-        client: Any = waited_for(
-            lambda: Client(f"tcp:{address}", timeout=ANSWERING, set_as_default=False),  # type: ignore[no-untyped-call]
-            ANSWERING,
+        client: Any = call_with_timeout(
+            lambda: Client(f"tcp:{address}", timeout=ANSWER_SECONDS, set_as_default=False),  # type: ignore[no-untyped-call]
+            ANSWER_SECONDS,
         )
     except (OSError, TimeoutError, ValueError) as error:
-        reason = str(error) or f"nothing in {ANSWERING:g} s"
+        reason = str(error) or f"nothing in {ANSWER_SECONDS:g} s"
         raise _refused(text, f"expected a Dask scheduler that answers ({reason})") from None
     try:
         yield client.get_executor(pure=False, retries=2)
     finally:
         # What is left there is of no use to anybody.
         with suppress(TimeoutError):
-            waited_for(client.close, CLOSING)
+            call_with_timeout(client.close, CLOSE_SECONDS)
 
 
 def _refused(value: object, expected: str) -> InvalidInputError:

@@ -22,7 +22,7 @@ from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.presets.health import with_health
-from placewright.rounds.policies.cells import bindings_of
+from placewright.rounds.sections.cells import bindings_of
 from placewright.rounds.state.promises import remembered, worked
 from placewright.rounds.state.transfers import arrived, moved, updated
 

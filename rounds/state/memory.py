@@ -5,7 +5,7 @@ from __future__ import annotations
 from placewright.formulations.gang.problem.compile import Compiler
 from placewright.instances.documents.round import Round
 from placewright.instances.io.digest import Digester
-from placewright.rounds.decisions import Unmoved
+from placewright.rounds.decisions import DefaultDecisions
 from placewright.rounds.state.admission import Ledger
 
 
@@ -15,11 +15,11 @@ class Memory:
     def __init__(self) -> None:
         self.compile = Compiler()
         self.digest = Digester()
-        self.unmoved = Unmoved()
+        self.default_decisions = DefaultDecisions()
         self.ledger = Ledger()
 
     def learn(self, round_: Round) -> None:
         """Make now what a later round will share with this one."""
         self.compile(round_)
         self.digest(round_)
-        self.unmoved(round_)
+        self.default_decisions(round_)

@@ -14,7 +14,7 @@ from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.checks.round import check_round
-from placewright.rounds.decisions import Unmoved, decide
+from placewright.rounds.decisions import DefaultDecisions, decisions_of
 from placewright.rounds.sections.move_order import order_of_moves
 
 HOSTS, GPUS = 3, 8
@@ -52,7 +52,7 @@ def placed(round_: Round) -> Plan:
     placement = displacement_greedy(problem)
     repair_preemptions(placement)
     found = assign(placement, "crowding")
-    decisions = decide(round_, problem.cluster.hosts, Unmoved()(round_), found)
+    decisions = decisions_of(round_, problem.cluster.hosts, DefaultDecisions()(round_), found)
     moves = order_of_moves(round_, decisions)
     plan = Plan.model_construct(decisions=decisions, sections=(moves,) if moves else ())
     assert verify(round_, plan).violations == ()

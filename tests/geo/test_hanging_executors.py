@@ -161,7 +161,7 @@ def test_a_scheduler_that_accepts_and_says_nothing_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(executors, "ANSWERING", 1.0)
+    monkeypatch.setattr(executors, "ANSWER_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = f"dask://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(InvalidInputError, match="that answers"), open_executor(where):
@@ -267,8 +267,8 @@ def test_a_library_call_opens_no_executor_and_the_command_line_one_that_pays(
     round_: Round, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert default_executor(round_) is None
-    monkeypatch.setattr(executors, "PAYS", 1)
-    monkeypatch.setattr(executors, "PAYS_FROM", 1)
+    monkeypatch.setattr(executors, "MIN_JOBS", 1)
+    monkeypatch.setattr(executors, "MIN_CORES", 1)
     assert default_executor(round_) == "local"
     gangs = round_.policy.model_copy(update={"formulation": "gang"})
     assert default_executor(round_.model_copy(update={"policy": gangs})) is None

@@ -28,7 +28,7 @@ def test_no_plan_beats_them_whatever_the_priorities(
     first: int,
     large: int,
 ) -> None:
-    monkeypatch.setattr("placewright.rounds.regions.subrounds.LARGE", large)
+    monkeypatch.setattr("placewright.rounds.regions.region_rounds.LARGE", large)
     for seed in range(first, first + 20):
         drawn = geo_tiny.geo(seed, terms=TERMS)
         rng = np.random.default_rng(seed)

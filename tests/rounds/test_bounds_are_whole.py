@@ -18,7 +18,7 @@ def told(value: int, bound: Bound) -> tuple[float | None, list[str]]:
     """Return the bound of a plan of this value, and what makes the session degraded."""
     known, session = Bounds(), Session(InProcess().solve, 0.0)
     known.add(bound)
-    (result,) = known.tell(session, (bound.term,), {bound.term: value})
+    (result,) = known.update_session(session, (bound.term,), {bound.term: value})
     return result.bound, session.degraded
 
 

@@ -163,17 +163,17 @@ def test_a_session_does_not_stay_fooled_by_a_claim() -> None:
     bounds.add(Bound("value", 9, certified=True))
     bounds.add(Bound("value", 5))
     bounds.add(Bound("opened", 1, (("value", 5),)))
-    bounds.tell(session, terms, {"value": 5, "opened": 1})
+    bounds.update_session(session, terms, {"value": 5, "opened": 1})
     assert (session.first_bound, session.proven, session.degraded) == (5, True, [])
 
-    bounds.tell(session, terms, {"value": 6, "opened": 2})
+    bounds.update_session(session, terms, {"value": 6, "opened": 2})
     assert (session.first_bound, session.proven) == (9, False)
     words = "cbc: claimed the bound 5 of value, which the plan's 6 beats; its claims are dropped"
     assert session.degraded == [words]
 
     bounds.add(Bound("value", 6))
     bounds.add(Bound("opened", 2, (("value", 6),), certified=True))
-    bounds.tell(session, terms, {"value": 6, "opened": 2})
+    bounds.update_session(session, terms, {"value": 6, "opened": 2})
     assert (session.first_bound, session.proven) == (9, False)
     assert session.degraded == [words]
     value, opened = bounds.results(terms, {"value": 6, "opened": 2})

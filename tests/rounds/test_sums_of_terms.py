@@ -20,7 +20,7 @@ def proven(*bounds: Bound, **values: int) -> tuple[dict[str, TermResult], list[s
     known, session = Bounds(), Session(InProcess().solve, 0.0)
     for bound in bounds:
         known.add(bound)
-    results = known.tell(session, TERMS, VALUES | values)
+    results = known.update_session(session, TERMS, VALUES | values)
     sums = known.sums(results, VALUES | values)
     return {result.name: result for result in (*results, *sums)}, session.degraded
 

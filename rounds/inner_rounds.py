@@ -1,4 +1,4 @@
-"""A round of gangs that is part of another decision: verified plans, each better than before."""
+"""Inner rounds: a round of gangs inside another decision, with verified plans, each better."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, better
-from placewright.rounds.decisions import Unmoved, decide
+from placewright.rounds.decisions import DefaultDecisions, decisions_of
 from placewright.rounds.sections.collectives import collectives_of
 from placewright.rounds.sections.move_order import order_of_moves
 
@@ -36,14 +36,14 @@ def solve_inner_round(
     problem = compile_round(round_) if problem is None else problem
     has_plan = session.best is not None
     inner = replace(session, best=None, first_bound=None, proven=False, has_plan=has_plan)
-    unmoved = Unmoved()(round_)
+    default_decisions = DefaultDecisions()(round_)
     bounds = Bounds()
     for step in gang.run(problem, inner):
         if isinstance(step, Bound):
             bounds.add(step)
             yield step
         else:
-            decisions = decide(round_, problem.cluster.hosts, unmoved, step)
+            decisions = decisions_of(round_, problem.cluster.hosts, default_decisions, step)
             sections = (
                 order_of_moves(round_, decisions),
                 collectives_of(round_, problem.cluster, step),
@@ -58,6 +58,6 @@ def solve_inner_round(
                 inner.best = checked.terms
                 yield step
         if inner.best is not None:
-            bounds.tell(inner, problem.terms, inner.best)
+            bounds.update_session(inner, problem.terms, inner.best)
         inner.deadline = session.deadline
         session.wall_stopped |= inner.wall_stopped

@@ -1,4 +1,4 @@
-"""Calls that may hang, and that are waited for only so long."""
+"""Calls with a timeout, for functions that may hang."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def waited_for(call: Callable[[], T], seconds: float) -> T:
+def call_with_timeout(call: Callable[[], T], seconds: float) -> T:
     """Return what a call returns, made in a thread of its own that ends with this process.
 
     Raises
     ------
     TimeoutError
-        If it has not returned within so many seconds; it goes on, and nobody hears of it.
+        If it has not returned within `seconds`; it goes on in its thread, and its result is lost.
     """
     answer: Future[T] = Future()
 
     def run() -> None:
         try:
             answer.set_result(call())
-        # Whatever it is, it is for who waits.
+        # Any error is raised again where the result is waited for.
         except BaseException as error:  # noqa: BLE001
             answer.set_exception(error)
 

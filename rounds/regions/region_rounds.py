@@ -1,6 +1,6 @@
-"""The rounds of regions, side by side: whoever decides one is told all that it needs, and answers.
+"""Rounds of regions, decided side by side, here or by an executor.
 
-A worker that dies or hangs costs quality and not the plan: what it had is decided here, in time.
+A worker that dies or hangs costs quality, not the plan: its region is decided here, in time.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from placewright.formulations.geo.heuristics.subproblem import RegionSubproblem
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
-from placewright.rounds.regions.patience import waited_for
+from placewright.rounds.inner_rounds import solve_inner_round
 from placewright.rounds.regions.processes import ProcessError, Processes
+from placewright.rounds.regions.timeouts import call_with_timeout
 from placewright.rounds.settings import Settings
-from placewright.rounds.subround import solve_inner_round
 from placewright.rounds.usage import Meter
 
 LARGE = 20_000
-"""Jobs times hosts of a region that is decided without a solver."""
+"""Jobs times hosts beyond which a region is decided without a solver."""
 
-PATIENCE = 0.75
+WAITING_SHARE = 0.75
 """Share of the time left after which a region without an answer is decided here as well."""
 
-PARTING = 1.0
-"""Seconds to tell an executor that no answer is waited for any more, at most."""
+CANCEL_SECONDS = 1.0
+"""Seconds that cancelling the calls of an executor may take, at most."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A region's best plan, counted as its own round does; None if there is none but to wait."""
+class RegionAnswer:
+    """A region's best plan, by the indices of its own round; None if all its jobs wait."""
 
     candidate: Candidate | None
     degraded: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Begun:
+class _SolverFreePlan:
     """A region's round with a plan that needed no solver, and whether a solver might help."""
 
     problem: Problem
@@ -56,42 +56,46 @@ class _Begun:
     searched: bool
 
 
-def decide_part(round_: Round, settings: Settings, seconds: float) -> Answer:
+def solve_region(round_: Round, settings: Settings, seconds: float) -> RegionAnswer:
     """Decide a region's round of gangs on its own: in another process, or on another machine.
 
-    For so many seconds; those of the settings are what a deterministic round may plan with.
+    It takes `seconds` by the clock; those of the settings are the budget of a deterministic round.
     """
     with settings.session(Meter()) as session:
         session.deadline = time.monotonic() + seconds
-        return _end(_begin(compile_round(round_), session), lambda: round_, session)
+        return _search_further(
+            _solve_without_solver(compile_round(round_), session), lambda: round_, session
+        )
 
 
-def _begin(problem: Problem, session: Session) -> _Begun:
-    """Decide a region without a solver; one is of use where somebody waits or stops."""
+def _solve_without_solver(problem: Problem, session: Session) -> _SolverFreePlan:
+    """Decide a region without a solver; a solver is of use where a job waits or stops."""
     jobs = problem.round.jobs
     placement = plan_without_solver(problem, session)
     repair_preemptions(placement)
     found = assign(placement, "quickly")
     small = len(jobs) * problem.cluster.num_hosts <= LARGE
     waits = any(job.running is None and j not in found.starts for j, job in enumerate(jobs))
-    return _Begun(problem, found, small and (waits or bool(found.preempted)))
+    return _SolverFreePlan(problem, found, small and (waits or bool(found.preempted)))
 
 
-def _end(begun: _Begun, document: Callable[[], Round], session: Session) -> Answer:
+def _search_further(
+    first: _SolverFreePlan, document: Callable[[], Round], session: Session
+) -> RegionAnswer:
     """Return the best plan for a region, searched until its value is proven.
 
     The whole plan is verified anyway; `document` makes the round, which only a search needs.
     """
-    found, most = begun.found, inf
-    value = _value(begun.problem.round, found)
-    for step in _search(begun.problem, document(), session) if begun.searched else ():
+    found, most = first.found, inf
+    value = _value(first.problem.round, found)
+    for step in _search(first.problem, document(), session) if first.searched else ():
         if isinstance(step, Bound):
             most = min(most, step.value) if step.term == VALUE else most
-        elif (worth := _value(begun.problem.round, step)) >= value:
+        elif (worth := _value(first.problem.round, step)) >= value:
             found, value = step, worth
         if value >= most:
             break
-    return Answer(found, tuple(session.degraded), session.wall_stopped)
+    return RegionAnswer(found, tuple(session.degraded), session.wall_stopped)
 
 
 def _search(problem: Problem, round_: Round, session: Session) -> Iterator[Candidate | Bound]:
@@ -108,7 +112,7 @@ def _value(round_: Round, found: Candidate) -> int:
     return starts - sum(job.value_of(held.option) for job, held in stops if held is not None)
 
 
-class Parts:
+class RegionSolver:
     """Decides the rounds of regions; an `executor` does it elsewhere, None does it here.
 
     An executor that gives no answer in time is not asked again.
@@ -117,58 +121,62 @@ class Parts:
     def __init__(self, settings: Settings, executor: Executor | None) -> None:
         self._settings, self._executor = settings, executor
 
-    def __call__(self, parts: Sequence[RegionSubproblem], session: Session) -> Iterator[Answer]:
+    def __call__(
+        self, parts: Sequence[RegionSubproblem], session: Session
+    ) -> Iterator[RegionAnswer]:
         """Yield the answers for some regions, in their order.
 
         An interrupt is raised after the answers that were there by then; regions without one stay
         as they are.
         """
         if self._executor is None or session.before_deadline() <= 0:
-            yield from self._here(parts, session)
+            yield from self._solve_here(parts, session)
             return
-        asking = _Asking(parts, session)
+        calls = _ExecutorCalls(parts, session)
         interrupt: KeyboardInterrupt | None = None
         try:
-            asking.ask(self._executor, self._settings)
-            asking.wait()
-            left = [part for part in parts if part.region not in asking.answers]
-            for part, answer in zip(left, self._here(left, session), strict=True):
-                asking.answers[part.region] = answer
+            calls.ask(self._executor, self._settings)
+            calls.wait()
+            left = [part for part in parts if part.region not in calls.answers]
+            for part, answer in zip(left, self._solve_here(left, session), strict=True):
+                calls.answers[part.region] = answer
         except KeyboardInterrupt as error:
             interrupt = error
         finally:
-            asking.leave()
-        if asking.late:
+            calls.leave()
+        if calls.unanswered:
             self._executor = None
         for part in parts:
-            yield asking.answers.get(part.region, Answer(None))
+            yield calls.answers.get(part.region, RegionAnswer(None))
         if interrupt is not None:
             raise interrupt
 
-    def _here(self, parts: Sequence[RegionSubproblem], session: Session) -> Iterator[Answer]:
+    def _solve_here(
+        self, parts: Sequence[RegionSubproblem], session: Session
+    ) -> Iterator[RegionAnswer]:
         """Decide regions here; those that are searched share the time that is left."""
-        begun = [_begin(part.gangs(), session) for part in parts]
-        left = sum(one.searched for one in begun)
-        for one, part in zip(begun, parts, strict=True):
+        first_plans = [_solve_without_solver(part.gangs(), session) for part in parts]
+        left = sum(one.searched for one in first_plans)
+        for one, part in zip(first_plans, parts, strict=True):
             inner = replace(session, best=None, first_bound=None, proven=False)
             if not session.deterministic:
                 inner.deadline = time.monotonic() + max(0.0, session.before_deadline()) / max(
                     1, left
                 )
-            answer = _end(one, part.document, inner)
+            answer = _search_further(one, part.document, inner)
             left -= one.searched
             session.wall_stopped |= answer.wall_stopped and session.deterministic
             yield answer
 
 
-class _Asking:
-    """Regions that an executor is asked about, and the answers by region."""
+class _ExecutorCalls:
+    """Calls of an executor, one per region, and their answers by region."""
 
     def __init__(self, parts: Sequence[RegionSubproblem], session: Session) -> None:
         self._parts, self._session = parts, session
-        self._asked: dict[int, Future[Answer]] = {}
-        self.answers: dict[int, Answer] = {}
-        self.late = 0
+        self._futures: dict[int, Future[RegionAnswer]] = {}
+        self.answers: dict[int, RegionAnswer] = {}
+        self.unanswered = 0
 
     def ask(self, executor: Executor, settings: Settings) -> None:
         """Hand all regions in; each may take half of the time left, or its share of that."""
@@ -178,12 +186,12 @@ class _Asking:
         settings = replace(settings, isolation="none")
         for part in self._parts:
             try:
-                future = executor.submit(decide_part, part.document(), settings, seconds)
+                future = executor.submit(solve_region, part.document(), settings, seconds)
             # A pool whose process died takes nothing more.
             except Exception as error:  # noqa: BLE001
-                self._fails(error)
+                self._note_failure(error)
             else:
-                self._asked[part.region] = future
+                self._futures[part.region] = future
 
     def wait(self) -> None:
         """Wait until all regions are answered or have failed, but not beyond the time.
@@ -192,48 +200,48 @@ class _Asking:
         counts if none comes, so nothing has to be done when the time is over.
         """
         session, here = self._session, {}
-        wait(self._asked.values(), timeout=PATIENCE * max(0.0, session.before_deadline()))
+        wait(self._futures.values(), timeout=WAITING_SHARE * max(0.0, session.before_deadline()))
         for part in self._parts:
-            future = self._asked.get(part.region)
+            future = self._futures.get(part.region)
             if future is not None and not future.done():
-                found = _begin(part.gangs(), session).found
-                here[part.region] = Answer(found, wall_stopped=True)
-        wait(self._asked.values(), timeout=max(0.0, session.before_deadline()))
+                found = _solve_without_solver(part.gangs(), session).found
+                here[part.region] = RegionAnswer(found, wall_stopped=True)
+        wait(self._futures.values(), timeout=max(0.0, session.before_deadline()))
         self._collect()
-        self.late = sum(not future.done() for future in self._asked.values())
-        if self.late:
+        self.unanswered = sum(not future.done() for future in self._futures.values())
+        if self.unanswered:
             session.wall_stopped = True
             session.degraded.append(
-                f"executor: {self.late} of {len(self._parts)} regions had no answer in time and "
-                "were decided in this process, without a solver"
+                f"executor: {self.unanswered} of {len(self._parts)} regions had no answer in time "
+                "and were decided in this process, without a solver"
             )
         self.answers = here | self.answers
 
     def leave(self) -> None:
         """Take the answers that are there, and give up what is still under way."""
         self._collect()
-        futures = [future for future in self._asked.values() if not future.done()]
+        futures = [future for future in self._futures.values() if not future.done()]
         if futures:
             # An executor that hangs may not even hear that.
             with suppress(TimeoutError):
-                waited_for(lambda: [future.cancel() for future in futures], PARTING)
+                call_with_timeout(lambda: [future.cancel() for future in futures], CANCEL_SECONDS)
 
     def _collect(self) -> None:
-        for region, future in list(self._asked.items()):
+        for region, future in list(self._futures.items()):
             if not future.done():
                 continue
-            del self._asked[region]
+            del self._futures[region]
             try:
                 answer = future.result()
             # Whatever an executor raises, the region is decided here.
             except Exception as error:  # noqa: BLE001
-                self._fails(error)
+                self._note_failure(error)
                 continue
             self.answers[region] = answer
             self._session.degraded += answer.degraded
             self._session.wall_stopped |= answer.wall_stopped
 
-    def _fails(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         words = (
             str(error) if isinstance(error, ProcessError) else f"{type(error).__name__}: {error}"
         )
