@@ -8,10 +8,12 @@ elsewhere, reads that are missing or wrong, reasons that are not true, and sched
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 from fuzz.book.choices import WAIT, Choices, Enumeration
@@ -26,7 +28,7 @@ from fuzz.data.replay import broken
 from fuzz.data.world import World, read_world
 from fuzz.drawing import chance, costs, options, settle
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
-from placewright.formulations.geo import run
+from placewright.formulations.geo import parameters
 
 COSTS = ("remote_reads", "egress_cost", "gpu_cost")
 PLACES = ("disruption", "spread", "proximity", "opened")
@@ -265,11 +267,17 @@ def _reason(rng: Random, world: World, could: Mapping[str, int]) -> tuple[str | 
     return rng.choices((None, "no_region", "not_asked", "data"), (20, 2, 1, 1))[0], []
 
 
+def _sizes(**values: Any) -> Callable[[], Any]:
+    """Return the context in which parameters of the formulation have these values."""
+    tuning = replace(parameters.PARAMETERS, **values)
+    return partial(patch.object, parameters, "PARAMETERS", tuning)
+
+
 SETTINGS = (
     Setting("whole", 4),
-    Setting("regions", 3, partial(patch.multiple, run, SMALL=0, MEDIUM=0)),
-    Setting("both", 2, partial(patch.multiple, run, SMALL=0)),
+    Setting("regions", 3, _sizes(max_monolithic_size=0, max_refined_size=0)),
+    Setting("both", 2, _sizes(max_monolithic_size=0)),
     Setting("hurried", 1, seconds=0.02),
-    Setting("regions, hurried", 1, partial(patch.multiple, run, SMALL=0), seconds=0.05),
+    Setting("regions, hurried", 1, _sizes(max_monolithic_size=0), seconds=0.05),
 )
 POLICY = Policy("geo", draw, plans, SETTINGS)

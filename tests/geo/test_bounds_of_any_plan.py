@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import ModuleType
 
 import pytest
+from formulation_parameters import set_parameters
 
+from placewright.formulations.geo import parameters
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
@@ -50,8 +52,7 @@ def test_of_where_jobs_run(
     geo_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch, *, apart: bool
 ) -> None:
     if apart:
-        monkeypatch.setattr("placewright.formulations.geo.run.SMALL", 0)
-        monkeypatch.setattr("placewright.formulations.geo.run.MEDIUM", 0)
+        set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
     reached = 0
     for seed in range(12):
         round_ = geo_tiny.geo(seed, terms=GEO)

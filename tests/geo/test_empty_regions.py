@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from formulation_parameters import set_parameters
 
 from placewright import solve_round
-from placewright.formulations.geo import run
+from placewright.formulations.geo import parameters
 from placewright.formulations.replicas import run as relocation
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.round import Round
@@ -77,8 +78,7 @@ def test_many_datasets_that_nobody_reads_stay_where_they_are():
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("change", CHANGES)
 def test_so_has_one_that_is_decided_region_by_region(monkeypatch, change):
-    monkeypatch.setattr(run, "SMALL", -1)
-    monkeypatch.setattr(run, "MEDIUM", -1)
+    set_parameters(monkeypatch, parameters, max_monolithic_size=-1, max_refined_size=-1)
     round_ = generate(policy="geo", regions=3, datasets=5, jobs=40, gpus=240)
     lacking = Round.model_validate({**dict(round_), **change(round_)})
     plan = solve_round(lacking, isolation="none", time_limit=4)

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from formulation_parameters import set_parameters
 
+from placewright.formulations.geo import parameters
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
@@ -28,8 +30,7 @@ def round_() -> Round:
 
 @pytest.fixture(autouse=True)
 def _region_by_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placewright.formulations.geo.run.SMALL", 0)
-    monkeypatch.setattr("placewright.formulations.geo.run.MEDIUM", 0)
+    set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
 
 
 def solved(round_: Round, executor: Executor | None) -> Plan:
@@ -48,8 +49,7 @@ def values(plan: Plan) -> list[int]:
 @pytest.fixture(scope="module")
 def here(round_: Round) -> list[int]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("placewright.formulations.geo.run.SMALL", 0)
-        patch.setattr("placewright.formulations.geo.run.MEDIUM", 0)
+        set_parameters(patch, parameters, max_monolithic_size=0, max_refined_size=0)
         return values(solved(round_, None))
 
 

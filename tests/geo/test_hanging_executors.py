@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from formulation_parameters import set_parameters
 
+from placewright.formulations.geo import parameters
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
@@ -39,8 +41,7 @@ def round_() -> Round:
 
 @pytest.fixture(autouse=True)
 def _region_by_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placewright.formulations.geo.run.SMALL", 0)
-    monkeypatch.setattr("placewright.formulations.geo.run.MEDIUM", 0)
+    set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
 
 
 def degraded(round_: Round, executor: Executor, seconds: float = LIMIT) -> tuple[str, ...]:
@@ -237,10 +238,13 @@ UNGUARDED = """
 print("the script runs")
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import generate
-from placewright.formulations.geo import run
+from dataclasses import replace
+from placewright.formulations.geo import parameters
 from placewright.rounds import open_executor, solve_round
 
-run.SMALL = run.MEDIUM = 0
+parameters.PARAMETERS = replace(
+    parameters.PARAMETERS, max_monolithic_size=0, max_refined_size=0
+)
 round_ = generate(regions=3, datasets=12, jobs=60, gpus=480, policy="geo", seed=3)
 with open_executor("local:2") as pool:
     plan = solve_round(round_, time_limit=60, executor=pool)

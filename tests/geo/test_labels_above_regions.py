@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from formulation_parameters import set_parameters
 
 from placewright import solve_round
-from placewright.formulations.geo import run
+from placewright.formulations.geo import parameters
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
@@ -21,8 +22,7 @@ WEIGHTS = [3, 9, 5, 7]
 
 @pytest.fixture(autouse=True)
 def _region_by_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "SMALL", 0)
-    monkeypatch.setattr(run, "MEDIUM", 0)
+    set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
 
 
 def fates(round_: Round) -> dict[str, set[str]]:

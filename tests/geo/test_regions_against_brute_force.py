@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import ModuleType
 
 import pytest
+from formulation_parameters import set_parameters
 
+from placewright.formulations.geo import parameters
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
@@ -71,8 +73,7 @@ def test_no_plan_beats_the_bounds_of_rounds_decided_region_by_region(
     monkeypatch: pytest.MonkeyPatch,
     first: int,
 ) -> None:
-    monkeypatch.setattr("placewright.formulations.geo.run.SMALL", 0)
-    monkeypatch.setattr("placewright.formulations.geo.run.MEDIUM", 0)
+    set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
     best = 0
     for seed in range(first, first + 20):
         round_ = geo_tiny.geo(seed, terms=TERMS)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from formulation_parameters import set_parameters
 
-from placewright.formulations.geo.heuristics import decomposition
+from placewright.formulations.geo import parameters
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import parse_round
@@ -72,8 +73,7 @@ def crowded() -> Round:
 
 @pytest.fixture(autouse=True)
 def _region_by_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placewright.formulations.geo.run.SMALL", 0)
-    monkeypatch.setattr("placewright.formulations.geo.run.MEDIUM", 0)
+    set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
 
 
 def value(plan: Plan) -> int:
@@ -96,7 +96,7 @@ def test_jobs_go_to_other_regions_and_models_where_a_gang_needs_more_than_is_fre
 def test_a_plan_that_is_good_enough_is_not_sought_twice(
     crowded: Round, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decomposition, "VALUE_GAP", 1.0)
+    set_parameters(monkeypatch, parameters, value_gap_rel=1.0)
     plan = solve_round(crowded, time_limit=20, isolation="none")
     assert verify(crowded, plan).ok
     assert value(plan) == GANG + LARGE - STOPPED

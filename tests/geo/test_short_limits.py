@@ -8,8 +8,9 @@ from itertools import count
 from typing import Any
 
 import pytest
+from formulation_parameters import set_parameters
 
-from placewright.formulations.geo import run
+from placewright.formulations.geo import parameters
 from placewright.formulations.geo.models import region_options
 from placewright.formulations.geo.models.monolithic import monolithic_round_in_time
 from placewright.formulations.geo.problem.compile import compile_geo
@@ -98,7 +99,7 @@ def test_ways_are_listed_for_half_of_the_time_left(
 def test_after_the_deadline_no_ways_are_listed(
     listed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "SMALL", 0)
+    set_parameters(monkeypatch, parameters, max_monolithic_size=0)
     round_ = round_of_many_ways()
     plan = solve_round(round_, time_limit=0, isolation="none")
     assert verify(round_, plan).ok

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from formulation_parameters import set_parameters
 
-from placewright.formulations.geo import run
+from placewright.formulations.geo import parameters, run
 from placewright.formulations.geo.heuristics.data_orders import add_data_orders
-from placewright.formulations.geo.models import lexicographic_weights
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -63,14 +63,14 @@ def told(plan: Plan) -> list[int]:
 @pytest.fixture(autouse=True)
 def _as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is decided region by region, and costs never count beside value."""
-    monkeypatch.setattr(run, "SMALL", 0)
+    set_parameters(monkeypatch, parameters, max_monolithic_size=0)
     nobody = Candidate({}, "nobody starts")
     monkeypatch.setattr(
         run,
         "decompose_by_region",
         lambda jobs, *_, **__: [add_data_orders(jobs.problem, nobody)],
     )
-    monkeypatch.setattr(lexicographic_weights, "MAX_SCORE", 1)
+    set_parameters(monkeypatch, parameters, max_score=1)
 
 
 @pytest.mark.parametrize("here", [0, 1, 4, 8])

@@ -6,7 +6,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from formulation_parameters import set_parameters
 
+from placewright.formulations.geo import parameters
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 
@@ -15,8 +17,7 @@ TERMS = ("value", "remote_reads", "egress_cost", "gpu_cost")
 
 @pytest.fixture(autouse=True)
 def region_by_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placewright.formulations.geo.run.SMALL", 0)
-    monkeypatch.setattr("placewright.formulations.geo.run.MEDIUM", 0)
+    set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
 
 
 @pytest.mark.parametrize("large", [20_000, -1], ids=["with a solver", "without"])

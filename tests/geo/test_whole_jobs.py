@@ -6,7 +6,9 @@ import time
 
 import numpy as np
 import pytest
+from formulation_parameters import set_parameters
 
+from placewright.formulations.geo import parameters
 from placewright.formulations.geo.heuristics.core_mip import solve_core_mip
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
@@ -29,8 +31,7 @@ def test_whole_numbers_use_room_that_rounding_down_would_leave() -> None:
 
 
 def test_half_a_job_is_worth_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placewright.formulations.geo.run.SMALL", 0)
-    monkeypatch.setattr("placewright.formulations.geo.run.MEDIUM", 0)
+    set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
     groups = [{"gpu": 2000}]
     round_ = Round.model_validate(
         {

@@ -8,6 +8,7 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.bound_arithmetic import HOLD_SLACK
+from placewright.formulations.geo import parameters
 from placewright.formulations.geo.bounds.lagrangian import lagrangian_value_bound, price_classes
 from placewright.formulations.geo.models.assignment_lp import (
     build_assignment_model,
@@ -20,16 +21,15 @@ from placewright.solver import SolveOptions
 
 COSTS = ("remote_reads", "egress_cost")
 
-MAX_INTEGER_COLUMNS, INTEGER_SECONDS = 3_000, 5.0
-"""Columns and time of a program of whole jobs that is solved for its bound."""
-
 
 def solve_value_bound(classes: JobClasses, session: Session) -> float:
     """Return a certified upper bound of `value`, at LP duals or, without an LP, at zero."""
     free = np.zeros_like(classes.problem.remote_gib)
     assignment_model = build_assignment_model(classes, build_cost_classes(classes, free))
     arrays = assignment_model.model.arrays("value", relax=True)
-    outcome = session.optimise(arrays, share=0.3, options=SolveOptions(presolve=False))
+    outcome = session.optimise(
+        arrays, share=parameters.PARAMETERS.bound_share, options=SolveOptions(presolve=False)
+    )
     if outcome is None or outcome.row_duals is None:
         return lagrangian_value_bound(classes, np.zeros(len(assignment_model.rows)))
     return lagrangian_value_bound(classes, np.abs(outcome.row_duals)[assignment_model.rows])
@@ -44,9 +44,13 @@ def solve_integer_value_bound(classes: JobClasses, session: Session) -> float | 
         classes, build_cost_classes(classes, np.zeros_like(classes.problem.remote_gib))
     )
     arrays = assignment_model.model.arrays("value")
-    if arrays.columns > MAX_INTEGER_COLUMNS:
+    if arrays.columns > parameters.PARAMETERS.max_integer_columns:
         return None
-    outcome = session.optimise(arrays, share=0.3, most=INTEGER_SECONDS)
+    outcome = session.optimise(
+        arrays,
+        share=parameters.PARAMETERS.bound_share,
+        most=parameters.PARAMETERS.max_integer_seconds,
+    )
     return None if outcome is None else outcome.bound
 
 

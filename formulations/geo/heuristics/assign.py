@@ -8,6 +8,7 @@ import numpy as np
 
 from placewright.array_types import Floats, Ints
 from placewright.formulations.common.wan.arrays import NONE
+from placewright.formulations.geo import parameters
 from placewright.formulations.geo.heuristics.core_mip import solve_core_mip
 from placewright.formulations.geo.heuristics.deal_jobs import deal_jobs
 from placewright.formulations.geo.models.assignment_lp import (
@@ -17,9 +18,6 @@ from placewright.formulations.geo.models.assignment_lp import (
 )
 from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.formulations.session import Session
-
-COST_SHARE = 0.5
-"""Of the least worth of a job, what the dearest region costs more than none: value comes first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +37,11 @@ def assign_regions(classes: JobClasses, costs: Ints, session: Session) -> Region
     `costs` (jobs, regions) are the costs of jobs in regions.
     """
     # Without costs the model is much smaller, and may be solved in the time left.
-    for counted_costs, share in ((costs, 0.45), (np.zeros_like(costs), 0.8)):
+    tuning = parameters.PARAMETERS
+    for counted_costs, share in (
+        (costs, tuning.assignment_share),
+        (np.zeros_like(costs), tuning.costless_assignment_share),
+    ):
         assignment_model = build_assignment_model(
             classes, build_cost_classes(classes, counted_costs)
         )
@@ -61,7 +63,9 @@ def _solve(
     # Scaled to the largest value of a job: HiGHS then takes a third less time.
     unit = 1.0 / max(1.0, float(value.max(initial=0)))
     min_value = float(value[value > 0].min(initial=value.max(initial=1)))
-    cost_weight = COST_SHARE * min_value / max(1, int(costs.max(initial=0)))
+    cost_weight = (
+        parameters.PARAMETERS.cost_share_of_value * min_value / max(1, int(costs.max(initial=0)))
+    )
     columns, score = assignment_model.value
     model.term("score", columns, unit * score, sense="max")
     columns, cost = assignment_model.cost

@@ -12,17 +12,9 @@ import numpy as np
 
 from placewright.array_types import Floats
 from placewright.formulations.bound_arithmetic import near
+from placewright.formulations.geo import parameters
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Core, SolveOptions, reduced_costs_of
-
-ACCEPTED_GAP = 5e-4
-"""Of the relaxation's optimum: what whole numbers may lose before more columns are searched."""
-
-MAX_CORE_COLUMNS = 8_000
-"""Of a search that is not the first."""
-
-SEARCH_SECONDS = 10.0
-"""Most time of one search."""
 
 BASIC_TOLERANCE = 1e-9
 """Above this a column is part of an optimum."""
@@ -50,11 +42,14 @@ def solve_core_mip(arrays: Arrays, session: Session, share: float) -> Floats | N
         (np.ones(arrays.columns, dtype=np.bool_), reduced_costs.point),
     )
     for kept, point in cores:
-        if kept is not basic and kept.sum() > MAX_CORE_COLUMNS:
+        if kept is not basic and kept.sum() > parameters.PARAMETERS.max_core_columns:
             break
         core = Core.of(arrays, kept, point)
         found = session.optimise(
-            core.arrays, share=share, most=SEARCH_SECONDS, gap=ACCEPTED_GAP / 2
+            core.arrays,
+            share=share,
+            most=parameters.PARAMETERS.max_core_seconds,
+            gap=parameters.PARAMETERS.core_gap_rel / 2,
         )
         if found is None:
             break
@@ -62,6 +57,6 @@ def solve_core_mip(arrays: Arrays, session: Session, share: float) -> Floats | N
             objective = arrays.sign * found.objective
             if objective > best_objective:
                 best, best_objective = core.whole(found.values), objective
-            if near(relaxed.objective, found.objective, ACCEPTED_GAP):
+            if near(relaxed.objective, found.objective, parameters.PARAMETERS.core_gap_rel):
                 break
     return best

@@ -17,17 +17,12 @@ from placewright.array_types import Bools, Ints
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.common.wan.reachability import reachable
 from placewright.formulations.common.wan.scheduler import Transfers, schedule
+from placewright.formulations.geo import parameters
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.plan_messages import Candidate, DataPlan, Place
 
 NEVER = 2**62
 """When data arrives that never does."""
-
-MAX_JOBS_WITH_ORDERS = 200
-"""Jobs that could run elsewhere, had they room, and are asked about copies."""
-
-MAX_REGIONS_PER_JOB = 3
-"""Regions that a job is tried in, where links have no room for its copies."""
 
 Creates = Sequence[tuple[int, int, int]]
 
@@ -142,7 +137,7 @@ class _DataOrders:
         copies_to_make: dict[tuple[int, int], None] = {}
         refused: set[tuple[int, int]] = set()
         copies = Transfers()
-        for attempt in range(MAX_REGIONS_PER_JOB):
+        for attempt in range(parameters.PARAMETERS.max_regions_per_job):
             for j, regions in regions_of_job.items():
                 if attempt < len(regions) and (
                     not attempt or refused & set(self._missing_copies(j, regions[attempt - 1]))
@@ -191,7 +186,7 @@ class _DataOrders:
         """Return the first of some jobs by priority, then value, up to the limit."""
         every = self.wan.round.jobs
         order = sorted(jobs.tolist(), key=lambda j: (-every[j].priority, -every[j].value_of(0), j))
-        return np.array(order[:MAX_JOBS_WITH_ORDERS], dtype=np.int64)
+        return np.array(order[: parameters.PARAMETERS.max_jobs_with_orders], dtype=np.int64)
 
     def _with_residual_supply(self, jobs: Ints) -> Bools:
         """Return the regions with GPUs left for jobs after the plan (jobs, regions)."""

@@ -20,6 +20,7 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.common.wan.arrays import NONE
+from placewright.formulations.geo import parameters
 from placewright.formulations.geo.heuristics.anti_affinity import CrossRegionAntiAffinity
 from placewright.formulations.geo.heuristics.assign import RegionAssignment, assign_regions
 from placewright.formulations.geo.heuristics.data_orders import add_data_orders, regions_after
@@ -36,15 +37,6 @@ from placewright.formulations.geo.problem.job_classes import build_job_classes
 from placewright.formulations.geo.problem.running_jobs import RunningJobs
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
-
-MAX_RESIDUAL_PASSES = 3
-"""How often jobs that found no room are offered to other regions."""
-
-VALUE_GAP = 5e-3
-"""Gap of value within which no other plan is sought."""
-
-MIN_GAIN = 5e-4
-"""Part of the value that is there already for which no other pass is made."""
 
 BLOCKED_MILLI = 2**40
 """Milli-GPU taken of a host to which nothing may come."""
@@ -93,7 +85,9 @@ def decompose_by_region(
     try:
         found.run(classes_at_current_capacity(first), session)
         took = 0.0 if session.deterministic else time.monotonic() - began
-        if not session.expired(took) and not near(most, found.value, VALUE_GAP):
+        if not session.expired(took) and not near(
+            most, found.value, parameters.PARAMETERS.value_gap_rel
+        ):
             other.run(classes, session)
     except KeyboardInterrupt as error:
         interrupt = error
@@ -151,7 +145,7 @@ class _Decomposition:
             ),
             session,
         )
-        for _ in range(MAX_RESIDUAL_PASSES):
+        for _ in range(parameters.PARAMETERS.max_residual_passes):
             before = len(self.fixed.starts)
             assignment = self._next_assignment(session)
             if assignment is None:
@@ -254,7 +248,7 @@ class _Decomposition:
         every = self.round.jobs
         new = sum(every[j].value_of(0) for j in jobs)
         known = sum(every[j].value_of(option) for j, (option, _) in self.fixed.starts.items())
-        return new > MIN_GAIN * known
+        return new > parameters.PARAMETERS.min_gain_rel * known
 
     def _taken_milli(self) -> Ints:
         """Return the milli-GPU that the plan so far takes of hosts (hosts,)."""

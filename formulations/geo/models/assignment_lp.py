@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.common.wan.arrays import NONE
+from placewright.formulations.geo import parameters
 from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.solver import Model
-
-COST_LEVELS = 4
-"""Parts of the most that a job costs, by which clusters are told apart."""
 
 WORD_BYTES = 8
 """Bytes of a word."""
@@ -56,7 +54,9 @@ def build_cost_classes(classes: JobClasses, costs: Ints) -> CostClasses:
     most = mine.max(axis=1, initial=0)
     level = np.zeros(mine.shape, dtype=np.int8)
     some = most > 0
-    level[some] = (COST_LEVELS * mine[some] + most[some, None] - 1) // most[some, None]
+    level[some] = (
+        parameters.PARAMETERS.num_cost_levels * mine[some] + most[some, None] - 1
+    ) // most[some, None]
     level[~eligible] = -1
     first, inverse = _distinct(classes.class_of_job[jobs], level)
     number = np.bincount(inverse, minlength=len(first))

@@ -22,17 +22,12 @@ from numpy.typing import NDArray
 from placewright.array_types import Bools, Ints
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.jobs import Choice
+from placewright.formulations.geo import parameters
 from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.formulations.geo.problem.job_classes import JobClassBuilder, sum_rows
 from placewright.formulations.geo.problem.preemption_rows import Holding, PreemptionRows, Rows
 from placewright.formulations.geo.problem.running_jobs import RunningJobs
 from placewright.topology.units import WHOLE_GPU
-
-MAX_SIZES = 6
-"""Most sizes of tasks that have rows of their own, the largest ones."""
-
-MOVE_DISCOUNT = 20
-"""A running job that moves is counted for one such part less."""
 
 SLOT_SCALE = 1000
 """Of a slot, as of a GPU."""
@@ -74,7 +69,9 @@ class _CurrentCapacityBuilder(JobClassBuilder):
             for choice in job_class.choices
             for group in choice.groups
         }
-        large = sorted(size for size in sizes if size > WHOLE_GPU)[-MAX_SIZES:]
+        large = sorted(size for size in sizes if size > WHOLE_GPU)[
+            -parameters.PARAMETERS.max_task_sizes :
+        ]
         self.sizes = (WHOLE_GPU, *large)
         self.first_quota = self.regions * self.models * len(self.sizes)
         gpus = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
@@ -172,7 +169,7 @@ class _CurrentCapacityBuilder(JobClassBuilder):
 
     def _moved(self, choice: Choice, r: int) -> Iterator[tuple[int, int, Rows]]:
         """Yield how a running job may go on elsewhere in its region."""
-        less = choice.value - max(1, choice.value // MOVE_DISCOUNT)
+        less = choice.value - max(1, choice.value // parameters.PARAMETERS.move_discount_parts)
         for model in self.models_in(choice, r):
             amount = {self._first_row(r, model): sum(g.milli_gpu for g in choice.groups)}
             barred = self.preemption_rows.demands(r, self.demands(choice, 1 << model))

@@ -17,11 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
+from placewright.formulations.geo import parameters
 from placewright.formulations.geo.models.region_options import RegionOption, RegionOptions
 from placewright.formulations.plan_messages import Bound
-
-MAX_SCORE = 10**10
-"""Of worth in all: a solver still tells single units apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ def choose_weights(
     max_value = sum(
         max(option.value for option in mine) // unit for mine in options_of_job.values() if mine
     )
-    if max_value * _product(m + 1 for m in max_total) > MAX_SCORE:
+    if max_value * _product(m + 1 for m in max_total) > parameters.PARAMETERS.max_score:
         # With costs too few jobs would be alike, and value comes first.
         max_total = []
     weights = [1]

@@ -11,6 +11,7 @@ from placewright.array_types import Bools, Ints
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
+from placewright.formulations.geo import parameters
 from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.formulations.geo.problem.preemption_rows import (
     Demand,
@@ -19,9 +20,6 @@ from placewright.formulations.geo.problem.preemption_rows import (
     Rows,
 )
 from placewright.formulations.geo.problem.running_jobs import RunningJobs
-
-MAX_MODEL_SETS = 24
-"""Most sets of GPU models that have rows of their own."""
 
 
 def build_job_classes(running_jobs: RunningJobs) -> JobClasses:
@@ -179,9 +177,12 @@ class JobClassBuilder:
         found_sets = sorted(masks | {every})
         for model_mask in list(found_sets):
             for other in list(found_sets):
-                if len(found_sets) < MAX_MODEL_SETS and (model_mask | other) not in found_sets:
+                if (
+                    len(found_sets) < parameters.PARAMETERS.max_model_sets
+                    and (model_mask | other) not in found_sets
+                ):
                     found_sets.append(model_mask | other)
-        return np.array(found_sets[:MAX_MODEL_SETS], dtype=np.int64)
+        return np.array(found_sets[: parameters.PARAMETERS.max_model_sets], dtype=np.int64)
 
     def _group_key(self, group: Group) -> tuple[int, int, int, int]:
         return self.model_mask[group.shape], group.milli_gpu, group.shape, group.count

@@ -19,10 +19,8 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.problem.problem import Problem as Gangs
+from placewright.formulations.geo import parameters
 from placewright.topology.units import WHOLE_GPU
-
-MAX_LEVELS = 4
-"""Most levels that have rows of their own, the lowest ones."""
 
 Demand = tuple[int, int, int]
 """A rank, the GPU models that serve it as bits, and milli-GPU."""
@@ -60,7 +58,7 @@ class PreemptionRows:
         self._continuation: dict[tuple[Holding, int], Rows] = {}
         self._holding_of_job: dict[int, Holding] = {}
         known = {running.level for j, running in gangs.running.items() if preemptible[j]}
-        self._levels = sorted(known)[:MAX_LEVELS]
+        self._levels = sorted(known)[: parameters.PARAMETERS.max_preemption_levels]
 
     def capacities(
         self, capacity: Ints, current_region: Ints, equivalent: Iterable[Sequence[int]]
