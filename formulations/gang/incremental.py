@@ -1,10 +1,10 @@
-"""Rounds that follow each other: most of the last plan is still right, so little is decided anew.
+"""Incremental rounds: a round that follows another one starts from its plan.
 
-The running jobs are the last plan. They stay, but for those that make way where a waiting job is
-worth more, and for exchanges that mend holes. The prices of the last linear relaxation bound that;
-if the plan is not near this bound, the relaxation is solved again, from the patterns of the last
-one and of the plan. Unless little is left between the plan and its bound, the search then goes on
-from there as in a round that stands alone, and from scratch while that leaves the gap open.
+The running jobs are the last plan. They stay, except those displaced by waiting jobs of more value,
+and those exchanged to fill holes. The duals of the last linear relaxation bound the result
+(dual_prices.py). If the plan is not near this bound, the relaxation is solved again, from the
+patterns of the last one and of the plan. If a gap remains, the search goes on from there as in a
+round of its own, and from scratch while that leaves the gap open.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ADAPTED = "adapted"
 
 
 class IncrementalGang:
-    """The gang formulation of an engine; remembers prices and patterns from round to round."""
+    """The gang formulation of an engine; keeps duals and patterns from round to round."""
 
     def __init__(self) -> None:
         self._known: _Known | None = None
@@ -124,7 +124,7 @@ class IncrementalGang:
     def _solve(
         self, problem: Problem, session: Session, empty: Placement, placement: Placement
     ) -> _Solved:
-        """Solve the linear relaxation and remember what it finds."""
+        """Solve the linear relaxation and keep its duals and patterns."""
         model = host_pattern_model(problem, empty, tasks_per_host(empty))
         if model is None:
             raise ValueError("host patterns do not apply; expected that they were asked")
@@ -138,7 +138,7 @@ class IncrementalGang:
 
 
 def _improve(session: Session, placement: Placement, prices: DualPrices | None) -> None:
-    """Let jobs change places, and others make room for those that need whole hosts."""
+    """Exchange jobs, and insert gangs that need whole hosts."""
     _mend(session, placement, prices)
     if prices is not None:
         insert_gangs(session, placement, prices.may_pay)
@@ -153,20 +153,20 @@ def _proven(bounds: Iterable[Bound], placement: Placement, gap: float) -> bool:
 
 
 def _suffices(session: Session, placement: Placement, bound: float) -> bool:
-    """Whether no search could gain more than little: by its bound, the plan is near the best."""
+    """Whether the bound leaves too little to gain for a search."""
     tuning = parameters.PARAMETERS.incremental
     little = tuning.negligible_gain_rel * (placement.problem.running_value + abs(placement.value))
     return bound - placement.value <= little or near(bound, placement.value, session.gap)
 
 
 def _mend(session: Session, placement: Placement, prices: DualPrices | None) -> None:
-    """Mend hosts until the time is over."""
+    """Exchange jobs on hosts that hold less than they could, until the time is over."""
     lossy = _lossy(placement, prices)
     exchange_jobs(placement, takewhile(lambda _: not session.expired(), lossy))
 
 
 def _lossy(placement: Placement, prices: DualPrices | None) -> list[int]:
-    """Hosts with free GPUs, those first that hold least for what they could hold."""
+    """Return hosts with free GPUs, those first that hold least of what they could."""
     hosts = np.flatnonzero(placement.whole > 0)
     if prices is not None:
         loss = prices.loss_per_host(placement)[hosts]
@@ -177,9 +177,9 @@ def _lossy(placement: Placement, prices: DualPrices | None) -> list[int]:
 
 
 def _applies(problem: Problem) -> bool:
-    """Whether the plan is to be worth most, on hosts that are full of jobs that may make way.
+    """Whether `value` comes first, in a large round with running jobs and no hosts to vacate.
 
-    What is stranded depends on which host each job is on; what displaces jobs does not look at it.
+    What is stranded depends on which host each job is on, which displacement ignores.
     """
     return (
         problem.terms[0] == VALUE
@@ -191,7 +191,7 @@ def _applies(problem: Problem) -> bool:
 
 
 class _Solved(NamedTuple):
-    """A relaxation, the bounds that it proves, and its solution."""
+    """A relaxation, the bounds that it proves, and its outcome."""
 
     model: HostPatternModel
     bounds: list[Bound]
@@ -200,9 +200,9 @@ class _Solved(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Known:
-    """What a relaxation has found: prices per shape, and patterns (cuts per shape) by host class.
+    """What a relaxation leaves for the next round: prices per shape, patterns by host class.
 
-    Shapes keep their indices as long as the cluster is the same object and these are the first.
+    Shapes keep their indices as long as the cluster is the same object and these come first.
     """
 
     cluster: Cluster
@@ -214,7 +214,7 @@ class _Known:
 
     @classmethod
     def of(cls, model: HostPatternModel, row_duals: NDArray[np.float64]) -> Self:
-        """Keep the patterns that lose least at these prices; those in use lose nothing."""
+        """Keep the patterns of least reduced-cost loss; those in use have none."""
         tuning = parameters.PARAMETERS.incremental
         counts, patterns = model
         pool = patterns.pool
@@ -236,7 +236,7 @@ class _Known:
         return problem.cluster is self.cluster and np.array_equal(mine, self.shapes)
 
     def recall(self, patterns: HostPatterns) -> None:
-        """Add the patterns to those of another round, unless its units are others."""
+        """Add the patterns to another round's, unless its resource units differ."""
         sizes, known = patterns.grid.sizes, len(self.sizes)
         if not np.array_equal(sizes[:known], self.sizes):
             return
@@ -248,5 +248,5 @@ class _Known:
 
 
 def _shapes(problem: Problem) -> Ints:
-    """Return what tells shapes apart, but for their hosts: a row for each."""
+    """Return a row per shape of what makes shapes differ, without allowed hosts."""
     return np.column_stack([problem.shape_gpu, problem.shape_rank, problem.shape_demand])

@@ -1,1 +1,1 @@
-"""Bounds that are not those of a model."""
+"""Bounds that are not those of a model of `models/`."""

@@ -1,14 +1,15 @@
-"""What prices alone prove: a bound on `value` that needs no linear program.
+"""Dual bound: prices of tasks prove a bound on `value` without a linear program.
 
-Whatever a task of each shape is said to be worth, a plan is worth no more than what the jobs are
-worth above the prices of their tasks, and what the hosts can hold at these prices:
+Whatever prices the tasks of each shape get, a plan is worth no more than what jobs are worth above
+the prices of their tasks, plus the most that hosts can hold at these prices:
 
     value  <=  sum_c jobs of c * max(0, max_o value(o) - sum_s price[s] tasks of s in o)
              + sum_h best set of tasks that host h holds, at these prices
              - value of the running jobs
 
-This is the dual of the host-pattern model (hostpatterns.py) without its gangs and quotas, so the
-prices of its last relaxation give a bound as tight as that, as long as the round changes little.
+This is the Lagrangian dual of the model by host patterns (host_columns.py) without gangs and
+quotas, so the duals of its last relaxation give a bound as tight as that, as long as the round
+changes little.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ MAX_PRICE = 1 << 38
 
 @dataclass(frozen=True, eq=False)
 class DualPrices:
-    """Prices of a problem's shapes, and what its hosts can hold at them.
+    """Prices of a problem's shapes, and the most that its hosts can hold at them.
 
     Attributes
     ----------
     price : int64 (shapes,)
         In `SCALE` parts of a unit of value.
     best_of_host : int64 (hosts,)
-        The best that each host can hold, cleared of all that may move; 0 where nothing may arrive.
+        Largest total price on each host, cleared of all that may move; 0 where nothing may arrive.
     """
 
     problem: Problem
@@ -100,7 +101,7 @@ class DualPrices:
         return cls(problem, whole, most)
 
     def bound(self) -> float:
-        """Bound the term `value`, exactly."""
+        """Return an exact upper bound on the term `value`."""
         problem = self.problem
         total = int(self.best_of_host.sum())
         for c, number in zip(problem.classes, problem.num_competing.tolist(), strict=True):
@@ -110,21 +111,21 @@ class DualPrices:
         return problem.round_certified("value", Fraction(total, SCALE))
 
     def may_pay(self, choice: Choice) -> bool:
-        """Whether an option may be worth that others make room for it.
+        """Whether it may be worth displacing others for an option.
 
-        It is worth more than the prices of its tasks; or as much, if it lacks whole hosts together:
-        the GPUs may be free, one here and one there.
+        Its value exceeds the prices of its tasks; or it equals them, if the option needs whole
+        hosts together: the GPUs may be free, but scattered.
         """
         margin = self._margin(choice)
         return margin > 0 or (margin == 0 and not choice.is_single_task)
 
     def _margin(self, choice: Choice) -> int:
-        """Return what an option is worth above the prices of its tasks, in `SCALE` parts."""
+        """Return the value of an option above the prices of its tasks, in `SCALE` parts."""
         tasks = sum(g.count * int(self.price[g.shape]) for g in choice.groups)
         return choice.value * SCALE - tasks
 
     def loss_per_host(self, placement: Placement) -> NDArray[np.float64]:
-        """Return per host how much less it holds than it could, in units of value."""
+        """Return how much less value each host holds than it could, float64 (hosts,)."""
         held = np.zeros(len(self.best_of_host), dtype=np.int64)
         _, _, host, shape = self.problem.running_tasks.T
         np.add.at(held, host, self.price[shape])

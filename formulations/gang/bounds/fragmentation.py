@@ -1,13 +1,13 @@
-r"""A bound on `stranded` that needs no solver.
+"""A lower bound on `stranded` (fragmentation) without a solver.
 
-What is useful to a kind never grows when something arrives, so on a host where a milli-GPU arrive
-what is stranded for kind k falls by no more than a, nor below zero:
+Arrivals never increase what is useful to a kind, so on a host where a milli-GPU arrive what is
+stranded for kind k falls by no more than a, nor below zero:
 
     fall of h   <=   sum_k weight[k] min(a, stranded(k, h))          concave in a
     stranded    >=   stranded before  -  max { sum_h fall of h : sum_h a[h] <= all that may arrive }
 
-The maximum takes the steepest pieces first. Where running jobs may move, "before" is without them,
-and all of them arrive.
+The maximum takes the steepest pieces first (fractional knapsack). Where running jobs may move,
+"before" is without them, and all of them arrive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGEST = 1 << 62
 
 
 def stranded_lower_bound(problem: Problem) -> int:
-    """Return a lower bound on `stranded`, over all plans."""
+    """Return a lower bound on `stranded` over all plans."""
     mix = TaskMix.of(problem)
     before = Placement(problem, cleared=True)
     gpus = before.arrivable_milli_gpu()
@@ -57,7 +57,7 @@ def stranded_lower_bound(problem: Problem) -> int:
 
 
 def _steepest(slopes: np.ndarray, lengths: np.ndarray, problem: Problem) -> int:
-    """Return the most that pieces add up to, within the milli-GPU that may arrive."""
+    """Return the largest fall within the milli-GPU that may arrive."""
     arriving = sum(
         len(c.jobs) * max(problem.demand_of(choice, -1) for choice in c.choices)
         for c in problem.classes

@@ -1,4 +1,4 @@
-r"""The shares of tenants and their ordered sums as rows, for every model that counts jobs.
+"""Ordered sums of tenant shares (max-min fairness) as rows, for every model that counts jobs.
 
     y[c,o]    jobs of a class that hold something afterwards, with an option
     s[i]      share of tenant i, in units of 1 / SCALE        0 <= s[i] <= most[i]
@@ -9,11 +9,11 @@ r"""The shares of tenants and their ordered sums as rows, for every model that c
     sum       s[i] <= SCALE (max_r held[i,r] / per[i,r]  +  sum_y max_r (demand[r] / per[i,r]) y)
     theta_k   k r[k] - sum_i d[i,k]      is at most the sum of the k smallest s, and reaches it
 
-A tenant whose jobs all have the same dominant resource needs no b. The rows `sum` are implied by
-the others for whole numbers; the linear relaxation would be weak without them.
+(Ogryczak and Sliwinski 2003, see dominant_shares.py.) A tenant whose jobs all have one dominant
+resource needs no b. The rows `sum` are implied for whole numbers and tighten the linear relaxation.
 
 Rows are written in whole numbers. Where their common denominator is beyond `MOST_EXACT`, each job
-counts with its share rounded up to 1 / `FINE` of a unit: still a relaxation, and a unit too much
+counts with its share rounded up to 1 / `FINE` of a unit: still a relaxation, and one unit too much
 for a tenant of thousands of jobs.
 """
 
@@ -56,10 +56,10 @@ def add_share_terms(
 
     Parameters
     ----------
-    y, y_class, y_choice
-        Columns, and the job class and choice of each, shape (columns,).
+    y, y_class, y_choice : (columns,)
+        Columns, and the job class and choice of each.
     shares
-        The tenants that count, holding what no y says.
+        The tenants that count, with what their jobs hold that no y counts.
     """
     terms = [term for term in problem.terms if term in SHARE_TERMS]
     if not terms:
@@ -89,10 +89,10 @@ def with_actual_shares(
     shares: tuple[TenantShare, ...],
     point: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return a point with the same y, and the shares and ordered sums that it really has.
+    """Return a point with the same y, and the shares and ordered sums that follow from it.
 
-    What no term has asked for yet is anything that the rows allow; a search that starts there would
-    have to find out. Parameters as for `add_shares`.
+    Variables of later terms may have any value that rows allow; a search that starts from the point
+    needs the actual ones. Parameters as for `add_share_terms`.
     """
     found = point.copy()
     held = {share.tenant: share for share in shares}
@@ -121,7 +121,7 @@ def with_actual_shares(
 
 
 class _Rows:
-    """Rows of the block `share`, put together to be appended at once: tenants may be many."""
+    """Rows of the block `share`, collected to be appended at once."""
 
     def __init__(self) -> None:
         self._upper: list[int] = []
@@ -130,14 +130,14 @@ class _Rows:
         self._value: list[NDArray[np.float64]] = [np.zeros(0)]
 
     def add(self, upper: int, columns: Ints, values: list[int]) -> None:
-        """Put in one row."""
+        """Collect one row."""
         self._row.append(np.full(len(columns), len(self._upper)))
         self._column.append(columns)
         self._value.append(np.array(values, dtype=np.float64))
         self._upper.append(upper)
 
     def append_to(self, model: Model) -> None:
-        """Append all rows."""
+        """Append all rows to a model."""
         rows = model.rows("share", len(self._upper), upper=self._upper)
         columns, values = np.concatenate(self._column), np.concatenate(self._value)
         model.add(rows[np.concatenate(self._row)], columns, values)
@@ -153,7 +153,7 @@ def _share_rows(
     pairs: list[tuple[int, int]],
     rows: _Rows,
 ) -> None:
-    """Bound a tenant's share by what it holds of the resource that is dominant."""
+    """Bound a tenant's share by what it holds of its dominant resource."""
     amounts = {
         (c, o): problem.amounts_of(problem.classes[c].choices[o]) for c, o in dict.fromkeys(pairs)
     }
@@ -188,7 +188,7 @@ def _fine(share: TenantShare, amounts: Mapping[int, int], resource: int) -> int:
 
 
 def _dominant(share: TenantShare, amounts: list[dict[int, int]]) -> list[int]:
-    """Return the resources that may be dominant: of those that always come out equal, the first."""
+    """Return the resources that may be dominant; of those that are always equal, the first."""
 
     def no_more(r: int, q: int) -> bool:
         return all(
@@ -205,7 +205,7 @@ def _dominant(share: TenantShare, amounts: list[dict[int, int]]) -> list[int]:
 
 
 def _ordered(model: Model, term: str, number: int, s: Ints, most: int) -> None:
-    """Append the sum of so many of the smallest shares as a term."""
+    """Append the sum of the `number` smallest shares as a term."""
     if number >= len(s):
         model.term(term, s, 1.0, sense="max")
         return

@@ -1,11 +1,12 @@
-"""Patterns that cut one GPU into shares, found by column generation.
+"""Patterns of one GPU cut into shares: cutting-stock columns of the aggregate model.
 
     v[g,p]  GPUs of kind g (host class, free milli-GPU) cut by pattern p, a multiset of fractions
 
-A milli-GPU sum per host is wrong (three tasks of 600 do not fit two GPUs); patterns are right.
-There are too many to list, so the relaxation asks for those that help (Gilmore and Gomory 1961):
-with the price pi[a,f] of a place for fraction f on class a and mu[g] of a GPU, the best pattern of
-kind g is an unbounded knapsack over its free milli-GPU, one table for all kinds of all classes.
+A sum of milli-GPU per host is wrong: three tasks of 600 do not fit two GPUs. Patterns are right,
+but too many to list, so they are generated when they improve the relaxation (Gilmore and Gomory, A
+linear programming approach to the cutting-stock problem, 1961). With the price pi[a,f] of a place
+for fraction f on class a and mu[g] of a GPU, the best pattern of kind g is an unbounded knapsack
+over its free milli-GPU, one table for all kinds of all classes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from placewright.topology.units import WHOLE_GPU
 
 
 class GpuKinds(NamedTuple):
-    """Host class, free milli-GPU of one GPU, number of GPUs and row of each kind of GPU."""
+    """Kinds of GPUs, int64 (kinds,): host class, free milli-GPU, number of GPUs, row."""
 
     host_class: Ints
     free: Ints
@@ -34,12 +35,12 @@ class GpuKinds(NamedTuple):
 
 
 class GpuPatterns:
-    """The pattern columns of a count model.
+    """The patterns of GPUs of an aggregate model.
 
     Attributes
     ----------
     pool : PatternPool
-        The patterns so far; kinds are kinds of GPUs, parts are fractions.
+        The patterns so far; its kinds are kinds of GPUs, its parts are fractions.
     kind_class, kind_free, kind_size : int64 (kinds,)
         Host class, free milli-GPU of one GPU, and number of GPUs of each kind.
     """
@@ -53,7 +54,7 @@ class GpuPatterns:
         self._first()
 
     def _kinds(self) -> GpuKinds:
-        """Tell GPUs apart by class and free milli-GPU."""
+        """Return the kinds of GPUs, by host class and free milli-GPU, and add a row for each."""
         aggregate, least = self.aggregate, int(self.aggregate.parts.milli[0])
         kinds: list[tuple[int, int, int, int]] = []
         for a in np.flatnonzero((aggregate.share_row >= 0).any(axis=0)).tolist():
@@ -66,7 +67,7 @@ class GpuPatterns:
         return GpuKinds(*np.array(kinds, dtype=np.int64).reshape(-1, 4).T)
 
     def _first(self) -> None:
-        """Add each fraction alone, as often as it fits."""
+        """Add the patterns of one fraction, as often as it fits."""
         aggregate, fractions = self.aggregate, self.aggregate.parts.milli
         most = self.kind_free[:, None] // fractions
         for f in range(len(fractions)):
@@ -78,10 +79,15 @@ class GpuPatterns:
             self._append(usable, cuts)
 
     def add_improving(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
-        """Add the best pattern of every kind that improves the relaxation.
+        """Price: add the best pattern of each kind that improves the relaxation.
 
-        Returns whether one was added, and by how much at the most the missing patterns can still
-        improve the relaxation's optimum (Lagrange's bound: prices times the GPUs of each kind).
+        Returns
+        -------
+        bool
+            Whether one was added.
+        float
+            The most that missing patterns can still improve the optimum (Lagrangian bound: reduced
+            costs times the GPUs of each kind).
         """
         tuning = parameters.PARAMETERS.models
         aggregate = self.aggregate
@@ -99,10 +105,10 @@ class GpuPatterns:
         return added, float((gain.clip(min=0.0) * self.kind_size).sum())
 
     def max_missing_gain(self, y: NDArray[Any]) -> int:
-        """Return exactly how much all patterns together can add at whole-number multipliers.
+        """Return, exactly, the most that all patterns together can add at whole-number multipliers.
 
-        `y` is as `solver.multipliers` makes it; the patterns known already are counted again, which
-        only weakens what is built on it.
+        `y` is as `solver.multipliers` returns it. Patterns of the pool are counted again, which
+        only weakens the bound.
         """
         rows = self.aggregate.share_row
         price = np.where(rows >= 0, y[rows], 0).clip(min=0)
@@ -111,7 +117,7 @@ class GpuPatterns:
         return int((gain.clip(min=0) * self.kind_size).sum())
 
     def _best_patterns(self, price: NDArray[Any]) -> tuple[NDArray[Any], Callable[[int], Ints]]:
-        """Return what the best pattern of each kind of GPU is worth, and which one it is.
+        """Return the worth of the best pattern of each kind of GPU, and a function that returns it.
 
         `price` is that of a place for a part on a host class, (parts, classes).
         """
@@ -133,11 +139,25 @@ class GpuPatterns:
 
 
 def unbounded_knapsack(steps: Ints, top: int, price: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
-    """Best total price within each capacity up to `top`, per row of prices, and who comes first.
+    """Unbounded knapsack for each row of prices, at every capacity from 0 to `top`.
 
-    An unbounded knapsack over parts of so many `steps`, smallest first (ValueError otherwise) and
-    at least 1. A choice of -1 ends the pattern. A capacity that no part fills exactly inherits the
-    entry below through the part taken there, so following choices never overruns.
+    Parameters
+    ----------
+    steps : int64 (parts,)
+        Size of each part, at least 1, in ascending order.
+    price : (rows, parts)
+
+    Returns
+    -------
+    best : (rows, top + 1)
+        Largest total price within each capacity.
+    choice : int64 (rows, top + 1)
+        The part to take first, -1 to stop. Following the choices never exceeds the capacity.
+
+    Raises
+    ------
+    ValueError
+        If the parts are not in ascending order, or smaller than 1.
     """
     if (np.diff(steps, prepend=1) < 0).any():
         raise ValueError(f"parts of {steps.tolist()} steps are not in ascending order from 1 on")
@@ -158,7 +178,7 @@ def unbounded_knapsack(steps: Ints, top: int, price: NDArray[Any]) -> tuple[NDAr
 
 
 def pattern_of(steps: Ints, choice: Ints, capacity: int) -> Ints:
-    """Return how many of each part fill a capacity, by the choices of one row."""
+    """Return how many of each part the choices of one row take at a capacity, int64 (parts,)."""
     number = np.zeros(len(steps), dtype=np.int64)
     while (f := int(choice[capacity])) >= 0:
         number[f] += 1

@@ -1,12 +1,11 @@
-r"""Patterns that cut GPUs into shares with memory, or into MIG slices.
+"""Patterns of one GPU cut into shares with memory, or into MIG slices.
 
     v[g,p]  GPUs of kind g (host class, free milli-GPU and memory, or layout) cut by pattern p
 
-A GPU holds slices or shares. The sets of slices that it can take together are few, since of those
-that are part of another only the largest matter: they are listed once for each layout, and the best
-is found by looking at all. Patterns of shares come from a knapsack as in patterns.py, in two
-dimensions, milli-GPU and memory. Where its table would be too large, memory is counted in coarser
-units, what is asked rounded down: a relaxation. Both are columns only once they help.
+A GPU holds slices or shares. Sets of slices that fit together are few, since only maximal sets
+matter: they are listed for each layout, and pricing looks at all. Patterns of shares come from a
+knapsack in two dimensions, milli-GPU and memory. Where its table would be too large, memory is
+counted in coarser units, demands rounded down: a relaxation.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from placewright.topology.units import WHOLE_GPU
 
 
 class GpuPartPatterns(GpuPatterns):
-    """The pattern columns of a count model whose shares have memory, or are slices."""
+    """The patterns of GPUs of an aggregate model whose shares have memory, or are MIG slices."""
 
     def __init__(self, aggregate: AggregateModel) -> None:
         placement = Placement(aggregate.problem, cleared=True)
@@ -45,7 +44,7 @@ class GpuPartPatterns(GpuPatterns):
         super().__init__(aggregate)
 
     def _kinds(self) -> GpuKinds:
-        """Tell GPUs apart by class, free milli-GPU and memory, or layout."""
+        """Return the kinds of GPUs, by host class, free milli-GPU and memory, or layout."""
         aggregate, cluster = self.aggregate, self.aggregate.problem.cluster
         table: list[tuple[int, int, int, int]] = []
         for a in np.flatnonzero((aggregate.share_row >= 0).any(axis=0)).tolist():
@@ -76,7 +75,7 @@ class GpuPartPatterns(GpuPatterns):
         )
 
     def _first(self) -> None:
-        """Add each part alone, as often as it fits."""
+        """Add the patterns of one part, as often as it fits."""
         self._measure()
         self._sets = [self._sets_of(g) for g in range(len(self.kind_class))]
         parts = self.aggregate.parts
@@ -95,7 +94,7 @@ class GpuPartPatterns(GpuPatterns):
         self._append(np.array(kinds, dtype=np.int64), np.array(cuts, dtype=np.int64))
 
     def _sets_of(self, g: int) -> Ints:
-        """Return the sets of slices that a kind of GPU can take, (sets, parts)."""
+        """Return the maximal sets of slices of a kind of GPU, (sets, parts)."""
         aggregate, parts, layout = self.aggregate, self.aggregate.parts, self._layout[g]
         slices = np.flatnonzero((aggregate.share_row[:, self.kind_class[g]] >= 0) & ~self._is_share)
         product = aggregate.problem.cluster.product[
@@ -136,7 +135,7 @@ class GpuPartPatterns(GpuPatterns):
         self._room[np.array(self._layout, dtype=np.int64) != FREE] = 0
 
     def _best_patterns(self, price: NDArray[Any]) -> tuple[NDArray[Any], Callable[[int], Ints]]:
-        """Return what the best pattern of each kind of GPU is worth, and which it is."""
+        """Return the worth of the best pattern of each kind of GPU, and a function giving it."""
         classes, position = np.unique(self.kind_class, return_inverse=True)
         mine = np.flatnonzero(self._is_share)
         best, choice = unbounded_knapsack_2d(
@@ -168,9 +167,10 @@ class GpuPartPatterns(GpuPatterns):
 def unbounded_knapsack_2d(
     size: Ints, memory: Ints, top: tuple[int, int], price: NDArray[Any]
 ) -> tuple[NDArray[Any], Ints]:
-    """Best total price within each pair of capacities up to `top`, and which part comes first.
+    """Unbounded knapsack in two dimensions for each row of prices, at all capacities up to `top`.
 
-    An unbounded knapsack in two dimensions, per row of prices; -1 ends a pattern.
+    Returns the largest total price, (rows, top[0] + 1, top[1] + 1), and the part to take first
+    there, -1 to stop.
     """
     if price.dtype == object and int(price.max(initial=0)) * (top[0] + 1) < 1 << 62:
         price = price.astype(np.int64)  # as exact, and faster

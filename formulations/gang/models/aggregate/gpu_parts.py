@@ -1,4 +1,4 @@
-"""What the count model counts of shared GPUs: shares of equal milli-GPU and memory, MIG slices."""
+"""The kinds of GPU parts in the aggregate model: shares by milli-GPU and memory, MIG slices."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ A_SHARE = -1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GpuPartTypes:
-    """The parts of GPUs that shapes ask for: shares first, then slices.
+    """The kinds of GPU parts that shapes ask for: shares first, then slices.
 
     Attributes
     ----------
     milli, memory : int64 (parts,)
-        Of shares; MiB of each GPU.
+        Milli-GPU, and MiB of GPU memory (0 for slices).
     kind : int64 (parts,)
-        Kind of a slice, `A_SHARE` for shares.
+        Kind of slice (an index into `topology.mig.SLICES`), `A_SHARE` for shares.
     of : int64 (shapes, products + 1)
-        Part that a shape asks for on GPUs of a product (last: of none), -1 if none.
+        Part that a shape asks for on GPUs of a product (last: without MIG), -1 if none.
     """
 
     milli: Ints
@@ -40,7 +40,7 @@ class GpuPartTypes:
 
     @classmethod
     def of_problem(cls, problem: Problem) -> Self:
-        """Return the parts that the shapes of a problem ask for."""
+        """Return the kinds of parts that the shapes of a problem ask for."""
         sharing = problem.part_demands
         of = np.full((len(problem.shape_gpu), len(PRODUCTS) + 1), -1, dtype=np.int64)
         memory = np.zeros_like(problem.shape_gpu) if sharing is None else sharing.memory

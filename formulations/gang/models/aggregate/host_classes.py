@@ -1,10 +1,10 @@
-"""Host classes: hosts that the count model does not tell apart.
+"""Host classes: hosts that the aggregate model does not distinguish.
 
-The key of a class starts as everything a round can see of a host besides its place in the tree
-(place matters to gangs only, and those are counted per domain): kind, whole free GPUs, whether
-it is empty, free shares, other free resources. Where that gives more classes than the model can
-carry, the parts that matter least are left out, last first; the sums of a class are kept exactly,
-so a coarser key is a relaxation.
+The key of a class starts as everything that a round can see of a host besides its place in the tree
+(which matters to gangs only, and those are counted per domain): kind, free whole GPUs, whether it
+is empty, free shares, other free resources. If that gives more classes than the model should have,
+the key loses its least important parts, last first. Sums over a class stay exact, so a coarser key
+is a relaxation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from placewright.formulations.gang.problem.problem import Problem
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HostClasses:
-    """Classes of the hosts that can take a task.
+    """Classes of the hosts where some task fits.
 
     Attributes
     ----------
@@ -31,17 +31,17 @@ class HostClasses:
     size : int64 (classes,)
         Hosts in each class.
     whole : int64 (classes,)
-        Free whole GPUs of each host of the class (the same for all).
+        Free whole GPUs of each host of the class (equal for all).
     idle : bool (classes,)
         Whether nothing runs on its hosts.
     free : int64 (classes, resources)
         Sum of the free resources of the class.
     most_free : int64 (classes, resources)
-        Most that one host of the class has free.
+        Largest free amount on one host of the class.
     room : int64 (shapes, classes)
         Sum over the hosts of how many tasks of the shape fit one host alone.
     residual : tuple of (milli-GPU, GPUs) pairs per class
-        Partly used GPUs with something left.
+        Partly used GPUs that have something left.
     """
 
     of_host: Ints
@@ -58,7 +58,7 @@ class HostClasses:
 
 
 def host_classes(problem: Problem, room: Ints) -> HostClasses:
-    """Group the hosts of a cleared placement; `room` (shapes, hosts) is how many tasks fit each."""
+    """Group the hosts of a cleared placement; `room`, (shapes, hosts): how many tasks fit."""
     placement = Placement(problem, cleared=True)
     hosts = np.flatnonzero(room.any(axis=0))
     shares = np.sort(placement.partial_free[hosts], axis=1)
@@ -110,7 +110,7 @@ def classes_of(placement: Placement, room: Ints, hosts: Ints, members: Ints) -> 
 
 
 def _per_gpu(placement: Placement, problem: Problem, hosts: Ints) -> Ints:
-    """Coarse view of the other resources: how many times the median demand they hold, capped."""
+    """Return the other resources in multiples of the median demand, capped: a coarse key."""
     if not len(problem.shape_demand):
         return np.zeros((len(hosts), 0), dtype=np.int64)
     step = np.maximum(np.quantile(problem.shape_demand, 0.5, axis=0).astype(np.int64), 1)
@@ -119,7 +119,7 @@ def _per_gpu(placement: Placement, problem: Problem, hosts: Ints) -> Ints:
 
 
 def _members(parts: list[Ints], fits: NDArray[np.bool_]) -> Ints:
-    """Class of each host under the finest key with few enough (shape, class) pairs that fit."""
+    """Return the class of each host by the finest key with few enough (shape, class) pairs."""
     tuning = parameters.PARAMETERS.models
     members = np.zeros(len(parts[0]), dtype=np.int64)
     for upto in range(len(parts), 0, -1):
@@ -136,5 +136,6 @@ def _members(parts: list[Ints], fits: NDArray[np.bool_]) -> Ints:
 
 
 def _residual(shares: Ints) -> tuple[tuple[int, int], ...]:
+    """Return how many GPUs there are of each free milli-GPU."""
     sizes, counts = np.unique(shares[shares > 0], return_counts=True)
     return tuple(zip(sizes.tolist(), counts.tolist(), strict=True))

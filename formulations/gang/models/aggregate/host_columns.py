@@ -1,4 +1,4 @@
-"""Patterns of whole hosts, found by column generation: where CPU and memory bind.
+"""Patterns of whole hosts: cutting-stock columns in all resources, for rounds of whole GPUs.
 
     l[a,p]   hosts of class a that hold pattern p, a multiset of tasks that fit one of them together
 
@@ -6,10 +6,10 @@
     hosts    sum_p l[a,p]                    <=  hosts of a   (opened[a] where they are empty)
 
 In place of the sums over a class these make the model exact for single hosts, in all resources;
-what stays relaxed is integrality and the tree. With the price pi[s] of a task and mu[a] of a host,
-the best pattern of a class is a knapsack with a dimension per resource. Demands are multiples of
-their greatest common divisors; where the table over those is small enough, one dynamic program
-prices all classes of a GPU model at once, exactly, and the bounds can be certified.
+only integrality and the domain tree stay relaxed. With the price pi[s] of a task and mu[a] of a
+host, the best pattern of a class is a knapsack with a dimension per resource. Demands are multiples
+of their greatest common divisors; if the table over those is small enough, one dynamic program
+prices all classes of a GPU model at once, exactly, so that bounds can be certified.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from placewright.topology.units import WHOLE_GPU
 
 
 def host_patterns_apply(problem: Problem, grid: ResourceGrid) -> bool:
-    """Whether all tasks take whole GPUs and the table is small enough."""
+    """Whether all tasks take whole GPUs and the table of the dynamic program is small enough."""
     tuning = parameters.PARAMETERS.models
     whole = bool((problem.shape_gpu >= WHOLE_GPU).all())
     return whole and prod(grid.shape) <= tuning.max_host_table_entries
@@ -50,7 +50,21 @@ def grid_host_classes(placement: Placement, room: Ints, grid: ResourceGrid) -> H
 def knapsack(
     grid: ResourceGrid, price: NDArray[Any], allowed: NDArray[np.bool_], top: Ints
 ) -> tuple[NDArray[Any], Ints]:
-    """Best price within each free vector up to `top`, and the shape taken last (-1: none)."""
+    """Knapsack over all resources: the largest price within each vector of free units up to `top`.
+
+    Parameters
+    ----------
+    price : (shapes,)
+    allowed : bool (shapes,)
+    top : int64 (1 + resources,)
+
+    Returns
+    -------
+    best : of the grid's shape
+        Largest total price.
+    taken : int64, of the same shape
+        The shape taken last, -1 if none.
+    """
     best = np.zeros(grid.shape, dtype=price.dtype)
     taken = np.full(grid.shape, -1, dtype=np.int64)
     fits = allowed & (price > 0) & (grid.sizes <= top).all(axis=1)
@@ -73,22 +87,16 @@ def knapsack(
 
 
 class HostPatterns:
-    """The pattern columns of a count model that was built without sums.
-
-    Parameters
-    ----------
-    aggregate
-        Of a problem to which patterns of hosts apply; ValueError for any other, whose tasks without
-        a GPU the table of the grid does not count.
+    """The patterns of whole hosts of an aggregate model that was built without sums.
 
     Attributes
     ----------
     pool : PatternPool
-        The patterns so far; kinds are host classes, parts are shapes.
-    keys : int64 (host classes, 2 + dimensions of the grid)
-        Whether the hosts are empty, their kind, what they have free on the grid.
-    same_key : int64 (host classes,)
-        Equal for classes that can hold the same patterns: those that are empty and those in use.
+        The patterns so far; its kinds are host classes, its parts are shapes.
+    keys : int64 (classes, 3 + resources)
+        Idle, host kind and free units of each class: equal keys allow the same patterns.
+    same_key : int64 (classes,)
+        Number of the key without `idle`.
     """
 
     def __init__(self, aggregate: AggregateModel, grid: ResourceGrid) -> None:
@@ -124,10 +132,10 @@ class HostPatterns:
         self.add(self.aggregate.host_classes.of_host[hosts], held[hosts])
 
     def add_improving(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
-        """Add the best pattern of every class that improves the relaxation.
+        """Price: add the best pattern of each class that improves the relaxation.
 
-        Returns whether one was added, and by how much at the most the missing patterns can still
-        improve the relaxation's optimum (Lagrange's bound).
+        Returns whether one was added, and the most that missing patterns can still improve the
+        optimum (Lagrangian bound).
         """
         tuning = parameters.PARAMETERS.models
         sign = 1.0 if sense == "max" else -1.0
@@ -152,7 +160,7 @@ class HostPatterns:
         return added, float((gain.clip(min=0.0) * self.aggregate.host_classes.size).sum())
 
     def max_missing_gain(self, y: NDArray[Any]) -> int:
-        """Return exactly how much all patterns together can add at whole-number multipliers."""
+        """Return, exactly, the most that all patterns can add at whole-number multipliers."""
         price = (-y[self.aggregate.task_row]).clip(min=0)
         most = int(self._free[:, 0].max(initial=0))
         if int(price.max(initial=0)) * (most + 1) < 1 << 62:
@@ -166,10 +174,11 @@ class HostPatterns:
         return total
 
     def _limits(self, mine: Ints) -> tuple[NDArray[np.bool_], Ints]:
-        """Shapes that some of these classes may take, and the most that one of them has free."""
+        """Return the shapes that some of these classes allow, and their most free units."""
         return np.any(self._allowed[:, mine], axis=1), np.max(self._free[mine], axis=0)
 
     def _follow(self, taken: Ints, free: Ints) -> Ints:
+        """Return the pattern that the choices give from a vector of free units."""
         pattern = np.zeros(len(self.grid.sizes), dtype=np.int64)
         left = free.copy()
         while (s := int(taken[tuple(left)])) >= 0:
@@ -180,7 +189,7 @@ class HostPatterns:
     def _with_each(
         self, best: NDArray[Any], taken: Ints, price: NDArray[Any], a: int, mu: float
     ) -> list[Ints]:
-        """For each shape the best pattern of a class that holds it, if it is worth more than mu."""
+        """Return, per shape, the best pattern of a class with it, if worth more than `mu`."""
         found = []
         for s in np.flatnonzero((price > 0) & self._allowed[:, a]):
             left = self._free[a] - self.grid.sizes[s]
@@ -198,7 +207,7 @@ class HostPatterns:
 
 
 def _allowed_somewhere(problem: Problem, classes: HostClasses) -> NDArray[np.bool_]:
-    """Shapes that may be on some host of each class, (shapes, host classes)."""
+    """Return which shapes some host of each class allows, bool (shapes, classes)."""
     hosts = np.flatnonzero(classes.of_host >= 0)
     hosts = hosts[np.argsort(classes.of_host[hosts], kind="stable")]
     starts = np.flatnonzero(np.diff(classes.of_host[hosts], prepend=-1))

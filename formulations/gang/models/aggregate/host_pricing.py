@@ -1,11 +1,10 @@
-"""The pricing problem of host patterns: which items are worth most together on one host.
+"""Pricing of patterns of whole hosts by beam search: items worth most together on one host.
 
     max  sum_i price[i] n[i]      sum_i size[i,r] n[i] <= host[r],   0 <= n[i] <= most[i]
 
-A beam search over partial patterns. The linear relaxation gives a multiplier per resource; what a
-partial pattern is worth plus what its free resources are worth at these multipliers bounds (up to
-items at their `most`) what it can still become, and the partial patterns with the highest such sums
-go on.
+The linear relaxation gives a multiplier per resource. The worth of a partial pattern plus that of
+its free resources at these multipliers bounds what it can still become; the partial patterns with
+the largest such sums are extended.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def best_patterns(
 def _multipliers(
     session: Session, sizes: Ints, most: Ints, price: Floats, host: Ints
 ) -> Floats | None:
-    """Multiplier per resource: the duals of the pricing problem's linear relaxation."""
+    """Return a multiplier per resource: the duals of the pricing problem's linear relaxation."""
     model = Model()
     n = model.variables("n", len(price), upper=most, integer=False)
     rows = model.rows("host", len(host), upper=host)
@@ -63,7 +62,7 @@ def _multipliers(
 def _search(
     sizes: Ints, most: Ints, price: Floats, host: Ints, multipliers: Floats, tried: Ints
 ) -> list[tuple[float, Ints]]:
-    """Grow patterns item by item, each item no earlier in `tried` than the one before it."""
+    """Extend patterns item by item, each item no earlier in `tried` than the one before it."""
     tuning = parameters.PARAMETERS.models
     size, cost = sizes[tried], price[tried]
     number = np.zeros((1, len(tried)), dtype=np.int64)

@@ -1,8 +1,7 @@
-"""Rounds in which whole GPUs in powers of two are all that can run out.
+"""Rounds where only whole GPUs in powers of two are scarce: the model by sums is exact for hosts.
 
-There the count model by sums is exact in what hosts hold, since tasks of such sizes fit a host
-whenever its floor rows say so, largest first. So patterns of hosts would add nothing, and even a
-small round has no need of a variable per host.
+Tasks of such sizes, placed largest first, fit a host whenever its `floor` rows allow them. So
+patterns of hosts would add nothing, and even a small round needs no variable per host.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from placewright.topology.units import WHOLE_GPU
 
 
 def only_powers_of_two(problem: Problem) -> bool:
-    """Whether nothing runs that may move, and only powers of two of whole GPUs are short."""
+    """Whether nothing runs that may move, and only powers of two of whole GPUs are scarce."""
     gpu = problem.shape_gpu
     whole = gpu // WHOLE_GPU
     if problem.running or not len(gpu) or (gpu % WHOLE_GPU).any() or (whole & (whole - 1)).any():

@@ -1,8 +1,8 @@
-"""Demands and free resources of hosts in few, coarse units, so that a table over them is small.
+"""Resource grid: demands and free amounts of hosts in few coarse units, for small tables.
 
-A unit divides all demands, or else it is one in which demands are rounded but the same multisets of
-tasks fit: 21,333 and 64,000 MiB beside whole GPUs are 1 and 3 units as long as neither three of the
-one with a host's other GPUs, nor anything else, tells the difference.
+A unit divides all demands, or else demands are rounded to it such that the same multisets of tasks
+fit each host. For example, 21,333 and 64,000 MiB become 1 and 3 units if no multiset of tasks,
+together with the GPUs of a host, shows a difference.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class ResourceGrid:
     Attributes
     ----------
     sizes : int64 (shapes, 1 + resources)
-        Whole GPUs first.
+        Demands in units; whole GPUs first.
     free : int64 (hosts, 1 + resources)
-        Rounded down, and no more than all GPUs of a host can use.
+        Free units, rounded down, and no more than all GPUs of a host can use.
     """
 
     def __init__(self, problem: Problem, placement: Placement) -> None:
@@ -42,13 +42,13 @@ class ResourceGrid:
             self._cap()
 
     def _cap(self) -> None:
-        """More than the hungriest tasks can use beside a host's GPUs is as good as that."""
+        """Cap free units at what the hungriest tasks can use beside a host's GPUs."""
         gpus = np.maximum(self.sizes[:, 0], 1)
         hungriest = (-(-self.sizes // gpus[:, None])).max(axis=0, initial=0)
         self.free = np.minimum(self.free, self.free[:, :1] * hungriest)
 
     def _coarsen(self) -> None:
-        """Round the units of resources, the finest first, until the table is small enough."""
+        """Coarsen the units of resources, the finest first, until the table is small enough."""
         tuning = parameters.PARAMETERS.models
         kinds, of_host = np.unique(self.free, axis=0, return_inverse=True)
         of_host = of_host.reshape(-1)
@@ -91,12 +91,12 @@ def coarser_units(sizes: Ints, free: Ints, limit: int) -> tuple[Ints, Ints] | No
     Returns
     -------
     tuple or None
-        Units per task and per host, int64; None if no unit tried tells the same multisets apart.
+        Units per task and per host, int64; None if in every unit tried other multisets would fit.
 
     Raises
     ------
     ValueError
-        If a task has no GPU: there is no end to how many of them fit.
+        If a task has no GPU: the number of such tasks that fit is unbounded.
     """
     tuning = parameters.PARAMETERS.models
     if (sizes[:, 0] < 1).any():
@@ -115,7 +115,7 @@ def coarser_units(sizes: Ints, free: Ints, limit: int) -> tuple[Ints, Ints] | No
 
 
 def _fitting(sizes: Ints, units: Ints, free: Ints, limit: int) -> Ints | None:
-    """Return how many units each host must have for the same multisets to fit; None if none do.
+    """Return the units of each host for which the same multisets fit; None if there are none.
 
     With `most[g, u]`, the most that tasks of up to g GPUs and u units take, and `least[g, u]`, the
     least that those of at least u units take: a host of g GPUs with f free has u units if all that

@@ -1,6 +1,6 @@
-"""Rows of the count model that sum over the hosts of a class: `capacity`, `gpus`, `floor`, `share`.
+"""Rows of the aggregate model that sum over a host class: `capacity`, `gpus`, `floor`, `share`.
 
-Hosts in use share what is free of them; empty ones bring what each has when they are opened.
+Hosts in use have their free amounts together; empty hosts add what each has when they are opened.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from placewright.topology.units import WHOLE_GPU
 
 
 def add_class_sums(m: AggregateModel) -> None:
-    """Append the rows, and say in `m` which they are."""
+    """Append the rows, and record their indices in `m`."""
     _capacity(m)
     _gpus(m)
     _floor(m)
@@ -21,10 +21,10 @@ def add_class_sums(m: AggregateModel) -> None:
 
 
 def _per_class(m: AggregateModel, name: str, coefficient: Ints, total: Ints, each: Ints) -> Ints:
-    """Rows sum coefficient x <= total per class; for empty hosts <= each * opened.
+    """Append rows  sum coefficient x <= total  per class; <= each * opened for empty hosts.
 
-    `coefficient` is per entry of x, `total` and `each` (most of one host) per class. Returns the
-    row of each class to which further columns may be charged, -1 for classes without one.
+    `coefficient` is per x, `total` and `each` (largest amount of one host) per class. Returns the
+    row of each class to which further columns may be added, -1 for classes without one.
     """
     used = np.zeros(len(m.host_classes), dtype=np.bool_)
     used[m.x_class[coefficient > 0]] = True
@@ -74,7 +74,7 @@ def _floor(m: AggregateModel) -> None:
 
 
 def _shares(m: AggregateModel) -> None:
-    """Rows that patterns.py fills: tasks of a part <= places that patterns offer."""
+    """Append rows: tasks of a part <= places that patterns offer (gpu_columns.py adds those)."""
     part = m.part_of(m.x_shape, m.x_class)
     for f in range(len(m.parts)):
         mine = np.flatnonzero(part == f)

@@ -1,10 +1,10 @@
-"""Relaxations with many more options than rows, solved over the few that prices leave in the race.
+"""Sifting: a relaxation with many more options than rows, solved over the few that pay.
 
-Most of a job's options lose against its others at any prices near the right ones. So: a sample of
-the classes, with as small a share of everything else, gives prices; a program of each class's best
-options at those gives better ones; and as long as an option left out would pay, it comes in. What
-remains is the optimum of the whole, since its duals price every column (sifting: Bixby, Gregory,
-Lustig, Marsten and Shanno, *Very Large-Scale Linear Programming*, Operations Research 40, 1992).
+Most options of a job lose against its others at any prices near the right ones. A sample of the
+classes, with the same fraction of everything else, gives first prices. A program of each class's
+best options at those gives better ones. While an option left out would improve the optimum, it is
+added. The final duals price every column, so the optimum is that of the whole (Bixby, Gregory,
+Lustig, Marsten and Shanno, Very Large-Scale Linear Programming, Operations Research 40, 1992).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def solve_by_sifting(
     options
         Columns that are options.
     row
-        For each of them the row that counts the options of its class, in order.
+        For each of them the row that counts the options of its class, in ascending order.
     share
         Of the time left, for each of the programs.
     """
@@ -90,10 +90,10 @@ def _sampled(
 def _with_class_prices(
     arrays: Arrays, values: Floats, duals: Floats, options: Ints, row: Ints
 ) -> Floats:
-    """Return duals that are as good, with which the options left out are not priced too high.
+    """Return duals of the same value at which options left out have lower reduced costs.
 
-    An option at its own bound that fills its class earns there what may as well be the price of
-    the class: then the others of the class have to earn more.
+    An option at its own upper bound that uses up all jobs of its class has a positive reduced cost.
+    It can be moved to the dual of the class, so that the class's other options have to earn more.
     """
     worth = arrays.sign * arrays.reduced_costs(duals)[options]
     upper = arrays.upper[options]
@@ -104,7 +104,7 @@ def _with_class_prices(
 
 
 def _best(worth: Floats, row: Ints) -> Ints:
-    """Return the positions of the best options of each class; rows are in order."""
+    """Return the positions of the best options of each class; `row` is in ascending order."""
     tuning = parameters.PARAMETERS.models
     order = np.lexsort((-worth, row))
     first = np.searchsorted(row, row, side="left")

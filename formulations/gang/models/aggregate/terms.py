@@ -1,4 +1,4 @@
-"""The terms of the count model."""
+"""Objective terms of the aggregate model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PR
 
 
 def add_terms(m: AggregateModel) -> None:
-    """Append the terms that the model knows; what it has no variables for is not among them."""
+    """Append the terms that the model has variables for."""
     offers = m.problem.options
     running = np.array([k.running for k in m.problem.classes], dtype=np.bool_)[m.y_class]
     for term, each in (
@@ -42,7 +42,7 @@ def add_terms(m: AggregateModel) -> None:
 
 
 def _single_times(m: AggregateModel, chosen: Sequence[Choice], running: NDArray[np.bool_]) -> Ints:
-    """Least time of the collectives inside one task of each pending option."""
+    """Return the least time of the collectives inside one task of each pending option."""
     problem, speeds = m.problem, LinkBandwidths.of(m.problem.cluster)
     host = len(problem.cluster.levels) - 1
     return np.array(

@@ -1,4 +1,4 @@
-r"""The term `bottleneck`: the least time of the collective of each group that starts or migrates.
+"""The term `bottleneck`: the least time of the collective of each group that starts or migrates.
 
 The bandwidths that may bind are b_1 > b_2 > ...; a group's time at b_k is T_k, and T_0 = 0.
 
@@ -9,10 +9,10 @@ The bandwidths that may bind are b_1 > b_2 > ...; a group's time at b_k is T_k, 
     inside         two GPUs in one NVLink domain               b_k: there
     bottleneck     sum over t and k of (T_k - T_(k-1)) slow[t,k]
 
-A ring whose ranks go along the tree crosses each of these links once, so for jobs that start the
-time is exact, but where GPUs form a mesh. For trees, and migrated jobs whose tasks keep their
-ranks, it is a lower bound. (An NVLink domain is at least as fast inside as out of it; where it were
-not, one-GPU tasks are not charged for the inside.)
+A ring whose ranks go along the tree crosses each of these links once, so the time is exact for jobs
+that start, except where GPUs form a mesh. For trees, and for migrated jobs whose tasks keep their
+ranks, it is a lower bound. (NVLink domains are at least as fast inside as out of them; where one
+is not, one-GPU tasks are not charged for the inside.)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from placewright.formulations.gang.problem.terms import BOTTLENECK
 
 
 def add_bottleneck(m: HostModel) -> None:
-    """Append the term and what it needs."""
+    """Append the term, its variables and rows."""
     m.model.term(BOTTLENECK, m.y[:0], np.zeros(0), sense="min")
     speeds = LinkBandwidths.of(m.problem.cluster)
     for t, task_set in enumerate(m.task_sets):
@@ -46,7 +46,7 @@ def add_bottleneck(m: HostModel) -> None:
 
 
 class _Collective:
-    """The collective of one set."""
+    """The collective of one task set."""
 
     def __init__(self, m: HostModel, speeds: LinkBandwidths, t: int, group: Group) -> None:
         self.m, self.speeds, self.t, self.group = m, speeds, t, group
@@ -65,7 +65,7 @@ class _Collective:
             self.inside[self.inside < self.leaving] = UNLIMITED
 
     def add(self) -> None:
-        """Append variables, rows and the group's share of the term."""
+        """Append variables, rows and the group's part of the term."""
         m, domain = self.m, self.m.problem.cluster.domain
         levels = [
             level
@@ -93,10 +93,11 @@ class _Collective:
         self._inside(islands, use)
 
     def _slow(self, mbps: int) -> int:
+        """Return the column of a bandwidth."""
         return int(self.slow[self.widths.index(mbps)])
 
     def _use(self, domain: np.ndarray) -> tuple[DomainRows, Ints]:
-        """Append which domains are used."""
+        """Append a variable per domain that says whether it is used."""
         m = self.m
         found = add_domain_rows(m, self.entry, [self.t], domain)
         use = m.model.variables("use", len(found.parts), upper=1)
@@ -104,7 +105,7 @@ class _Collective:
         return found, use
 
     def _more_than_one(self, use: Ints, column: int) -> None:
-        """Set a column to 1 if more than one domain is used by a job that starts or migrates."""
+        """Force a column to 1 if a job that starts or migrates uses more than one domain."""
         m = self.m
         row = m.model.rows("use", 1, upper=0.0)
         m.model.add(row[[0] * len(use)], use, 1.0)
@@ -113,6 +114,7 @@ class _Collective:
         m.model.add(row, [column], [-float(min(len(use), self.group.count) - 1)])
 
     def _leaving(self, islands: DomainRows, use: Ints) -> None:
+        """Append the rows of links out of NVLink domains."""
         m, mbps = self.m, self.leaving[islands.parts]
         if len(use) < 2 or self.group.count < 2 or (mbps >= UNLIMITED).all():
             return
@@ -128,6 +130,7 @@ class _Collective:
         m.model.add(rows, [self._slow(int(mbps[i])) for i in some], -1.0)
 
     def _inside(self, islands: DomainRows, use: Ints) -> None:
+        """Append the rows of links inside NVLink domains."""
         m, mbps = self.m, self.inside[islands.parts]
         column = use.copy()  # where nothing is known, being there is all that counts
         known = np.flatnonzero(mbps < UNLIMITED)

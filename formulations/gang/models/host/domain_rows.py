@@ -1,4 +1,4 @@
-r"""How many tasks of a job a domain has: arrivals and tasks that stay, less those of a kept job."""
+"""Tasks of a job per domain: arrivals and tasks that stay, less those of a kept job."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from placewright.formulations.gang.models.host.model import NONE, HostModel
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DomainRows:
-    """A row per domain of what an entry has there.
+    """A row per domain that counts tasks of an entry there.
 
     Attributes
     ----------
-    rows : its tasks there, less those of a kept job
+    rows : tasks in the domain, less those of a kept job
     parts : the domains, ascending
     most : how many tasks could be there
     """
@@ -38,7 +38,7 @@ def add_domain_rows(
 ) -> DomainRows:
     """Append a row for each domain that tasks of some sets of an entry may be in.
 
-    `domain` is that of each host of the cluster; `lower` and `upper` bound every row.
+    `domain` has the domain of each host of the cluster; `lower` and `upper` bound every row.
     """
     mine, stays = np.flatnonzero(np.isin(m.x_set, sets)), np.flatnonzero(np.isin(m.stays.set, sets))
     hosts = np.append(m.x_host[mine], m.stays.host[stays])
@@ -55,6 +55,6 @@ def add_domain_rows(
 
 
 def arrival_of(m: HostModel, entry: int) -> list[tuple[int, float]]:
-    """Return y - k of an entry, 1 if it starts or migrates, as columns and coefficients."""
+    """Return y - k of an entry, 1 if it starts or migrates, as (column, coefficient) pairs."""
     kept = m.kept[entry]
     return [(int(m.y[entry]), 1.0)] + ([(int(kept), -1.0)] if kept != NONE else [])

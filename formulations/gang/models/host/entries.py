@@ -1,8 +1,8 @@
 """What the host-indexed model counts: entries (jobs that may run) and task sets (their tasks).
 
-Pending jobs of a class are one entry, and all tasks of a shape one set, where the place of one task
-does not matter to the others. Where it does (required or charged levels; pairs of tasks), and for
-every running job, a job is an entry of its own and each of its groups a set.
+Pending jobs of a class are one entry, and all tasks of a shape one set, as long as the place of one
+task does not matter to others. Where it does (required or weighted levels, pairs of tasks), and for
+every running job, each job is an entry of its own and each of its groups a set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from placewright.formulations.gang.problem.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Up to `most` jobs of a class with one of its choices; `job` is given for a running one."""
+    """Up to `most` jobs of a class with one of its choices; `job` is given for a running job."""
 
     job_class: int
     choice: int
@@ -31,7 +31,7 @@ class Entry:
 class TaskSet:
     """Tasks of one shape; `users` are (entry, group index, tasks per job).
 
-    `group` is given where the set is one group of one job.
+    `group` is given if the set is one group of one job.
     """
 
     shape: int
@@ -42,9 +42,9 @@ class TaskSet:
 def entries_of(
     problem: Problem, numbers: Ints, running: Sequence[int] = (), *, apart: bool = False
 ) -> tuple[list[Entry], list[TaskSet]]:
-    """Return the entries and task sets of `numbers` pending jobs per class and `running` jobs.
+    """Return entries and task sets of `numbers` pending jobs per class and of `running` jobs.
 
-    `apart`: every job is an entry, and its groups are sets, of their own.
+    With `apart`, every job is an entry, and each of its groups a set, of its own.
     """
     entries: list[Entry] = []
     by_shape: dict[int, TaskSet] = {}

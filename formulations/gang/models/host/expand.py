@@ -1,4 +1,4 @@
-"""From a point of the host-indexed model to started jobs, on the GPUs that it names."""
+"""Reads a solution of the host-indexed model: starts its jobs, on the GPUs that it names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FreePlaces = defaultdict[tuple[int, int], list[int]]
 def start_jobs(
     m: HostModel, slots: GpuSlots, values: NDArray[np.float64], placement: Placement
 ) -> None:
-    """Start in `placement`, which must be as the model was built on, what the values start."""
+    """Start in `placement`, which must be as when the model was built, what a solution starts."""
     number = np.rint(values).astype(np.int64)
     staying = _stay(m, number, placement)
     offers = _offers(m, slots, number, placement)
@@ -39,7 +39,7 @@ def start_jobs(
 
 
 def _stay(m: HostModel, number: Ints, placement: Placement) -> dict[int, list[TaskPlacement]]:
-    """Hold the places that running jobs keep; per entry what they are."""
+    """Charge the places that running jobs keep; return them per entry."""
     staying: defaultdict[int, list[TaskPlacement]] = defaultdict(list)
     for p in np.flatnonzero(number[m.stays.s]).tolist():
         e, (_, group, _) = int(m.stays.entry[p]), m.task_sets[m.stays.set[p]].users[0]
@@ -50,6 +50,7 @@ def _stay(m: HostModel, number: Ints, placement: Placement) -> dict[int, list[Ta
 
 
 def _offers(m: HostModel, slots: GpuSlots, number: Ints, placement: Placement) -> FreePlaces:
+    """Return the GPUs that have a place for each kind of part, per host."""
     offers: FreePlaces = defaultdict(list)
     free: dict[int, list[int]] = {}
     gpu_of: dict[int, int] = {}
@@ -77,6 +78,7 @@ def _put(
     host: int,
     offers: FreePlaces,
 ) -> TaskPlacement:
+    """Charge a task to a host, a share to a GPU with a place for it."""
     problem = placement.problem
     if not problem.is_share[shape]:
         return TaskPlacement(group, host, 1, placement.put(shape, host))

@@ -38,7 +38,7 @@ Sum: TypeAlias = tuple[float, list[tuple[int, float]]]
 
 
 def add_stranded(m: HostModel, slots: GpuSlots) -> None:
-    """Append the term and what it needs."""
+    """Append the term, its variables and rows."""
     mix = TaskMix.of(m.problem)
     gpus = m.placement.arrivable_milli_gpu()[m.hosts]
     open_ = m.problem.open[m.hosts]
@@ -64,9 +64,9 @@ def add_stranded(m: HostModel, slots: GpuSlots) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """Per host the columns of what arrives or stays there, with their demands and whole GPUs.
+    """Per host the columns of what arrives or stays there, with demands and whole GPUs.
 
-    `slices` are the columns of MIG slices, `cut` the slots that hold some anyway.
+    `slices` are the columns of MIG slices, `cut` the slots that hold slices of pinned jobs.
     """
 
     demands: dict[int, list[tuple[int, Ints]]]
@@ -76,6 +76,7 @@ class _Uses:
 
 
 def _uses(m: HostModel, slots: GpuSlots) -> _Uses:
+    """Collect what arrives or stays on each host."""
     uses = _Uses({}, {}, *_sliced(m, slots))
     sharing = set(slots.host.tolist())
     stay_gpus = np.where(milli_each(m) >= WHOLE_GPU, m.stays.usable, 0)
@@ -108,7 +109,7 @@ def _sliced(m: HostModel, slots: GpuSlots) -> tuple[frozenset[int], frozenset[in
 
 @dataclass(slots=True)
 class _Host:
-    """One host of the model; what several kinds need of it is added once."""
+    """One host of the model; what several kinds of tasks need of it is added once."""
 
     m: HostModel
     slots: GpuSlots
@@ -118,7 +119,7 @@ class _Host:
     sums: dict[int, tuple[Sum, Sum]] = field(default_factory=dict)
 
     def add(self, mix: TaskMix, kind: int, most: int) -> None:
-        """Append room and useful of a kind, to which up to `most` milli-GPU are useful."""
+        """Append `room` and `useful` of a kind, to which at most `most` milli-GPU are useful."""
         m = self.m
         milli = int(mix.milli[kind])
         if milli not in self.sums:
@@ -154,7 +155,7 @@ class _Host:
         )
 
     def _counted(self, milli: int) -> tuple[Sum, Sum]:
-        """Return how many GPUs are large enough and what they have: some stay as they are."""
+        """Return how many GPUs are large enough, and what they have left, counted per host."""
         fixed = self.gpus[(self.gpus >= milli) & (self.gpus < WHOLE_GPU)]
         whole = int((self.gpus == WHOLE_GPU).sum())
         taken = self.uses.gpus.get(self.at, ())
@@ -167,7 +168,7 @@ class _Host:
         )
 
     def _slots(self, milli: int) -> tuple[Sum, Sum]:
-        """As `_counted`, for GPUs that are told apart."""
+        """Return the same for GPUs that have slots of their own."""
         m, slots = self.m, self.slots
         mine = np.flatnonzero((slots.host == self.at) & (slots.free >= milli))
         mine = np.array([i for i in mine.tolist() if i not in self.uses.cut], dtype=np.int64)

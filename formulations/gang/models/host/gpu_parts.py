@@ -1,4 +1,4 @@
-r"""Parts of GPUs in the host-indexed model: which there are, and what they ask besides milli-GPU.
+"""GPU parts in the host-indexed model: shares with memory, and MIG slices.
 
 Shares of equal milli-GPU and memory are one **part**, counted by b[i,part]; a MIG slice of kind k
 has a 0/1 variable b[i,k,start] for each start that is free on slot i.
@@ -8,7 +8,7 @@ has a 0/1 variable b[i,k,start] for each start that is free on slot i.
              + 1000 w[i] + sum milli b[i,part] + what stays  <=  1000         m = 0 ... 7
     media    slices with media extensions on slot i          <=  1
 
-A share takes its milli-GPU of every memory slice, so that none finds room beside a MIG slice.
+A share takes its milli-GPU of every memory slice, so that none fits beside a MIG slice.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ UNCUT = -1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ShareTypes:
-    """The parts that shapes of the model ask for.
+    """The distinct shares, by milli-GPU and memory, that shapes of the model ask for.
 
     Attributes
     ----------
-    milli, memory : milli-GPU and MiB of each part
-    of_shape : part of each shape, -1 for whole GPUs and slices
+    milli, memory : milli-GPU and MiB of each
+    of_shape : share of each shape, -1 for whole GPUs and slices
     """
 
     milli: Ints
@@ -44,7 +44,7 @@ class ShareTypes:
 
     @classmethod
     def of(cls, m: HostModel, shapes: Ints) -> ShareTypes:
-        """Return numbers for what some shapes ask; those that take no share are left out."""
+        """Return the distinct shares among some shapes."""
         problem, sharing = m.problem, m.problem.part_demands
         shapes = np.unique(shapes[problem.is_share[shapes]])
         memory = np.zeros(len(problem.shape_gpu), dtype=np.int64)
@@ -57,7 +57,7 @@ class ShareTypes:
         return cls(distinct[:, 0], distinct[:, 1], of_shape)
 
     def keys(self, m: HostModel) -> Ints:
-        """Return the key of each x; that of what takes no share means nothing."""
+        """Return the key of each x; meaningless for tasks of whole GPUs."""
         keys: Ints = self.of_shape[m.x_shape]
         sharing = m.problem.part_demands
         if sharing is not None:
@@ -67,7 +67,7 @@ class ShareTypes:
         return keys
 
     def key(self, m: HostModel, shape: int, host: int) -> int:
-        """Return the part of a share, or the complement of its kind for a slice on a host."""
+        """Return the key of a shape on a host: its share, or ~ its kind of slice."""
         if m.problem.part_demands is not None and m.problem.part_demands.is_slice[shape]:
             return ~m.problem.part_demands.slice_kind_on(shape, host)
         return int(self.of_shape[shape])
@@ -75,14 +75,14 @@ class ShareTypes:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SlotLimits:
-    """What GPU slots have besides milli-GPU: free MiB, and the mask of what slices take."""
+    """What GPU slots have besides milli-GPU: free MiB, and the mask of their slices."""
 
     memory: Ints
     taken: Ints
 
     @classmethod
     def of(cls, m: HostModel, host: Ints, gpu: Ints, free: Ints) -> SlotLimits:
-        """Look up slots by host (position in the model) and GPU (below 0: any free one)."""
+        """Look up slots by host (position in the model) and GPU (negative: any free one)."""
         parts, hosts = m.placement.part_state, m.hosts[host]
         if parts is None:
             zeros = np.zeros(len(host), dtype=np.int64)
@@ -109,7 +109,7 @@ class PartVariables:
 def add_part_variables(
     m: HostModel, parts: ShareTypes, x_key: Ints, host: Ints, free: Ints, limits: SlotLimits
 ) -> PartVariables:
-    """Append b for all parts on slots with room, and for all slices that a task may be there."""
+    """Append b for all shares on slots where they fit, and for all slices that a task may be."""
     fits = (free[:, None] >= parts.milli) & (limits.memory[:, None] >= parts.memory)
     slot, part = np.nonzero(fits & (limits.taken <= 0)[:, None])
     most = free[slot] // parts.milli[part] if len(part) else np.zeros(0, dtype=np.int64)
@@ -149,8 +149,8 @@ def add_part_rows(
 ) -> None:
     """Append the rows on memory and on memory slices.
 
-    `uses` are slot, column and milli-GPU of all that takes of a slot; the last of them are those of
-    the running tasks in the places `stays`.
+    `uses` are slot, column and milli-GPU of all that uses a slot; the last of them belong to the
+    running tasks in the places `stays`.
     """
     sharing = m.problem.part_demands
     if sharing is None:
@@ -169,6 +169,7 @@ def add_part_rows(
 
 
 def _slices(m: HostModel, cuts: PartVariables, uses: tuple[Ints, Ints, Ints], stays: Ints) -> None:
+    """Append the rows on memory slices and media extensions."""
     use_slot, use, use_milli = uses
     first_stay = len(use) - len(stays)
     masks = np.zeros(len(use), dtype=np.int64)
@@ -190,7 +191,7 @@ def _slices(m: HostModel, cuts: PartVariables, uses: tuple[Ints, Ints, Ints], st
 
 
 def stay_mask(m: HostModel, place: int) -> int:
-    """Return what the slice in a place of a running job takes of its GPU; 0 if it is none."""
+    """Return the mask of the slice in a place of a running job; 0 if it is none."""
     sharing, slot = m.problem.part_demands, m.stays.slot[place]
     shape = int(m.stay_shape[place])
     if sharing is None or slot is None or not sharing.is_slice[shape]:

@@ -1,13 +1,13 @@
-r"""GPUs in the host-indexed model: counted where all tasks take whole ones, told apart for shares.
+"""GPUs in the host-indexed model: counted per host for whole GPUs, slots of their own for shares.
 
     gpus    sum_t gpus(t) x[t,h]  <= whole free GPUs of h                 (hosts without shares)
     gpus    sum_t gpus(t) x[t,h]  <= sum_i w[i]                           (hosts with shares)
     gpu     1000 w[i] + sum_f f b[i,f] <= free milli-GPU of slot i
     share   sum_{t: share f} x[t,h] <= sum_{i on h} b[i,f]
 
-A slot i is one GPU of a host with something free; b[i,f] is how many shares of f it takes. Running
-tasks that stay count on the left of `gpus` (without shares) or of their slots' `gpu`. Shares with
-memory and MIG slices have more rows (parts.py).
+A slot i is one GPU of a host with something free; b[i,f] is how many shares f it takes, w[i]
+whether it is used whole. Running tasks that stay count on the left of `gpus` (without shares) or of
+their slots' `gpu`. Shares with memory and MIG slices have more rows (gpu_parts.py).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class GpuSlots:
     Attributes
     ----------
     host, gpu, free : per slot the host (position in the model), GPU or `ANY_FREE`, milli-GPU
-    parts : what shares ask for
-    b, b_slot, b_key : columns of b, and the slot and key (see `Parts.key`) of each
-    use_slot, use, use_milli : for all that takes of a slot the slot, the column and the milli-GPU
+    parts : the distinct shares
+    b, b_slot, b_key : columns of b, and the slot and key (see `ShareTypes.key`) of each
+    use_slot, use, use_milli : slot, column and milli-GPU of all that uses a slot
     """
 
     host: Ints
@@ -96,15 +96,16 @@ def _is_share(gpu: Ints) -> NDArray[np.bool_]:
 
 
 def _usable_gpus(m: HostModel, place: int) -> list[int]:
-    """GPUs of a place that are not reserved."""
+    """Return the GPUs of a place that are not reserved."""
     start = int(m.problem.cluster.gpu_start[m.hosts[m.stays.host[place]]])
     return [g for g in m.stays.gpus[place] if m.problem.usable[start + g]]
 
 
 def _slots(m: HostModel, sharing: Ints, held: Ints) -> tuple[Ints, Ints, Ints]:
-    """Tell apart the GPUs in part use and those of the running tasks in the places `held`.
+    """Return the host, the GPU and the free milli-GPU of each slot.
 
-    Returns the host, the GPU and the free milli-GPU of each slot.
+    Slots are the GPUs in part use, those of the running tasks in the places `held`, and as many
+    free ones as the host has, which are not named.
     """
     named: dict[int, set[int]] = {at: set() for at in sharing.tolist()}
     for p in held.tolist():
@@ -132,9 +133,9 @@ def _uses(
     w: Ints,
     held: Ints,
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the slot, column and milli-GPU of all that takes of a slot: b, w and what stays.
+    """Return slot, column and milli-GPU of all that uses a slot: b, w and what stays.
 
-    And the place of each of the latter.
+    The last array has the places of running tasks that stay.
     """
     host, gpu_of, free = slots
     whole = np.flatnonzero(free == WHOLE_GPU)

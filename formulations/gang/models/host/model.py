@@ -1,12 +1,12 @@
-r"""The variables and constraint blocks of the host-indexed model.
+"""The host-indexed model: exact, for small rounds and small parts of large ones.
 
     y[j]       jobs of entry j that run afterwards
     x[t,h]     tasks of set t that arrive on host h       sum_h x[t,h] + sum_p s[p] = n y   (gang)
     s[p]       a running task stays in its place p
     k[j]       a running job is kept: all tasks stay      k[j] <= s[p]
     capacity   sum_t demand[t,r] x[t,h] + sum_p demand[p,r] s[p] <= free[h,r]
-    GPUs       gpus.py: w, b;   terms: terms.py, levels.py, moves.py
-    quota      what a tenant's jobs hold <= what they may
+    GPUs       gpus.py: w, b;   terms: terms.py, topology.py, move_terms.py
+    quota      what a tenant's jobs hold <= its quota
     victims    preemption.py
 
 Every placement of the round is a point of the model and every point a placement: it is exact.
@@ -49,7 +49,7 @@ class StayVariables:
     entry, set, host : entry, task set and host (position in the model) of each place
     gpus : GPUs of each place
     slot : start of each place's MIG slice
-    usable : how many of those are not reserved
+    usable : how many of its GPUs are not reserved
     """
 
     s: Ints
@@ -73,7 +73,7 @@ class HostModel:
     kept : a column per entry, `NONE` for pending jobs
     x, x_set, x_host : columns, task set and host of each x
     stays : the places of running jobs
-    away, away_set : columns of running tasks that move, wherever that may be, and their task sets
+    away, away_set : columns of running tasks that move to any host, and their task sets
     """
 
     problem: Problem
@@ -120,7 +120,7 @@ class HostModel:
 
 
 def num_task_variables(problem: Problem) -> int:
-    """Return about how many variables the model of the whole round has."""
+    """Return about how many task variables the model of the whole round has."""
     hosts: list[int] = problem.shape_hosts.sum(axis=1).tolist()
     levels, pairs = len(problem.cluster.levels), "proximity" in problem.terms
     together: set[int] = set()
@@ -147,13 +147,27 @@ def build_host_model(
     *,
     apart: bool = False,
 ) -> HostModel:
-    """Model jobs on what `placement` leaves free on `hosts`.
+    """Build the variables and the rows that do not depend on the terms.
 
-    `numbers` of pending jobs per class, and the `running` jobs, which must be stopped in the
-    placement and have all their places on the hosts. `moves` says where the tasks of these may
-    arrive: where there is room ("placed"), nowhere ("none"), or anywhere and without taking room
-    ("away", a relaxation). `apart`: pending jobs of a class are told apart, too. ValueError if a
-    running job is not stopped, or has a place elsewhere.
+    Parameters
+    ----------
+    placement
+        What is free on the hosts.
+    hosts : int64 (hosts,)
+    numbers : int64 (classes,)
+        Pending jobs of each class.
+    running
+        Running jobs; they must be stopped in the placement and have all their places on the hosts.
+    moves
+        Where tasks of running jobs may arrive: where they fit ("placed"), nowhere ("none"), or
+        anywhere without taking room ("away", a relaxation).
+    apart
+        Whether pending jobs of a class get entries of their own.
+
+    Raises
+    ------
+    ValueError
+        If a running job is not stopped, or has a place on another host.
     """
     if any(placement.is_running(job) for job in running):
         raise ValueError("a running job was not stopped: what it holds would count twice")
@@ -190,6 +204,7 @@ def build_host_model(
 def _stays(
     problem: Problem, model: Model, hosts: Ints, entries: list[Entry], sets: list[TaskSet]
 ) -> StayVariables:
+    """Append s for the places of running jobs."""
     set_of = {(e, k): t for t, task_set in enumerate(sets) for e, k, _ in task_set.users}
     at = np.full(problem.cluster.num_hosts, NONE, dtype=np.int64)
     at[hosts] = np.arange(len(hosts))
@@ -236,7 +251,7 @@ def _gang(m: HostModel) -> None:
 
 
 def _kept(m: HostModel) -> None:
-    """Tie k: a kept job's tasks all stay, and no other job's task stays on a host that failed."""
+    """Keep all tasks of a kept job; on failed hosts no task of another job stays."""
     failed = ~m.problem.state.healthy[m.hosts[m.stays.host]]
     rows = m.model.rows("kept", len(failed), lower=np.where(failed, 0.0, -np.inf), upper=0.0)
     m.model.add(rows, m.kept[m.stays.entry], 1.0)
@@ -263,5 +278,5 @@ def _quota(m: HostModel) -> None:
 
 
 def milli_each(m: HostModel) -> NDArray[np.int64]:
-    """Return the milli-GPU of the task in each place of a running job."""
+    """Return the milli-GPU of the task in each place of a running job, int64 (places,)."""
     return m.problem.shape_gpu[m.stay_shape]

@@ -1,4 +1,4 @@
-r"""The terms of running jobs: what moves cost, what remains, what becomes free.
+"""Terms of running jobs: what moves cost (`disruption`), `remaining`, and `freed`.
 
 disruption  sum_j migrate_cost (y - k) + preempt_cost (1 - y)  +  sum_p milli-GPU of p (1 - s[p])
 remaining   sum over places on hosts to vacate of milli-GPU s[p]
@@ -20,7 +20,7 @@ from placewright.formulations.gang.problem.jobs import ANY_JOB
 
 
 def add_move_terms(m: HostModel) -> None:
-    """Append the terms of the policy that speak of running jobs."""
+    """Append the policy's terms of running jobs."""
     terms = m.problem.terms
     if "disruption" in terms:
         add_disruption(m)
@@ -36,6 +36,7 @@ def add_disruption(m: HostModel) -> None:
 
 
 def _disruption(m: HostModel, term: str, sign: float) -> None:
+    """Append what moves cost to a term, with `sign` 1 or -1."""
     sense: Literal["min", "max"] = "min" if sign > 0 else "max"
     moving = [e for e, entry in enumerate(m.entries) if entry.job != ANY_JOB]
     costs = [
@@ -76,7 +77,7 @@ def add_freed(m: HostModel) -> None:
 
 
 def _link(m: HostModel, name: str, column_of_host: Ints) -> None:
-    """Tie each x (and each place) on a host to the variable of its domain."""
+    """Tie each x, and each place of a running job, to the variable of its domain."""
     empty = name == "empty"
     at = np.flatnonzero(column_of_host[m.x_host] >= 0)
     room = m.room[m.x_set[at], m.x_host[at]].astype(np.float64)

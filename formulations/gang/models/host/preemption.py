@@ -1,9 +1,9 @@
-r"""Who may be preempted: only for tasks of strictly higher priority, on the victim's hosts.
+"""Preemption rows: a job stops only for tasks of strictly higher precedence on its hosts.
 
 x[t,h] <= room y[v]                            tasks of rank at most v's level, h where v runs
-1 - y[v] <= sum over those above it x[t,h]     something does come from another host
+1 - y[v] <= sum over those above it x[t,h]     something does arrive from another host
 
-What has arrived in the placement already counts, too.
+Tasks that have arrived in the placement already count, too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def add_preemption(m: HostModel) -> None:
 
 
 def _at_home(m: HostModel) -> NDArray[np.bool_]:
-    """Tell for each x whether a task of its set runs on its host already."""
+    """Return for each x whether a task of its set runs on its host already, bool (x,)."""
     homes = set(zip(m.stays.set.tolist(), m.stays.host.tolist(), strict=True))
     pairs = zip(m.x_set.tolist(), m.x_host.tolist(), strict=True)
     return np.array([pair in homes for pair in pairs], dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""A whole round solved exactly, term by term."""
+"""Lexicographic optimisation of the host-indexed model of a whole round, term by term."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from placewright.solver import certified_bound, multipliers
 
 
 def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield, per term, its bound and the plan; the next term holds it at what the plan has.
+    """Yield bound and plan of each term, the terms before it held at the best plan's values.
 
     If the first term is proven already, the second is the first to be solved.
     """

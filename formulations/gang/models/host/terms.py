@@ -32,7 +32,7 @@ from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PR
 
 
 def add_terms(m: HostModel) -> None:
-    """Append what the policy's terms need, and the levels that options ask for."""
+    """Append what the policy's terms need, and the levels that options require."""
     add_value(m)
     if ENTITLED in m.problem.terms:
         _add_worth(m, ENTITLED, [m.choice(entry).entitled_value for entry in m.entries])
@@ -61,14 +61,14 @@ def add_value(m: HostModel) -> None:
 
 
 def _add_worth(m: HostModel, term: str, each: list[int]) -> None:
-    """Sum what each entry that runs is worth, less what all running ones are."""
+    """Append a term: the worth of each entry that runs, less that of all running jobs."""
     worth = np.array(each, dtype=np.float64)
     before = worth[[entry.job != ANY_JOB for entry in m.entries]].sum()
     m.model.term(term, m.y, worth, sense="max", constant=-float(before))
 
 
 def _levels(m: HostModel, t: int, task_set: TaskSet, group: Group) -> None:
-    """Domains that a set uses: at most one of a required level, others at the cost of spread."""
+    """Append the domains that a set uses: one of a required level, others at spread cost."""
     entry = task_set.users[0][0]
     mine, stays = np.flatnonzero(m.x_set == t), np.flatnonzero(m.stays.set == t)
     hosts = np.append(m.x_host[mine], m.stays.host[stays])
@@ -99,14 +99,14 @@ def _levels(m: HostModel, t: int, task_set: TaskSet, group: Group) -> None:
 
 
 def _opened(m: HostModel) -> None:
-    """Empty hosts where something arrives; what the placement has put there counts as use."""
+    """Append the empty hosts where something arrives; hosts the placement uses are not empty."""
     busy = m.problem.state.busy | m.placement.arrivals.any(axis=1)
     columns = _host_uses(m, "opened", np.flatnonzero(~busy[m.hosts]))
     m.model.term("opened", columns, 1.0, sense="min")
 
 
 def _leftover(m: HostModel) -> None:
-    """Milli-GPU left free on the hosts where something arrives."""
+    """Append the milli-GPU left free on the hosts where something arrives."""
     used = _host_uses(m, "used", np.arange(len(m.hosts)))
     free = _free_milli(m) + m.problem.reserved_free[m.hosts]
     left = m.model.variables("left", len(m.hosts), upper=free)
@@ -119,9 +119,9 @@ def _leftover(m: HostModel) -> None:
 
 
 def _host_uses(m: HostModel, name: str, chosen: Ints) -> Ints:
-    """Append 0/1 variables of chosen hosts that are 1 where a task is.
+    """Append 0/1 variables of chosen hosts that are 1 where a task arrives.
 
-    The row on GPUs is implied for integers and makes the relaxation as strong as capacity.
+    The row on GPUs is implied for whole numbers; it makes the relaxation as strong as capacity.
     """
     columns = m.model.variables(name, len(chosen), upper=1)
     column_of = np.full(len(m.hosts), -1, dtype=np.int64)
@@ -144,10 +144,11 @@ def _free_milli(m: HostModel) -> Ints:
 
 
 def _proximity(m: HostModel) -> None:
-    """Pairs of a job's tasks that are apart, summed over the levels.
+    """Append the pairs of a job's tasks in different domains, summed over the levels.
 
-    Of n (n - 1) / 2 pairs those that share a domain are taken off: together[d,k] = 1 claims k tasks
-    in d, worth k (k - 1) / 2 pairs. One claim of all tasks in d is worth more than several of some.
+    From n (n - 1) / 2 pairs those that share a domain are subtracted: together[d,k] = 1 claims k
+    tasks in d, that is k (k - 1) / 2 pairs. One claim of all tasks in d is worth more than several
+    of some.
     """
     m.model.term("proximity", m.y[:0], np.zeros(0), sense="min")
     sets_of: dict[int, list[int]] = {}
@@ -170,7 +171,7 @@ def _proximity(m: HostModel) -> None:
 def _together(
     m: HostModel, entry: int, columns: Ints, domain: np.ndarray, most: Ints, tasks: int
 ) -> None:
-    """Claims of one job's tasks (a column each) in the domains of one level."""
+    """Append the claims of one job's tasks (a column each) in the domains of one level."""
     parts, part_of = np.unique(domain, return_inverse=True)
     held = np.bincount(part_of, weights=most, minlength=len(parts))
     claims = [(d, k) for d, h in enumerate(held) for k in range(2, min(int(h), tasks) + 1)]

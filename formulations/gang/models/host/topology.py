@@ -1,10 +1,10 @@
-r"""Rows of options whose groups are tied: slices, failure domains, joint levels, anti-affinity.
+"""Topology rows: slices of tasks, failure domains, joint levels, anti-affinity.
 
 "Tasks in d" are those of a set that arrive or stay in domain d, less those of a kept job.
 
 slices   tasks of t in d  =  size m[t,d]                          d of the slices' level
          s[p] - k <= g[i,d]        p of slice i in d;             sum_d g[i,d] <= 1
-         sum_i g[i,d] <= m[t,d]    whose tasks stay is known, which the others are is free
+         sum_i g[i,d] <= m[t,d]    the index of tasks that stay is fixed, that of others is free
 apart    tasks of t in d  <=  most                                d of the level
 joint    tasks of all sets of entry j in d  <=  most Z[j,d],      sum_d Z[j,d] <= y[j] - k[j]
 labels   x[t,h] <= room Q[j,d]     h in d;    sum_j Q[j,d] <= 1,
@@ -24,7 +24,7 @@ from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LABEL, NO_LEV
 
 
 def add_topology_rows(m: HostModel) -> None:
-    """Append the rows of all entries that are tied."""
+    """Append the rows of all entries with tied options."""
     sets_of: defaultdict[int, list[int]] = defaultdict(list)
     for t, task_set in enumerate(m.task_sets):
         if task_set.group is not None:
@@ -62,7 +62,7 @@ def _joint(m: HostModel, entry: int, sets: list[int], level: int) -> None:
 
 
 def _slices(m: HostModel, entry: int, t: int, slices: TaskSlices) -> None:
-    """Whole slices in each domain, of which those with tasks that stay are known."""
+    """Whole slices in each domain; the domains of slices with tasks that stay are fixed."""
     count = m.task_sets[t].users[0][2]
     domain = m.problem.cluster.domain[slices.level]
     found = add_domain_rows(m, entry, [t], domain, lower=0.0)
@@ -93,7 +93,7 @@ def _slices(m: HostModel, entry: int, t: int, slices: TaskSlices) -> None:
 def _keep_apart(
     m: HostModel, label: int, entries: list[int], sets_of: dict[int, list[int]]
 ) -> None:
-    """No arrival of a job in a domain where another job of the label has a task."""
+    """No task of a job arrives in a domain where another job with its label has one."""
     level, homes = m.problem.labels[label].level, m.problem.labels[label].running_domains
     domain = m.problem.cluster.domain[level][m.hosts]
     mine = {m.entries[e].job for e in entries}

@@ -1,11 +1,11 @@
-"""Who stops so that the pending jobs start, on rounds too large for all that may move.
+"""Victim selection: which running jobs stop so that the pending jobs start, in large rounds.
 
 Two host-indexed models without arrivals of running jobs, which are most of the exact model:
 
     stays or stops   every running job is kept or preempted: a restriction, so a point is a plan
     moves anywhere   what moves takes no room: a relaxation, so its optimum bounds `disruption`
 
-They apply where few jobs are pending, and `value` and then `disruption` are what counts.
+They apply to few pending jobs, and to the terms `value` and then `disruption`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DISRUPTION = "disruption"
 
 
 def select_victims(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield plans in which running jobs stay or stop, and what `disruption` is at least."""
+    """Yield plans in which running jobs stay or stop, and lower bounds on `disruption`."""
     tuning = parameters.PARAMETERS.models
     if (
         problem.terms[:2] != (VALUE, DISRUPTION)
@@ -59,6 +59,7 @@ def select_victims(problem: Problem, session: Session) -> Iterator[Candidate | B
 
 
 def _size(problem: Problem) -> int:
+    """Return about how many variables the models have."""
     hosts = problem.shape_hosts.sum(axis=1)
     _, sets = entries_of(problem, problem.num_pending)
     return int(sum(hosts[s.shape] for s in sets)) + len(problem.running_tasks)
@@ -73,6 +74,7 @@ def _model(problem: Problem, moves: Moves) -> HostModel:
 
 
 def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
+    """Yield plans of the restriction: every running job is kept or preempted."""
     tuning = parameters.PARAMETERS.models
     exact = _model(problem, "none")
     slots = add_gpus(exact)
@@ -106,7 +108,7 @@ def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
 def _anywhere(
     problem: Problem, session: Session, value: int
 ) -> Generator[Bound, None, float | None]:
-    """Bound `disruption` among plans that are worth `value`; return the tightest bound."""
+    """Bound `disruption` among plans worth `value` by the relaxation; return the best bound."""
     tuning = parameters.PARAMETERS.models
     exact = _model(problem, "away")
     add_gpus(exact)
