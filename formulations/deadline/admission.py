@@ -1,17 +1,14 @@
-"""Which promises to give: the most value, after breaking the least of those given before.
+"""Admission control: which promises to give; least value broken first, then most value admitted.
 
-1. Promises that jobs have are placed first. Where they do not all fit, the jobs that have one are
-   a problem of their own, whose value is what is kept of each promise; its bound is that of what
-   must be broken.
-2. The demand-bound program over all ways, with as much kept as the best plan keeps, bounds what can
-   be promised (`relaxing`) and chooses ways (`rounding`); `filling` finds leases for them, drops
-   what finds none, and adds what still fits; `search` goes on from there.
-3. Small problems that are not proven by then are stated lease by lease (`indexed`).
+1. Promises that jobs have are scheduled first. Where they do not all fit, the jobs that have one
+   are a problem of their own, whose value is what is kept of each promise; its bound bounds
+   `broken`.
+2. The master LP over all alternatives, with as much kept as the best schedule keeps, bounds
+   `admitted`, and its solutions are turned into schedules (`heuristics/master_subproblem.py`).
 
-Rows of demand say all there is to know where every job asks one GPU of one row, all may begin at
-once and capacity never falls: there the first choice that breaks no row is optimal, and filling
-finds its leases. Elsewhere they are a relaxation: a problem is solved exactly where its bound is
-reached, or step 3 ends with a proof.
+Demand-bound rows are exact where every job asks one GPU of one row, all may begin at once and
+capacity never falls. Elsewhere they are a relaxation: a problem is solved exactly where its bound
+is reached, or where the time-indexed model ends with a proof.
 """
 
 from __future__ import annotations
@@ -98,10 +95,10 @@ def admit(
 
 
 def _schedule_promises(problem: Problem, feasible: Bools) -> Schedule:
-    """Return a schedule of the promises that jobs have, as far as they are easily kept."""
+    """Return a schedule of the promises that jobs have, by list scheduling alone."""
     lossless = np.flatnonzero(feasible & (problem.loss[problem.job] > 0) & (problem.lost == 0))
     time = problem.end[lossless] - problem.first[lossless]
-    # Of the ways that lose nothing the one that asks least, or the one that is done soonest.
+    # Of the alternatives that lose nothing: the smallest demand, or the earliest end.
     demand = problem.need[lossless] * problem.demand[lossless].sum(axis=1)
     alternative = np.full(problem.jobs, NONE, dtype=np.int64)
     best = list_schedule(problem, alternative)
@@ -132,7 +129,7 @@ def _schedule_promises(problem: Problem, feasible: Bools) -> Schedule:
 def _minimise_broken(
     problem: Problem, feasible: Bools, kept: Schedule, session: Session
 ) -> Iterator[Schedule | AdmissionBound]:
-    """Yield schedules that break less than this one, and bounds of what must be broken."""
+    """Yield schedules that break less value than this one, and bounds of `broken`."""
     total = int(problem.loss.sum())
     if not kept.broken(problem):
         yield AdmissionBound(BROKEN, 0, None, certified=True)
@@ -158,7 +155,7 @@ def _minimise_broken(
 def _maximise_admitted(
     problem: Problem, feasible: Bools, best: Schedule, session: Session
 ) -> Iterator[Schedule | UpperBound]:
-    """Yield schedules better than the best, and what none that breaks no more is worth."""
+    """Yield schedules that admit more and break no more, and bounds of `admitted`."""
     bound: int | None = None
     for step in MasterSubproblem(problem, feasible, best, session).steps():
         if isinstance(step, Schedule):

@@ -1,6 +1,6 @@
-"""One job arrives: is there room for it beside all promises, by when, and if not, by when there is.
+"""Online admission of one arriving job: its best due time, else the earliest finish, that fits.
 
-Other jobs may run in other leases than planned, along chains of moves; no promise is touched.
+Other jobs may be moved to other leases by ejection chains; no promise is touched.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from placewright.formulations.deadline.problem.schedule import ScheduleState
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A way by which one more job fits, and the schedule with it; its leases end before `end`."""
+    """An alternative by which one more job fits, with its schedule and the end of its leases."""
 
     alternative: int
     end: int
@@ -24,9 +24,9 @@ class Arrival:
 
 
 def admit_arrival(problem: Problem, schedule: Schedule, job: int) -> Arrival | None:
-    """Return the best way for a job that has none yet, beside all that is promised.
+    """Return the best alternative that fits for a job without one; all other promises are kept.
 
-    None if no way was found; with gangs of unlike sizes there may be one all the same.
+    None if none was found; with gangs of several sizes one may exist all the same.
     """
     alternatives = np.flatnonzero(problem.job == job)
     for alternative in alternatives[
@@ -39,9 +39,9 @@ def admit_arrival(problem: Problem, schedule: Schedule, job: int) -> Arrival | N
 
 
 def admit_earliest(problem: Problem, schedule: Schedule, job: int) -> Arrival | None:
-    """Return the way of a job that could end before the earliest lease, whatever it is worth.
+    """Return a job's alternative of earliest end that fits, whatever it is worth.
 
-    The ends of the ways do not matter. None if the job does not fit before the horizon.
+    The ends of the alternatives do not matter. None if the job does not fit before the horizon.
     """
     best: Arrival | None = None
     for alternative in np.flatnonzero(problem.job == job).tolist():

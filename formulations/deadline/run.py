@@ -1,7 +1,7 @@
-"""The deadline formulation: promises by admission, leases by filling, the current one by gangs.
+"""The deadline formulation: admission of promises, leases by list scheduling, places by gangs.
 
-Exact for which promises fit the counted capacity of the leases, as far as `admission.py` says; the
-current lease is then really placed, and whatever that costs shows in the gap.
+Admission is exact for the counted capacity of the leases, as far as `admission.py` says; then the
+current lease is placed on hosts, and what that costs is in the gap.
 
 References
 ----------

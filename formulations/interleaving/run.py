@@ -175,17 +175,17 @@ PHASES: tuple[Phase[_Run, Candidate | Bound], ...] = (
 
 
 def one_job_per_gang(fixed: Interleaving, jobs: Iterable[int]) -> GangRound:
-    """Return the gangs in which these jobs have their GPUs alone and all running jobs stay."""
+    """Return the gang round in which these jobs share with nobody and running jobs stay."""
     return build_gang_round(fixed, job_groups_of(fixed, ((j,) for j in jobs)), staying(fixed))
 
 
 def compile_with_running_fixed(round_: Round) -> Interleaving:
-    """Return what there is to decide of a round if all running jobs stay as they are."""
+    """Return the problem of a round in which all running jobs stay."""
     return compile_interleaving(round_, [j for j, job in enumerate(round_.jobs) if job.running])
 
 
 def _within_quotas(fixed: Interleaving) -> Iterator[int]:
-    """Yield pending jobs that may all start, as far as quotas go; the first of equal priority."""
+    """Yield pending jobs that may all start within quotas, by priority."""
     jobs = fixed.round.jobs
     left = quota_left(fixed.round, fixed.stays)
     for j in sorted(fixed.jobs, key=lambda j: -jobs[j].priority):
@@ -202,7 +202,7 @@ def _within_quotas(fixed: Interleaving) -> Iterator[int]:
 
 
 class _PackingSearch:
-    """One way to group: with all running jobs as they are, or with those that may move free."""
+    """Set packing and placement, in turn; running jobs stay, or may move."""
 
     def __init__(self, problem: Interleaving, free: Interleaving, session: Session) -> None:
         self._session = session
@@ -212,14 +212,14 @@ class _PackingSearch:
         self._constant = sum(group_value(self._problem, job_group) for job_group in self._staying)
         running = [round_.jobs[j].running is not None for j in self._problem.of_class]
         # Whoever is stopped is stopped by the gangs, where that is lawful.
-        self._pool = replace(self._problem.packing, must_cover=np.array(running, dtype=bool))
+        self._packing = replace(self._problem.packing, must_cover=np.array(running, dtype=bool))
         self._holds = (("disruption", 0),) if round_.policy.terms[0] == "disruption" else ()
 
     def steps(self) -> Iterator[Candidate | Bound]:
-        """Yield plans and bounds, first of plans in which nobody is stopped."""
+        """Yield plans and bounds, first of plans that preempt nobody."""
         packing = self._problem.packing
-        exact = bool((self._pool.must_cover == packing.must_cover).all())
-        yield from self._search(self._pool, proves=exact)
+        exact = bool((self._packing.must_cover == packing.must_cover).all())
+        yield from self._search(self._packing, proves=exact)
         if exact or self._finished():
             return
         yield from self._search(packing, proves=True)
@@ -229,7 +229,7 @@ class _PackingSearch:
             yield from self._search(preemptible, proves=False)
 
     def _finished(self) -> bool:
-        """Whether the best plan is good enough, or time is up."""
+        """Whether the best plan is close enough, or time is up."""
         session, first = self._session, self._problem.round.policy.terms[0]
         if session.best is None or first != self._problem.objective:
             enough = False
@@ -238,31 +238,31 @@ class _PackingSearch:
         return enough or session.proven or session.expired()
 
     def _with_preemption(self) -> Iterator[PackingProblem]:
-        """Yield pools in which some running jobs may stop, and only such jobs are new as may do it.
+        """Yield problems in which running jobs up to a priority may be preempted.
 
         The others may join later.
         """
         jobs = self._problem.round.jobs
         priority = np.array([jobs[j].priority for j in self._problem.of_class])
-        running = self._pool.must_cover
+        running = self._packing.must_cover
         for priority_limit in np.unique(priority[running])[
             : parameters.PARAMETERS.num_preemption_levels
         ]:
             new = running | (priority > priority_limit)
             if (new & ~running).any():
-                count = np.where(new, self._pool.count, 0)
+                count = np.where(new, self._packing.count, 0)
                 yield replace(
-                    self._pool, must_cover=running & (priority > priority_limit), count=count
+                    self._packing, must_cover=running & (priority > priority_limit), count=count
                 )
 
     def bounds(self) -> Iterator[Bound]:
-        """Yield bounds only."""
+        """Yield the bounds of the set packing alone."""
         for found in solve_set_packing(self._problem.packing, self._session):
             if isinstance(found, GroupingBound):
                 yield self._bound(found)
 
     def _search(self, packing: PackingProblem, *, proves: bool) -> Iterator[Candidate | Bound]:
-        """Yield plans, and bounds if the pool `proves` any: at first, as it tightens later.
+        """Yield plans; and bounds of the first packing, if it `proves` any.
 
         Jobs are grouped anew while some groups find no place.
         """
@@ -288,8 +288,8 @@ class _PackingSearch:
         return Bound(self._problem.objective, value, self._holds, found.certified)
 
     def _place_as_gangs(self, grouping: Grouping) -> Generator[Candidate, None, Bools | None]:
-        """Yield plans in which groups are gangs; tell which columns found a place in the last."""
-        sets = match_running_groups(self._problem, self._pool, self._job_sets(grouping))
+        """Yield plans of the groups as gangs; return which columns the last one places."""
+        sets = match_running_groups(self._problem, self._packing, self._job_sets(grouping))
         others = self._running_without_group(set().union(*sets))
         gangs = build_gang_round(
             self._problem, job_groups_of(self._problem, sets + others), self._staying
@@ -317,7 +317,7 @@ class _PackingSearch:
         return grouped_jobs(grouping, self._problem.of_class, self._problem.class_of_job)
 
     def _running_without_group(self, chosen: Collection[int]) -> list[tuple[int, ...]]:
-        """Return who runs and is in no team, by place: gangs stop them where that is lawful."""
+        """Return running jobs in no column, by place, for the gang round to preempt."""
         problem = self._problem
         left: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
         for position, j in enumerate(problem.jobs):
@@ -336,7 +336,7 @@ class _PackingSearch:
     def _tighten_rows(
         self, packing: PackingProblem, grouping: Grouping, found: Bools
     ) -> PackingProblem | None:
-        """Return the pool with less room in rows of which groups without a place take; else None.
+        """Return the problem with rows tightened that unplaced groups use; None: all placed.
 
         Then there is room for what the others take.
         """
@@ -349,12 +349,12 @@ class _PackingSearch:
 
 
 def staying(problem: Interleaving) -> list[Group]:
-    """Return the jobs that stay, as teams."""
+    """Return the jobs that stay, as job groups."""
     return job_groups_of(problem, {problem.colocated[j] for j in problem.stays})
 
 
 def _trivial_bounds(round_: Round) -> Iterator[Bound]:
-    """Yield bounds that need no solver: every job alone, or as fast as its longest stage allows."""
+    """Yield trivial bounds: each job alone, or as fast as its longest stage allows."""
     for term in round_.policy.terms:
         value = (
             sum(_max_value(job, term, round_) for job in round_.jobs) if term in OBJECTIVES else 0

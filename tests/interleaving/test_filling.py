@@ -48,7 +48,7 @@ def a_session(seconds: float = 60.0) -> Session:
 
 def filled(packing: PackingProblem) -> tuple[list[Grouping], list[GroupingBound]]:
     fine = merge_classes(packing)
-    found = list(solve_by_templates(fine, Profiles.of_pool(fine.packing), a_session()))
+    found = list(solve_by_templates(fine, Profiles.of_problem(fine.packing), a_session()))
     groupings = [f for f in found if isinstance(f, Grouping)]
     return groupings, [f for f in found if isinstance(f, GroupingBound)]
 
@@ -91,7 +91,7 @@ def test_whatever_the_prices_no_choice_beats_their_bound(
     assume(best is not None)
     fine = merge_classes(packing)
     coarse = merge_weights(fine, most)
-    templates = Templates.of_pool(fine.packing, Profiles.of_pool(fine.packing))
+    templates = Templates.of_problem(fine.packing, Profiles.of_problem(fine.packing))
     rng = np.random.default_rng(seed)
     for size in (1.0, 10.0**5, 10.0**7):
         duals = Duals(
@@ -137,9 +137,9 @@ def test_each_place_is_filled_by_who_earns_most_there(pools: ModuleType) -> None
         weight=[1, 3, 2, 2],
         count=[2, 1, 1, 1],
     )
-    profiles = Profiles.of_pool(packing)
+    profiles = Profiles.of_problem(packing)
     assert profiles.of.tolist() == [1, 1, 0, 0]
-    templates = Templates.of_pool(packing, profiles)
+    templates = Templates.of_problem(packing, profiles)
     assert templates.members[:, :2].tolist() == [[0, 0], [0, 1], [1, 1]]
     earned, chosen = templates.fill(np.zeros(4, dtype=np.int64))
     assert chosen[:, :2].tolist() == [[2, 3], [1, 2], [0, 1]]
@@ -199,7 +199,7 @@ def test_without_time_a_large_pool_has_a_greedy_grouping(pools: ModuleType) -> N
     packing = pools.random_pool(0, 60, "weighted_throughput", kinds=3)
     packing = replace(packing, weight=np.arange(60), must_cover=np.zeros(60, dtype=np.bool_))
     fine = merge_classes(replace(packing, conflicts=packing.conflicts[:0]))
-    found = list(solve_by_templates(fine, Profiles.of_pool(fine.packing), a_session(0.0)))
+    found = list(solve_by_templates(fine, Profiles.of_problem(fine.packing), a_session(0.0)))
     assert [f.source for f in found if isinstance(f, Grouping)] == ["greedy"]
 
 

@@ -33,7 +33,7 @@ def ways(packing: PackingProblem) -> Iterator[list[Grouping | GroupingBound]]:
     """Yield what each way to search finds; the first one is exact."""
     small = merge_classes(packing)
     yield list(solve_program(small.packing, enumerate_columns(small.packing), a_session()))
-    yield list(solve_by_templates(small, Profiles.of_pool(small.packing), a_session()))
+    yield list(solve_by_templates(small, Profiles.of_problem(small.packing), a_session()))
     yield list(solve_by_column_generation(small.packing, a_session()))
 
 

@@ -1,4 +1,4 @@
-"""Bounds that need no solver: all promises, and of the later terms the current lease alone."""
+"""Trivial bounds, without a solver: each job gets its best promise, or the whole current lease."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from placewright.topology.units import MILLION
 
 
 def trivial_bounds(admission: Admission) -> Iterator[Bound]:
-    """Yield a bound of each term: no promise is refused, and all jobs get of the current lease.
+    """Yield a certified bound of each term: no job is refused anything that fits alone.
 
     `best_effort` is a knapsack of fractions of jobs (Dantzig), as if all jobs may use all GPUs.
     """
@@ -38,7 +38,7 @@ def trivial_bounds(admission: Admission) -> Iterator[Bound]:
 
 
 def _early(admission: Admission, capacity: int) -> int:
-    """Return the most milli-GPU that jobs with a promise can hold; what is pinned needs no room."""
+    """Return the most milli-GPU that jobs with a promise can hold; pinned ones need no capacity."""
     pinned = free = 0
     for j in admission.jobs:
         job = admission.round.jobs[j]
@@ -53,7 +53,7 @@ def _early(admission: Admission, capacity: int) -> int:
 
 
 def _best_effort(admission: Admission, capacity: int) -> int:
-    """Return the most that the current lease can do of the jobs' work, in weighted millionths."""
+    """Return the most work that the current lease can do: weighted millionths of the jobs' work."""
     leases = admission.round.leases
     total = Fraction(0)
     items: list[tuple[int, int]] = []
@@ -83,7 +83,7 @@ def _best_effort(admission: Admission, capacity: int) -> int:
 
 
 def _can_run_now(round_: Round, job: Job) -> bool:
-    """Say whether a job runs, or could in the current lease as far as it is ready."""
+    """Return whether a job runs, or is ready to run in the current lease."""
     if job.running is not None or job.deadline is None:
         return True
     return round_.leases.first_usable(job.deadline.ready, round_.now) == 0

@@ -1,8 +1,8 @@
-"""From parts of ways to whole ones: branch and bound over the ways that prices leave in doubt.
+"""Core MIP: branch and bound over the jobs whose best alternative the duals leave in doubt.
 
-A relaxation chooses all but a few ways whole, and its prices say what any other choice of a job
-loses at least. So an integer program of the jobs that lose least comes as near to the bound as one
-of all of them, or says how near it may have come.
+An LP solution chooses all but a few alternatives integrally, and the duals bound what any other
+choice of a job loses (its regret). So a MIP over the jobs of least regret, the core, comes close to
+the bound; all other jobs keep the alternative of best reduced cost.
 
 References
 ----------
@@ -27,18 +27,18 @@ from placewright.formulations.session import Session
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """A way for each job, or `NONE`, and what no choice is worth more than, if that is claimed."""
+    """An alternative for each job, or `NONE`, without leases; and a claimed bound, if any."""
 
     alternative: Ints
     bound: int | None = None
 
     def value(self, problem: Problem) -> int:
-        """Value of all promises that it would give."""
+        """Value of all promises of the selection, as if all of them had leases."""
         return int(problem.value[self.alternative[self.alternative != NONE]].sum())
 
 
 def round_down(master: MasterLp, chosen: Floats) -> Selection:
-    """Return the ways that are chosen whole, and the largest part of jobs that must have one."""
+    """Return the alternatives at 1 in an LP solution; jobs that must have one, their largest."""
     problem = master.problem
     order = np.argsort(chosen, kind="stable")
     order = order[(chosen[order] > 0) & master.must[problem.job[order]]]
@@ -50,7 +50,7 @@ def round_down(master: MasterLp, chosen: Floats) -> Selection:
 def core_search(
     master: MasterLp, dual: LagrangianBound, known: Ints, session: Session
 ) -> Iterator[Selection]:
-    """Yield ever better choices of whole ways, as far as the jobs most in doubt can be told apart.
+    """Yield ever better selections from MIPs over growing cores, with claimed bounds.
 
     They break no row of a window, nor of `cuts`, if time has allowed. The choice that is `known`
     (jobs,) keeps what must be kept.
@@ -85,7 +85,7 @@ def core_search(
 
 
 def _integer_bound(bound: float) -> int:
-    """Return the largest whole number that a solver's bound allows."""
+    """Return the largest integer that a solver's bound allows."""
     return floor(
         bound * (1 + parameters.PARAMETERS.integrality_tolerance)
         + parameters.PARAMETERS.integrality_tolerance
@@ -95,7 +95,7 @@ def _integer_bound(bound: float) -> int:
 def _solve_core(
     master: MasterLp, dual: LagrangianBound, core: Bools, known: Ints | None, session: Session
 ) -> Selection | None:
-    """Return the best choice in which jobs that are not in doubt take their best way."""
+    """Return the best selection in which all jobs outside the core keep their best alternative."""
     problem = master.problem
     start = None
     if known is not None:

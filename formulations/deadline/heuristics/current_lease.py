@@ -1,10 +1,9 @@
-"""The current lease as a round of gangs: who must run now, and who else may.
+"""The current lease as a round of gangs: jobs that must run now, and jobs that may.
 
-A job that must run now, since its later leases alone do not keep its promise, comes before all
-others and may take the place of any job that is not pinned. Everybody else takes what is left,
-by the policy's terms and by priority; with `disruption` first, who runs has a small value, so that
-few have to stop.
-Where spreading a job over hosts slows it, it has a second option, on one host.
+A job whose later leases alone do not keep its promise must run now: it precedes all others and may
+preempt any job that is not pinned. All other jobs take what is left, by the policy's terms and by
+priority; with `disruption` first, a running job has a small value, so that few are preempted. Where
+spreading a job over hosts slows it, it has a second option, on one host.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ PLACES = ("disruption", "spread", "proximity", "opened")
 
 @dataclass(frozen=True, eq=False)
 class CurrentLease(InnerRound):
-    """The gangs of the current lease.
+    """The current lease as a round of gangs, and how its plans are lifted.
 
     Attributes
     ----------
@@ -95,7 +94,7 @@ def build_current_lease(admission: Admission, schedule: Schedule, must: Bools) -
 
 
 def jobs_on_away_hosts(round_: Round) -> frozenset[int]:
-    """Return the jobs that run where they cannot stay, since a host is away now."""
+    """Return the running jobs that must move, since a host of theirs is away now."""
     gone = unavailable_hosts(round_.leases, round_.now)
     return frozenset(
         j
@@ -105,7 +104,7 @@ def jobs_on_away_hosts(round_: Round) -> frozenset[int]:
 
 
 def gang_round(round_: Round, jobs: tuple[Job, ...], terms: tuple[str, ...]) -> Round:
-    """Return the round of gangs with these jobs and terms on the hosts that are there now."""
+    """Return the round of policy `gang` of these jobs and terms; away hosts are closed."""
     gone = unavailable_hosts(round_.leases, round_.now)
     policy = round_.policy.model_copy(update={"formulation": "gang", "terms": terms})
     return round_.model_copy(
@@ -120,7 +119,7 @@ def gang_round(round_: Round, jobs: tuple[Job, ...], terms: tuple[str, ...]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _GangOption:
-    """A gang's option: the whole round's option, and what it counts for in each term."""
+    """An option of a gang: the round's option, and what it contributes to each term."""
 
     option: Option
     number: int
@@ -130,7 +129,7 @@ class _GangOption:
 
 
 class _GangBuilder:
-    """Gangs being made, and what each counts for in the terms of the round."""
+    """Builds the gangs; keeps what each contributes to the terms of the round."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission, self._round = admission, admission.round
@@ -140,17 +139,17 @@ class _GangBuilder:
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """Terms of the gangs: `progress` stands for best effort and early work together."""
+        """Terms of the gang round: `progress` stands for `best_effort` and `early` together."""
         own = ["progress" if term in COUNTED else term for term in self._round.policy.terms]
         return ("value", *(t for t in dict.fromkeys(own) if t == "progress" or t in PLACES))
 
     @property
     def options(self) -> tuple[tuple[int, ...], ...]:
-        """Option in the whole round of each option of each gang."""
+        """Option of the round behind each option of each gang."""
         return tuple(tuple(variant.number for variant in variants) for _, variants in self._gangs)
 
     def add_promised(self, j: int, alternative: int, *, must: bool, evicted: bool) -> None:
-        """Add a job whose promise lets it run now, with the option of its way."""
+        """Add a job whose promise allows it to run now, with its alternative's option."""
         number = int(self._admission.option[alternative])
         job, full = self._round.jobs[j], max(1, int(self._admission.gains[alternative]))
         milli = job.options[number].milli_gpu
@@ -175,7 +174,7 @@ class _GangBuilder:
         self._add(j, variants, evicted=evicted, priority=min(FIRST_PRIORITY, priority))
 
     def add_switching(self, j: int) -> None:
-        """Add a job that runs and is promised another option from the next lease on.
+        """Add a running job whose promise has another option from the next lease on.
 
         Its promise is kept only if somebody takes its place, and then it is no loss that it stops.
         """
@@ -202,13 +201,13 @@ class _GangBuilder:
         self._add(j, variants, evicted=evicted, priority=priority)
 
     def _value_of_staying(self, job: Job) -> int:
-        """Return what it counts, before all terms, that a job goes on running."""
+        """Return the value of a running job that goes on, in GPUs; 0 unless disruption leads."""
         terms = self._round.policy.terms
         first = next((term for term in terms if term in (*COUNTED, "disruption")), None)
         return _gpus_held(job) if first == "disruption" else 0
 
     def _variants(self, j: int, number: int) -> Iterator[tuple[Option, int]]:
-        """Yield an option with its work per lease; if spreading slows it, first on one host."""
+        """Yield an option and its work per lease; on one host first, if spreading slows it."""
         job, length = self._round.jobs[j], self._round.leases.length_s
         option = job.options[number]
         pace = Pace() if job.deadline is None else job.deadline.pace(number)
@@ -235,7 +234,7 @@ class _GangBuilder:
         self._gangs.append((job.model_copy(update=update), variants))
 
     def build_jobs(self) -> tuple[Job, ...]:
-        """Return the gangs; of `progress` the first of both terms has the greater part."""
+        """Return the gangs; the first of both terms has the larger part of `progress`."""
         own = [term for term in self._round.policy.terms if term in COUNTED]
         every = [variant for _, variants in self._gangs for variant in variants]
         counts = np.array(
@@ -255,7 +254,7 @@ class _GangBuilder:
 
 
 def best_effort_value(round_: Round, job: Job, each: int) -> int:
-    """Return what a job counts for in `best_effort` by so much work in the current lease."""
+    """Return what work in the current lease (thousandths of a second) adds to `best_effort`."""
     work = round_.leases.horizon * round_.leases.length_s
     if job.deadline is not None:
         work = job.deadline.work_s
@@ -263,7 +262,7 @@ def best_effort_value(round_: Round, job: Job, each: int) -> int:
 
 
 def _weighted_sum(counts: Ints) -> Ints:
-    """Return one number for what each option counts for in the terms, the first before the second.
+    """Return one integer per option that orders options lexicographically by the two terms.
 
     Where that makes numbers that a solver cannot tell apart, the second has a hundredth of the
     whole.
@@ -283,14 +282,14 @@ def _weighted_sum(counts: Ints) -> Ints:
 
 
 def _gpus_held(job: Job) -> int:
-    """Return the GPUs that a job holds now, shares rounded up."""
+    """Return the GPUs that a job holds now, parts rounded up."""
     if job.running is None:
         return 0
     return -(-job.options[job.running.option].milli_gpu // WHOLE_GPU)
 
 
 def _allowed_options(job: Job) -> range | tuple[int, ...]:
-    """Return the options that a job may run with now: who runs goes on with its own."""
+    """Return the options that a job may run with now: a running job keeps its own."""
     if job.running is not None:
         return (job.running.option,)
     return range(len(job.options))

@@ -1,9 +1,9 @@
-"""A place for everybody who must run now: the largest first, and smaller ones make way.
+"""Displacement greedy: jobs that must run are placed by decreasing size and displace smaller ones.
 
-Gangs are placed in order of size. One that finds no room takes that of smaller jobs: of those that
-may wait first, else of others that must run, which then look for a place themselves; they do not
-need it on one host as a whole. As only smaller ones are asked, that ends; and where all sizes are
-powers of two and hosts are of such a size, all that must run find a place if they fit by count.
+A gang without free hosts takes those of smaller jobs: first of jobs that may wait, then of others
+that must run, which are queued again. Only smaller jobs are displaced, so it ends; and where all
+sizes are powers of two and divide the hosts' sizes, all that must run are placed if they fit by
+count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from placewright.topology.units import WHOLE_GPU
 
 
 def displacement_greedy(problem: Problem) -> Placement:
-    """Return a placement of the gangs of `current_lease.py` in which few must make way."""
+    """Return a placement of the gangs of the current lease that preempts few jobs."""
     greedy = _DisplacementGreedy(problem)
     greedy.place_all()
     fill_by_policy(greedy.placement)
@@ -59,7 +59,7 @@ class _DisplacementGreedy:
         self._displaced_waiting: list[int] = []
 
     def place_all(self) -> None:
-        """Place who must run and waits, then who made way."""
+        """Place the pending jobs that must run, then the displaced ones that may wait."""
         problem = self._problem
         self._queue = [
             (-max(group.milli_gpu for group in job_class.choices[0].groups), c, ANY_JOB)
@@ -95,7 +95,7 @@ class _DisplacementGreedy:
         return puts
 
     def _displace(self, choice: Choice) -> Sequence[TaskPlacement] | None:
-        """Return a place in that of smaller jobs; they have left it then."""
+        """Return hosts for a choice after displacing smaller jobs; None if there are none."""
         group = choice.groups[0]
         gpu = int(self._problem.shape_gpu[group.shape])
         host_level = len(self._problem.cluster.levels) - 1
@@ -122,7 +122,7 @@ class _DisplacementGreedy:
         return [TaskPlacement(0, host, count, ()) for host, count in hosts.items()]
 
     def _evict_from_host(self, shape: int, count: int, left: list[JobPlacement]) -> int | None:
-        """Return a host on which so many tasks fit, since smaller jobs, added to `left`, leave."""
+        """Return a host that fits the tasks once smaller jobs, added to `left`, are stopped."""
         problem, placement = self._problem, self.placement
         rank = int(problem.shape_rank[shape])
         asked = count * int(problem.shape_gpu[shape]) // WHOLE_GPU
@@ -150,7 +150,7 @@ class _DisplacementGreedy:
         return None
 
     def _stop(self, jobs: Sequence[int]) -> list[JobPlacement]:
-        """Stop jobs where they are, and return what they were."""
+        """Stop jobs, and return their placements."""
         starts = []
         for job in jobs:
             number = self.placement.start_of(job)
@@ -162,13 +162,13 @@ class _DisplacementGreedy:
         return starts
 
     def _restore(self, starts: Sequence[JobPlacement]) -> None:
-        """Put stopped jobs back."""
+        """Place stopped jobs where they were."""
         for start in reversed(starts):
             self.placement.restart(start)
             self._update_preemptible(start.job, 1)
 
     def _victims(self, host: int, shortage: int, rank: int) -> list[int] | None:
-        """Return jobs of lower rank on a host that have so many GPUs together; None: too few."""
+        """Return jobs of lower rank on a host that hold the missing GPUs; None if they do not."""
         on_host = self._gpus_on_host[host]
         candidates = [
             job
@@ -189,7 +189,7 @@ class _DisplacementGreedy:
         return chosen if surplus >= 0 else None
 
     def _update_preemptible(self, job: int, times: int) -> None:
-        """Keep the book of the GPUs of each host on which somebody runs who may wait."""
+        """Update the GPUs of each host that are held by jobs that may wait."""
         if not self._must(job):
             for group, _, host, _ in self._problem.running[job].places:
                 shape = self._choice(job).groups[group].shape

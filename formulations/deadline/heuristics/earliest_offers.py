@@ -1,6 +1,6 @@
-"""What refused jobs could be promised on top of a plan: the earliest finish that fits beside it.
+"""Offers to refused jobs: the earliest finish that fits beside a plan.
 
-Each job is offered, on its own, the first leases that have room for it; nobody else moves.
+Each job is offered, on its own, the first leases with capacity for it; no other job moves.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from placewright.instances.documents.job import Job
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """An option of a job that asks for a promise, by the job's index in the problem.
+    """An option of a job that asks for a promise: its demand, leases needed, and time of the last.
 
-    It needs so many leases, and the last one is over so many seconds after it has begun.
+    `need` leases, of which the last one ends `last_s` seconds after it has begun.
     """
 
     job: int
@@ -42,7 +42,7 @@ class _Request:
 
 
 class Offers:
-    """What the jobs of a round could be promised, whatever their due times are.
+    """Earliest finishes of the jobs of a round beside a schedule, whatever their due times are.
 
     Parameters
     ----------
@@ -130,12 +130,12 @@ class Offers:
 
 
 def _last_lease(fits: Bools, class_of: Ints, first: Ints, need: Ints) -> Ints:
-    """Return the lease by which each has had as many leases with room as it needs, or `NONE`.
+    """Return the lease by which each request has had as many fitting leases as it needs, or `NONE`.
 
     Parameters
     ----------
     room
-        (kinds, horizon): which leases have room for a kind.
+        (classes, horizon): which leases have room for a kind.
     kind, first, need
         (number,): of what kind each is, the first lease that it can use, how many it needs.
     """

@@ -1,14 +1,16 @@
-"""Room for one more job: others move some of their leases, along chains where one step will not do.
+"""Ejection chains: insert a job by moving other jobs' leases, one after another.
 
-A job that lacks a lease takes one that is full; whoever must leave that lease goes to another one
-in which it may run and does not, from which, if that is full too, somebody leaves in turn. With
-gangs of one size these are the augmenting paths of a flow of leases to jobs: a job is turned down
-only where no schedule of the same promises has room for it. With unlike gangs a lease is emptied by
-several chains one after the other, and within a chain one job makes way for another: a heuristic.
+A job that lacks a lease takes a full one; a job that must leave it moves to another lease of its
+window, from which, if that is full too, another job is ejected in turn. With gangs of one size the
+chains are augmenting paths of a flow of leases to jobs, so that a job is rejected only if no
+schedule of the same promises can hold it. With gangs of several sizes a lease is freed by several
+chains, and within a chain one job replaces one job: a heuristic.
 
 References
 ----------
-Ford and Fulkerson, "Maximal flow through a network", Canadian Journal of Mathematics 8, 1956.
+Glover, "Ejection chains, reference structures and alternating path methods for traveling salesman
+problems", Discrete Applied Mathematics 65, 1996; Ford and Fulkerson, "Maximal flow through a
+network", Canadian Journal of Mathematics 8, 1956.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ NOWHERE = -1
 
 
 class EjectionChains:
-    """Inserts jobs into a chart; it remembers what cannot work as long as nobody leaves.
+    """Inserts jobs into a schedule state; rejected ones are remembered until a job is removed.
 
     Parameters
     ----------
@@ -42,11 +44,11 @@ class EjectionChains:
         self._rejected: list[tuple[int, int, int, int]] = []
 
     def forget_rejected(self) -> None:
-        """Say that somebody left the chart, so that what was turned down may fit now."""
+        """Forget rejected alternatives, since a job was removed and they may fit now."""
         self._rejected.clear()
 
     def insert(self, alternative: int) -> bool:
-        """Put the way's job, which has none, into the chart; where that fails, nothing changes."""
+        """Insert a job by an alternative; return whether it fits, else change nothing."""
         state, problem = self.state, self.state.problem
         job, need, leases = (
             int(problem.job[alternative]),
@@ -68,10 +70,10 @@ class EjectionChains:
         return False
 
     def extend(self, job: int, number: int, dead_ends: Bools) -> list[Move] | None:
-        """Let a job that has a way run in so many more leases, and return all moves, in order.
+        """Give a job of the schedule more leases, and return all moves in order; None: no change.
 
-        Where that fails, nothing changes, and None is returned. Leases that are `dead` (horizon,)
-        are neither taken nor entered; those out of which there is no way are dead afterwards.
+        Leases in `dead_ends` (horizon,) are neither taken nor entered; leases found to have no
+        chain are added to it.
         """
         state, moves, left = self.state, list[Move](), number
         demand = state.class_demand[state.demand_class[state.alternative[job]]]
@@ -103,7 +105,7 @@ class EjectionChains:
         return moves
 
     def undo(self, moves: list[Move], number: int) -> None:
-        """Take back all moves but the first `number`, the last one first."""
+        """Undo all moves but the first `number`, the last one first."""
         while len(moves) > number:
             job, left, entered = moves.pop()
             self.state.unassign(job, entered)
@@ -120,7 +122,7 @@ class EjectionChains:
         return int(self.state.demand_class[alternative]), first, end, need
 
     def _dominated(self, alternative: int) -> bool:
-        """Whether a job that asks no more, in no smaller a window, was turned down."""
+        """Whether an alternative that asks no more, in no smaller a window, was rejected."""
         kind, first, end, need = self._signature(alternative)
         demand = self.state.class_demand[kind]
         return any(
@@ -132,7 +134,7 @@ class EjectionChains:
         )
 
     def _free_lease(self, lease: int, demand: Ints, dead_ends: Bools, moves: list[Move]) -> bool:
-        """Move jobs out of the lease until it has room for `ask`; else leave it as it was."""
+        """Free the demand in a lease by ejection chains; where that fails, change nothing."""
         state, before = self.state, len(moves)
         while ((shortage := demand - state.residual[:, lease])[demand > 0] > 0).any():
             # After moves that are taken back again nothing is known of other leases.
@@ -149,11 +151,11 @@ class EjectionChains:
         return True
 
     def _find_chain(self, lease: int, shortage: Ints, dead_ends: Bools) -> list[Move] | None:
-        """Find moves, last step first, that take somebody out of a lease that is short.
+        """Return a shortest chain that frees a lease, last first; None if there is none.
 
-        `short` (rows,) is what must be freed there; where no single job holds as much, one that
-        holds part of it leaves. Leases that are `dead` are not entered; where there is no way out,
-        all that were reached are dead afterwards.
+        Breadth-first search. `shortage` (rows,) is what must be freed; where no single job holds as
+        much, one that holds part of it leaves. Leases in `dead_ends` are not entered; if there is
+        no chain, all leases reached are added to them.
         """
         state, visited = self.state, dead_ends.copy()
         fits, row = state.fits_by_class()
@@ -190,7 +192,7 @@ class EjectionChains:
         return None
 
     def _candidates(self, lease: int, deficit: Ints, *, partial: bool) -> Ints:
-        """Return who could leave the lease: smallest first of those that free all that lacks.
+        """Return jobs that could leave a lease: those that free all of the deficit, smallest first.
 
         Those that free some of it follow if `partly`, largest first.
         """

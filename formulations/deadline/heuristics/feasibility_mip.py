@@ -1,11 +1,11 @@
-"""Leases for ways that were chosen, where filling one by one loses some of them.
+"""Feasibility MIP: leases for a selection that list scheduling does not schedule completely.
 
-`arrange` states the model of `indexed` with these ways only, each of them promised: a few thousand
-columns, of which those of jobs that ask a single GPU need no branching. With nothing to weigh up a
-solver finds leases for some hundred jobs, or that there are none, in a fraction of a second.
+`find_leases` states the time-indexed model with the selected alternatives fixed: a few thousand
+columns, of which those of one-GPU jobs need no branching. Without an objective a solver finds
+leases for some hundred jobs, or proves that there are none, in a fraction of a second.
 
-`best_of` lets it choose among few ways, such as those of a choice that cannot be arranged and those
-of a schedule that can.
+`choose_alternatives` is a restricted MIP (RINS, Danna et al. 2005): it chooses among the
+alternatives of a selection and those of a schedule.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from placewright.solver import Arrays, Outcome, Status
 
 @dataclass(frozen=True, slots=True)
 class Feasibility:
-    """A schedule of all chosen ways, if one was found; whether a solver claims there is none."""
+    """A schedule of all selected alternatives, if found; whether a solver claims there is none."""
 
     schedule: Schedule | None = None
     infeasible: bool = False
@@ -34,7 +34,7 @@ class Feasibility:
 def find_leases(
     problem: Problem, alternative: Ints, session: Session, *, seconds: float
 ) -> Feasibility:
-    """Find leases for all chosen ways, (jobs,): the way of each job, or `NONE`."""
+    """Return leases for a selection: the alternative of each job, or `NONE`, (jobs,)."""
     alternatives = alternative[alternative != NONE]
     own = problem.restrict(alternatives)
     if not feasible_alone(own).all():
@@ -56,16 +56,16 @@ def find_leases(
 def choose_alternatives(
     problem: Problem, alternatives: Ints, known: Schedule, session: Session, *, seconds: float
 ) -> Schedule | None:
-    """Find the schedule that admits most and breaks no more than a known one.
+    """Return the schedule of these alternatives that admits most and breaks no more than one known.
 
     Parameters
     ----------
-    ways
-        The ways that it may give, those of the known one among them.
+    alternatives
+        The alternatives that it may give, those of the known one among them.
 
     Returns
     -------
-    The best that was found, or None if nothing was, or the ways are too many.
+    The best that was found, or None if nothing was, or the alternatives are too many.
     """
     own = problem.restrict(alternatives)
     if time_indexed.size(own) > parameters.PARAMETERS.max_restricted_cells:
@@ -87,7 +87,7 @@ def choose_alternatives(
 def read_flow(
     model: time_indexed.TimeIndexedModel, arrays: Arrays, outcome: Outcome | None, session: Session
 ) -> Schedule | None:
-    """Return the schedule of an outcome of a model that is `flowing`, if it has one."""
+    """Return the schedule of an outcome of a model with relaxed flow, if it has one."""
     values = _integral_point(outcome)
     if values is None and outcome is not None and outcome.values is not None:
         # What flows may lie anywhere on a face of the flow; a vertex of it is whole.
@@ -96,7 +96,7 @@ def read_flow(
 
 
 def _fix_integers(arrays: Arrays, values: Floats) -> Arrays:
-    """Return the model with its whole variables where they are, and none that must be whole."""
+    """Return the linear program with all integer columns fixed."""
     at = np.rint(values)
     return replace(
         arrays,
@@ -107,7 +107,7 @@ def _fix_integers(arrays: Arrays, values: Floats) -> Arrays:
 
 
 def _integral_point(outcome: Outcome | None) -> Floats | None:
-    """Return the point of an outcome if there is one, and it is whole."""
+    """Return the point of an outcome if there is one, and it is integral."""
     if outcome is None or outcome.values is None:
         return None
     values: Floats = np.rint(outcome.values)

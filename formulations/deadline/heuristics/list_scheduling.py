@@ -1,15 +1,13 @@
-"""From ways that were chosen to leases: who runs when, so that all of them get what they need.
+"""List scheduling: leases for selected alternatives, by priority rules, with repair.
 
-Three orders are tried until one of them loses nothing. `backwards` and `forwards` go from lease to
-lease, and each takes those with the least slack: leases that their way can still use less leases
-that they still need. `gangs` goes from job to job, the largest gang first and then the least slack;
-a job takes the latest leases that have room for it.
-Whoever finds no place is inserted by chains of moves at the end; a job that has a promise already
-may push out those that have none.
+Three rules are tried until one of them drops no job. `backwards` and `forwards` go lease by lease
+and schedule the jobs of least slack (usable leases less leases still needed). `gangs` goes job by
+job, the largest gang first, then the least slack, in the latest leases that fit. Dropped jobs are
+then inserted by ejection chains; one that has a promise already may displace jobs that lose less.
 
-`backwards` is exact where every job asks one GPU of a single row and all may begin at once: seen
-from the end of time all jobs are due together, and the longest remaining work first is optimal
-whatever the capacity of each lease.
+`backwards` is exact where every job asks one GPU of one row and all may begin at once: seen from
+the horizon all jobs are due together, and the longest remaining work first is optimal whatever the
+capacity of each lease.
 
 References
 ----------
@@ -43,12 +41,12 @@ def list_schedule(
     orders: Sequence[Order] = ORDERS,
     work_limit: int | None = None,
 ) -> Schedule:
-    """Give leases to the chosen ways, and drop what does not fit.
+    """Return a list schedule of the selected alternatives; what does not fit is dropped.
 
     Parameters
     ----------
-    way
-        (jobs,): the way of each job, or `NONE`.
+    alternative
+        (jobs,): the alternative of each job, or `NONE`.
     orders
         Tried one after the other until nothing is dropped; the best schedule counts: the least
         broken, then the most admitted. One at least.
@@ -72,7 +70,7 @@ def list_schedule(
 
 
 def objective(problem: Problem, schedule: Schedule) -> tuple[int, int]:
-    """Return what schedules are compared by: the larger, the better."""
+    """Return the lexicographic objective of a schedule, larger is better: (-broken, admitted)."""
     return -schedule.broken(problem), schedule.admitted(problem)
 
 
@@ -83,7 +81,7 @@ def complete(
     work_limit: int | None = None,
     expired: Callable[[], bool] = lambda: False,
 ) -> Schedule:
-    """Add jobs without a way as long as they fit: those with promises, then the best value.
+    """Greedy completion: add jobs without an alternative by kept promises, then by value density.
 
     Value counts per GPU and lease. What is promised stays, but may run in other leases. Once time
     is `expired`, which is asked now and then, nobody is added any more.
@@ -107,7 +105,7 @@ def complete(
 
 
 def by_density(problem: Problem, alternatives: Ints) -> Ints:
-    """Sort ways: those that save most of a promise first, then most value per GPU and lease."""
+    """Sort alternatives by what they keep of a promise, then by value per milli-GPU and lease."""
     area = np.maximum(1, problem.need[alternatives]) * problem.demand[alternatives].max(
         axis=1, initial=1
     )
@@ -116,7 +114,7 @@ def by_density(problem: Problem, alternatives: Ints) -> Ints:
 
 
 def repair(state: ScheduleState, alternatives: Ints, work_limit: int | None) -> None:
-    """Insert ways that found no place, worthiest first, and push out others to keep promises."""
+    """Insert dropped alternatives, densest first; those that keep promises may displace others."""
     chains, slack = EjectionChains(state, work_limit), Slack(state.problem, state.alternative)
     loss = state.problem.loss[state.problem.job]
     for alternative in by_density(state.problem, alternatives).tolist():
@@ -127,10 +125,11 @@ def repair(state: ScheduleState, alternatives: Ints, work_limit: int | None) -> 
 
 
 def _displace(chains: EjectionChains, slack: Slack, alternative: int) -> None:
-    """Insert a way that keeps a promise in the place of jobs that lose less by it, if it can be.
+    """Insert an alternative that keeps a promise in place of jobs that lose less, if possible.
 
     They leave one by one, those first that lose least for the leases that become free by it, until
-    the way fits, and come back where they can. `spare` stays what the chart leaves.
+    the alternative fits, and come back where they can. `slack` stays what the schedule state
+    leaves.
     """
     state, problem = chains.state, chains.state.problem
     saved = problem.loss[problem.job] - problem.lost
@@ -166,7 +165,7 @@ def _displace(chains: EjectionChains, slack: Slack, alternative: int) -> None:
 
 
 def _displacement_order(state: ScheduleState, alternative: int) -> Ints:
-    """Return the ways of jobs that keep a way out of leases, those first that should leave first.
+    """Return the alternatives that hold leases the given one lacks, cheapest per lease first.
 
     That is, who keeps no promise before who does, and then who is worth least per lease.
     """
@@ -193,7 +192,7 @@ def _displacement_order(state: ScheduleState, alternative: int) -> Ints:
 
 
 def _schedule_by_job(state: ScheduleState, alternatives: Ints) -> Ints:
-    """Place job by job, the largest gang first, then the least slack; return who found no place."""
+    """Schedule job by job, largest gang first, then least slack; return those dropped."""
     problem = state.problem
     slack = problem.end[alternatives] - problem.first[alternatives] - problem.need[alternatives]
     size = problem.demand[alternatives].max(axis=1, initial=0)
@@ -208,7 +207,7 @@ def _schedule_by_job(state: ScheduleState, alternatives: Ints) -> Ints:
 
 
 def schedule_by_lease(state: ScheduleState, alternatives: Ints, order: Order) -> Ints:
-    """Fill an empty chart lease by lease, the least slack first; return who found no place."""
+    """Fill an empty schedule state lease by lease, least slack first; return the dropped ones."""
     problem, leases = state.problem, np.arange(state.problem.horizon)
     classes, class_of = np.unique(state.demand_class[alternatives], return_inverse=True)
     fits = np.array([state.fits(one) for one in classes.tolist()], dtype=np.bool_)
@@ -239,7 +238,7 @@ def schedule_by_lease(state: ScheduleState, alternatives: Ints, order: Order) ->
 
 
 def _first_fit(demand: Ints, room: Ints) -> Ints:
-    """Return which asks (number, rows) are met in turn, those that no longer fit left out."""
+    """Return which demands (number, rows) fit in turn, skipping those that do not: indices."""
     waiting, chosen = np.arange(len(demand)), []
     while len(waiting):
         sums = demand[waiting].cumsum(axis=0)

@@ -1,15 +1,14 @@
-"""From a schedule to better ones: jobs that are not promised enough change places with others.
+"""Large neighbourhood search: remove some jobs, insert others greedily, keep what is no worse.
 
-In each step a way that would be worth more than what its job has comes in, and whoever is in its
-way leaves: those that lose least for the time they give back (`spare`), with some noise. Or a few
-jobs that run in some window leave. Then everybody comes back who fits, best value per GPU and lease
-first, with some noise, too. What is worse than before is taken back. Promises that jobs have
-already count before all value.
+A step destroys in one of two ways. Either an improving alternative is drawn
+and inserted, and the jobs in its place are removed, those first that lose least per lease freed; or
+some jobs without a promise of before are removed from a window of leases. Repair is greedy by value
+density. Ranks are randomised. Promises that jobs have count before all value.
 
 References
 ----------
 Shaw, "Using constraint programming and local search methods to solve vehicle routing problems",
-CP'98 (large neighbourhoods).
+CP'98.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def improve(
     steps: int | None = None,
     seed: int = 0,
 ) -> Iterator[Schedule]:
-    """Yield ever better schedules.
+    """Yield ever better schedules by LNS.
 
     Parameters
     ----------
@@ -44,7 +43,7 @@ def improve(
     expired
         Whether time is up; asked before each step.
     steps
-        After so many it ends, too; None: as many as `WORK` allows, at most `STEPS`.
+        Steps at most; None: as the parameters say.
     """
     if steps is None:
         steps = min(
@@ -64,7 +63,7 @@ def improve(
 
 
 class _Neighbourhoods:
-    """A chart that changes step by step, never to a worse one."""
+    """A schedule state, changed by destroy-and-repair steps that never make it worse."""
 
     def __init__(self, problem: Problem, schedule: Schedule, random: np.random.Generator) -> None:
         self.problem, self._random = problem, random
@@ -78,7 +77,7 @@ class _Neighbourhoods:
         self._leases = np.arange(problem.horizon)
 
     def step(self) -> tuple[int, int]:
-        """Try one change, and return what the schedule is worth then."""
+        """Destroy and repair once; return the objective afterwards."""
         state = self.state
         before = state.copy()
         chains = EjectionChains(state, parameters.PARAMETERS.max_lns_chain_cells)
@@ -104,13 +103,13 @@ class _Neighbourhoods:
         return factors
 
     def _improving(self) -> Ints:
-        """Return the ways that are worth more than what their jobs have."""
+        """Return the alternatives that are worth more than what their jobs have."""
         more = self._value[:-1] > self._value[self.state.alternative[self.problem.job]]
         improving: Ints = np.flatnonzero(more)
         return improving
 
     def _draw_alternative(self) -> int | None:
-        """Draw a way to come in, the likelier the more it adds per GPU and lease."""
+        """Draw an improving alternative, with probability proportional to its gain density."""
         improving = self._improving()
         if not len(improving):
             return None
@@ -122,7 +121,7 @@ class _Neighbourhoods:
         return int(self._random.choice(improving, p=chance / chance.sum()))
 
     def _destroy_window(self) -> None:
-        """Take jobs without a promise out that run in some window, a few at random."""
+        """Remove a few random jobs without a promise of before that run in a random window."""
         state, problem = self.state, self.problem
         begin = int(self._random.integers(problem.horizon))
         end = begin + 1 + int(self._random.integers(max(1, problem.horizon // 4)))
@@ -133,7 +132,7 @@ class _Neighbourhoods:
             state.remove(job)
 
     def _destroy_for(self, alternative: int, chains: EjectionChains) -> bool:
-        """Bring a way in, and take others out until it fits; return whether it is in."""
+        """Insert an alternative and remove others until it fits; return whether it is in."""
         state, problem, job = self.state, self.problem, int(self.problem.job[alternative])
         if state.alternative[job] != NONE:
             state.remove(job)
@@ -148,13 +147,13 @@ class _Neighbourhoods:
         return chains.insert(alternative)
 
     def _forced_demand(self, alternative: int) -> Ints:
-        """Return what a way forces before each lease is over (rows, horizon)."""
+        """Return the demand that an alternative forces before each lease ends (rows, horizon)."""
         needed = forced_leases(self.problem, np.array([alternative]), self._leases)
         asked: Ints = self.problem.demand[alternative][:, None] * needed
         return asked
 
     def _cheapest_victim(self, alternative: int, shortage: Ints) -> int | None:
-        """Return who loses least for what it gives back of the time that is short."""
+        """Return the alternative that loses least value per forced demand it gives back."""
         state, problem = self.state, self.problem
         alternatives = state.alternative[state.alternative != NONE]
         alternatives = alternatives[self._value[alternatives] < self._value[alternative]]
@@ -172,7 +171,7 @@ class _Neighbourhoods:
         return int(alternatives[useful[price.argmin()]])
 
     def _repair(self, chains: EjectionChains) -> None:
-        """Bring in what fits: jobs without a way, and jobs whose way could be worth more."""
+        """Insert improving alternatives that fit, by randomised value density."""
         state, problem = self.state, self.problem
         slack = Slack(problem, state.alternative)
         improving = self._improving()

@@ -125,7 +125,7 @@ class MasterSubproblem:
             yield from self._accept(found)
 
     def _solve_master(self, master: MasterLp) -> Iterator[Schedule | UpperBound]:
-        """Yield schedules of choices by rows of demand, and what these prove of all they allow."""
+        """Solve the master, yield bounds of what it allows, and schedules of its selections."""
         solution = master.solve(self.session)
         if solution is None:
             return
@@ -181,7 +181,7 @@ class MasterSubproblem:
             )
 
     def solve_time_indexed(self) -> Iterator[Schedule | UpperBound]:
-        """Yield what the time-indexed model finds and claims."""
+        """Solve the exact time-indexed model; yield its schedule and claimed bound."""
         model = time_indexed.build(self.problem)
         arrays = model.maximise_admitted(self.broken)
         start = model.values_of(self.best)

@@ -1,8 +1,14 @@
-"""From a schedule towards a better choice of ways, without losing what it keeps of promises.
+"""Path relinking: from a schedule towards a better selection, keeping the promises that it keeps.
 
-A choice that is as good as rows of demand allow may find no leases for some of its jobs, and if
-promises were given to those before, the schedule is worth nothing. So here one job after the other
-changes its way, or comes in, by chains of moves; where that fails it stays as it was.
+A selection that is as good as demand-bound rows allow may find no leases for some of its jobs; if
+those jobs had promises, its schedule is worthless. So from the incumbent one job after another
+switches to its alternative of the selection, or is inserted, by ejection chains; where that fails
+the job keeps what it had.
+
+References
+----------
+Glover, Laguna and Marti, "Fundamentals of scatter search and path relinking", Control and
+Cybernetics 29, 2000.
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ def relink(
     *,
     work_limit: int | None = None,
 ) -> Schedule:
-    """Give jobs the ways (jobs,) of a choice, as far as each is found room for.
+    """Switch jobs to the alternatives (jobs,) of a guiding selection, as far as leases are found.
 
     Jobs that the choice refuses leave first, unless that would break a promise. `broken` does not
     rise.
@@ -56,7 +62,7 @@ def relink(
 
 
 def _switch(chains: EjectionChains, target: int, saved: Ints) -> bool:
-    """Let the way's job run by it, if there is room, and no promise is broken by it."""
+    """Switch a job to an alternative, if leases are found and no promise is broken by it."""
     state = chains.state
     job = int(state.problem.job[target])
     before = int(state.alternative[job])
@@ -79,10 +85,10 @@ def restore_promises(
     *,
     work_limit: int | None = None,
 ) -> Schedule:
-    """Bring back promises that were lost, of which `level` (jobs,) should be kept.
+    """Bring back broken promises, of which `must_keep` (jobs,) of the value should be kept.
 
     For a while all jobs have all the time that what they keep of promises allows, so that they can
-    move out of the way; afterwards each takes back the time that it had, if it can.
+    move out of the alternative; afterwards each takes back the time that it had, if it can.
     """
     saved = np.append(problem.loss[problem.job] - problem.lost, 0)
     state = ScheduleState.of(problem, schedule)
@@ -112,7 +118,7 @@ def restore_promises(
 
 
 def _force_in(chains: EjectionChains, target: int, saved: Ints, must_keep: Ints) -> None:
-    """Let the way's job run by it, if need be in the place of jobs that have nothing to keep."""
+    """Switch a job to an alternative, if need be in place of jobs that have nothing to keep."""
     if _switch(chains, target, saved):
         return
     state, before = chains.state, chains.state.copy()
@@ -126,7 +132,7 @@ def _force_in(chains: EjectionChains, target: int, saved: Ints, must_keep: Ints)
 
 
 def _relax_deadlines(problem: Problem, alternative: Ints, must_keep: Ints) -> Ints:
-    """Return for each job with a way the one with most time among those that ask the same."""
+    """Return for each job the alternative of equal demand and latest deadline, (jobs,)."""
     alternatives = np.flatnonzero(alternative[problem.job] != NONE)
     own = alternative[problem.job[alternatives]]
     same_demand = (problem.need[alternatives] == problem.need[own]) & (

@@ -1,4 +1,4 @@
-"""The current lease of a schedule, placed: plans that keep its promises as far as hosts allow."""
+"""Place the current lease of a schedule: plans that keep its promises as far as hosts allow."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def place_current_lease(
 
 
 def _displaces_in_vain(admission: Admission, kept: Schedule, lifted: Candidate) -> bool:
-    """Whether a job made way for one whose promise could not be kept where it came."""
+    """Whether a job was preempted for one whose promise could not be kept where it came."""
     jobs = admission.round.jobs
     promised = {j for number, j in enumerate(admission.jobs) if kept.alternative[number] != NONE}
     return any(
@@ -63,7 +63,7 @@ def _displaces_in_vain(admission: Admission, kept: Schedule, lifted: Candidate) 
 
 
 def _gang_plans(current: CurrentLease, session: Session) -> Iterator[Candidate]:
-    """Yield plans of the gangs: at once one in which large ones come first, then better ones."""
+    """Yield plans of the gangs: the displacement greedy's at once, then better ones."""
     gangs = compile_round(current.round)
     placement = displacement_greedy(gangs)
     repair_preemptions(placement)
@@ -72,7 +72,7 @@ def _gang_plans(current: CurrentLease, session: Session) -> Iterator[Candidate]:
 
 
 def _costs_of_running_now(admission: Admission) -> Ints:
-    """Return what it costs that each job must run now: more where it would have to start.
+    """Return the cost of running each job now, in milli-GPU: doubled where it would have to start.
 
     Whoever runs already is not better off for that: its later leases are free for others only if it
     runs now as well, and whether it does is for the terms of the policy to say.

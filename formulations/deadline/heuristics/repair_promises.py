@@ -1,9 +1,9 @@
-"""From the leases of a schedule and what is placed now to promises that the plan keeps.
+"""Repair: from a schedule and the placed current lease to promises that the plan keeps.
 
-A job that was to run now and found no place, or one that is slower than expected, takes a later
-lease, for which others may move; if there is none, it is promised a later time, or nothing. Whoever
-runs now although it need not gives a later lease back. At last everybody runs as early as there is
-room.
+A job that was to run now and was not placed, or is slower than assumed, takes a later lease, by
+ejection chains; if there is none, it gets a later due time, or no promise. A job that runs now
+although it need not gives a later lease back. Finally all jobs are shifted left, to the earliest
+leases with capacity.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def current_places(
     starts: Mapping[int, tuple[int, tuple[Place, ...]]],
     preempted: Mapping[int, int],
 ) -> dict[int, CurrentPlace]:
-    """Return where the jobs of an admission are after a plan, by their index in its problem."""
+    """Return the option and number of hosts of each job that runs after a plan, by its index."""
     current: dict[int, CurrentPlace] = {}
     for number, j in enumerate(admission.jobs):
         running = admission.round.jobs[j].running
@@ -51,10 +51,10 @@ def current_places(
 def repair_promises(
     admission: Admission, schedule: Schedule, current: Mapping[int, CurrentPlace]
 ) -> Schedule:
-    """Return the schedule with the current lease as it is placed.
+    """Return the schedule repaired for the current lease as placed.
 
     Jobs whose promise cannot be kept that way have a later one, or none. In the result a job may
-    run in fewer leases than its way needs, or in more, if its place now is faster or slower.
+    run in fewer leases than its alternative needs, or in more, if its place now is faster or slower.
     """
     problem = _residual_problem(admission, current)
     state = ScheduleState(problem)
@@ -75,7 +75,7 @@ def repair_promises(
 
 
 def _residual_problem(admission: Admission, current: Mapping[int, CurrentPlace]) -> Problem:
-    """Return what the ways need of the leases after the current one; some are not possible."""
+    """Return the problem of the leases after the current one; some alternatives need too many."""
     problem = admission.problem
     need, first, end = problem.need.copy(), np.maximum(1, problem.first), problem.end.copy()
     need[admission.fast] = problem.horizon
@@ -93,7 +93,7 @@ def _residual_problem(admission: Admission, current: Mapping[int, CurrentPlace])
 
 
 def _insert_missing(state: ScheduleState, alternatives: Ints) -> None:
-    """Give jobs that miss leases others, for their way or the best one that there is room for.
+    """Insert jobs that miss leases, by their alternative or the best other one that fits.
 
     Promises of old come first, and then what is worth most.
     """
@@ -113,7 +113,7 @@ def _insert_missing(state: ScheduleState, alternatives: Ints) -> None:
 
 
 def _left_shift(state: ScheduleState, current: Mapping[int, CurrentPlace]) -> ScheduleState:
-    """Let everybody run as early as there is room: due first, first; of equal ones who runs now."""
+    """Shift all jobs to their earliest leases, by due time; of ties those that run now first."""
     problem = state.problem
     alternatives = state.alternative[state.alternative != NONE]
     runs_now = np.isin(problem.job[alternatives], list(current))
@@ -135,7 +135,7 @@ def _left_shift(state: ScheduleState, current: Mapping[int, CurrentPlace]) -> Sc
 def promises_of(
     admission: Admission, schedule: Schedule, current: Mapping[int, CurrentPlace]
 ) -> tuple[Promise, ...]:
-    """Return the promises of a settled schedule, in the order of the round."""
+    """Return the promises of a repaired schedule, in the order of the round."""
     promises = []
     for number in np.flatnonzero(schedule.alternative != NONE):
         alternative, leases = (

@@ -1,16 +1,14 @@
-"""Who must run now: the same promises, with as little as possible in the current lease.
+"""Right shift: the same promises, with as little as possible in the current lease (ALAP).
 
-What later leases can hold need not run now. So leases are given from the end of time backwards,
-while as many as possible of those that had better run now (they run already, and would have to
-stop) keep the current lease. Then single jobs change: those come into the current lease, where
-there is room or in the place of others; and of those that had better not run now the dearest leave
-first, for a later lease in which there is room, or in which others make some (`chains`). A
-heuristic; each change makes the current lease cheaper.
+Work that later leases can hold need not run now. So leases are filled from the horizon backwards,
+around as many as possible of the running jobs that would otherwise be preempted. Then single jobs
+are exchanged: jobs that should run now move in, where there is capacity or in place of others; and
+the costliest of the others move out, to a later lease that is free or freed by ejection chains.
+Each change lowers the cost of the current lease. A heuristic.
 
-Headroom is capacity of later leases that is left free for jobs that are yet to come, which pulls
-work into the current lease; less of it where promises force more work before some time (`spare`),
-and jobs without a promise have a part of what they leave; and less of it everywhere, or none, where
-they do not fit beside it all the same.
+Headroom is capacity of later leases that is reserved for jobs yet to come, which pulls work into
+the current lease. It is at most a share of the slack that promises leave before each lease. Where
+the promises do not fit beside it, it is halved twice, then dropped.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ def right_shift(
     *,
     work_limit: int | None = None,
 ) -> Schedule:
-    """Return a schedule of the same promises that runs as little as possible now.
+    """Return a schedule of the same promises with the least cost of the current lease found.
 
     Parameters
     ----------
@@ -73,7 +71,7 @@ def right_shift(
 
 
 def _with_headroom(problem: Problem, schedule: Schedule, headroom_share: int) -> Ints:
-    """Return the capacity without what is left free: of a prefix a part of what promises leave."""
+    """Return the capacity less headroom, which is at most a share of the slack (rows, horizon)."""
     part = problem.capacity * headroom_share // THOUSAND
     part[:, :1] = 0
     wanted = part.cumsum(axis=1)
@@ -90,7 +88,7 @@ def _with_headroom(problem: Problem, schedule: Schedule, headroom_share: int) ->
 def _reschedule(
     problem: Problem, schedule: Schedule, cost: Ints, capacity: Ints
 ) -> ScheduleState | None:
-    """Fill all leases anew, with as many as possible staying now that should; None: some are lost.
+    """Schedule all leases anew around as many preferred jobs as possible; None: some lost.
 
     They stay in the order of their cost; how many can is found by bisection.
     """
@@ -116,9 +114,9 @@ def _reschedule(
 def _schedule_around(
     problem: Problem, alternatives: Ints, stay: Ints, capacity: Ints
 ) -> ScheduleState | None:
-    """Fill all leases around those of the ways, by position, that stay in the current one.
+    """Schedule all leases around those, by position, that keep the current lease; None: some lost.
 
-    Where that is needed, less than nothing is free in a lease of the chart.
+    Where that is needed, less than nothing is free in a lease of the schedule state.
     """
     need, first, left = problem.need.copy(), problem.first.copy(), capacity.copy()
     need[alternatives[stay]] -= 1
@@ -141,14 +139,14 @@ def _schedule_around(
 
 
 class _CurrentLease:
-    """The current lease of a chart, made cheaper."""
+    """The current lease of a schedule state, made cheaper by moves."""
 
     def __init__(self, state: ScheduleState, cost: Ints, work_limit: int | None) -> None:
         self.state, self.cost = state, cost
         self.chains = EjectionChains(state, work_limit)
 
     def move_in(self) -> None:
-        """Bring those in that had better run now, each for one of its later leases."""
+        """Move jobs of negative cost into the current lease, each from one of its later leases."""
         state, cost = self.state, self.cost
         outside = np.flatnonzero((cost < 0) & state.idle[:, 0] & state.runs.any(axis=1))
         for job in outside[np.argsort(cost[outside], kind="stable")].tolist():
@@ -158,10 +156,10 @@ class _CurrentLease:
                 self._displace(job)
 
     def move_out(self) -> None:
-        """Move those out that had better not run now, the dearest first."""
+        """Move jobs of positive cost out of the current lease, the costliest first."""
         state, cost = self.state, self.cost
         inside = np.flatnonzero((cost > 0) & state.runs[:, 0])
-        # Nobody comes back, so that out of a lease where there was no way there is none later.
+        # No job moves back in, so a lease without a chain has none later.
         dead_ends = np.zeros((len(state.class_demand), state.problem.horizon), dtype=np.bool_)
         dead_ends[:, 0] = True
         for job in inside[np.argsort(-cost[inside], kind="stable")].tolist():
@@ -173,7 +171,7 @@ class _CurrentLease:
                 state.assign(job, 0)
 
     def exchange(self) -> None:
-        """Let cheaper jobs run now in the place of dearer ones, which take a lease of theirs."""
+        """Exchange costlier jobs of the current lease for cheaper ones."""
         inside = np.flatnonzero((self.cost > 0) & self.state.runs[:, 0])
         for job in inside[np.argsort(-self.cost[inside], kind="stable")].tolist():
             if self.chains.work_left > 0:
@@ -195,7 +193,7 @@ class _CurrentLease:
             state.assign(job, lease)
 
     def _find_exchange(self, others: Ints, leases: Ints, demand: Ints) -> tuple[int, int] | None:
-        """Return the first of some jobs that leaves room for `ask` in a lease where it runs.
+        """Return the first job that leaves capacity for `demand` in one of its leases.
 
         And the first of those leases.
         """
@@ -216,7 +214,7 @@ class _CurrentLease:
         self.state.assign(job, entered)
 
     def _exchange_for_dearer(self, job: int) -> bool:
-        """Let a job run now in the place of one that costs more, which takes a lease of its own."""
+        """Exchange a job with a costlier one of the current lease; return whether there was one."""
         state = self.state
         demands = state.class_demand[state.demand_class[state.alternative]]
         others = np.flatnonzero(state.runs[:, 0] & (self.cost > self.cost[job]))
@@ -238,7 +236,7 @@ class _CurrentLease:
         return False
 
     def _displace(self, job: int) -> None:
-        """Let a job run now in the place of several, which together cost more than it does."""
+        """Move a job in and several costlier ones out."""
         state, cost = self.state, self.cost
         kind, lease = (
             int(state.demand_class[state.alternative[job]]),

@@ -1,22 +1,22 @@
-"""Demand-bound rows: what promises force into a set of leases must fit there.
+"""Demand-bound rows: the leases that promises force into a set of leases must fit there.
 
-A way w needs n[w] leases of those that it can use, u[w] in all. Of a set A of leases it cannot
-avoid
+An alternative w needs n[w] leases of those that it can use, u[w] in all. Of a set A of leases it
+cannot avoid
 
     forced(w, A) = max(0, n[w] - (leases outside A that it can use))
 
-and for every load f, which says what a way weighs and what one lease holds of it,
+and for every load f, with a weight f[w] per alternative and a capacity per lease,
 
-    sum_w f[w] forced(w, A) S[w]  <=  sum_{t in A} room_f[t]
+    sum_w f[w] forced(w, A) S[w]  <=  sum_{t in A} capacity_f[t]
 
-is true of every schedule, with S[w] = 1 for the ways that are chosen. With f the GPUs that ways
-ask, and every A, these rows say what the fluid relaxation says (leases shared in fractions), by the
-theorem of maximal flows; for a common first lease and capacity that never falls A = [0, T) is
-enough, for every T.
+holds for every schedule, with S[w] = 1 for the alternatives that are chosen. With f the GPUs that
+alternatives ask, and every A, these rows describe the fluid relaxation (leases shared in
+fractions), by max-flow min-cut; for a common first lease and capacity that never falls A = [0, T)
+is enough, for every T.
 
-Fractions of a lease are not to be had, so more loads are true. Of gangs of at least s GPUs a lease
-of C GPUs holds floor(C / s), one of g GPUs counts floor(g / s) times, and what no sum of gangs
-reaches is no room at all.
+Leases cannot be shared in fractions, so more loads are valid. Of gangs of at least s GPUs a lease
+of C GPUs holds floor(C / s), one of g GPUs counts floor(g / s) times; and capacity is rounded down
+to a sum of gang sizes.
 
 References
 ----------
@@ -43,7 +43,7 @@ from placewright.formulations.deadline.problem.problem import Problem, demand_cl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """What ways weigh (ways,), and what the leases hold of it (horizon,); whole numbers.
+    """A load: weights of alternatives (alternatives,), capacity of leases (horizon,); integers.
 
     `size` is that of the gangs that it counts, 0 if it counts GPUs.
     """
@@ -55,7 +55,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DemandRow:
-    """The row of a load, by its index, and a set of leases (horizon,)."""
+    """The demand-bound row of a load, by its index, and a set of leases (horizon,)."""
 
     load: int
     leases: Bools
@@ -85,7 +85,7 @@ def loads_of(problem: Problem) -> tuple[Load, ...]:
 
 
 def _reachable_sums(sizes: Ints, capacity: Ints) -> Ints:
-    """Return the largest sums of sizes within each room."""
+    """Return the largest sum of sizes within each capacity (subset sums with repetition)."""
     most = int(capacity.max(initial=0))
     if sizes[0] == 1 or most > parameters.PARAMETERS.max_subset_sum_units:
         return capacity
@@ -103,12 +103,12 @@ def _reachable_sums(sizes: Ints, capacity: Ints) -> Ints:
 
 
 class DemandRows:
-    """The rows of a problem: their coefficients, and which of them a choice of ways breaks.
+    """Demand-bound rows of a problem: coefficients, right-hand sides, separation.
 
     Parameters
     ----------
     problem
-        Each of its ways can run alone, as `possible` says.
+        Each of its alternatives can run alone (`feasible_alone`).
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -125,13 +125,13 @@ class DemandRows:
         return count
 
     def forced_leases(self, leases: Bools) -> Ints:
-        """Return how many of these leases each way cannot avoid (ways,)."""
+        """Return how many leases of a set each alternative cannot avoid (alternatives,)."""
         inside = self._usable_in_window(_prefix_counts(self._usable & leases))
         forced_leases: Ints = np.maximum(0, self.problem.need - self._total + inside)
         return forced_leases
 
     def coefficients(self, row: DemandRow) -> Ints:
-        """Return the coefficients of a row (ways,)."""
+        """Return the coefficients of a row (alternatives,)."""
         coefficients: Ints = self.loads[row.load].weight * self.forced_leases(row.leases)
         return coefficients
 
@@ -141,7 +141,7 @@ class DemandRows:
 
     @cached_property
     def window_starts(self) -> Ints:
-        """Where the windows begin that have to be looked at: at 0, and where ways begin to run.
+        """First leases of the windows: 0, first leases of alternatives, falls of capacity.
 
         Capacity that falls makes all later parts of a window scarce, so then every lease at which
         it has fallen is one. Of too many only some are.
@@ -156,7 +156,7 @@ class DemandRows:
         return window_starts
 
     def prefix_rows(self, number: int) -> Iterator[DemandRow]:
-        """Yield rows of so many prefixes of the horizon, of all loads that count GPUs."""
+        """Yield rows of evenly spaced prefixes of the horizon, of all loads that count GPUs."""
         horizon = self.problem.horizon
         for end in np.unique(np.linspace(0, horizon, number + 1).astype(np.int64))[1:]:
             for at, load in enumerate(self.loads):
@@ -164,12 +164,12 @@ class DemandRows:
                     yield DemandRow(at, window(horizon, 0, int(end)))
 
     def violated(self, chosen: Floats, tolerance: float = 1e-6) -> Iterator[DemandRow]:
-        """Yield the rows of windows that a choice of ways breaks most.
+        """Separation: yield the window rows that a choice violates most.
 
         Parameters
         ----------
         chosen
-            (ways,): between 0 and 1.
+            (alternatives,): between 0 and 1.
         tolerance
             Excess that counts, relative to the room.
         """
@@ -190,11 +190,12 @@ class DemandRows:
                 yield DemandRow(k, window(horizon, int(self.window_starts[start]), int(end) + 1))
 
     def _late_work(self, alternatives: Ints, weight: Floats) -> Floats:
-        """Return what must run from each start to the end of each lease, all as late as possible.
+        """Return the work from each start to each lease's end, all as late as possible.
 
-        (starts, horizon). Times are counted in leases that the kind of demand can use. A way that
-        needs n leases from `first` to `end` runs from end - n on; of what begins at a start later
-        than `first` it has run the more before, the later that start is, until nothing is left.
+        (starts, horizon). Times are counted in leases that the demand class can use. An alternative
+        that needs n leases from `first` to `end` runs from end - n on; of what begins at a start
+        later than `first` it has run the more before, the later that start is, until nothing is
+        left.
         """
         problem, class_of = self.problem, self._class_of[alternatives]
         work = np.zeros((len(self.window_starts), problem.horizon))
@@ -225,7 +226,7 @@ class DemandRows:
 
 
 def by_demand_class(problem: Problem) -> Iterator[tuple[Ints, Bools]]:
-    """Yield the ways of each kind of demand, and the leases that hold it (horizon,)."""
+    """Yield the alternatives of each demand class, and the leases that hold it (horizon,)."""
     classes, class_of = demand_classes_of(problem.demand)
     order = np.argsort(class_of, kind="stable")
     ends = np.cumsum(np.bincount(class_of, minlength=len(classes))).tolist()
@@ -234,7 +235,7 @@ def by_demand_class(problem: Problem) -> Iterator[tuple[Ints, Bools]]:
 
 
 def usable_leases(problem: Problem) -> tuple[Bools, Ints]:
-    """Return the leases that hold each kind of demand (kinds, horizon), and the ways' kinds."""
+    """Return the leases that hold each demand class (classes, horizon), and each one's class."""
     usable, class_of = list[Bools](), np.zeros(problem.alternatives, dtype=np.int64)
     for alternatives, leases in by_demand_class(problem):
         class_of[alternatives] = len(usable)
@@ -243,14 +244,14 @@ def usable_leases(problem: Problem) -> tuple[Bools, Ints]:
 
 
 def fits_in_memory(problem: Problem) -> bool:
-    """Whether there is memory for the rows of a problem."""
+    """Whether the rows of a problem fit in the memory allowed for them."""
     classes, _ = demand_classes_of(problem.demand)
     cells = (len(classes) * problem.horizon, problem.alternatives * len(problem.capacity))
     return max(cells) <= parameters.PARAMETERS.max_bound_cells
 
 
 def feasible_alone(problem: Problem) -> Bools:
-    """Return which ways have enough leases with room for them (ways,)."""
+    """Return which alternatives have enough leases of sufficient capacity (alternatives,)."""
     enough = np.zeros(problem.alternatives, dtype=np.bool_)
     for alternatives, leases in by_demand_class(problem):
         before = np.append(0, np.cumsum(leases))
@@ -267,7 +268,7 @@ def window(horizon: int, start: int, end: int) -> Bools:
 
 
 def new_rows(rows: Iterable[DemandRow], knownn: set[tuple[int, bytes]]) -> list[DemandRow]:
-    """Return the rows that are not known yet, and know them."""
+    """Return the rows that are not in `known`, and add them to it."""
     new = []
     for row in rows:
         key = row.load, np.packbits(row.leases).tobytes()
@@ -278,7 +279,7 @@ def new_rows(rows: Iterable[DemandRow], knownn: set[tuple[int, bytes]]) -> list[
 
 
 def _prefix_counts(leases: Bools) -> Ints:
-    """Return how many leases of each set lie before each time (sets, horizon + 1)."""
+    """Return the number of leases of each set before each time (sets, horizon + 1)."""
     counts = np.zeros((leases.shape[0], leases.shape[1] + 1), dtype=np.int64)
     np.cumsum(leases, axis=1, out=counts[:, 1:])
     return counts
@@ -289,7 +290,7 @@ Marks: TypeAlias = tuple[Ints, Ints, Floats]
 
 
 def _grid_rows(size: int, rows: Ints, *, vertical: list[Marks], diagonal: list[Marks]) -> Floats:
-    """Return some rows of a grid, ascending, summed up along each row.
+    """Return some rows of a grid, ascending, as prefix sums along each row.
 
     What is marked stands in its row and in all rows below: in the same column, or slanted, a column
     further in each. Row by row, for the whole grid would be as large as the square of its size.

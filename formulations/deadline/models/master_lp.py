@@ -1,20 +1,20 @@
-"""The demand-bound program: which ways to choose, as far as rows of demand say.
+"""Master LP: which alternatives to choose, with demand-bound rows as cutting planes.
 
-    max  sum_w worth[w] S[w]
-    s.t. sum of the ways of a job            <= 1, = 1 where it must have a promise
-         sum_w f[w] forced(w, A) S[w]        <= room_f(A)     rows of `demand`, as they are needed
-         sum_w kept[w] S[w]                  >= held          promises kept, where that is given
+    max  sum_w value[w] S[w]
+    s.t. sum over the alternatives of a job  <= 1, = 1 where it must have a promise
+         sum_w f[w] forced(w, A) S[w]        <= capacity_f(A)   rows of `demand_bound`, separated
+         sum_w kept[w] S[w]                  >= min_kept        value of promises kept, if given
          0 <= S <= 1
 
-Any of the rows bound what can be promised, so they are added only where a choice breaks them. Few
-bind at an optimum, hence few ways are chosen in part: at most one more than there are rows that
-bind. And few rows have few prices: at prices y >= 0 of the rows each job takes its best way, or
-none, on its own,
+Any subset of the rows gives a bound, so rows are added only where a choice violates them. Few bind
+at an optimum, so few alternatives are fractional: at most one more than there are binding rows. At
+duals y >= 0 of the rows each job takes its alternative of best reduced cost, or none,
 
-    sum_w worth[w] S[w]  <=  y room + sum_j max(0, max over ways w of j of worth[w] - y A[w])
+    sum_w value[w] S[w]  <=  y capacity + sum_j max(0, max over w of j of value[w] - y A[w])
 
-which is a bound whatever the prices are, in whole numbers once they are rounded, and says what any
-other choice of a job loses. So only ways that lose little are asked about again when rows come in.
+which is a Lagrangian bound whatever y is, exact in integers once y is rounded. It also gives each
+job's regret: what any other choice of the job loses. So later passes solve for the jobs of least
+regret only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from placewright.solver.lagrangian import overflow_safe_scale, round_to_integers
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MasterObjective:
-    """What a choice is worth, and what it must keep: `kept` (ways,) of at least `held`."""
+    """The value of a choice, and how much of the promises it must keep: `kept` of `min_kept`."""
 
     value: Ints
     kept: Ints
@@ -46,18 +46,18 @@ class MasterObjective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LagrangianBound:
-    """What prices of the rows say.
+    """The Lagrangian bound at duals of the rows, and the regret of each job.
 
     Attributes
     ----------
-    most
-        No choice is worth more.
+    value
+        The bound.
     bound
-        That in whole numbers, certified.
+        The bound rounded down, certified in integers.
     best
-        (jobs,): the way that each job takes on its own, or `NONE`.
-    other
-        (jobs,): what a choice loses of `most` at least if the job does anything else.
+        (jobs,): the alternative of best reduced cost of each job, or `NONE`.
+    regret
+        (jobs,): what a choice loses of `value` at least if the job does anything else.
     """
 
     value: float
@@ -66,9 +66,9 @@ class LagrangianBound:
     regret: Floats
 
     def core(self, jobs: int, include: Bools) -> tuple[Bools, float]:
-        """Return so many jobs that lose least by doing something else (jobs,), and `also` others.
+        """Return the core (jobs,): the jobs of least regret, and those to `include`.
 
-        And what the rest lose at least.
+        Also return the least regret of all others.
         """
         if jobs >= len(self.regret):
             return np.ones_like(include), np.inf
@@ -78,14 +78,14 @@ class LagrangianBound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RestrictedMaster:
-    """The program of some ways, where others are chosen already; in whole numbers."""
+    """The master over some alternatives, with others fixed, as an integer program."""
 
     alternatives: Ints
     chosen: Ints
     arrays: Arrays
 
     def extend(self, values: Floats, number: int) -> Floats:
-        """Return values of the ways in question as a choice of all (number,)."""
+        """Return values of the restricted master as a choice of all alternatives (number,)."""
         selection = np.zeros(number)
         selection[self.chosen] = 1.0
         selection[self.alternatives] = values
@@ -94,19 +94,19 @@ class RestrictedMaster:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MasterSolution:
-    """An optimum of the relaxation, over the rows that it needed: (ways,), and its prices."""
+    """An LP optimum over the rows separated so far (alternatives,), and its Lagrangian bound."""
 
     chosen: Floats
     dual: LagrangianBound
 
 
 class MasterLp:
-    """The program of a problem, whose rows grow.
+    """The master LP of a problem, solved by cutting planes.
 
     Parameters
     ----------
     allowed
-        (ways,): which ways may be chosen.
+        (alternatives,): which alternatives may be chosen.
     must
         (jobs,): which jobs must have one of them.
     """
@@ -147,17 +147,17 @@ class MasterLp:
         return bool(new)
 
     def full(self) -> RestrictedMaster:
-        """Return the whole program."""
+        """Return the master over all allowed alternatives."""
         none = np.full(self.problem.jobs, NONE, dtype=np.int64)
         return self.restrict(none, np.ones(self.problem.jobs, dtype=np.bool_))
 
     def restrict(self, best: Ints, core: Bools) -> RestrictedMaster:
-        """Return the program of the jobs in doubt (jobs,); the others take their best way."""
+        """Return the master over a core (jobs,); all other jobs keep their best alternative."""
         problem, objective = self.problem, self.objective
         alternatives = np.flatnonzero(self.allowed & core[problem.job])
         chosen = best[~core & (best != NONE)]
         model = Model()
-        columns = model.variables("way", len(alternatives), upper=1.0)
+        columns = model.variables("alternative", len(alternatives), upper=1.0)
         limits = self._limits - self._coefficients[:, chosen].sum(axis=1)
         demand = model.rows("demand", len(limits), upper=limits)
         coefficients = self._coefficients[:, alternatives]
@@ -174,7 +174,7 @@ class MasterLp:
         return RestrictedMaster(alternatives, chosen, model.arrays("worth"))
 
     def solve(self, session: Session) -> MasterSolution | None:
-        """Solve the relaxation with all rows that it needs; None if no time or solver is left."""
+        """Solve the LP with all rows it violates; None if there is no time, or no solution."""
         if not self.allowed.any():
             return MasterSolution(
                 np.zeros(self.problem.alternatives),
@@ -219,7 +219,7 @@ class MasterLp:
         return found
 
     def lagrangian_bound(self, duals: Floats) -> LagrangianBound:
-        """Return what the prices of rows say that a solver calls duals (rows,)."""
+        """Return the Lagrangian bound at a solver's duals (rows,), in integers."""
         problem, objective, rows = self.problem, self.objective, len(self._limits)
         prices = np.maximum(0.0, duals[:rows])
         kept_price = max(0.0, -float(duals[rows])) if objective.min_kept else 0.0
@@ -240,7 +240,7 @@ class MasterLp:
         return LagrangianBound(total / scale, total // scale, best, other / scale)
 
     def _best_alternatives(self, worth: Ints) -> tuple[Ints, Ints]:
-        """Return the way that is worth most to each job, or none, and how much that is (jobs,)."""
+        """Return each job's alternative of best reduced cost, or `NONE`, and that cost (jobs,)."""
         problem = self.problem
         alternatives = np.flatnonzero(self.allowed)
         alternatives = alternatives[np.lexsort((worth[alternatives], problem.job[alternatives]))]

@@ -1,20 +1,22 @@
-"""The exact model: a 0/1 variable for each way and lease.
+"""The time-indexed model, which is exact: a binary column for each alternative and lease.
 
-    S[w] in {0,1}      way w is promised            sum over the ways of a job S[w] <= 1
+    S[w] in {0,1}      alternative w is promised    sum over the alternatives of a job S[w] <= 1
     X[w,t] in {0,1}    it runs in lease t           sum_t X[w,t] = need(w) S[w],   X[w,t] <= S[w]
                                                     sum_w demand(w,r) X[w,t] <= capacity(r,t)
 
-for the leases t that w can use. Exact for every `Problem`. Its columns grow with ways times leases,
-so that it is for small rounds, and for tests.
+for the leases t that w can use. Exact for every `Problem`. Its size grows with alternatives times
+leases, so it is for small rounds, and for tests.
 
-Ways that ask the least that any way asks *flow*: once all else is whole, their leases are a flow
-through whole capacities, and the vertices of that are whole. Such X need no branching, and most
-jobs of a round ask for a single GPU.
+Alternatives of the smallest demand *flow*: once all else is integral, their leases are a flow
+through integral capacities, whose vertices are integral. Such X need no branching, and most jobs of
+a round ask for a single GPU.
 
+References
+----------
 Gao et al. (Chronus, SoCC'21) and their artifact solve a model of this kind, with neither the rows
-X <= S nor, in the usual tightened variant, variables of their own for each deadline of a job. Both
+X <= S nor, in the usual tightened variant, columns of their own for each deadline of a job. Both
 sharpen the relaxation: sharing the leases of a job among its deadlines loosens it by 0.5 % on
-rounds of a hundred jobs of their trace, for it lets half a promise run in the time of the other.
+rounds of a hundred jobs of their trace, since half a promise may then run in the time of the other.
 """
 
 from __future__ import annotations
@@ -32,21 +34,21 @@ BROKEN, ADMITTED = "broken", "admitted"
 """The model's terms."""
 
 ABSENT = -1
-"""The column of a way in a span that it cannot use."""
+"""The column of an alternative in a lease that it cannot use."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeIndexedModel:
-    """The model of a problem, and where its variables are.
+    """The time-indexed model of a problem, and the columns of its variables.
 
     Attributes
     ----------
     problem, model
         The terms of the model are `broken` and `admitted`.
-    promised : int64 (ways,)
-        The column of each way.
+    promised : int64 (alternatives,)
+        The column S of each alternative.
     runs : int64 (alternatives, horizon)
-        The column of each alternative and lease, `ABSENT` where it cannot run.
+        The column X of each alternative and lease, `ABSENT` where it cannot run.
     """
 
     problem: Problem
@@ -55,17 +57,17 @@ class TimeIndexedModel:
     runs: Ints
 
     def minimise_broken(self) -> Arrays:
-        """Return the model that breaks the least value."""
+        """Return the model that minimises `broken`."""
         return self.model.arrays(BROKEN)
 
     def maximise_admitted(self, broken: int) -> Arrays:
-        """Return the model that promises the most value and breaks no more than so much."""
+        """Return the model that maximises `admitted` with at most this much `broken`."""
         if self.problem.loss.any():
             self.model.hold(BROKEN, broken)
         return self.model.arrays(ADMITTED)
 
     def relax_flow(self, arrays: Arrays) -> Arrays:
-        """Return a model of these in which the leases of ways that flow need not be whole.
+        """Return the model with the leases of flow alternatives continuous.
 
         Its optimum is the same, but not each of its points is a schedule.
         """
@@ -75,7 +77,7 @@ class TimeIndexedModel:
         return replace(arrays, integer=integer)
 
     def values_of(self, schedule: Schedule) -> Floats:
-        """Return a schedule as values of the columns, to start a solver from."""
+        """Return a schedule as values of the columns, as a start for a solver."""
         values = np.zeros(self.model.columns)
         has = np.flatnonzero(schedule.alternative != NONE)
         alternatives = schedule.alternative[has]
@@ -85,7 +87,7 @@ class TimeIndexedModel:
         return values
 
     def alternatives(self, values: Floats) -> Ints:
-        """Return the way of each job at a whole point, or `NONE`: int64 (jobs,)."""
+        """Return the alternative of each job at an integral point, or `NONE`: int64 (jobs,)."""
         chosen = np.flatnonzero(values[self.promised] > 0.5)
         alternative = np.full(self.problem.jobs, NONE, dtype=np.int64)
         alternative[self.problem.job[chosen]] = chosen
@@ -102,9 +104,9 @@ class TimeIndexedModel:
 
 
 def usable(problem: Problem) -> Bools:
-    """Tell which leases each way can use: inside its window, with enough capacity (ways, horizon).
+    """Return which leases each alternative can use, bool (alternatives, horizon).
 
-    A way with fewer of them than it needs has none.
+    An alternative with fewer of them than it needs has none.
     """
     leases = np.arange(problem.horizon)
     can = (problem.first[:, None] <= leases) & (leases < problem.end[:, None])
@@ -115,7 +117,7 @@ def usable(problem: Problem) -> Bools:
 
 
 def size(problem: Problem) -> int:
-    """Return how many leases the ways can use together: variables of the model, but for `S`."""
+    """Return the number of usable (alternative, lease) pairs: the columns besides `S`."""
     total = 0
     for alternatives, leases in by_demand_class(problem):
         before = np.append(0, np.cumsum(leases))
@@ -125,11 +127,12 @@ def size(problem: Problem) -> int:
 
 
 def is_flow(problem: Problem) -> Bools:
-    """Tell which ways have leases that are a flow, once all other variables are whole (ways,).
+    """Return which alternatives have leases that are a flow, all else fixed (alternatives,).
 
     They ask one unit of a row, or nothing, and the rows that they ask of are nested or disjoint:
-    then each lease is a tree of capacities, and each way a sum of its leases (two laminar families,
-    whose matrix is totally unimodular; Schrijver, Combinatorial Optimization, 2003, section 41.4).
+    then each lease is a tree of capacities, and each alternative a sum of its leases (two laminar
+    families, whose matrix is totally unimodular; Schrijver, Combinatorial Optimization, 2003,
+    section 41.4).
     """
     unit = np.gcd.reduce(problem.demand, axis=0, initial=0)
     single: Bools = ((problem.demand == unit) | (problem.demand == 0)).all(axis=1)

@@ -1,11 +1,11 @@
-"""The ways to give a job of a round a promise, and what each of them asks of which leases.
+"""Alternatives: a due time and an option by which a job can be promised something, and its leases.
 
-Which plans exist is said in docs/formulations/deadline.md; each of them gives its promises by some
-of these ways. Most ways are *steady*: their promise is kept by counted leases while the job runs on
-as it does. The others need more from the current lease than counting knows:
+docs/formulations/deadline.md defines which plans exist; each of them gives its promises by some of
+these alternatives. Most are *steady*: counted leases keep the promise while the job runs on as it
+does. The others need more from the current lease:
 
-- a running job changes to another option from the next lease on, so that somebody must take its
-  place now (nobody need where its host is away: such ways are steady);
+- a running job changes to another option from the next lease on, so that another job must take its
+  place now (unless its host is away: such alternatives are steady);
 - a job runs now on more hosts than it needs, because it is faster there.
 """
 
@@ -31,7 +31,7 @@ from placewright.instances.documents.round import Round
 
 
 class Alternative(NamedTuple):
-    """A due time of a job and one of its options: what `problem.Problem` says of it, and more.
+    """A due time of a job and one of its options, as in `problem.Problem`.
 
     `job` is its number among those that are asked about. Of its leases each gains `each`
     thousandths of a second of work on `hosts` hosts. `fast`: the current lease counts on more
@@ -52,7 +52,7 @@ class Alternative(NamedTuple):
 
 
 class AlternativeGenerator:
-    """The ways of the jobs of a round that deadlines and the horizon allow."""
+    """Generates the alternatives of jobs that deadlines and the horizon allow."""
 
     def __init__(self, round_: Round) -> None:
         self._round, self._largest = round_, largest_host_gpus(round_)
@@ -60,7 +60,7 @@ class AlternativeGenerator:
         self._all_hosts = sum(len(expand(entry.name)) for entry in round_.cluster.hosts)
 
     def of(self, jobs: Sequence[int]) -> Iterator[Alternative]:
-        """Yield the ways of some jobs of the round, those of one job together."""
+        """Yield the alternatives of some jobs of the round, those of one job together."""
         for number, j in enumerate(jobs):
             job = self._round.jobs[j]
             for o in options_of(job):
@@ -95,7 +95,7 @@ class AlternativeGenerator:
     def _faster_now(
         self, job: Job, o: int, pace: Pace, hosts: int
     ) -> Iterator[tuple[int, int, Due]]:
-        """Yield leases needed, end and due time of a job that is on more hosts now, if it gains."""
+        """Yield leases, end and due time of a job that is faster on more hosts now."""
         leases, now, deadline = self._round.leases, self._round.now, job.deadline
         fastest = fastest_hosts(pace, hosts, min(tasks_of(job.options[o]), self._all_hosts))
         each = work_per_lease(pace, leases.length_s, hosts)
@@ -113,7 +113,7 @@ class AlternativeGenerator:
                 yield later + 1, end, due
 
     def _ends(self, job: Job, o: int, count: int, first: int, last: int) -> list[tuple[int, Due]]:
-        """Return the due times that so many leases from `first` on can meet, each with their end.
+        """Return the due times that `count` leases from `first` on can meet, each with their end.
 
         `last`: when the job is done if its last lease is the current one. Of due times that never
         differ in their leases the best counts; in the current lease a job may be slower than here.
@@ -133,13 +133,13 @@ class AlternativeGenerator:
         return list(found.values())
 
     def _must_leave(self, job: Job) -> bool:
-        """Whether a running job is on a host that is away, so that it may stop for nobody."""
+        """Whether a running job is on a host that is away."""
         running = job.running
         return running is not None and any(task.host in self._away for task in running.tasks)
 
 
 def _best_value(others: Sequence[tuple[int, Due]], end: int) -> int:
-    """Return the most that a way with as much time is worth."""
+    """Return the largest value of an alternative with at least as much time."""
     return max((due.value for other, due in others if other >= end), default=0)
 
 
@@ -149,14 +149,14 @@ def tasks_of(option: Option) -> int:
 
 
 def options_of(job: Job) -> range | tuple[int, ...]:
-    """Return the options with which a job may be promised something: if it is pinned its own."""
+    """Return the options that a job may be promised; a pinned job has its own only."""
     if job.running is not None and job.running.pinned:
         return (job.running.option,)
     return range(len(job.options))
 
 
 def first_with(round_: Round, job: Job, option: int) -> int:
-    """Return the first lease that a job can use with an option.
+    """Return the first lease in which a job can use an option.
 
     A job that runs goes on with the option that it runs, and may change to another one with the
     next lease.
@@ -168,7 +168,7 @@ def first_with(round_: Round, job: Job, option: int) -> int:
 
 
 def fastest_hosts(pace: Pace, least: int, most: int) -> int:
-    """Return on how many hosts, from `least` to `most`, a job is fastest; of equal ones fewest."""
+    """Return the hosts, `least` to `most`, on which a job is fastest; of ties the fewest."""
     numbers = [least] + [max(least, before + 1) for before in (1, *(m for m, _ in pace.spanning))]
     return max(
         (number for number in numbers if number == least or number <= most),
@@ -177,14 +177,14 @@ def fastest_hosts(pace: Pace, least: int, most: int) -> int:
 
 
 def hosts_of(job: Job, option: Option, largest: Mapping[str, int]) -> int:
-    """Return on how many hosts a job is counted: the fewest, or those where it is pinned."""
+    """Return the number of hosts that a job is counted on: the fewest, or its own if pinned."""
     if job.running is not None and job.running.pinned:
         return len({task.host for task in job.running.tasks})
     return min_hosts(option, largest)
 
 
 def dues_of(job: Job) -> list[Due]:
-    """Return the times that a job may be promised, the earliest first: its own, and its promise."""
+    """Return the due times of a job, earliest first, its present promise among them."""
     deadline = job.deadline
     if deadline is None:
         return []

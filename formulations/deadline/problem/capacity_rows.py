@@ -28,7 +28,7 @@ Leases = tuple[int, int]
 
 
 class CapacityRows:
-    """The rows of a round.
+    """Capacity rows of a round: sets of GPU models, and tenants with a quota.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class CapacityRows:
         return len(self._sets) + len(self._quotas)
 
     def demand(self, job: Job, option: int) -> list[int]:
-        """Return the milli-GPU that a job asks of each row with an option; if pinned, nothing."""
+        """Return the milli-GPU that a job asks of each row with an option; 0 if it is pinned."""
         if job.running is not None and job.running.pinned:
             return [0] * self.count
         asked = [0] * len(self._sets)
@@ -77,7 +77,7 @@ class CapacityRows:
         return asked + [held if job.tenant == tenant else 0 for tenant in self._quotas]
 
     def capacity(self) -> Ints:
-        """Return what each row has in each lease (rows, horizon)."""
+        """Return the capacity of each row in each lease, milli-GPU (rows, horizon)."""
         capacity = self._capacity_by_model()
         none = np.zeros(self._round.leases.horizon, dtype=np.int64)
         rows = [sum((capacity[model] for model in sorted(row)), none) for row in self._sets]
@@ -92,7 +92,7 @@ class CapacityRows:
         return np.array(rows, dtype=np.int64).reshape(self.count, len(none))
 
     def current_milli_gpu(self) -> int:
-        """Return the milli-GPU of all models in the current lease, which other jobs use as well."""
+        """Return the milli-GPU of all models in the current lease."""
         return sum(int(row[0]) for row in self._capacity_by_model().values())
 
     def has_closed_running_gpus(self) -> bool:
@@ -160,7 +160,7 @@ class CapacityRows:
         return closed
 
     def _leases_left(self, job: Job) -> int:
-        """Return how many leases a pinned job still needs, at most the horizon."""
+        """Return the number of leases that a pinned job still needs, at most the horizon."""
         leases, count = self._round.leases, None
         if job.deadline is not None and job.running is not None:
             hosts = len({task.host for task in job.running.tasks})
@@ -184,7 +184,7 @@ def _held(job: Job) -> int:
 
 
 def _away(round_: Round) -> Mapping[str, list[Leases]]:
-    """Return when each host is away, for hosts that ever are: sorted, and none overlaps another."""
+    """Return the intervals of leases in which each host is away: sorted, disjoint."""
     every: defaultdict[str, list[Leases]] = defaultdict(list)
     for outage in round_.leases.outages:
         first, end = round_.leases.overlapped(outage, round_.now)
@@ -194,7 +194,7 @@ def _away(round_: Round) -> Mapping[str, list[Leases]]:
 
 
 def _merge(sorted_: list[Leases]) -> list[Leases]:
-    """Return intervals of leases with those joined that touch."""
+    """Return sorted intervals with those merged that touch."""
     merged = sorted_[:1]
     for first, end in sorted_[1:]:
         start, so_far = merged[-1]

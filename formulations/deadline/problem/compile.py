@@ -1,4 +1,4 @@
-"""From a round to ways and capacity: the arrays of `problem.py`, and what each way stands for."""
+"""From a round to the arrays of `problem.py`: alternatives and capacity rows."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from placewright.instances.documents.round import Round
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """What there is to promise in a round.
+    """The admission problem of a round, and what its jobs and alternatives stand for.
 
     Attributes
     ----------
     jobs : tuple of int
         Index in the round of each job of `problem`.
     option : Ints
-        (ways,): the option of each way.
+        (alternatives,): the option of each alternative.
     due : tuple of Due
-        What each way promises.
+        What each alternative promises.
     gains : Ints
-        (ways,): work per lease, thousandths of a work-second, at the option's least hosts.
+        (alternatives,): work per lease, thousandths of a work-second, at the option's least hosts.
     hosts : Ints
-        (ways,): the least hosts of the way's option.
+        (alternatives,): the least hosts of the alternative's option.
     fast : Bools
-        (ways,): whether the way counts on more hosts in the current lease, where it is faster.
+        (alternatives,): whether the alternative counts on more hosts in the current lease, where it
+        is faster.
     steady : Bools
-        (ways,): whether counted leases keep the promise while the job runs on as it does.
+        (alternatives,): whether counted leases keep the promise while the job runs on as it does.
     known : Schedule or None
-        The promises that the last round has left, by the steady ways.
+        The promises that the last round has left, by the steady alternatives.
     """
 
     round: Round
@@ -53,7 +54,7 @@ class Admission:
     known: Schedule | None = None
 
     def steady_only(self) -> Admission:
-        """Return the admission with its steady ways only."""
+        """Return the admission with its steady alternatives only."""
         if self.steady.all():
             return self
         alternatives = np.flatnonzero(self.steady)
@@ -69,7 +70,7 @@ class Admission:
         )
 
     def after_current_lease(self, alternative: int, hosts: int) -> tuple[int, int, int, bool]:
-        """Return what a way needs after the current lease on some hosts.
+        """Return what an alternative needs after the current lease on some hosts.
 
         Leases that are still needed, the first of them that can be used, the one after the last,
         and whether that is in time.
@@ -102,16 +103,16 @@ class Admission:
     def _of(self, alternative: int) -> tuple[Deadline, Pace]:
         deadline = self.round.jobs[self.jobs[self.problem.job[alternative]]].deadline
         if deadline is None:
-            raise AssertionError("a way is of a job with a deadline")
+            raise AssertionError("an alternative is of a job with a deadline")
         return deadline, deadline.pace(int(self.option[alternative]))
 
 
 def compile_admission(round_: Round) -> Admission:
-    """Return the ways to promise something to the jobs of a round, and what its leases have."""
+    """Return the admission problem of a round."""
     jobs = tuple(j for j, job in enumerate(round_.jobs) if dues_of(job))
     rows = CapacityRows(round_, (round_.jobs[j] for j in jobs))
     alternatives = list(AlternativeGenerator(round_).of(jobs))
-    # The ways of a job with one option ask the same.
+    # The alternatives of a job with one option ask the same.
     asked = {
         (number, option): rows.demand(round_.jobs[jobs[number]], option)
         for number, option in {
@@ -148,7 +149,7 @@ def compile_admission(round_: Round) -> Admission:
 
 
 def without_deadlines(round_: Round, jobs: Collection[int]) -> Round:
-    """Return the round with these jobs due at the end of the horizon only, whatever they asked."""
+    """Return the round with these jobs due at the end of the horizon only."""
     end = round_.leases.start(round_.now, round_.leases.horizon + 1)
     changed = list(round_.jobs)
     for j in jobs:

@@ -1,7 +1,7 @@
-"""What admission decides about, as arrays: ways to promise a job, and what each lease has.
+"""The admission problem as arrays: alternatives of jobs, and the capacity of each lease.
 
-Time is cut into leases of equal length; lease 0 is the one that begins now. A job with a promise
-holds all it asks, or nothing, in each lease.
+Time is divided into leases of equal length; lease 0 is the current one. A job with a promise holds
+all that it asks, or nothing, in each lease.
 
 References
 ----------
@@ -19,12 +19,12 @@ from placewright.array_types import Bools, Ints
 from placewright.formulations.deadline import parameters
 
 NONE = -1
-"""The way of a job without a promise."""
+"""The alternative of a job without a promise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Jobs that ask for a promise, and the ways to give them one: an option and a deadline each.
+    """Jobs that ask for a promise, and their alternatives: an option and a due time each.
 
     Parameters
     ----------
@@ -34,11 +34,11 @@ class Problem:
     loss
         (jobs,): value of the promise that a job has already; 0 for one without.
     job, need, first, end, value
-        (ways,): the way's job; leases that it needs; the first lease that it can use, and the one
-        after the last, so that it needs `need` of `end - first`; what it is worth. Ways of one job
-        lie together, and jobs in order.
+        (alternatives,): the alternative's job; leases that it needs; the first lease that it can
+        use, and the one after the last, so that it needs `need` of `end - first`; what it is worth.
+        Alternatives of one job lie together, and jobs in order.
     demand
-        (ways, rows): what the way asks of each row in each of its leases.
+        (alternatives, rows): what the alternative asks of each row in each of its leases.
     """
 
     capacity: Ints
@@ -57,7 +57,7 @@ class Problem:
 
     @property
     def alternatives(self) -> int:
-        """The number of ways."""
+        """The number of alternatives."""
         return len(self.job)
 
     @property
@@ -67,12 +67,12 @@ class Problem:
 
     @property
     def lost(self) -> Ints:
-        """What each way loses of its job's promise (ways,)."""
+        """Value that each alternative loses of its job's present promise (alternatives,)."""
         lost: Ints = np.maximum(0, self.loss[self.job] - self.value)
         return lost
 
     def restrict(self, alternatives: Ints) -> Problem:
-        """Return the problem with these ways only, in their order."""
+        """Return the problem with these alternatives only, in their order."""
         return replace(
             self,
             job=self.job[alternatives],
@@ -86,12 +86,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A way per job, and the leases in which it runs.
+    """An alternative per job, and the leases in which it runs.
 
     Parameters
     ----------
-    way
-        (jobs,): the way of each job, or `NONE`.
+    alternative
+        (jobs,): the alternative of each job, or `NONE`.
     runs
         (jobs, horizon): whether the job runs in the lease; exactly `need` of them, inside
         `first .. end - 1`.
@@ -101,23 +101,23 @@ class Schedule:
     runs: Bools
 
     def admitted(self, problem: Problem) -> int:
-        """Value of all promises given."""
+        """Value of all promises."""
         return int(problem.value[self.alternative[self.alternative != NONE]].sum())
 
     def broken(self, problem: Problem) -> int:
-        """Loss of the promises that jobs have already."""
+        """Value lost of the promises that jobs have already."""
         lost = problem.loss.copy()
         has = self.alternative != NONE
         lost[has] = problem.lost[self.alternative[has]]
         return int(lost.sum())
 
     def usage(self, problem: Problem) -> Ints:
-        """Use of each row in each lease (rows, horizon)."""
+        """Milli-GPU used of each row in each lease (rows, horizon)."""
         has = np.flatnonzero(self.alternative != NONE)
         return usage_of(problem.demand[self.alternative[has]], self.runs[has])
 
     def fits(self, problem: Problem) -> bool:
-        """Whether every job runs as its way says, within all rows."""
+        """Whether every job runs as its alternative demands, within all rows."""
         has = np.flatnonzero(self.alternative != NONE)
         alternatives, leases = self.alternative[has], np.arange(problem.horizon)
         inside = (problem.first[alternatives, None] <= leases) & (
@@ -150,14 +150,14 @@ def usage_of(demand: Ints, runs: Bools) -> Ints:
 
 
 def chunks(number: int, each: int) -> Iterator[slice]:
-    """Cut a number of things, of so many cells each, into parts of about a million cells."""
+    """Yield slices of `number` items, `each` array cells apiece, of about `chunk_cells` cells."""
     step = max(1, parameters.PARAMETERS.chunk_cells // max(1, each))
     for first in range(0, number, step):
         yield slice(first, first + step)
 
 
 def demand_classes_of(demand: Ints) -> tuple[Ints, Ints]:
-    """Return what ways may ask of all rows (kinds, rows), and the kind of each way.
+    """Return the distinct demands (classes, rows), and the class of each alternative.
 
     Kinds are in lexicographic order, as `np.unique` has them, which takes ten times as long.
     """

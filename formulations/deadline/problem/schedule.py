@@ -1,4 +1,4 @@
-"""Leases under construction: which job runs when, and what each lease has left."""
+"""A schedule under construction: which job runs when, and the residual capacity of each lease."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from placewright.formulations.deadline.problem.problem import (
 
 
 class ScheduleState:
-    """A schedule that changes; what runs always fits, though jobs may have part of their leases.
+    """A mutable schedule within capacity; jobs may lack some of their leases.
 
     Attributes
     ----------
-    way
-        (jobs,): the way by which each job runs, or `NONE`.
+    alternative
+        (jobs,): the alternative by which each job runs, or `NONE`.
     runs, open
-        (jobs, horizon): where the job runs, and where its way would also allow it to run.
+        (jobs, horizon): where the job runs, and where its alternative would also allow it to run.
     free
         (rows, horizon): what is left of each row, milli-GPU.
     kind, asks
-        Ways that ask the same of all rows are of one kind: (ways,) and (kinds, rows).
+        Alternatives that ask the same of all rows are of one kind: (alternatives,) and (classes,
+        rows).
     """
 
     def __init__(self, problem: Problem, capacity: Ints | None = None) -> None:
@@ -44,14 +45,14 @@ class ScheduleState:
         self.idle = np.zeros_like(self.runs)
 
     def copy(self) -> ScheduleState:
-        """Return a chart that changes on its own."""
+        """Return an independent copy."""
         other = copy(self)
         other.residual, other.alternative = self.residual.copy(), self.alternative.copy()
         other.runs, other.idle = self.runs.copy(), self.idle.copy()
         return other
 
     def restore(self, other: ScheduleState) -> None:
-        """Go back to what the copy has; it must not change any more."""
+        """Restore a copy, which must not change any more."""
         self.residual, self.alternative, self.runs, self.idle = (
             other.residual,
             other.alternative,
@@ -63,24 +64,24 @@ class ScheduleState:
     def of(
         cls, problem: Problem, schedule: Schedule, capacity: Ints | None = None
     ) -> ScheduleState:
-        """Return the chart of a schedule; with less capacity, what is free may be negative."""
+        """Return the state of a schedule; with less capacity, residual capacity may be negative."""
         state = cls(problem, capacity)
         state.add_all(schedule.alternative[has := schedule.alternative != NONE], schedule.runs[has])
         return state
 
     def schedule(self) -> Schedule:
-        """Return what is promised; every job with a way must have all its leases."""
+        """Return the schedule; every job with an alternative must have all its leases."""
         return Schedule(self.alternative.copy(), self.runs.copy())
 
     def fits(self, demand_class: int) -> Bools:
-        """Whether one more job of the kind fits in each lease (horizon,)."""
+        """Return whether one more job of a demand class fits in each lease (horizon,)."""
         fits: Bools = (
             self.residual[self._rows[demand_class]] >= self._row_demand[demand_class]
         ).all(axis=0)
         return fits
 
     def fits_by_class(self) -> tuple[Bools, Ints]:
-        """Whether one more job of each kind that runs fits in each lease (such kinds, horizon).
+        """Return whether one more job of each class that is scheduled fits (classes, horizon).
 
         And the row of each of these kinds there (kinds,).
         """
@@ -99,7 +100,7 @@ class ScheduleState:
         return fits.reshape(len(classes), self.problem.horizon), row
 
     def free_leases(self, alternative: int) -> Ints:
-        """Return the leases that the way may use and that have room for it, ascending."""
+        """Return the leases, ascending, that an alternative may use and that hold it."""
         first, end = self.problem.first[alternative], self.problem.end[alternative]
         room = (
             self.residual[self._rows[self.demand_class[alternative]], first:end]
@@ -109,7 +110,7 @@ class ScheduleState:
         return leases
 
     def add(self, alternative: int, leases: Ints) -> None:
-        """Let the way's job run in these leases, which have room; it runs nowhere so far."""
+        """Add an alternative in these leases, which have capacity; its job has none so far."""
         problem, job, demand_class = (
             self.problem,
             self.problem.job[alternative],
@@ -122,7 +123,7 @@ class ScheduleState:
         self.residual[np.ix_(self._rows[demand_class], leases)] -= self._row_demand[demand_class]
 
     def add_all(self, alternatives: Ints, runs: Bools) -> None:
-        """Let ways of jobs that run nowhere so far run in leases (ways, horizon) that fit."""
+        """Add alternatives of unscheduled jobs with leases, bool (alternatives, horizon)."""
         problem, leases = self.problem, np.arange(self.problem.horizon)
         jobs = problem.job[alternatives]
         self.alternative[jobs] = alternatives
@@ -134,7 +135,7 @@ class ScheduleState:
         self.residual -= usage_of(problem.demand[alternatives], runs)
 
     def remove(self, job: int) -> Ints:
-        """Take the job out of all its leases and return them; it has no way afterwards."""
+        """Remove a job from the schedule, and return its leases."""
         leases, demand_class = (
             np.flatnonzero(self.runs[job]),
             self.demand_class[self.alternative[job]],
@@ -145,11 +146,11 @@ class ScheduleState:
         return leases
 
     def assign(self, job: int, lease: int) -> None:
-        """Let a job that has a way run in one more lease."""
+        """Assign one more lease to a scheduled job."""
         self._switch(job, lease, on=True)
 
     def unassign(self, job: int, lease: int) -> None:
-        """Let a job that runs in the lease no longer run there."""
+        """Take a lease from a scheduled job."""
         self._switch(job, lease, on=False)
 
     def _switch(self, job: int, lease: int, *, on: bool) -> None:

@@ -1,12 +1,12 @@
-"""What promises leave of the time until each lease: a quick no to ways that cannot fit.
+"""Slack: milli-GPU leases that promises leave before each time; a quick filter of alternatives.
 
-Until time T a way needs at least the leases that it cannot have after T, whatever runs when. So the
-promises of a schedule together never need more than all leases before T have, and a way that would
-is turned down without a look at single leases.
+Until time T an alternative needs at least the leases that it cannot have after T (demand-bound
+test). So the promises of a schedule never need more than all leases before T have, and an
+alternative that would is rejected without a look at single leases.
 
-A way that needs n leases before `end` must have begun by end - n: until then nothing is forced, a
-lease more in each lease from there to `end`, and all n afterwards. So the leases that it forces are
-told by two numbers, and nothing here is as large as ways times leases.
+An alternative that needs n leases before `end` must begin by end - n: before that nothing is
+forced, one lease more in each lease from there to `end`, and all n afterwards. Two numbers describe
+it, and no array is as large as alternatives times leases.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from placewright.formulations.deadline.problem.problem import NONE, Problem
 
 
 def forced_leases(problem: Problem, alternatives: Ints, leases: Ints) -> Ints:
-    """Return how many leases each way needs before each of these is over (ways, leases)."""
+    """Return the leases each alternative needs by each lease's end (alternatives, leases)."""
     late = problem.end[alternatives] - problem.need[alternatives]
     needed: Ints = np.clip(leases + 1 - late[:, None], 0, problem.need[alternatives, None])
     return needed
 
 
 class Slack:
-    """Milli-GPU leases that promises leave before each T.
+    """Residual milli-GPU leases before each T, with the forced demand of promises taken off.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Slack:
         self.problem = problem
         self._steps = np.arange(1, problem.horizon + 1)
         alternatives = alternative[alternative != NONE]
-        # What is forced rises by the demand from one lease to the next while a way runs late.
+        # Forced demand rises from lease to lease from an alternative's latest start to its end.
         rise = np.zeros((problem.horizon + 1, len(problem.capacity)), dtype=np.int64)
         np.add.at(
             rise,
@@ -49,11 +49,11 @@ class Slack:
         self.residual: Ints = problem.capacity.cumsum(axis=1) - taken
 
     def add(self, alternative: int) -> None:
-        """Count one more promise."""
+        """Add the forced demand of a promise."""
         self._change(alternative, -1)
 
     def drop(self, alternative: int) -> None:
-        """Count a promise no longer."""
+        """Remove the forced demand of a promise."""
         self._change(alternative, 1)
 
     def admits(self, alternative: int) -> bool:
@@ -68,7 +68,7 @@ class Slack:
         )
 
     def admits_each(self, alternatives: Ints) -> Bools:
-        """Whether each of the ways alone may fit beside the promises (ways,)."""
+        """Return whether each alternative, alone, may fit beside the promises (alternatives,)."""
         problem = self.problem
         need, end = problem.need[alternatives], problem.end[alternatives]
         late = end - need
@@ -97,7 +97,7 @@ class Slack:
 
 
 def _range_minimum(values: Ints, first: Ints, end: Ints) -> Ints:
-    """Return the least of the values in each interval from first to before end, none empty.
+    """Return the minimum of the values over each interval, none empty (sparse table).
 
     The minima of all runs of 1, 2, 4, ... values are made once; two of them cover an interval.
     """

@@ -1,1 +1,1 @@
-"""Groups kept in place, matched and joined."""
+"""Heuristics around the set packing: kept places, group matching, insertion."""

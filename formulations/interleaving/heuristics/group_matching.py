@@ -1,4 +1,7 @@
-"""Running jobs that are alike trade teams, so that those who run together stay together."""
+"""Group matching: running jobs of one class are exchanged between groups, so that fewer must move.
+
+Greedy matching of job groups with places, by the number of running jobs in common.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,18 @@ from placewright.formulations.interleaving.set_packing.problem import PackingPro
 def match_running_groups(
     problem: Interleaving, packing: PackingProblem, sets: Sequence[tuple[int, ...]]
 ) -> list[tuple[int, ...]]:
-    """Return teams of the same worth in which more running jobs are with whom they run with.
+    """Return job groups of equal value in which more running jobs keep their partners.
 
     Parameters
     ----------
-    pool
-        The pool of which the sets were made, in which running jobs are no other's equal.
+    packing
+        The packing problem of which the sets were made, in which running jobs are no other's equal.
     sets
-        Teams, by the indices of their jobs in the round.
+        Job groups, by the indices of their jobs in the round.
 
     Notes
     -----
-    Greedy: the pair of a team and a place that have most in common is settled first.
+    Greedy: the pair of a job group and a place that have most in common is settled first.
     """
     class_of = _class_of_running(problem, packing)
     if len(set(class_of.values())) == len(class_of):
@@ -56,7 +59,7 @@ def match_running_groups(
 
 
 def _class_of_running(problem: Interleaving, packing: PackingProblem) -> dict[int, int]:
-    """Return a number per running job of the pool that only its equals have."""
+    """Return the class of each running job: jobs of one class are interchangeable."""
     of = merge_classes(packing).of.tolist()
     return {j: of[c] for c, j in enumerate(problem.jobs) if j in problem.colocated}
 
@@ -64,7 +67,7 @@ def _class_of_running(problem: Interleaving, packing: PackingProblem) -> dict[in
 def _pairs_by_overlap(
     demand: Sequence[Counter[int]], in_place: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs of a team and a place, those with most jobs in common first."""
+    """Yield pairs of a job group and a place, those with most jobs in common first."""
     common: Counter[tuple[int, int]] = Counter()
     with_class: defaultdict[int, list[int]] = defaultdict(list)
     for job_group, classes_of_group in enumerate(demand):

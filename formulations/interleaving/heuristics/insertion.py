@@ -1,4 +1,4 @@
-"""Waiting jobs join teams where these are, as long as that is worth it.
+"""Insertion: waiting jobs join placed job groups, where that gains value.
 
 So a plan whose groups did not all find a place, or in which running groups stay, uses what is left.
 """
@@ -30,7 +30,7 @@ from placewright.formulations.plan_messages import Candidate, Group, Place
 
 
 def insert_waiting(free: Interleaving, candidate: Candidate) -> Candidate | None:
-    """Return a plan in which waiting jobs have joined teams of it, None if none can.
+    """Return a plan in which waiting jobs have joined job groups; None if none can.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def insert_waiting(free: Interleaving, candidate: Candidate) -> Candidate | None
 
 @dataclass(slots=True)
 class _PlacedGroup:
-    """Classes of the pool in ascending order, where they are, and what they are worth."""
+    """A placed job group: its classes in ascending order, its places and its value."""
 
     classes: Ints
     places: tuple[Place, ...]
@@ -64,7 +64,7 @@ class _PlacedGroup:
 
 
 class _Insertion:
-    """Teams that others may join, by bucket; what is held of hosts, and left of rows."""
+    """State of the insertion: placed groups by bucket, use of hosts, residual rows."""
 
     def __init__(self, free: Interleaving, candidate: Candidate) -> None:
         self._free, self._candidate = free, candidate
@@ -103,7 +103,7 @@ class _Insertion:
                 )
 
     def insert(self, c: int) -> bool:
-        """Let a waiting class join the team where that is worth most, if any."""
+        """Insert a waiting class into the group where it gains most, if any."""
         packing = self._free.packing
         if (packing.per_member[:, c] > self._residual).any():
             return False
@@ -134,7 +134,7 @@ class _Insertion:
         return any(self._try_insert(c, placed_groups[n]) for _, n in sorted(gains, reverse=True))
 
     def candidate(self) -> Candidate:
-        """Return the plan as it is now."""
+        """Return the plan of the present state."""
         starts = dict(self._candidate.starts)
         sets = []
         for placed_group in (
@@ -176,7 +176,7 @@ class _Insertion:
         return int(group_values(packing, classes[None], periods(packing, classes[None]))[0])
 
     def _without_conflict(self, c: int, members: Ints) -> Bools:
-        """Tell in which groups nobody conflicts with a class, bool (groups,)."""
+        """Return in which groups no member conflicts with a class, bool (groups,)."""
         conflicts = self._free.packing.conflicts
         conflicting_pairs = conflicts[(conflicts == c).any(axis=1)]
         in_conflict: Bools = np.asarray(

@@ -1,4 +1,4 @@
-"""Homes: which team keeps the place of its running members, as long as it fits there."""
+"""Kept places: which job group keeps the place of its running members, as long as it fits there."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from placewright.instances.documents.option import TaskGroup
 
 
 def keep_places(problem: Interleaving, job_groups: Sequence[Group]) -> list[int | None]:
-    """Return for each team a running member whose place it keeps, None if it keeps none.
+    """Return for each job group its anchor, a running member whose place it keeps; or None.
 
-    Where most would be lost by moving comes first. A team that others join stays only where they
-    may arrive, and where all its members fit beside those who stay elsewhere.
+    Where most would be lost by moving comes first. A job group that others join stays only where
+    they may arrive, and where all its members fit beside those who stay elsewhere.
     """
     anchors: list[int | None] = [None] * len(job_groups)
     kept: set[int] = set()
@@ -55,13 +55,13 @@ def keep_places(problem: Interleaving, job_groups: Sequence[Group]) -> list[int 
 
 
 def members_in_place(problem: Interleaving, job_group: Group, member: int) -> tuple[int, ...]:
-    """Return the members of a team that run where this one does."""
+    """Return the members of a job group that run where this one does."""
     in_place = problem.colocated[member]
     return tuple(j for j in job_group.members if j in in_place)
 
 
 def stop_cost(problem: Interleaving, job: Job, given: int | None) -> int:
-    """Return the milli-GPU-seconds of stopping a running job; `given`: what the round says."""
+    """Return the milli-GPU-seconds lost by stopping a running job; `given` overrides them."""
     if given is not None:
         return given
     running = running_of(job)
@@ -70,7 +70,7 @@ def stop_cost(problem: Interleaving, job: Job, given: int | None) -> int:
 
 
 def _claims(problem: Interleaving, job_groups: Sequence[Group]) -> Iterator[tuple[int, int, int]]:
-    """Yield, negative, what each team would lose by leaving a place, the team, and who is there."""
+    """Yield the negative loss of a job group by leaving a place, the group, a member there."""
     for number, job_group in enumerate(job_groups):
         cost: defaultdict[int, int] = defaultdict(int)
         for j in job_group.members:

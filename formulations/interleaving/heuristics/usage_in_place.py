@@ -1,4 +1,4 @@
-"""What teams hold of hosts where they are, and whether one of more members may be there."""
+"""Use of hosts by placed job groups, and whether a group with more members fits in its place."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from placewright.topology import Cluster
 
 
 def running_of(job: Job) -> Running:
-    """Return where a job runs; it must."""
+    """Return the running section of a job that runs."""
     if job.running is None:
         raise AssertionError(f"job {job.name} does not run; expected one that does")
     return job.running
 
 
 def places_of(problem: Interleaving, job: int) -> tuple[Place, ...]:
-    """Return where a running job of the round is."""
+    """Return the task places of a running job."""
     index = problem.cluster.host_index
     tasks = running_of(problem.round.jobs[job]).tasks
     return tuple((t.group, t.index, index[t.host], tuple(t.gpus)) for t in tasks)
@@ -51,7 +51,7 @@ def within_quotas(
 
 
 class HostUsage:
-    """What teams hold of hosts besides whole GPUs."""
+    """Use of hosts by placed job groups, GPUs aside."""
 
     def __init__(self, problem: Interleaving) -> None:
         self._cluster, self._opened = problem.cluster, problem.open_hosts
@@ -61,14 +61,14 @@ class HostUsage:
         self._masks: dict[Hashable, Bools] = {}
 
     def add(self, groups: Sequence[TaskGroup], places: Sequence[Place], times: int = 1) -> None:
-        """Add what groups take in some places, or with -1 give it back."""
+        """Add the use of task groups in their places; with -1 remove it."""
         for host, name, amount in _amounts(groups, places):
             self._usage[host, name] += times * amount
 
     def admits(
         self, required: str | None, groups: Sequence[TaskGroup], places: Sequence[Place]
     ) -> bool:
-        """Whether an option may arrive, and fits, in some places, of which GPUs are theirs.
+        """Whether an option may arrive, and fits, in places whose GPUs it may have.
 
         A running job may be where its option would not let it arrive.
 
@@ -111,7 +111,7 @@ def _satisfies_topology(
     groups: Sequence[TaskGroup],
     places: Sequence[Place],
 ) -> bool:
-    """Whether tasks lie to each other as those of an option must that arrives.
+    """Whether places satisfy the topology constraints of an arriving option.
 
     Per option, group and slice the tasks share a domain, and groups keep their tasks `apart`.
     """

@@ -1,8 +1,8 @@
-"""A round of gangs in which each team is one job, and what its plans say of the round.
+"""A gang round in which each job group is one job, and how its plans are lifted.
 
-A team that keeps the place of running members is a running job there. Its priority is that of its
-highest member then, and that of its lowest if it comes to a place: so whoever preempts is of
-strictly higher priority than whoever is preempted.
+A job group with an anchor is a running job there. Its priority is that of its highest member then,
+and that of its lowest if it arrives: so whatever preempts is of strictly higher priority than
+whatever is preempted.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from placewright.instances.documents.sharing import Sharing
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangRound:
-    """Teams, and the round in which they are gangs.
+    """Job groups, and the round in which they are gangs.
 
     Attributes
     ----------
-    teams : tuple of Group
+    job_groups : tuple of Group
         Jobs that share GPUs or have theirs alone; no job twice.
-    homes : tuple of int or None
-        For each team a running member whose place it keeps.
+    anchors : tuple of int or None
+        For each job group a running member whose place it keeps.
     staying : tuple of Group
         Groups of jobs that stay as they are.
     round : Round
-        Of policy `gang`: a job per team in their order, then one per place that stays.
+        Of policy `gang`: a job per group in their order, then one per place that stays.
     """
 
     problem: Interleaving
@@ -56,7 +56,7 @@ class GangRound:
     round: Round
 
     def lift(self, plan: Candidate) -> Candidate | None:
-        """Tell a plan for the gangs as one for the round; None if it is none.
+        """Return a plan of the gangs as one of the round; None if it is not valid there.
 
         So it is if a running job finds no place, if who preempts is not of higher priority, or if a
         tenant would hold more than its quota.
@@ -99,7 +99,9 @@ class GangRound:
     def _place_of(self, anchor: int | None) -> tuple[int, tuple[Place, ...]]:
         """Return where a running job is, as a gang with the one option that it runs."""
         if anchor is None:
-            raise AssertionError("a team without a home has no place; expected one with a home")
+            raise AssertionError(
+                "a job group without an anchor has no place; expected one with an anchor"
+            )
         return 0, places_of(self.problem, anchor)
 
     def _preempted(
@@ -135,12 +137,13 @@ class GangRound:
 def build_gang_round(
     problem: Interleaving, job_groups: Sequence[Group], staying: Sequence[Group]
 ) -> GangRound:
-    """Return the round in which teams are gangs.
+    """Return the round in which job groups are gangs.
 
     Parameters
     ----------
-    teams
-        Teams of jobs of the pool; jobs in none of them wait, so all that run should be in one.
+    job groups
+        Job groups of jobs of the packing problem; jobs in none of them wait, so all that run should
+        be in one.
     staying
         Groups of the jobs that stay, and those of them that have their GPUs alone.
     """
@@ -159,7 +162,7 @@ def build_gang_round(
 
 
 def _terms(problem: Interleaving) -> tuple[str, ...]:
-    """Return the terms of the gangs: what teams are worth is their value."""
+    """Return the terms of the gang round: the value of a gang is that of its job group."""
     terms = problem.round.policy.terms
     return tuple(
         "value" if term == problem.objective else term
@@ -169,7 +172,7 @@ def _terms(problem: Interleaving) -> tuple[str, ...]:
 
 
 def _job(problem: Interleaving, number: int, anchor: int | None, job_group: Group) -> Job:
-    """Return a team as a job, which runs if it has a home."""
+    """Return a job group as a job, which runs if it has an anchor."""
     jobs = [problem.round.jobs[j] for j in job_group.members]
     priorities = [job.priority for job in jobs]
     running = None if anchor is None else _running(problem, job_group, anchor)
@@ -201,7 +204,7 @@ def _options(problem: Interleaving, job_group: Group) -> tuple[Option, ...]:
 
 
 def options_alone(round_: Round, job: Job) -> Sequence[int]:
-    """Return the options that a job has on its own, those within what the rows count of quotas."""
+    """Return the options of a job on its own, within what the rows assume of quotas."""
     if job.running is not None:
         return (job.running.option,)
     tenant = next((t for t in round_.tenants if t.name == job.tenant), None)
@@ -214,7 +217,7 @@ def options_alone(round_: Round, job: Job) -> Sequence[int]:
 
 
 def _running(problem: Interleaving, job_group: Group, anchor: int) -> Running:
-    """Return a team in the place of a member; moving it costs what moving those there costs."""
+    """Return the running section of a job group at its anchor, with all its members' costs."""
     jobs = [problem.round.jobs[j] for j in members_in_place(problem, job_group, anchor)]
     running = running_of(problem.round.jobs[anchor])
     if job_group.members in problem.frozen_groups:
@@ -222,7 +225,7 @@ def _running(problem: Interleaving, job_group: Group, anchor: int) -> Running:
     migrate, preempt = 0, 0
     for number, job in enumerate(jobs):
         mine = running_of(job)
-        # The milli-GPU of one of them is counted as the team's own.
+        # The milli-GPU of one of them is counted as the job group's own.
         besides = job.options[mine.option].milli_gpu if number else 0
         migrate += stop_cost(problem, job, mine.migrate_cost) + besides
         preempt += stop_cost(problem, job, mine.preempt_cost) + besides
@@ -250,7 +253,7 @@ def _staying_job(problem: Interleaving, number: int, job_group: Group) -> Job:
 
 
 def _same_places(problem: Interleaving, job: int, places: Sequence[Place], slots: Slots) -> bool:
-    """Whether these are the places, GPUs in any order, in which a job runs."""
+    """Whether a job runs in these places, with GPUs in any order."""
     tasks = running_of(problem.round.jobs[job]).tasks
     before = _task_places(places_of(problem, job), tuple(task.slot for task in tasks))
     return before == _task_places(places, slots or (None,) * len(places))

@@ -43,7 +43,7 @@ from placewright.instances.documents.round import Round
 def gangs_without_sharing(round_: Round) -> GangRound | None:
     """Return each job as a gang if nobody can share GPUs, else None.
 
-    Nor does it if tenants have quotas: what gangs hold of them is not told.
+    Also None if a tenant has a quota, since the gang formulation does not report quota use.
     """
     problem = compile_interleaving(round_)
     sharing = any(len(mine) > 1 for mine in problem.colocated.values())
@@ -57,7 +57,7 @@ def gangs_without_sharing(round_: Round) -> GangRound | None:
 
 
 def solve_without_sharing(gangs: GangRound, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield a plan of proportional shares, then what the gang formulation finds and proves."""
+    """Yield a plan of first options, then the gang formulation's plans and bounds."""
     proportional = _proportional_plan(gangs)
     if proportional is not None:
         yield proportional
@@ -80,7 +80,7 @@ def solve_without_sharing(gangs: GangRound, session: Session) -> Iterator[Candid
 
 
 def _proportional_plan(gangs: GangRound) -> Candidate | None:
-    """Return the plan in which whoever starts has its first option; a greedy start wants more.
+    """Return the plan in which each job that starts has its first option, or None.
 
     None if there is no job of several options.
     """
@@ -94,14 +94,14 @@ def _proportional_plan(gangs: GangRound) -> Candidate | None:
 
 
 def _value_alone(problem: Interleaving, job: int) -> int:
-    """Return what a running job adds to the term: in the gangs' value only what comes counts."""
+    """Return the value of a running job on its own."""
     running = problem.round.jobs[job].running
     option = 0 if running is None else running.option
     return group_value(problem, Group((job,), (0,), 0), option)
 
 
 def _lift_bound(problem: Interleaving, bound: Bound, constant: int) -> Bound:
-    """Return a bound of the gangs' terms as one of the round's."""
+    """Return a bound of the gang round as one of the round."""
     name = {VALUE: problem.objective}
     holds = tuple(
         (name.get(term, term), value + constant * (term == VALUE)) for term, value in bound.holds
@@ -111,7 +111,7 @@ def _lift_bound(problem: Interleaving, bound: Bound, constant: int) -> Bound:
 
 
 def _gang_values(gangs: GangRound, best: Mapping[str, int], constant: int) -> dict[str, int]:
-    """Return the round's values as those of the gangs."""
+    """Return the values of the round as those of the gang round."""
     objective = gangs.problem.objective
     return {
         term: best[objective] - constant if term == VALUE else best[term]

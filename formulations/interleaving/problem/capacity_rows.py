@@ -1,7 +1,7 @@
-"""What groups and jobs take of the cluster, as linear rows: blocks of GPUs, amounts, quotas.
+"""Capacity rows of groups and jobs: blocks of GPUs, amounts, quotas.
 
-A row says no more than every plan obeys, wherever tasks are placed; it is for bounds and for
-choosing groups. Of a job with several options it counts the least that any of them takes.
+Each row is valid for every plan, wherever tasks are placed; rows serve bounds and the choice of
+groups. A job with several options counts with the least that any of them takes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Allowed: TypeAlias = tuple[tuple[str, ...] | None, tuple[str, ...] | None, froze
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: what each job takes with its group (`shared`) and for itself (`own`), (jobs,).
+    """A capacity row: what each job takes with its group (`shared`) and alone (`own`), (jobs,).
 
     A group takes the most that one member shares, and all that members own.
     """
@@ -40,7 +40,7 @@ class Row:
 def block_rows(
     jobs: Sequence[Job], cluster: Cluster, hosts: Bools, gpus: Ints, parts: Ints
 ) -> Iterable[Row]:
-    """Yield, for sets of hosts and sizes s, how many blocks of s GPUs on one host are taken.
+    """Yield rows of disjoint blocks of s GPUs on one host, for sets of hosts and sizes s.
 
     A task of m GPUs takes floor(m / s) disjoint blocks of its host, which has floor(n / s).
 
@@ -73,7 +73,7 @@ def block_rows(
 def amount_rows(
     jobs: Sequence[Job], cluster: Cluster, hosts: Bools, held: Ints, bucket: Ints
 ) -> Iterable[Row]:
-    """Yield what jobs take of hosts' resources: members of a group each, but for CPU.
+    """Yield rows of host resources: members of a group add up, but for CPU.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def amount_rows(
 
 
 def quota_rows(jobs: Sequence[Job], quota: Mapping[tuple[str, str], int]) -> Iterable[Row]:
-    """Yield what jobs of a tenant take of its quota, grouped or not; `quota` is what they may."""
+    """Yield rows of tenants' quotas (tenant, resource)."""
     for (tenant, resource), limit in quota.items():
         taken = np.array(
             [_least_amount(job, resource) if job.tenant == tenant else 0 for job in jobs],
@@ -138,7 +138,7 @@ def _masks(jobs: Sequence[Job], cluster: Cluster) -> dict[Allowed, Bools]:
 
 
 def fits_some_host(jobs: Sequence[Job], cluster: Cluster, hosts: Bools) -> Bools:
-    """Tell which jobs run, or have an option of which each task fits some host, (jobs,).
+    """Return which jobs run, or have an option whose tasks each fit some host (jobs,).
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def allowed_hosts(group: TaskGroup, cluster: Cluster) -> Bools:
 
 
 def _host_sets(allowed: Mapping[Allowed, Bools], hosts: Bools) -> list[Bools]:
-    """Return the sets of hosts that get rows: all hosts, and the largest that jobs name."""
+    """Return the sets of hosts with rows of their own: all, and the largest that jobs name."""
     seen = {mask.tobytes(): mask for mask in (hosts, *allowed.values())}
     first, *others = seen.values()
     others.sort(key=lambda mask: -int(mask.sum()))

@@ -1,4 +1,4 @@
-"""Who may share GPUs with whom, by what the jobs are: buckets of jobs that ask alike tasks."""
+"""Compatibility: buckets of jobs that may share GPUs, since their tasks are alike."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def buckets_of(jobs: Sequence[Job]) -> Ints:
 def gpu_memory_of_buckets(
     jobs: Sequence[Job], cluster: Cluster, bucket: Ints, sharing: Sharing
 ) -> tuple[Ints, Ints]:
-    """Return the MiB that each job takes of a GPU in a group, and those that its bucket can have.
+    """Return the MiB per GPU of each job in a group, and the limit of each bucket.
 
     Of a bucket with several task groups the one is looked at that is the most crowded.
 

@@ -1,4 +1,4 @@
-"""From a checked round to the pool of jobs that may share GPUs, a class per job and option."""
+"""From a checked round to its set-packing problem, with a class per job and option."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 @dataclass(frozen=True, eq=False)
 class Interleaving:
-    """What there is to decide of a round.
+    """A round and its set-packing problem.
 
     Attributes
     ----------
     jobs : tuple of int
-        Indices in the round of the jobs of the pool: those that are pending or may move.
-    pool : Pool
+        Indices in the round of the jobs of the packing problem: those that are pending or may move.
+    packing : PackingProblem
         One class per job, in the order of `jobs`, then one for each other option of a job.
     of_class : tuple of int
         The job of each class, by its index in the round.
@@ -92,13 +92,13 @@ class Interleaving:
 
     @cached_property
     def frozen_groups(self) -> frozenset[tuple[int, ...]]:
-        """Groups that may only stay as they are, by the indices of their jobs in the round."""
+        """Groups that may only stay as they are, by indices of their jobs in the round."""
         rows = self.packing.frozen_groups.tolist()
         return frozenset(tuple(self.jobs[c] for c in row if c != ALONE) for row in rows)
 
 
 def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleaving:
-    """Return what there is to decide if pinned jobs, and `more` running jobs, stay as they are.
+    """Return the problem of a round in which pinned jobs, and `more`, stay as they are.
 
     Whoever shares GPUs with a job that stays stays, too.
 
@@ -120,7 +120,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
     residual = ResidualCapacity(round_, cluster, colocated, stays, open_hosts)
 
     def packing_of(jobs: Sequence[Job]) -> PackingProblem:
-        """Return the pool of which these jobs are the classes, those of `jobs` first."""
+        """Return the packing problem with these jobs as classes, those of `jobs` first."""
         bucket = np.full(len(jobs), ALONE, dtype=np.int64)
         bucket[: len(whole)] = buckets_of(whole)
         rows = [
@@ -192,7 +192,7 @@ def _savings_row(
     jobs: Sequence[Job],
     bucket: Ints,
 ) -> Iterator[Row]:
-    """Yield what groups may save of GPUs, if they are formed as needed: what lacks, about."""
+    """Yield the row that limits the GPUs that groups save, if they are formed as needed."""
     if not sharing.as_needed:
         return
     asked = sum(job.options[0].milli_gpu for job in round_.jobs)
@@ -223,7 +223,7 @@ def _array(values: Iterable[int]) -> Ints:
 
 
 def _per_group(rows: Sequence[Row], bucket: Ints) -> Ints:
-    """Return what a column of each bucket takes: the least that its jobs share, (rows, buckets)."""
+    """Return what a column of each bucket takes at least (rows, buckets)."""
     least = np.full((len(rows), int(bucket.max(initial=ALONE)) + 1), np.iinfo(np.int64).max)
     inside = bucket != ALONE
     for r, row in enumerate(rows):
@@ -232,13 +232,13 @@ def _per_group(rows: Sequence[Row], bucket: Ints) -> Ints:
 
 
 def _per_member(rows: Sequence[Row], bucket: Ints) -> Ints:
-    """Return what each job takes besides, (rows, jobs)."""
+    """Return what each job takes of its own (rows, jobs)."""
     own = [row.own + np.where(bucket == ALONE, row.shared, 0) for row in rows]
     return np.array(own, dtype=np.int64).reshape(len(rows), len(bucket))
 
 
 def _peak(rows: Sequence[Row], bucket: Ints) -> Ints:
-    """Return what each job shares beyond the least of its bucket, (rows, jobs)."""
+    """Return what each job shares beyond the least of its bucket (rows, jobs)."""
     least = np.pad(_per_group(rows, bucket), ((0, 0), (0, 1)))
     more = [
         np.where(bucket == ALONE, 0, row.shared - least[r, bucket]) for r, row in enumerate(rows)

@@ -76,7 +76,7 @@ def _correlated(loads: NDArray[np.float64], threshold: int) -> Iterator[Ints]:
     """Yield the pairs of rows whose correlation is at least `threshold` thousandths, in parts.
 
     With samples of at most 1000, and 10,000 of them, the sums are exact in the 53 bits of a float.
-    The product of two variances is not: what floats cannot tell is told by Python's integers.
+    The product of two variances is not: close cases are decided by Python's integers.
     """
     rows, samples = loads.shape
     sums = loads.sum(axis=1)

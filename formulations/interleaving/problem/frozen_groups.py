@@ -1,4 +1,4 @@
-"""Groups that run and would not be formed now: they may stay exactly as they are."""
+"""Frozen groups: groups that run, break a rule of forming groups, and may only stay as they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placewright.formulations.interleaving.set_packing.problem import MAX_MEMBER
 
 
 def frozen_groups_of(packing: PackingProblem, groups: Iterable[Ints]) -> Ints:
-    """Return the groups, of classes in ascending order, that are not lawful, (groups, 4)."""
+    """Return the groups, of ascending classes, that may not be formed (groups, 4)."""
     found = [pad_members(group[None]) for group in groups if not may_form(packing, group)]
     return np.concatenate([np.zeros((0, MAX_MEMBERS), dtype=np.int64), *found])
 

@@ -1,4 +1,4 @@
-"""Teams: groups, and jobs on their own; when each member is at which stage, and what that is worth.
+"""Job groups, of one job or several: offsets of the members' stages, and the group's value.
 
 References
 ----------
@@ -21,12 +21,12 @@ from placewright.topology.units import MILLION
 
 
 def job_groups_of(problem: Interleaving, sets: Iterable[tuple[int, ...]]) -> list[Group]:
-    """Return teams with the best offsets; one job on its own has offset 0.
+    """Return job groups with their best offsets; a job on its own has offset 0.
 
     Parameters
     ----------
     sets
-        Members of each team, by their indices in the round.
+        Members of each job group, by their indices in the round.
     """
     by_size: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
     for members in sets:
@@ -49,7 +49,7 @@ def _with_offsets(problem: Interleaving, size: int, sets: list[tuple[int, ...]])
 
 
 def group_value(problem: Interleaving, job_group: Group, option: int = 0) -> int:
-    """Return what a team adds to the term that groups are chosen by.
+    """Return what a job group adds to the objective.
 
     Parameters
     ----------

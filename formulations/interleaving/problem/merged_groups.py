@@ -1,4 +1,4 @@
-"""What several jobs that share GPUs ask together, as task groups of one job."""
+"""Merged task groups: what several jobs that share GPUs ask together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placewright.instances.documents.sharing import Sharing
 
 
 def merged_task_groups(jobs: Sequence[Job], sharing: Sharing) -> tuple[TaskGroup, ...]:
-    """Return the task groups of a job that takes what these jobs take of hosts and GPUs together.
+    """Return the task groups of one job that takes what these jobs take together.
 
     CPU is taken in turns, so that the most that one of them asks is enough; everything else adds
     up. Their first options ask alike tasks; one job is returned as it is.

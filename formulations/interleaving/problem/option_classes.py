@@ -1,10 +1,10 @@
-"""Jobs of several options in the grouping problem: a class per way to run one on its own.
+"""Multiple-choice rows: jobs of several options, one class per option.
 
 Only with its first option is a job in groups. Each other option is a class that shares with nobody
 and takes exactly what the option asks, so that rows of CPU, memory and quotas are a multiple-choice
-knapsack over all jobs; and one row more for each kind of jobs,
+knapsack over all jobs; and there is one row more for each class of jobs,
 
-    sum over classes of the kind of x  <=  jobs of the kind
+    sum over the columns of the class of x  <=  jobs of the class
 
 References
 ----------
@@ -31,7 +31,7 @@ from placewright.instances.documents.round import Round
 
 
 def job_options(round_: Round, jobs: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (job, option) of each class: those of first options in order, then all others.
+    """Return (job, option) of each class: first options in order, then all others.
 
     A running job keeps its option.
     """
@@ -46,7 +46,7 @@ def job_options(round_: Round, jobs: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def with_one_option(job: Job, option: int) -> Job:
-    """Return a job as if it had no other option."""
+    """Return a job with this option only."""
     if len(job.options) == 1:
         return job
     return job.model_copy(update={"options": (job.options[option],)})
@@ -55,14 +55,14 @@ def with_one_option(job: Job, option: int) -> Job:
 def add_choice_rows(
     packing: PackingProblem, of_class: Sequence[int]
 ) -> tuple[PackingProblem, dict[int, int]] | None:
-    """Return the pool with a row per kind of jobs of several options, and the kind of each job.
+    """Return the problem with a multiple-choice row per class of jobs, and each job's class.
 
     Jobs of one kind are alike in all options but the first, so that it does not matter which of
     them runs one of those.
 
     Parameters
     ----------
-    pool
+    packing
         Its first classes are the first options of all jobs.
     of_class
         The job of each class.
@@ -115,7 +115,7 @@ def add_choice_rows(
 def grouped_jobs(
     grouping: Grouping, of_class: Sequence[int], job_class: Mapping[int, int]
 ) -> list[tuple[int, ...]]:
-    """Return the jobs of each column; with another than its first option any job of a kind runs."""
+    """Return the jobs of each column; of other options any job of the class is taken."""
     firsts = len(set(of_class))
     rows = [[c for c in row if c != ALONE] for row in grouping.members.tolist()]
     used = {of_class[c] for row in rows for c in row if c < firsts}

@@ -1,4 +1,4 @@
-"""Where tasks may be after a round: hosts that are open, what stays there, what quotas leave."""
+"""Residual capacity: open hosts, what staying jobs hold there, and what quotas leave."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TaskPlace: TypeAlias = tuple[int, int, str, frozenset[int]]
 
 
 class ResidualCapacity:
-    """Where tasks may be after the round, and what jobs that stay hold there.
+    """Where tasks may be after the round, less what staying jobs hold.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class ResidualCapacity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenHosts:
-    """Where tasks may arrive: `hosts` (hosts,), but for the reserved GPUs `closed` of them."""
+    """Where tasks may arrive: `hosts` (hosts,), less their reserved GPUs `closed`."""
 
     hosts: Bools
     closed: frozenset[tuple[str, int]]
@@ -89,7 +89,7 @@ class OpenHosts:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs tasks may arrive at."""
+        """Number of GPUs at which tasks may arrive."""
         index = self.cluster.host_index
         closed = sum(bool(self.hosts[index[host]]) for host, _ in self.closed)
         return int(self.cluster.gpu_count[self.hosts].sum()) - closed
@@ -100,7 +100,7 @@ class OpenHosts:
 
 
 def running_together(round_: Round) -> dict[int, tuple[int, ...]]:
-    """Return for each running job who runs on its GPUs with it, itself too, in ascending order."""
+    """Return for each running job the jobs on its GPUs, itself included, ascending."""
     colocated: dict[int, tuple[int, ...]] = {
         j: (j,) for j, job in enumerate(round_.jobs) if job.running is not None
     }
@@ -127,7 +127,7 @@ def find_open_hosts(round_: Round, cluster: Cluster) -> OpenHosts:
 
 
 def _running_tasks(job: Job) -> Iterator[tuple[TaskPlace, Task, TaskGroup]]:
-    """Yield what a running job runs, and where."""
+    """Yield the places, tasks and task groups of a running job."""
     if job.running is not None:
         groups = job.options[job.running.option].groups
         for t in job.running.tasks:
@@ -135,7 +135,7 @@ def _running_tasks(job: Job) -> Iterator[tuple[TaskPlace, Task, TaskGroup]]:
 
 
 def quota_left(round_: Round, stays: Collection[int]) -> dict[tuple[str, str], int]:
-    """Return what jobs that do not stay may hold, per tenant and resource."""
+    """Return the quota left for jobs that do not stay, per tenant and resource."""
     quota = {(t.name, name): most for t in round_.tenants for name, most in t.quota.items()}
     held, fixed = dict.fromkeys(quota, 0), dict.fromkeys(quota, 0)
     for j, job in enumerate(round_.jobs if quota else ()):

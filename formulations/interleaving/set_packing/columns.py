@@ -1,4 +1,4 @@
-"""Columns of the grouping problem: which groups are allowed, their period, and their worth."""
+"""Columns of the set-packing problem: which groups are allowed, their period, and their value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_ALLOWED = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Jobs on their own and groups, by the classes of their members.
+    """Single jobs and groups, by the classes of their members.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Columns:
 
 
 def concatenate(*parts: Columns) -> Columns:
-    """Return the columns of all parts, in their order."""
+    """Return the columns of all parts."""
     return Columns(
         np.concatenate([part.members for part in parts]),
         np.concatenate([part.value for part in parts]),
@@ -52,12 +52,12 @@ def concatenate(*parts: Columns) -> Columns:
 
 
 def pad_members(members: Ints) -> Ints:
-    """Fill the rows of members up to four with `ALONE`."""
+    """Return rows of members filled up to four with `ALONE`."""
     return np.pad(members, ((0, 0), (0, MAX_MEMBERS - members.shape[1])), constant_values=ALONE)
 
 
 def count_columns(packing: PackingProblem) -> int:
-    """Return how many multisets of 1 to `most` classes of one bucket there are, filters aside."""
+    """Return the number of multisets of classes of one bucket, before filters."""
     sizes = np.bincount(packing.bucket[packing.bucket != ALONE], minlength=packing.buckets).tolist()
     groups = sum(comb(n + p - 1, p) for n in sizes for p in range(2, packing.max_members + 1))
     return packing.classes + groups
@@ -76,7 +76,7 @@ def rates(packing: PackingProblem, members: Ints, period: Ints) -> Ints:
 
 
 def group_values(packing: PackingProblem, members: Ints, period: Ints) -> Ints:
-    """Return what groups of these periods are worth, int64 (groups,)."""
+    """Return the value of groups of these periods, int64 (groups,)."""
     if packing.rules.objective == "efficiency":
         value: Ints = MILLION * packing.stages.sum(axis=1)[members].sum(axis=1)
         return value // (packing.slots * period)
@@ -85,7 +85,7 @@ def group_values(packing: PackingProblem, members: Ints, period: Ints) -> Ints:
 
 
 def single_values(packing: PackingProblem) -> Ints:
-    """Return what a job of each class is worth on its own, int64 (classes,)."""
+    """Return the value of a job of each class on its own, int64 (classes,)."""
     if packing.rules.objective == "efficiency":
         shared = packing.slots * packing.iteration
         value: Ints = MILLION * packing.stages.sum(axis=1) // shared.clip(min=1)
@@ -94,7 +94,7 @@ def single_values(packing: PackingProblem) -> Ints:
 
 
 def with_values(packing: PackingProblem, members: Ints) -> Columns:
-    """Return the columns of these members, int64 (columns, 4), with their worth."""
+    """Return the columns of these members, int64 (columns, 4), with their value."""
     size = (members != ALONE).sum(axis=1)
     value = single_values(packing)[members[:, 0]]
     for number in range(2, MAX_MEMBERS + 1):
@@ -106,14 +106,14 @@ def with_values(packing: PackingProblem, members: Ints) -> Columns:
 
 
 def allowed(packing: PackingProblem, members: Ints, period: Ints) -> Bools:
-    """Tell which groups beat taking turns and keep the slowdown cap of each member."""
+    """Return which groups are faster than taking turns, within all slowdown caps (groups,)."""
     in_turn = packing.iteration[members].sum(axis=1)
     permitted: Bools = period <= np.minimum(in_turn, packing.max_period()[members].min(axis=1))
     return permitted
 
 
 def enumerate_columns(packing: PackingProblem) -> Columns:
-    """Return all columns of a pool, but for groups that are worth no more than a part of them.
+    """Return all columns but groups of no more value than a subset of their members.
 
     Such a part takes no more of any row where what its other members take is not negative, and
     leaves these members, who need not be covered, for elsewhere.
@@ -133,7 +133,7 @@ def enumerate_columns(packing: PackingProblem) -> Columns:
 def _bucket_columns(
     packing: PackingProblem, classes: Ints, own: Ints, dispensable: Bools
 ) -> list[Columns]:
-    """Return the groups of a bucket, one part per number of members, those of fewer first.
+    """Return the groups of a bucket, by number of members.
 
     `classes` ascend; `own` and `dispensable` are theirs: what they are worth alone, and whether
     a column may do without them.
@@ -161,7 +161,7 @@ def _bucket_columns(
 
 
 def _is_among(some: Ints, members: Ints) -> Bools:
-    """Tell which of some columns are among others."""
+    """Return which of some columns are among others."""
     there: Bools = (some[:, None] == members).all(axis=2).any(axis=1)
     return there
 
@@ -178,7 +178,7 @@ def _extend(level: Ints, classes: int) -> Ints:
 def _extendable(
     packing: PackingProblem, classes: Ints, level: Ints, conflict: Bools | None, gpu_memory: int
 ) -> Bools:
-    """Tell which multisets have the jobs, fit the memory and join no conflicting pair.
+    """Return which multisets have enough jobs and memory, and no conflicting pair.
 
     Whoever fails takes all multisets that hold it along, and so need not be extended.
     """
@@ -203,7 +203,7 @@ def _conflicts(packing: PackingProblem, classes: Ints) -> Bools | None:
 
 
 def _best_subset_value(smaller: Ints, best: Ints, level: Ints, dispensable: Bools) -> Ints:
-    """Return the most that what is left of each multiset without a dispensable member is worth."""
+    """Return the largest value of a subset of each multiset, one dispensable member left out."""
     base = len(dispensable)
     powers = base ** np.arange(level.shape[1] - 1)[::-1]
     keys = smaller @ powers
@@ -216,7 +216,7 @@ def _best_subset_value(smaller: Ints, best: Ints, level: Ints, dispensable: Bool
 
 
 def weights(packing: PackingProblem) -> Ints:
-    """Return by what the throughput of a class is multiplied, int64 (classes,)."""
+    """Return the weight of throughput of each class, int64 (classes,)."""
     if packing.rules.objective == "weighted_throughput":
         return packing.weight
     return np.ones(packing.classes, dtype=np.int64)

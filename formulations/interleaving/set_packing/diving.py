@@ -1,8 +1,7 @@
-"""From a relaxation over some columns to a choice of them: fix, relax what is left, and again.
+"""Diving: fix columns of an LP solution, solve the LP of what is left, and repeat.
 
-Columns that the relaxation uses whole are fixed, and of those that it uses in part the ones it uses
-most. What they take is gone; the relaxation over the columns that still fit says what goes best
-with them.
+Columns that the LP uses integrally are fixed, and of the fractional ones those of largest value.
+The LP over the columns that still fit then completes them.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ INTEGRAL = 1 - 1e-6
 
 
 def dive(packing: PackingProblem, solution: MasterSolution, session: Session) -> Grouping | None:
-    """Return a grouping of the columns of a relaxation; None without time or where one must wait.
+    """Return a grouping by diving from a master LP; None without time, or if one must wait.
 
-    The relaxation is that of the pool.
+    The relaxation is that of the packing problem.
     """
     chosen = [np.zeros((0, 4), dtype=np.int64)]
     value, left = 0, packing
@@ -52,7 +51,7 @@ def dive(packing: PackingProblem, solution: MasterSolution, session: Session) ->
 
 
 def _fix_columns(packing: PackingProblem, solution: MasterSolution) -> tuple[Ints, PackingProblem]:
-    """Return columns to use, one as often as it stands there, and the pool that they leave."""
+    """Return the columns to fix, repeated as often as used, and the residual problem."""
     members, values = solution.columns.members, solution.values
     use = packing.usage(members)
     count, limit = packing.count.copy(), packing.limit.copy()
@@ -74,7 +73,7 @@ def _fix_columns(packing: PackingProblem, solution: MasterSolution) -> tuple[Int
 
 
 def _columns_that_fit(packing: PackingProblem, members: Ints) -> Bools:
-    """Tell for which columns there are still jobs and room."""
+    """Return which columns the remaining jobs and rows still allow."""
     often = (members[:, :, None] == members[:, None, :]).sum(axis=2)
     enough = (members == ALONE) | (often <= packing.count[members])
     fits: Bools = enough.all(axis=1) & (packing.usage(members) <= packing.limit).all(axis=1)

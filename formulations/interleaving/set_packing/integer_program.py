@@ -1,11 +1,11 @@
-"""The grouping problem over given columns: an integer program, its relaxation, and a rounding.
+"""The set-packing integer program over given columns, its LP relaxation, and LP rounding.
 
-    max  sum_q worth(q) x_q
+    max  sum_q value(q) x_q
     s.t. sum_q n(q, c) x_q <= count(c)     for each class, = where it must be covered
          sum_q use(r, q) x_q <= limit(r)   for each row
-         x_q >= 0 and whole
+         x_q >= 0 and integral
 
-The relaxation's duals prove a bound in whole numbers, whatever they are (docs/bounds.md).
+The relaxation's duals prove a bound in integers, whatever they are (docs/bounds.md).
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from placewright.solver import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SetPackingProgram:
-    """Columns of a pool as an integer program.
+    """Columns of a packing problem, as an integer program.
 
     Attributes
     ----------
     repeats : int64 (columns, 4)
         How often the class of each member is in its column; 0 where there is no member.
     use : int64 (columns, rows)
-        What each column takes of each row of the pool.
+        What each column takes of each row of the packing problem.
     arrays
-        Variables are the columns; rows are the classes, then the rows of the pool. The objective
-        counts in units.
+        Variables are the columns; rows are the classes, then the rows of the packing problem. The
+        objective counts in units.
     unit
         What one of the objective is worth, a power of two.
     """
@@ -65,7 +65,7 @@ class SetPackingProgram:
 
     @classmethod
     def of(cls, packing: PackingProblem, columns: Columns) -> SetPackingProgram:
-        """State the program."""
+        """Return the program of these columns."""
         members, use = columns.members, packing.usage(columns.members)
         present = members != ALONE
         repeats = (members[:, :, None] == members[:, None, :]).sum(axis=2) * present
@@ -86,17 +86,17 @@ class SetPackingProgram:
         return cls(packing, columns, repeats, use, model.arrays("worth"), unit)
 
     def relaxation(self) -> Arrays:
-        """Return the program without whole numbers."""
+        """Return the LP relaxation."""
         return replace(self.arrays, integer=np.zeros(len(self.columns), dtype=np.bool_))
 
     def certify(self, duals: Floats) -> GroupingBound | None:
-        """Return what the duals of the relaxation prove."""
+        """Return the bound that duals of the relaxation prove."""
         whole = replace(self.relaxation(), cost=self.columns.value.astype(np.float64))
         bound = certified_bound(whole, multipliers(whole, duals * self.unit))
         return None if bound is None else GroupingBound(floor(bound), certified=True)
 
     def grouping(self, times: Ints, source: str) -> Grouping:
-        """Return the grouping that uses each column so many times."""
+        """Return the grouping that uses each column `times` often."""
         members = np.repeat(self.columns.members, times, axis=0)
         return Grouping(members, int(times @ self.columns.value), source)
 
@@ -104,7 +104,7 @@ class SetPackingProgram:
 def solve_program(
     packing: PackingProblem, columns: Columns, session: Session
 ) -> Iterator[Grouping | GroupingBound]:
-    """Yield choices of all columns of a pool, mostly better ones later, and bounds."""
+    """Yield groupings of all columns of a problem, and bounds."""
     tuning = gang_parameters.PARAMETERS.models
     program = SetPackingProgram.of(packing, columns)
     yield from greedy(program)
@@ -143,7 +143,7 @@ def solve_program(
 def solve_restricted(
     packing: PackingProblem, columns: Columns, session: Session, *, gap: float, seconds: float
 ) -> Iterator[Grouping]:
-    """Yield choices of columns that are not all of a pool, so that no bound is worth its time.
+    """Yield groupings of some columns (restricted master heuristic), without bounds.
 
     Branch and bound ends at the gap or after the seconds, and asks only about the columns that the
     relaxation leaves most in doubt.
@@ -177,7 +177,7 @@ def solve_restricted(
 
 
 def solve_relaxation(arrays: Arrays, session: Session) -> Outcome | None:
-    """Solve a relaxation; values and duals are those of the arrays, the rest is scaled."""
+    """Solve a relaxation with its costs scaled; values and duals are unscaled."""
     digits = int(arrays.cost.max(initial=0.0)).bit_length() - parameters.PARAMETERS.max_cost_bits
     scale = float(1 << max(digits, 0))
     outcome = session.optimise(replace(arrays, cost=arrays.cost / scale))
@@ -187,7 +187,7 @@ def solve_relaxation(arrays: Arrays, session: Session) -> Outcome | None:
 
 
 def greedy(program: SetPackingProgram) -> Iterator[Grouping]:
-    """Yield the choice of the columns that are worth most, if there is one."""
+    """Yield the greedy grouping by value, if it is feasible."""
     value = program.columns.value.astype(np.float64)
     times = round_and_fill(program, np.zeros(len(value)), value)
     if times is not None:
@@ -197,14 +197,14 @@ def greedy(program: SetPackingProgram) -> Iterator[Grouping]:
 def round_relaxation(
     program: SetPackingProgram, values: Floats, duals: Floats
 ) -> Iterator[Grouping]:
-    """Yield a choice near the optimum of the relaxation, if there is one."""
+    """Yield the LP solution rounded down and filled greedily, if feasible."""
     times = round_and_fill(program, values, program.arrays.reduced_costs(duals))
     if times is not None:
         yield program.grouping(times, "rounding")
 
 
 def round_and_fill(program: SetPackingProgram, values: Floats, score: Floats) -> Ints | None:
-    """Return how often to use each column: values rounded down, then the best score that fits.
+    """Return the use of each column: values rounded down, then the best scores that fit.
 
     Classes that must be covered come first. None where one is not, or a row is exceeded.
     """

@@ -1,4 +1,4 @@
-"""Jobs that the grouping problem cannot tell apart become one class, and classes jobs again."""
+"""Aggregation of interchangeable jobs into classes, and disaggregation of groupings."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ Then what a column is worth has at most 53 binary digits, and is exact in solver
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggregatedProblem:
-    """A pool in which no two classes are alike, but for those in conflicts and standing groups.
+    """A packing problem with interchangeable classes merged, and its original.
 
     Attributes
     ----------
-    pool
+    packing
         The classes that are left, those of one kind next to each other.
-    kind : int64 (classes of `pool`,)
+    kind : int64 (classes of `packing`,)
         Classes of one kind differ in nothing but weight; kinds ascend.
     original
-        The pool of which they were made.
+        The packing problem of which they were made.
     of : int64 (classes of `original`,)
-        The class in `pool` of each.
+        The class in `packing` of each.
     unit
-        A weight of 1 is so much in `pool`.
+        Factor from original weights to those of `packing`.
     """
 
     packing: PackingProblem
@@ -54,7 +54,7 @@ class AggregatedProblem:
     unit: int = 1
 
     def disaggregate(self, grouping: Grouping) -> Grouping:
-        """Return a grouping of the original classes: of each kind the heaviest get on fastest.
+        """Return a grouping of the original classes; heavier jobs get the faster places.
 
         The value is that of the original weights.
         """
@@ -77,7 +77,7 @@ class AggregatedProblem:
 
 
 def merge_classes(packing: PackingProblem) -> AggregatedProblem:
-    """Merge the classes that are alike in all that the rules of the pool look at."""
+    """Return the problem with classes merged that the rules cannot tell apart."""
     kinds = [
         packing.separation_key(),
         packing.bucket,
@@ -99,7 +99,7 @@ def merge_classes(packing: PackingProblem) -> AggregatedProblem:
 
 
 def merge_weights(fine: AggregatedProblem, most: int) -> AggregatedProblem:
-    """Let classes of one kind share weights until there are about so many classes.
+    """Return the problem with weights merged until there are about `most` classes.
 
     A weight is then the mean of the jobs'. No kind has more than as many classes as another may
     have, and where all have so few, everything stays as it is.

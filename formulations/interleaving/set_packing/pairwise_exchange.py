@@ -1,9 +1,9 @@
-"""Better groups from given ones: two at a time are put together anew, and idle jobs step in.
+"""Pairwise exchange: local search that regroups two groups at a time, and inserts idle jobs.
 
-Two groups of a bucket have at most eight members, which make two groups in at most 35 ways. All of
-them are tried for all pairs of groups; most are refused by an optimistic period, the rest are
-valued exactly. Likewise each idle job is tried in the place of each member. The best changes that
-do not touch each other are made at once, until there is none.
+Two groups of a bucket have at most eight members, which split into two groups in at most 35 ways.
+All splits of all pairs are tried; most are refused by an upper bound of their value, the rest are
+evaluated exactly. Likewise each idle job is tried in the place of each member. The best changes
+that touch different groups are made at once, until none gains.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OTHERS = np.array(
 
 
 def improve_by_exchange(packing: PackingProblem, columns: Columns, session: Session) -> Columns:
-    """Return columns worth at least as much as these together, which respect all rows too."""
+    """Return columns of at least as much value, which respect all rows."""
     state = _ColumnState(packing, columns)
     changed = np.ones(len(columns), dtype=np.bool_)
     while changed.any() and not session.expired():
@@ -50,7 +50,7 @@ def improve_by_exchange(packing: PackingProblem, columns: Columns, session: Sess
 
 
 class _ColumnState:
-    """Columns that change, what they leave of the rows, and who is idle."""
+    """Columns under exchange, residual rows, and idle jobs."""
 
     def __init__(self, packing: PackingProblem, columns: Columns) -> None:
         self.packing, self.value_bound = packing, ValueBound(packing)
@@ -61,7 +61,7 @@ class _ColumnState:
         self.residual = packing.limit - self._use(self.members)
 
     def exchange_members(self, bucket: int, changed: Bools) -> None:
-        """Put pairs of columns of a bucket together anew, of which at least one has changed."""
+        """Regroup pairs of columns of a bucket, of which at least one has changed."""
         used = np.flatnonzero((self.bucket == bucket) & (self.members[:, 0] != ALONE))
         pairs = used[np.column_stack(np.triu_indices(len(used), 1))]
         pairs = pairs[changed[pairs].any(axis=1)]
@@ -78,7 +78,7 @@ class _ColumnState:
                 touched[places[best]] = True
 
     def _best_splits(self, pairs: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return pairs that gain by another split, the groups of the best one, and the gain."""
+        """Return pairs that gain by another split, its groups, and the gain."""
         members = self.members[pairs].reshape(len(pairs), -1)
         now = self.value[pairs].sum(axis=1)
         optimistic = self.value_bound.of(members[:, SPLITS].reshape(-1, MAX_MEMBERS))
@@ -97,7 +97,7 @@ class _ColumnState:
         return pairs[pair[best]], new.reshape(-1, 2, MAX_MEMBERS)[best], gain[best]
 
     def insert_idle(self, bucket: int) -> None:
-        """Let idle jobs of a bucket take the places of members, or places that are free."""
+        """Insert idle jobs of a bucket in place of members, or in free places."""
         packing = self.packing
         used = np.flatnonzero((self.bucket == bucket) & (self.members[:, 0] != ALONE))
         idle = np.flatnonzero((packing.bucket == bucket) & (self.idle > 0))
@@ -123,7 +123,7 @@ class _ColumnState:
                     self.idle[left[best]] += 1
 
     def _replace(self, places: Ints, new: Ints) -> bool:
-        """Put other columns in these places, if the rows allow."""
+        """Replace columns, if the rows allow; return whether they do."""
         residual = self.residual + self._use(self.members[places]) - self._use(new)
         if (residual < 0).any():
             return False
@@ -132,6 +132,6 @@ class _ColumnState:
         return True
 
     def _use(self, members: Ints) -> Ints:
-        """Return what columns take of each row together; none where there are no members."""
+        """Return what columns take of each row together."""
         used: Ints = self.packing.usage(members[members[:, 0] != ALONE]).sum(axis=0)
         return used

@@ -44,7 +44,7 @@ UNLIMITED_US = 10**14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules:
-    """What holds for all groups.
+    """Rules that hold for all groups.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class PackingProblem:
         Classes of one bucket may share GPUs; `ALONE`: with nobody.
     count : int64 (classes,)
         Jobs of the class.
-    must : bool (classes,)
+    must_cover : bool (classes,)
         Whether all of them have to be in a column: running jobs that cannot stop.
     conflicts : int64 (pairs, 2)
         Classes that may not be in one group; each of them has one job.
@@ -100,11 +100,11 @@ class PackingProblem:
     per_member : int64 (rows, classes)
         What each member takes on top; all that a class of the bucket `ALONE` takes.
     limit : int64 (rows,)
-        Of each row at most so much.
+        Capacity of each row.
     peak : int64 (rows, classes)
         A column takes the most of these of its members on top, 0 or more: members take turns at
         CPU. Without rows nothing is taken so. Prices leave it out, which is a relaxation.
-    standing : int64 (groups, 4)
+    frozen_groups : int64 (groups, 4)
         Groups that run and may stay as they are although they are not allowed otherwise: ascending
         classes, each of one job and in one such group at most, `ALONE` after the last one.
     """
@@ -151,12 +151,12 @@ class PackingProblem:
         return min(self.rules.max_members, self.slots)
 
     def aggregate(self, first: Ints, of: Ints) -> PackingProblem:
-        """Return the pool in which each class stands for several of this one.
+        """Return the problem in which each class stands for several of this one.
 
         Parameters
         ----------
         first : int64 (fewer classes,)
-            A class of this pool that looks like each new one.
+            A class of this packing problem that looks like each new one.
         of : int64 (classes,)
             The new class of each; one that is `apart` is alone in its own.
         """
@@ -183,7 +183,7 @@ class PackingProblem:
         )
 
     def separation_key(self) -> Ints:
-        """Return a number per class that only classes of no conflict and no standing group share.
+        """Return a number per class (classes,); conflicting and frozen ones have their own.
 
         Shape (classes,).
         """
@@ -216,7 +216,7 @@ class PackingProblem:
 
 
 def sort_members(members: Ints) -> Ints:
-    """Return columns with their classes in ascending order and `ALONE` last."""
+    """Return columns with classes ascending, `ALONE` last."""
     last = np.iinfo(np.int64).max
     order = np.sort(np.where(members == ALONE, last, members), axis=1)
     return np.where(order == last, ALONE, order)
@@ -229,8 +229,8 @@ class Grouping:
     Attributes
     ----------
     members : int64 (columns, 4)
-        Classes of the pool in ascending order, `ALONE` after the last one. A column that is used
-        twice stands here twice.
+        Classes of the packing problem in ascending order, `ALONE` after the last one. A column that
+        is used twice stands here twice.
     value
         Sum of the worth of the columns.
     source
@@ -244,7 +244,7 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class GroupingBound:
-    """No choice of columns is worth more; `certified`: recomputed in whole numbers."""
+    """No choice of columns has more value; `certified`: recomputed in integers."""
 
     value: int
     certified: bool

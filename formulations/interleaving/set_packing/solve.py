@@ -1,4 +1,4 @@
-"""Groups of a pool and bounds of their worth, by what suits the pool."""
+"""Set packing: job groups of most value, by the method that suits the number of columns."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from placewright.formulations.session import Session
 def solve_set_packing(
     packing: PackingProblem, session: Session
 ) -> Iterator[Grouping | GroupingBound]:
-    """Yield groupings, each worth more than those before, and bounds, each tighter.
+    """Yield groupings, each of more value, and bounds, each tighter.
 
-    A pool may have one class per job: classes that are alike are merged first.
+    A packing problem may have one class per job: classes that are alike are merged first.
     """
     best: int | None = None
     best_bound: int | None = None
@@ -54,7 +54,7 @@ def _solve(packing: PackingProblem, session: Session) -> Iterator[Grouping | Gro
     ):
         # Prices leave peaks out, and without them more classes are alike.
         aggregated = merge_classes(replace(packing, peak=np.zeros_like(packing.peak)))
-    profiles = Profiles.of_pool(aggregated.packing)
+    profiles = Profiles.of_problem(aggregated.packing)
     number = count_columns(aggregated.packing)
     few_templates = profiles.templates <= min(
         parameters.PARAMETERS.max_templates,

@@ -62,28 +62,28 @@ MAX_PRICE = 2.0**60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Duals:
-    """What a job of each class is worth, and a unit of each row, float64."""
+    """Duals of a template program: per job of each class, and per unit of each row."""
 
     classes: Floats
     rows: Floats
 
     def divided(self, unit: int) -> Duals:
-        """Return them in a larger unit."""
+        """Return the duals in a larger unit."""
         return Duals(self.classes / unit, self.rows / unit)
 
 
 def solve_by_templates(
     fine: AggregatedProblem, profiles: Profiles, session: Session
 ) -> Iterator[Grouping | GroupingBound]:
-    """Yield groupings of the original jobs, and a bound over all columns of a merged pool.
+    """Yield groupings of the original jobs, and a certified bound over all columns.
 
-    `profiles` are those of its pool.
+    `profiles` are those of its packing problem.
     """
     coarse = merge_weights(fine, parameters.PARAMETERS.num_template_classes)
     columns, found_duals = generate_columns(coarse.packing, session)
     if found_duals is not None:
         duals = found_duals.divided(coarse.unit)
-        bound = certified_bound(fine, coarse, Templates.of_pool(fine.packing, profiles), duals)
+        bound = certified_bound(fine, coarse, Templates.of_problem(fine.packing, profiles), duals)
         yield GroupingBound(bound, certified=True)
     gap = (
         parameters.PARAMETERS.template_mip_gap_rel
@@ -109,9 +109,9 @@ def solve_by_templates(
 
 
 def generate_columns(packing: PackingProblem, session: Session) -> tuple[Columns, Duals | None]:
-    """Return the columns on which the relaxation stands, and the duals of the last program."""
-    profiles = Profiles.of_pool(packing)
-    templates = Templates.of_pool(packing, profiles)
+    """Column generation: return the columns of the last restricted master, and its duals."""
+    profiles = Profiles.of_problem(packing)
+    templates = Templates.of_problem(packing, profiles)
     singles = np.arange(packing.classes, dtype=np.int64)[:, None]
     columns = with_values(packing, pad_members(singles))
     most = float(columns.value.max(initial=1))
@@ -139,7 +139,7 @@ def generate_columns(packing: PackingProblem, session: Session) -> tuple[Columns
 
 
 def _stalled(values: Sequence[float]) -> bool:
-    """Tell whether the last programs, of these values, hardly differ."""
+    """Whether the value of the last programs hardly changes."""
     return len(values) > parameters.PARAMETERS.template_stall_iterations and values[-1] - values[
         -1 - parameters.PARAMETERS.template_stall_iterations
     ] < parameters.PARAMETERS.template_stall_rel * abs(values[-1])
@@ -160,14 +160,14 @@ def best_per_class(members: Ints, gain: Floats) -> Ints:
 def certified_bound(
     fine: AggregatedProblem, coarse: AggregatedProblem, templates: Templates, duals: Duals
 ) -> int:
-    """Return a bound of the merged pool, given duals of one with fewer weights.
+    """Return a bound of the problem, given duals of one with fewer weights.
 
     Parameters
     ----------
     templates
-        Of the fine pool.
+        Of the fine packing problem.
     duals
-        Of the coarse pool; anything at all gives a bound, good ones a good one.
+        Of the coarse packing problem; anything at all gives a bound, good ones a good one.
     """
     packing = fine.packing
     prices = _prices(packing, duals.rows)
@@ -195,7 +195,7 @@ def certified_bound(
 
 
 def _initial_duals(packing: PackingProblem, profiles: Profiles, session: Session) -> Duals | None:
-    """Return the duals if all jobs of a profile were alike, scaled to what each is worth."""
+    """Return duals as if all jobs of a profile were alike, scaled to each job's value."""
     own = single_values(packing).astype(np.float64)
     jobs, total, heavy = np.zeros((3, profiles.packing.classes))
     np.add.at(jobs, profiles.of, packing.count)
@@ -242,20 +242,20 @@ def _solve_duals(program: SetPackingProgram, session: Session) -> Duals | None:
 
 
 def _prices(packing: PackingProblem, rows: Floats) -> list[int]:
-    """Return the prices of rows times `SCALE`; 0 where a column might pay beyond 64 bits."""
+    """Return the duals of rows times `SCALE`; 0 where products could exceed 64 bits."""
     taken = np.abs(np.hstack([packing.per_group, packing.per_member])).max(axis=1, initial=0)
     usable = (rows > 0) & (rows * taken < MAX_PRICE)
     return [round(price * SCALE) for price in np.where(usable, rows, 0.0).tolist()]
 
 
 def _row_cost(prices: list[int], amounts: Ints) -> Ints:
-    """Return what amounts of the rows cost, rounded down: int64 (columns of `amounts`,)."""
+    """Return the cost of amounts of the rows, rounded down: int64 (columns of `amounts`,)."""
     total = np.array(prices, dtype=object) @ amounts.astype(object)
     return np.array([cost // SCALE for cost in total.tolist()], dtype=np.int64)
 
 
 def _interpolate_weights(fine: AggregatedProblem, coarse: AggregatedProblem, value: Floats) -> Ints:
-    """Return what jobs of each weight are worth, given that of the few weights of their kind."""
+    """Return duals of all weights, interpolated from the merged weights of their kind."""
     result = np.zeros(fine.packing.classes)
     for kind in np.unique(fine.kind).tolist():
         few, many = coarse.kind == kind, fine.kind == kind

@@ -1,9 +1,8 @@
-"""Templates: groups of profiles, whose places are filled by any classes of these profiles.
+"""Templates: groups of profiles, whose places any classes of these profiles may take.
 
-A group's period depends on profiles alone. Its members may differ in all else: weight, speed, what
-they take of rows, whether they must be covered. So few profiles have few templates, however many
-classes there are, and at given costs of the classes a template is filled best by the best class in
-each of its places.
+A group's period depends on profiles alone. Its members may differ in all else: weight, speed, use
+of rows, whether they must be covered. So few profiles have few templates, however many classes
+there are; and at given duals the best column of a template has the best class in each place.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profiles:
-    """The profiles of a pool.
+    """The profiles of a packing problem.
 
     Attributes
     ----------
-    pool
+    packing
         Profiles as classes; weight, speed and rows are those of some class of the profile.
     of : int64 (classes,)
         The profile of each class.
@@ -48,7 +47,7 @@ class Profiles:
     of: Ints
 
     @classmethod
-    def of_pool(cls, packing: PackingProblem) -> Profiles:
+    def of_problem(cls, packing: PackingProblem) -> Profiles:
         """Find the profiles.
 
         Classes that are `apart` have one of their own. So have those that must be covered, unless
@@ -68,7 +67,7 @@ class Profiles:
 
     @classmethod
     def _by_number(cls, packing: PackingProblem, number: Ints) -> Profiles:
-        """Let classes of one profile and one number share a profile."""
+        """Return profiles shared by classes of one profile and one number."""
         keys = [
             number,
             packing.bucket,
@@ -82,7 +81,7 @@ class Profiles:
 
     @property
     def templates(self) -> int:
-        """How many templates there are at most."""
+        """Upper bound of the number of templates."""
         return count_columns(self.packing) - self.packing.classes
 
 
@@ -111,7 +110,7 @@ class _Places:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Templates:
-    """All templates of a pool.
+    """All templates of a packing problem.
 
     Attributes
     ----------
@@ -128,8 +127,8 @@ class Templates:
     places: tuple[_Places, ...]
 
     @classmethod
-    def of_pool(cls, packing: PackingProblem, profiles: Profiles) -> Templates:
-        """Find the templates of a pool's profiles, and what each class is worth in each place."""
+    def of_problem(cls, packing: PackingProblem, profiles: Profiles) -> Templates:
+        """Return the templates of the profiles, with each class's value in each place."""
         kinds = profiles.packing
         # If every profile must be covered, no group is left out for being worth too little.
         columns = enumerate_columns(
@@ -165,7 +164,7 @@ class Templates:
         return len(self.size)
 
     def fill(self, cost: NDArray[Number]) -> tuple[NDArray[Number], Ints]:
-        """Fill each place with the class that earns most there beyond its cost.
+        """Return the best column of each template at given costs of the classes.
 
         Parameters
         ----------
@@ -191,7 +190,7 @@ class Templates:
         return earned, sort_members(chosen)
 
     def max_earned(self, cost: Ints) -> Ints:
-        """Return what the best class for each place earns there, int64 (templates, 4).
+        """Return the largest gain in each place, int64 (templates, 4).
 
         Whether it is in another place of the template, too, is not asked.
         """
@@ -203,7 +202,7 @@ class Templates:
         return earned
 
     def least_costs(self, price: Ints, own: Ints) -> Ints:
-        """Return the least costs at which no class earns more than a place asks for.
+        """Return the least costs at which no class gains more than the price of a place.
 
         Parameters
         ----------

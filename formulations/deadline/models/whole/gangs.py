@@ -52,7 +52,7 @@ class Gangs:
 
 
 def compile_gangs(admission: Admission, terms: tuple[str, ...]) -> Gangs:
-    """Return the gangs of the current lease; `terms` are those that they are to be told of."""
+    """Return the gangs of the current lease, compiled for these terms."""
     round_ = admission.round
     builder = _GangBuilder(admission)
     for j, job in enumerate(round_.jobs):

@@ -1,8 +1,8 @@
-"""How the promises of a round can be kept, with the current lease or without it.
+"""Modes: how promises can be kept, with the current lease or without it.
 
-A **manner** is a way with what it asks of the current lease: to run there on a number of hosts
-within a range in which it is equally fast, or not to run. It says how many leases are needed after
-the current one, and until when.
+A mode (as in multi-mode project scheduling) is an alternative with its part in the current lease:
+to run there on a number of hosts within a range in which it is equally fast, or not to run. It
+fixes how many leases are needed after the current one, and until when.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from placewright.instances.derived.lease_arithmetic import relative_speed
 from placewright.instances.documents.deadline import Pace
 
 NOT_NOW = 0
-"""Hosts of a manner that does not run now."""
+"""Hosts of a mode that does not run now."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Modes:
-    """The manners of an admission, as arrays (manners,).
+    """The modes of an admission, as arrays (modes,).
 
     Attributes
     ----------
-    way : int64
-        The way of the admission.
+    alternative : int64
+        The alternative of the admission.
     fewest, most : int64
         Hosts in the current lease, `NOT_NOW` for none.
     need, end : int64
@@ -47,7 +47,7 @@ class Modes:
 
 
 def modes_of(admission: Admission, hosts: int) -> Modes:
-    """Return all manners of an admission on a cluster of so many hosts."""
+    """Return all modes of an admission on a cluster with this number of hosts."""
     rows = [
         row
         for alternative in range(admission.problem.alternatives)
@@ -85,7 +85,7 @@ def _of(admission: Admission, alternative: int, hosts: int) -> Iterator[tuple[in
 
 
 def equal_speed_ranges(pace: Pace, most: int) -> list[tuple[int, int]]:
-    """Return the ranges of numbers of hosts, up to the most, on which a job is equally fast."""
+    """Return the ranges of numbers of hosts, up to `most`, on which a job is equally fast."""
     ranges: list[tuple[int, int]] = []
     ends = [1, *(number for number, _ in pace.spanning if number < most), most]
     for before, last in zip([0, *ends], ends, strict=False):

@@ -1,12 +1,12 @@
 r"""The rows that tie promises and their leases to the current lease, placed on hosts.
 
-    S[q] in {0,1}      manner q is promised (`keepable.py`)      sum over the manners of a job <= 1
+    S[q] in {0,1}      mode q is promised (`keepable.py`)      sum over the modes of a job <= 1
     X[q,t] in {0,1}    it runs in lease t > 0                 sum_t X[q,t] = need(q) S[q]
                                                               sum_q demand X[q,t] <= capacity(t)
     y[g]               gang g runs now (gang/models/host/model.py)
     u[g,h] in {0,1}    it has a task on host h
 
-    promised gangs     y[g] = sum of S[q] over the manners that run now with its option
+    promised gangs     y[g] = sum of S[q] over the modes that run now with its option
                        fewest(q) S[q] <= sum_h u[g,h] <= most(q) S[q], summed over these q
     other gangs        sum of y[g] of the job + sum of its S[q] <= 1
     who stops          1 - (y of the job) <= arrivals on its hosts that precede it
@@ -42,13 +42,13 @@ from placewright.instances.documents.deadline import Pace
 
 
 class IntegratedModel:
-    """The model of a round.
+    """The integrated model of a round: promises, leases and places.
 
     Attributes
     ----------
     exact, slots
         Its current lease.
-    manners
+    modes
         How promises can be kept.
     """
 
@@ -83,7 +83,7 @@ class IntegratedModel:
         return options[self.exact.choice(self.exact.entries[entry]).index]
 
     def _add_promises(self) -> None:
-        """Manners, at most one for each job, and the leases of each."""
+        """Add a column per mode, at most one of a job, and the leases of each."""
         model, modes, problem = self.model, self.modes, self.admission.problem
         self._chosen = model.variables("promised", len(modes.alternative), upper=1)
         one = model.rows("one promise", problem.jobs, upper=1)
@@ -105,7 +105,7 @@ class IntegratedModel:
             model.add(rows[self._lease], self._runs, asked[self._manner] // unit)
 
     def _tie_current_lease(self) -> None:
-        """Tie who runs now to its promise."""
+        """Tie the promised gangs of the current lease to their modes."""
         model, exact, admission, modes = self.model, self.exact, self.admission, self.modes
         number = {j: p for p, j in enumerate(admission.jobs)}
         for j, entries in self._entries.items():
@@ -133,7 +133,7 @@ class IntegratedModel:
                     self._bound_hosts(e, now)
 
     def _bound_hosts(self, entry: int, now: Ints) -> None:
-        """Let an entry be on as many hosts as its manners say."""
+        """Bound an entry's number of hosts by its mode."""
         model, exact, modes = self.model, self.exact, self.modes
         mine = [t for t, task_set in enumerate(exact.task_sets) if task_set.users[0][0] == entry]
         comes = np.flatnonzero(np.isin(exact.x_set, mine))
@@ -158,7 +158,7 @@ class IntegratedModel:
             model.add(row[[0] * len(now)], self._chosen[now], -sign * bound[now])
 
     def _add_preemption(self) -> None:
-        """Let running jobs stop only for arrivals that precede them, and make way for no others."""
+        """Let running jobs stop only for arrivals that precede them strictly."""
         exact, model, problem = self.exact, self.model, self.gangs.problem
         rank = problem.shape_rank[exact.x_shape]
         own_hosts = set(zip(exact.stays.set.tolist(), exact.stays.host.tolist(), strict=True))
@@ -209,7 +209,7 @@ class IntegratedModel:
             model.term(term, exact.y, value_of[term], sense="max")
 
     def _term_values(self) -> Mapping[str, Ints]:
-        """Return what each entry counts for in the terms of the current lease.
+        """Return what each entry contributes to the terms of the current lease.
 
         A job without a promise counts there as on the fewest hosts.
         """
@@ -231,7 +231,7 @@ class IntegratedModel:
         return value_of
 
     def schedule(self, values: Floats) -> Schedule:
-        """Return the promises at a point, with their leases; the current one where they run now."""
+        """Return the promises of a point, with their leases, the current one included."""
         problem = self.admission.problem
         alternative = np.full(problem.jobs, NONE, dtype=np.int64)
         runs = np.zeros((problem.jobs, problem.horizon), dtype=np.bool_)

@@ -33,7 +33,7 @@ from placewright.formulations.session import Session
 
 
 def solve_integrated(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield plans of a small round that promise ever more, and bounds of what can be promised."""
+    """Yield plans of a small round that promise ever more, and claimed bounds."""
     terms = admission.round.policy.terms
     gangs = compile_gangs(admission, ("value", *(t for t in terms if t in PLACES[1:])))
     leases = admission.problem.alternatives * admission.problem.horizon

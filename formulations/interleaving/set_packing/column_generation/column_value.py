@@ -1,4 +1,4 @@
-"""What any columns are worth: in whole numbers, or at most, for many and quickly."""
+"""Values of any columns: exact in integers, or an upper bound for many columns quickly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROUNDING_FACTOR = 1 + 1e-12
 
 
 def column_values(packing: PackingProblem, members: Ints) -> Ints:
-    """Return what columns are worth, `NOTHING` where they are not allowed, int64 (columns,).
+    """Return the value of columns, `NOT_ALLOWED` where they are not allowed, int64 (columns,).
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def column_values(packing: PackingProblem, members: Ints) -> Ints:
 
 
 def _may_share(packing: PackingProblem, group: Ints) -> Bools:
-    """Tell which groups fit the memory and join no conflicting pair."""
+    """Return which groups fit the GPU memory and hold no conflicting pair."""
     gpu_memory = packing.gpu_memory[packing.bucket[group[:, 0]]]
     may = (gpu_memory == 0) | (packing.memory[group].sum(axis=1) <= gpu_memory)
     if len(packing.conflicts):
@@ -58,7 +58,7 @@ def _may_share(packing: PackingProblem, group: Ints) -> Bools:
 
 
 class ValueBound:
-    """A quick upper bound of the worth of columns.
+    """A quick upper bound of the value of columns.
 
     The members are never at a resource at the same time, and each runs all its stages: no period is
     below the sum of what they need of one resource, nor below the sum of one job's stages. A stage
@@ -78,7 +78,7 @@ class ValueBound:
         self._factor = np.array([MILLION, MILLION, *packing.rules.contention]) / MILLION
 
     def of(self, members: Ints) -> Floats:
-        """Return at least the worth of each column, 0 without members, float64 (columns,).
+        """Return an upper bound of each column's value, 0 without members (columns,).
 
         `members` are classes and `ALONE`, in any order; int64 (columns, up to 4).
         """

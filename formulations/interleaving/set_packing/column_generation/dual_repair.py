@@ -1,9 +1,10 @@
-"""Prices raised until few groups pay: what a search found becomes part of the bound.
+"""Dual repair: raise duals until few groups have positive reduced cost, to tighten the bound.
 
-After a search every group of a bucket that was not found has a reduced worth of at most `rest`. All
-groups may pay up to a threshold, which costs the threshold times the groups that fit; whatever
-exceeds it is taken away by raising prices of members, which costs the raise times the jobs. Prices
-that rise make no other group pay. The cheapest of some thresholds is taken, the largest first.
+After exact pricing every group of a bucket that was not found has a reduced cost of at most
+`rest_bound`. A threshold of reduced cost may remain, which costs the threshold times the groups
+that fit; what exceeds it is removed by raising the duals of members, which costs the increase times
+the jobs. Raised duals give no other group a positive reduced cost. The cheapest of some thresholds
+is taken.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from placewright.formulations.interleaving.set_packing.problem import ALONE, Pac
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DualRepair:
-    """How prices of one bucket's classes are raised.
+    """Increases of the duals of one bucket's classes, and what they cost.
 
     Attributes
     ----------
     added : int64 (classes,)
         What is added to the scaled price of a job of each class.
     threshold
-        No group has a greater scaled reduced worth at the raised prices.
+        No group has a greater scaled reduced cost at the raised prices.
     cost
         By how much the scaled bound exceeds that of the prices before, if no group paid.
     """
@@ -40,7 +41,7 @@ class DualRepair:
 
 
 def repair_duals(packing: PackingProblem, found: PricingResult, group_limit: int) -> DualRepair:
-    """Return the cheapest raise of some; at most `fit` groups of the bucket fit."""
+    """Return the cheapest of some repairs; at most `fit` groups of the bucket fit."""
     top = max(int(found.reduced.max(initial=found.rest_bound)), found.rest_bound)
     best = DualRepair(np.zeros(packing.classes, dtype=np.int64), top, top * group_limit)
     for share in parameters.PARAMETERS.dual_repair_threshold_shares:
@@ -54,7 +55,7 @@ def repair_duals(packing: PackingProblem, found: PricingResult, group_limit: int
 
 
 def member_increases(packing: PackingProblem, found: PricingResult, threshold: int) -> Ints:
-    """Return raises of prices at which no found group exceeds a threshold, int64 (classes,).
+    """Return increases at which no found group exceeds the threshold, int64 (classes,).
 
     Always that class is raised that most takes part, by as much as the worst of its groups needs.
     """

@@ -1,17 +1,17 @@
-"""Prices of jobs and rows, and the bound that they prove: weak duality in whole numbers.
+"""Duals of jobs and rows, and the bound that they prove: weak duality in integers.
 
-With a price y(c) per job of each class (not negative, but where the class must be covered) and z(r)
+With a price y(c) per job of each class (not negative, unless the class must be covered) and z(r)
 per unit of each row (not negative), let
 
-    reduced(q) = worth(q) - sum over members c of (y(c) + sum_r z(r) per_member[r, c])
+    reduced(q) = value(q) - sum over members c of (y(c) + sum_r z(r) per_member[r, c])
                           - sum_r z(r) per_group[r, bucket]
 
-If no column on its own has a positive reduced worth, and no group of bucket b more than top(b),
+If no single job has a positive reduced cost, and no group of bucket b more than top(b),
 
-    sum_q worth(q) x_q  <=  sum_c y(c) count(c) + sum_r z(r) limit(r) + sum_b groups(b) top(b)
+    sum_q value(q) x_q  <=  sum_c y(c) count(c) + sum_r z(r) limit(r) + sum_b groups(b) top(b)
 
-where at most groups(b) groups of the bucket fit. Prices are whole multiples of a fraction of a
-millionth, so nothing in this is rounded, whoever the prices come from.
+where at most groups(b) groups of the bucket fit. Prices are integers in fractions of a millionth,
+so nothing is rounded, whatever the duals are.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_PRICE = 1 << 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
-    """Prices at which no job on its own pays, times `scale`.
+    """Integer prices, times `scale`, at which no single job has a positive reduced cost.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Prices:
     group : int64 (buckets,)
         What each column of a bucket pays on top.
     base
-        The scaled bound if no group has a positive reduced worth, but for those that run.
+        The scaled bound if no group has a positive reduced cost, but for those that run.
     job : float64 (classes,)
         y, unscaled.
     row : float64 (rows,)
@@ -68,7 +68,7 @@ class Prices:
     row: Floats
 
     def reduced_cost(self, packing: PackingProblem, members: Ints, value: Ints) -> Ints:
-        """Return the scaled reduced worth of columns, members int64 (columns, up to 4)."""
+        """Return the scaled reduced cost of columns, members int64 (columns, up to 4)."""
         paid = np.where(members != ALONE, self.member[members], 0).sum(axis=1)
         bucket = packing.bucket[members[:, 0]]
         own = self.group[bucket] if packing.buckets else np.zeros_like(paid)
@@ -77,7 +77,7 @@ class Prices:
 
 
 def rounded_prices(packing: PackingProblem, job: Floats, row: Floats) -> Prices | None:
-    """Return usable prices next to these: rounded, with the right sign, no job alone pays.
+    """Return integer prices near these duals: right signs, no single job pays; or None.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def rounded_prices(packing: PackingProblem, job: Floats, row: Floats) -> Prices 
     )
     shares = packing.bucket != ALONE
     on_top = np.where(shares, np.append(group, 0)[packing.bucket], 0)
-    # A job on its own that pays becomes dearer until it does not.
+    # Raise the dual of a single job until its reduced cost is not positive.
     y = np.maximum(y, own.astype(object) * scale - in_rows - on_top)
     y = np.where(packing.must_cover, y, np.maximum(y, 0))
     member = y + in_rows
@@ -123,7 +123,7 @@ def rounded_prices(packing: PackingProblem, job: Floats, row: Floats) -> Prices 
 
 
 def rate_numerator(packing: PackingProblem) -> Floats:
-    """Return the numerators of worth: a member's worth is at most this over the period.
+    """Return numerators of value (classes,): a member's value is at most this per period.
 
     float64 (classes,), right to a relative 10^-15.
     """
@@ -137,7 +137,7 @@ def rate_numerator(packing: PackingProblem) -> Floats:
 
 
 def _max_group_value(packing: PackingProblem) -> float:
-    """Return the most that a job can be worth in a group: no period is below its own stages."""
+    """Return an upper bound of a job's value in a group."""
     shares = packing.bucket != ALONE
     least = packing.stages.sum(axis=1)[shares].clip(min=1) * (
         min(packing.rules.contention) / MILLION
@@ -146,7 +146,7 @@ def _max_group_value(packing: PackingProblem) -> float:
 
 
 def max_groups(packing: PackingProblem) -> Ints:
-    """Return how many groups of at least two jobs each bucket can have, int64 (buckets,)."""
+    """Return the number of groups of two or more that fit per bucket, int64 (buckets,)."""
     jobs = np.bincount(
         packing.bucket[packing.bucket != ALONE],
         weights=packing.count[packing.bucket != ALONE],

@@ -1,4 +1,4 @@
-"""Columns one member away from others: the quick part of pricing."""
+"""Heuristic pricing: columns in the exchange neighbourhood of given ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def price_neighbours(
     tolerance: int,
     rng: np.random.Generator,
 ) -> Columns:
-    """Return columns with a scaled reduced worth above a tolerance, one member away from others.
+    """Return columns above a reduced cost that differ in one member from given ones.
 
     The member is replaced, left out or added. Of more columns than can be tried, some are drawn.
     """
@@ -64,7 +64,7 @@ def _exchange_neighbours(base: Ints, jobs: Ints, most: int) -> Ints:
 
 
 def _unique_groups(packing: PackingProblem, groups: Ints) -> Ints:
-    """Return groups in order and once each, those for which there are jobs enough."""
+    """Return distinct groups for which there are enough jobs."""
     groups = sort_members(groups[(groups != ALONE).any(axis=1)])
     _, first = np.unique(
         (groups + 1) @ (packing.classes + 1) ** np.arange(MAX_MEMBERS), return_index=True

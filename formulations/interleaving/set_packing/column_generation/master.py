@@ -1,15 +1,20 @@
-"""Column generation: the linear relaxation over all columns of a pool, most of which nobody writes.
+"""Stabilised column generation: the LP relaxation over all columns, few of which are generated.
 
-The relaxation over some columns gives prices of jobs and rows. Columns that are worth more than
-their members' prices come in, first among those one member away from the columns in use
-(`neighbours`), then from a search of all (`pricing`), which proves a bound of the relaxation over
-all columns, at any prices. Prices of a relaxation over few columns jump from one round to the next:
-what is searched lies between them and the prices, raised until hardly a group pays (`raising`), of
-the best bound so far (du Merle et al., *Stabilized column generation*, 1999; Wentges, *Weighted
-Dantzig-Wolfe decomposition*, 1997).
+The restricted master's duals price jobs and rows. Columns of positive reduced cost (here: value
+less prices) enter, first from the exchange neighbourhoods of the columns in use
+(`heuristic_pricing`), then from exact pricing (`pricing`), which bounds the full master at any
+prices. Duals of a master over few columns oscillate: so exact pricing uses a convex combination of
+them and the best duals so far (Wentges smoothing), repaired until hardly a group has positive
+reduced cost (`dual_repair`).
 
 A class that must be covered pays a premium instead of a row that could not be kept at first; the
-premium leaves the prices afterwards.
+premium is taken off its dual afterwards.
+
+References
+----------
+Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer programming", International
+Transactions in Operational Research 4, 1997; du Merle, Villeneuve, Desrosiers and Hansen,
+"Stabilized column generation", Discrete Mathematics 194, 1999.
 """
 
 from __future__ import annotations
@@ -59,7 +64,7 @@ from placewright.formulations.session import Session
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MasterSolution:
-    """The linear relaxation over some columns.
+    """An LP solution of the restricted master, with its duals.
 
     Attributes
     ----------
@@ -78,13 +83,13 @@ class MasterSolution:
 
     @property
     def value(self) -> float:
-        """What the columns in use are worth."""
+        """Value of the LP solution."""
         return float(self.values @ self.columns.value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PricingRound:
-    """What a search of all buckets at some prices gave.
+    """Exact pricing of all buckets at some duals.
 
     Attributes
     ----------
@@ -105,7 +110,7 @@ class _PricingRound:
 def generate(
     packing: PackingProblem, start: Columns, session: Session, reserve: float
 ) -> Iterator[GroupingBound | MasterSolution]:
-    """Yield ever tighter bounds, and in the end the relaxation over the columns found.
+    """Yield ever tighter bounds, and finally the solution of the last restricted master.
 
     Parameters
     ----------
@@ -194,7 +199,7 @@ def generate(
 
 
 def initial_columns(packing: PackingProblem, seed: int) -> Columns:
-    """Return every class on its own, groups that run, and random groups."""
+    """Return single jobs, groups that run, and random groups."""
     rng = np.random.default_rng(seed)
     classes = np.flatnonzero(packing.count > 0)
     parts = [
@@ -215,7 +220,7 @@ def initial_columns(packing: PackingProblem, seed: int) -> Columns:
 def solve_master(
     packing: PackingProblem, columns: Columns, session: Session
 ) -> MasterSolution | None:
-    """Solve the relaxation over some columns, with a premium for classes that must be covered."""
+    """Solve the restricted master, with a premium for classes that must be covered."""
     premium = parameters.PARAMETERS.cover_premium * int(columns.value.max(initial=0))
     covers = (packing.must_cover[columns.members] & (columns.members != ALONE)).sum(axis=1)
     easier = replace(packing, must_cover=np.zeros_like(packing.must_cover))
@@ -232,7 +237,7 @@ def solve_master(
 def _stabilised_prices(
     packing: PackingProblem, solution: MasterSolution, best: _PricingRound | None, smoothing: float
 ) -> Prices | None:
-    """Return prices with a share of the best ones so far."""
+    """Return duals smoothed with the best ones so far (Wentges)."""
     if best is None:
         return rounded_prices(packing, solution.job, solution.row)
     job = smoothing * best.job + (1 - smoothing) * solution.job
@@ -242,7 +247,7 @@ def _stabilised_prices(
 def _repair_prices(
     packing: PackingProblem, prices: Prices, columns: Columns, tolerance: int
 ) -> Prices | None:
-    """Return prices at which none of some columns pays more than the tolerance."""
+    """Return prices at which no given column exceeds the tolerance."""
     reduced = prices.reduced_cost(packing, columns.members, columns.value)
     increase = member_increases(packing, PricingResult(columns, reduced, tolerance), tolerance)
     return rounded_prices(packing, prices.job + increase / prices.scale, prices.row)
@@ -256,7 +261,7 @@ def _price_all_buckets(
     session: Session,
     reserve: float,
 ) -> _PricingRound:
-    """Search all buckets for groups that pay more than the tolerance."""
+    """Price all buckets exactly, and return the repaired duals with their bound."""
     group_limits, bound, job = max_groups(packing), prices.base, prices.job
     parts = [with_values(packing, packing.frozen_groups)]
     for bucket in range(packing.buckets):
@@ -276,7 +281,7 @@ def _price_all_buckets(
 
 
 def _retained_columns(packing: PackingProblem, solution: MasterSolution, prices: Prices) -> Columns:
-    """Return the columns in use, each class on its own, and those that come nearest to paying."""
+    """Return columns in use, single jobs, and those of best reduced cost."""
     columns = solution.columns
     loss = -prices.reduced_cost(packing, columns.members, columns.value)
     loss[(solution.values > 0) | (columns.members[:, 1] == ALONE)] = -1
@@ -288,7 +293,7 @@ def _retained_columns(packing: PackingProblem, solution: MasterSolution, prices:
 
 
 def _select_entering(columns: Columns, gain: Ints, classes: int) -> Ints:
-    """Return the columns that gain most, at most `EACH` for the class that needs them most."""
+    """Return the entering columns: those of largest gain, a few per class."""
     taken = np.zeros(classes, dtype=np.int64)
     chosen, seen = [], set()
     for index in np.argsort(-gain, kind="stable").tolist():

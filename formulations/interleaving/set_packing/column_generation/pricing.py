@@ -1,9 +1,9 @@
-"""The pricing problem: which groups are worth more than their members' prices, and by how much.
+"""Exact pricing: the groups of a bucket of positive reduced cost, by branch and bound.
 
-Branch and bound over groups of clusters (`clusters`), best first and many at a time: a group of
-clusters stands for all groups with one member from each, and where its bound is too high its widest
-cluster is halved. Single classes are valued exactly. What is never looked at is bounded, so that
-stopping early weakens the answer and nothing else.
+A node is a group of subtrees of the class tree (`pricing_tree`), for all groups with one member
+from each; its bound is that of the least stages. The widest subtree is split where the bound is too
+high, best bound first, many nodes at a time. Groups of single classes are evaluated exactly. What
+is left unexplored is bounded, so that stopping early only weakens the bound.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from placewright.formulations.session import Session
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PricingResult:
-    """What a search of one bucket found.
+    """Groups found by pricing a bucket, and a bound of all others.
 
     Attributes
     ----------
     columns
-        Groups with a scaled reduced worth above the tolerance.
+        Groups with a scaled reduced cost above the tolerance.
     reduced : int64 (columns,)
         Theirs.
     rest
@@ -60,12 +60,12 @@ def solve_pricing(
     session: Session,
     reserve: float = 0.0,
 ) -> PricingResult:
-    """Search a bucket for groups whose scaled reduced worth exceeds a tolerance.
+    """Return the groups of a bucket whose scaled reduced cost exceeds a tolerance.
 
     Parameters
     ----------
     work
-        Groups of clusters to bound, after which the search stops.
+        Nodes to bound, after which the search stops.
     reserve
         Seconds to leave before the deadline.
 
@@ -81,7 +81,7 @@ def solve_pricing(
 
 
 class _BranchAndBound:
-    """One search of the groups of a bucket, size after size."""
+    """Branch and bound over the groups of a bucket, by number of members."""
 
     def __init__(
         self, packing: PackingProblem, prices: Prices, bucket: int, tolerance: int
@@ -95,7 +95,7 @@ class _BranchAndBound:
         self.values_found = [np.zeros(0, dtype=np.int64)]
 
     def run(self, size: int, max_nodes: int, session: Session, reserve: float) -> None:
-        """Halve until nothing above the tolerance is left, or `most` groups were bounded."""
+        """Branch until no node exceeds the tolerance, or `max_nodes` were bounded."""
         found = 0
         groups, bounds = self._bound_groups(np.zeros((1, size), dtype=np.int64))
         while len(groups):
@@ -117,7 +117,7 @@ class _BranchAndBound:
             bounds = np.concatenate([bounds[count:], values[~single]])
 
     def _bound_groups(self, groups: Ints) -> tuple[Ints, Ints]:
-        """Return the groups of clusters whose bound exceeds the tolerance, and their bounds."""
+        """Return the nodes whose bound exceeds the tolerance, and their bounds."""
         tree, rules = self.tree, self.packing.rules
         self.nodes += len(groups)
         if self.gpu_memory:
@@ -133,7 +133,7 @@ class _BranchAndBound:
         return groups[above], bound[above]
 
     def _keep_single_groups(self, groups: Ints) -> int:
-        """Keep the groups of single classes that are above the tolerance, and count them."""
+        """Keep the groups of single classes above the tolerance; return their number."""
         members = np.sort(self.tree.of[groups], axis=1)
         members = pad_members(members)
         value = column_values(self.packing, members)
@@ -145,7 +145,7 @@ class _BranchAndBound:
 
 
 def _branch(tree: ClassTree, groups: Ints) -> Ints:
-    """Replace the widest cluster of each group by its halves, in every way that differs."""
+    """Return the nodes with the widest subtree of each replaced by its halves."""
     rows = np.arange(len(groups))
     node = groups[rows, tree.width[groups].argmax(axis=1)]
     same = groups == node[:, None]

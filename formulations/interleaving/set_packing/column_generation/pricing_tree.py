@@ -1,14 +1,13 @@
-"""Clusters of the classes of a bucket, each with what bounds every group that its classes are in.
+"""Class tree: a binary tree over the classes of a bucket, with bounds for exact pricing.
 
-A binary tree: all classes of a bucket, halved again and again along the measure in which they
-differ most, down to single classes. What a group of members i at a period T is worth, less prices,
-is at most
+All classes of a bucket are split again and again along the measure in which they differ most, down
+to single classes. The reduced cost of a group of members i at a period T is at most
 
-    sum over i of (reach(i) / T - price(i)) - price of the bucket
+    sum over i of (rate_numerator(i) / T - price(i)) - price of the bucket
 
-and a period never falls when a stage grows. So the period of the least stages in some clusters is a
+and a period never falls when a stage grows. So the period of the least stages of some subtrees is a
 lower bound of T for all members from them, and at a lower bound of T the largest summand of each
-cluster is an upper bound. These are tabulated for a geometric grid of periods.
+subtree is an upper bound. These are tabulated for a geometric grid of periods.
 """
 
 from __future__ import annotations
@@ -32,29 +31,29 @@ ROUNDING_FACTOR = 1 + 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassTree:
-    """The tree of one bucket; the root is cluster 0, children come after their parent.
+    """The class tree of one bucket; the root is node 0, children come after their parent.
 
     Attributes
     ----------
-    left, right : int64 (clusters,)
-        The halves of a cluster, -1 for a single class.
-    jobs : int64 (clusters,)
+    left, right : int64 (nodes,)
+        The children of a node, -1 for a single class.
+    jobs : int64 (nodes,)
         How many jobs its classes have.
-    of : int64 (clusters,)
+    of : int64 (nodes,)
         Its class if it is a single one, else one of its classes.
-    width : float64 (clusters,)
+    width : float64 (nodes,)
         How much its classes differ; -1 for a single class.
-    stages : int64 (clusters, resources)
+    stages : int64 (nodes, resources)
         The least of each stage.
-    own : int64 (clusters,)
+    own : int64 (nodes,)
         The least sum of all stages of a class.
-    iteration, longest : int64 (clusters,)
+    iteration, max_period : int64 (nodes,)
         The most of any class.
-    memory : int64 (clusters,)
+    memory : int64 (nodes,)
         The least of any class.
     grid : int64 (periods,)
         Ascending; the first is a lower bound of all periods.
-    most : int64 (clusters, periods)
+    most : int64 (nodes, periods)
         The most that reach over period less price is for any class, scaled as the prices are.
     """
 
@@ -73,7 +72,7 @@ class ClassTree:
 
 
 def build_class_tree(packing: PackingProblem, prices: Prices, bucket: int) -> ClassTree:
-    """Return the tree of a bucket, which has at least one class with a job."""
+    """Return the class tree of a bucket with at least one class that has a job."""
     classes = np.flatnonzero((packing.bucket == bucket) & (packing.count > 0))
     own = packing.stages[classes].sum(axis=1)
     typical = float(own.mean())
@@ -135,7 +134,7 @@ def build_class_tree(packing: PackingProblem, prices: Prices, bucket: int) -> Cl
 
 
 def _split_recursively(measures: Floats) -> tuple[Ints, Ints, list[Ints], Floats]:
-    """Return both halves of each cluster, its classes by position, and how much they differ."""
+    """Return both children of each node, its classes by position, and its width."""
     left, right, widths = [-1], [-1], [-1.0]
     parts = [np.arange(len(measures))]
     for node, part in enumerate(parts):
@@ -146,7 +145,7 @@ def _split_recursively(measures: Floats) -> tuple[Ints, Ints, list[Ints], Floats
         widths[node] = float(spread.sum())
         along = part_measures[:, spread.argmax()]
         order = np.argsort(along, kind="stable")
-        # In the middle of the range, so that clusters far apart separate first.
+        # In the middle of the range, so that nodes far apart separate first.
         middle = np.searchsorted(along[order], (along.min() + along.max()) / 2, side="right")
         cut = int(middle.clip(1, len(part) - 1))
         left[node], right[node] = len(parts), len(parts) + 1

@@ -1,4 +1,4 @@
-"""Pools whose columns are too many to write: generated, rounded, and put together anew."""
+"""Column generation, then diving, restricted master MIP and pairwise exchange."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from placewright.formulations.session import Session
 def solve_by_column_generation(
     packing: PackingProblem, session: Session
 ) -> Iterator[Grouping | GroupingBound]:
-    """Yield groupings, mostly better ones later, and certified bounds, each tighter."""
+    """Yield groupings, mostly of more value later, and certified bounds, each tighter."""
     start = initial_columns(packing, session.seed)
     program = SetPackingProgram.of(packing, start)
     yield from greedy(program)
@@ -69,6 +69,6 @@ def solve_by_column_generation(
 
 
 def _improve(packing: PackingProblem, grouping: Grouping, session: Session) -> Grouping:
-    """Return a grouping whose groups are put together anew where that helps."""
+    """Return a grouping improved by pairwise exchange."""
     better = improve_by_exchange(packing, with_values(packing, grouping.members), session)
     return Grouping(better.members, int(better.value.sum()), grouping.source)
