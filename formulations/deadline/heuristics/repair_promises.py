@@ -54,7 +54,7 @@ def repair_promises(
     """Return the schedule repaired for the current lease as placed.
 
     Jobs whose promise cannot be kept that way have a later one, or none. In the result a job may
-    run in fewer leases than its alternative needs, or in more, if its place now is faster or slower.
+    run in fewer or more leases than its alternative needs, since its place now is faster or slower.
     """
     problem = _residual_problem(admission, current)
     state = ScheduleState(problem)
