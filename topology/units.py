@@ -6,7 +6,7 @@ WHOLE_GPU = 1000
 """Milli-GPU of one whole GPU."""
 
 MILLION = 10**6
-"""Of what is in millionths."""
+"""Millionths in one."""
 
 HOST_LEVEL = "host"
 """The innermost level of every cluster."""

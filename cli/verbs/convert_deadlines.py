@@ -27,7 +27,7 @@ def convert_chronus(
         int | None, typer.Option(metavar="T", help="The jobs alive at this minute of the trace.")
     ] = None,
     ahead: Annotated[
-        int, typer.Option(metavar="T", help="Also those submitted in so many minutes after --at.")
+        int, typer.Option(metavar="T", help="Also those submitted up to T minutes after --at.")
     ] = 0,
     jobs: Drawn = None,
     seed: Seed = 0,
@@ -70,7 +70,7 @@ def convert_elasticflow(
         int | None, typer.Option(metavar="T", help="The jobs alive at this second of the trace.")
     ] = None,
     ahead: Annotated[
-        int, typer.Option(metavar="T", help="Also those submitted in so many seconds after --at.")
+        int, typer.Option(metavar="T", help="Also those submitted up to T seconds after --at.")
     ] = 0,
     jobs: Drawn = None,
     seed: Seed = 0,

@@ -59,7 +59,7 @@ class WanLink(Document):
 
 
 class Dataset(Document):
-    """Data of so many GiB, the regions that hold a replica, and those that may (None: all).
+    """A dataset: its GiB, the regions that hold a replica, and those that may (None: all).
 
     Data that must stay in some regions is not read from others either, nor passes through them.
     """

@@ -33,9 +33,9 @@ class Sharing(Document):
     millionths by which the period of two, three and four members is longer. A group has at most
     `most` members; with `as_needed` jobs are grouped only as far as GPUs lack.
 
-    `conflicts` are pairs of jobs that never hold one GPU; so do jobs whose `load` correlates at
-    least so much as `correlation` says (thousandths of Pearson's coefficient; None: none do). A job
-    with a `memory` series takes in a group the nearest-rank `percentile` of it.
+    `conflicts` are pairs of jobs that never hold one GPU; so do jobs whose `load` has a correlation
+    of at least `correlation` (thousandths of Pearson's coefficient; None: none do). Of a job with
+    a `memory` series the nearest-rank `percentile` of it counts in a group.
     """
 
     resources: Many[Name] = Field(

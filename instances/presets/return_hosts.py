@@ -46,8 +46,8 @@ def return_hosts(round: Round, hosts: Sequence[str], count: int) -> Round:  # no
     Raises
     ------
     InvalidInputError
-        If a host is not of the cluster, there are fewer than `count`, or they are of so many kinds
-        of hardware that there are too many ways to choose among these.
+        If a host is not of the cluster, there are fewer than `count`, or too many ways to choose
+        among their kinds of hardware.
     """
     known = hosts_by_name(round.cluster)
     loaned = dict.fromkeys(

@@ -151,7 +151,7 @@ def test_best_effort_of_this_lease_is_named(lost):
         # A part of a lease is enough for the rest of the work.
         ((8, 1.5, (30, 9)), "2 of 2 leases have room, by count"),
         ((8, 2, (30, 9)), "even alone not before +40m"),
-        ((24, 2, (80, 9)), "0 of 2 leases have so many GPUs, whoever holds them"),
+        ((24, 2, (80, 9)), "0 of 2 leases have enough GPUs, whoever holds them"),
         ((16, 2, (60, 9)), "0 of 2 leases have room; held by first"),
         ((16, 2, (80, 9)), "1 of 2 leases have room; held by first"),
         ((1, 1, (0, 9)), "even alone not before +20m"),

@@ -227,7 +227,7 @@ def why(promises: Promises, reason: RefusalReason, by: int) -> str:
     if end - first < reason.needed:
         return f"even alone not before {_no_earlier(reason.earliest, round_.now)}"
     if reason.capable < reason.needed:
-        return f"{_have(reason.capable, reason.needed)} so many GPUs, whoever holds them"
+        return f"{_have(reason.capable, reason.needed)} enough GPUs, whoever holds them"
     room = f"{_have(reason.free, reason.needed)} room"
     if reason.free >= reason.needed:
         return f"{room}, by count"

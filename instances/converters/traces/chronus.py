@@ -97,9 +97,9 @@ def read_chronus(
         GPUs of the cluster: hosts of 8, the last with what is left.
     at, ahead
         Take the jobs alive at this minute, had each started when it was submitted, and those
-        submitted in so many minutes after it. Without `at` the round is at the first submission.
+        submitted up to `ahead` minutes after it. Without `at` the round is at the first submission.
     jobs, seed
-        Take so many of these, drawn by the seed.
+        The number of these to take, drawn by the seed.
     lease_s
         Seconds of a lease. Of each, checkpoint and resume take 30 s * (1 + log2 of the GPUs).
     slack

@@ -99,8 +99,8 @@ def read_muri(
     at
         Take the jobs alive at this second, had each started when it was submitted.
     first, jobs
-        Take the first jobs of the file, or draw so many by `seed`, each at most once, in the order
-        of the file.
+        Take the first jobs of the file, or draw `jobs` of them by `seed`, each at most once, in the
+        order of the file.
     gpus
         In place of `nodes_csv`: hosts of 8 GPUs, the last with what is left. With neither, as many
         GPUs as the jobs need in groups of four, a quarter of what they ask.

@@ -59,7 +59,7 @@ def read_wan(
     regions
         Regions to take, in this order; all if None.
     count, seed
-        Take so many instead, drawn by the seed, in the order of their names.
+        The number of regions to draw by the seed instead, in the order of their names.
     gpus
         GPUs of each region, a multiple of 8.
 

@@ -50,11 +50,11 @@ def draw_datasets(rng: np.random.Generator, datasets: int) -> tuple[Ints, Ints]:
 
 
 def draw_readers(rng: np.random.Generator, size: Ints, readers: Ints, jobs: int) -> Readers:
-    """Draw the reads of so many jobs, no fewer than datasets.
+    """Draw the reads of `jobs` jobs, of which there are no fewer than datasets.
 
-    Five workloads for each dataset, as long as there are jobs and reads for so many. The first read
-    of each is drawn from all reads, the other reads fall on workloads at random. The numbers of
-    jobs are log-normal.
+    There are five workloads per dataset, or fewer where jobs or reads are fewer. The first read of
+    each is drawn from all reads, the other reads fall on workloads at random. The numbers of jobs
+    per workload are log-normal.
 
     Parameters
     ----------

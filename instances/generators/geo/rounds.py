@@ -64,12 +64,12 @@ def generate(
     policy
         `replicas`: where data lives, all jobs pending; `geo`: nearly half of the GPUs run.
     grid
-        Links between at least so many regions, of which some are drawn; None: all is drawn.
+        Measured links, of which those of `regions` regions are drawn; None: links are drawn, too.
 
     Raises
     ------
     InvalidInputError
-        If an argument is out of its range, or so many jobs cannot ask for that many GPUs.
+        If an argument is out of its range, or `jobs` and `gpus` do not go together.
     """
     _check(regions, datasets, jobs, gpus, seed)
     if mix not in MIXES:
@@ -95,7 +95,7 @@ def _world(
     largest = 1 << (largest.bit_length() - 1)
     if not jobs <= total <= jobs * largest:
         expected = f"expected {jobs / ratio:,.0f} to {jobs * largest / ratio:,.0f}"
-        raise _argument("gpus", int(gpus.sum()), f"{expected} for so many jobs and regions")
+        raise _argument("gpus", int(gpus.sum()), f"{expected} for this number of jobs and regions")
 
     reads = draw_readers(rng, *draw_datasets(rng, datasets), jobs)
     owner = np.repeat(np.arange(reads.jobs.size), reads.jobs)

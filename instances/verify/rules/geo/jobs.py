@@ -106,8 +106,8 @@ def region_quota(reading: Reading) -> Iterator[Finding]:
 def data_reason(reading: Reading) -> Iterator[Finding]:
     """Require that the reasons about data and regions are true.
 
-    A job that waits for `data` is told where and when it will have it. For one with `no_region` no
-    region will do once all copies are done.
+    A job with reason `data` is listed in the section `reads`. For one with `no_region` no region is
+    feasible even once all copies are done.
     """
     data = reading.data
     if data is None:
