@@ -26,7 +26,7 @@ from placewright.formulations.gang.placement.preemption import repair_preemption
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.plan import Certificate
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
-from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.move_order import move_section
 from placewright.solver import Limits, Status, Worker
 
 __all__ = [
@@ -130,7 +130,7 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
     repair_preemptions(placement)
     found = assign(placement, backend)
     decisions = decisions_of(round, problem.cluster.hosts, DefaultDecisions()(round), found)
-    moves = order_of_moves(round, decisions)
+    moves = move_section(round, decisions)
     plan = Plan(decisions=decisions, sections=() if moves is None else (moves,))
     value = _verified(round, plan)[term]
     if outcome.status is Status.FEASIBLE:

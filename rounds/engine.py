@@ -18,8 +18,13 @@ from placewright.instances.documents.round import Round
 from placewright.rounds.regions.executors import check_executor
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.solve import Progress, Solve
-from placewright.rounds.state.admission import Admitted, Ledger, answered, check_asks
-from placewright.rounds.state.changes import Changes, carried_out, changed
+from placewright.rounds.state.admission import (
+    Admitted,
+    Ledger,
+    answer_admission,
+    check_asks_for_promise,
+)
+from placewright.rounds.state.changes import Changes, apply_plan, changed
 from placewright.rounds.state.memory import Memory
 from placewright.rounds.state.transfers import Orders
 from placewright.solver import Worker
@@ -133,7 +138,7 @@ class Engine:
         )
         plan = solve.plan(self._solver)
         self._remember_restarts(round_, plan, changes)
-        self.state = carried_out(coming, plan, self._restart_s)
+        self.state = apply_plan(coming, plan, self._restart_s)
         self._orders = self._orders.after(round_, plan.sections)
         self._memory.ledger = Ledger.of(plan.sections)
         if self.round_solved is None:
@@ -175,12 +180,12 @@ class Engine:
             return self._admit(job)
 
     def _admit(self, job: Job) -> Admitted:
-        check_asks(self.state, job)
+        check_asks_for_promise(self.state, job)
         now = self.state.now
         if self.round_solved is not None:
             now += self.state.leases.length_s
         coming = changed(self.state, Changes(added=(job,), now=now), self._hosts)
-        answer = answered(coming, self._memory.ledger)
+        answer = answer_admission(coming, self._memory.ledger)
         if answer.promise is not None and job.deadline is not None:
             update = {"deadline": job.deadline.model_copy(update={"promise": answer.promise})}
             jobs = (*self.state.jobs, job.model_copy(update=update))

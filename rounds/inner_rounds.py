@@ -15,8 +15,8 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, better
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
-from placewright.rounds.sections.collectives import collectives_of
-from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.collectives import collective_section
+from placewright.rounds.sections.move_order import move_section
 
 
 def solve_inner_round(
@@ -45,8 +45,8 @@ def solve_inner_round(
         else:
             decisions = decisions_of(round_, problem.cluster.hosts, default_decisions, step)
             sections = (
-                order_of_moves(round_, decisions),
-                collectives_of(round_, problem.cluster, step),
+                move_section(round_, decisions),
+                collective_section(round_, problem.cluster, step),
             )
             plan = Plan.model_construct(
                 decisions=decisions, sections=tuple(section for section in sections if section)

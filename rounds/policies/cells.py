@@ -20,10 +20,10 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
 from placewright.rounds.sections.cells import cell_section
-from placewright.rounds.sections.collectives import collectives_of
-from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.collectives import collective_section
+from placewright.rounds.sections.move_order import move_section
 from placewright.rounds.sections.reasons import reasons_of
-from placewright.rounds.sections.shares import shares_after
+from placewright.rounds.sections.shares import share_section
 
 
 def has_cells(round_: Round) -> bool:
@@ -67,10 +67,10 @@ class CellsDecider:
         self, candidate: Candidate, decisions: Sequence[Decision]
     ) -> Iterator[dict[str, Any] | None]:
         """Yield order of moves, shares, cells and collectives."""
-        yield order_of_moves(self._round, decisions)
-        yield shares_after(self.whole, candidate)
+        yield move_section(self._round, decisions)
+        yield share_section(self.whole, candidate)
         yield cell_section(self._round, self._admission.bound, self._hosts)
-        yield collectives_of(self._round, self._problem.cluster, candidate)
+        yield collective_section(self._round, self._problem.cluster, candidate)
 
     def _hosts(self, job: int) -> set[str]:
         """Return the hosts that a guaranteed job is on after the round."""

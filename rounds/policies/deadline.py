@@ -17,8 +17,8 @@ from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
-from placewright.rounds.sections.collectives import collectives_of
-from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.collectives import collective_section
+from placewright.rounds.sections.move_order import move_section
 from placewright.rounds.sections.reasons import reasons_of
 from placewright.rounds.state.admission import Ledger
 from placewright.rounds.state.promises import KIND
@@ -69,8 +69,8 @@ class DeadlineDecider:
     ) -> Iterator[dict[str, Any] | None]:
         """Yield leases, moves and collectives."""
         yield self._leases(candidate)
-        yield order_of_moves(self._round, decisions)
-        yield collectives_of(self._round, self._cluster, candidate)
+        yield move_section(self._round, decisions)
+        yield collective_section(self._round, self._cluster, candidate)
 
     def _leases(self, candidate: Candidate) -> dict[str, Any]:
         jobs = self._round.jobs

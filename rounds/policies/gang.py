@@ -19,10 +19,10 @@ from placewright.rounds.policies.cells import (
     has_cells,
     residual_round_of_plan,
 )
-from placewright.rounds.sections.collectives import collectives_of
-from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.collectives import collective_section
+from placewright.rounds.sections.move_order import move_section
 from placewright.rounds.sections.reasons import reasons_of
-from placewright.rounds.sections.shares import shares_after
+from placewright.rounds.sections.shares import share_section
 
 
 class GangDecider:
@@ -45,9 +45,9 @@ class GangDecider:
         self, candidate: Candidate, decisions: Sequence[Decision]
     ) -> Iterator[dict[str, Any] | None]:
         """Yield order of moves, shares and collectives."""
-        yield order_of_moves(self._round, decisions)
-        yield shares_after(self._problem, candidate)
-        yield collectives_of(self._round, self._problem.cluster, candidate)
+        yield move_section(self._round, decisions)
+        yield share_section(self._problem, candidate)
+        yield collective_section(self._round, self._problem.cluster, candidate)
 
 
 def _decider(round_: Round, resources: Resources) -> Decider:

@@ -14,8 +14,8 @@ from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
-from placewright.rounds.sections.collectives import collectives_of
-from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.collectives import collective_section
+from placewright.rounds.sections.move_order import move_section
 from placewright.rounds.sections.reasons import reasons_of
 from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
 
@@ -61,8 +61,8 @@ class GeoDecider:
             yield self._reads(candidate)
             yield replica_section(wan, data) if data.creates else None
             yield flow_section(wan, data) if data.flows else None
-        yield order_of_moves(self._round, decisions)
-        yield collectives_of(self._round, self._problem.cluster, candidate)
+        yield move_section(self._round, decisions)
+        yield collective_section(self._round, self._problem.cluster, candidate)
 
     def _reads(self, candidate: Candidate) -> dict[str, Any] | None:
         data, wan, jobs = candidate.data, self._problem.wan, self._round.jobs

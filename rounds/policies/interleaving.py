@@ -22,8 +22,8 @@ from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, DecisionKind, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
-from placewright.rounds.sections.collectives import collectives_of
-from placewright.rounds.sections.reasons import Room, emptied
+from placewright.rounds.sections.collectives import collective_section
+from placewright.rounds.sections.reasons import StartTest, empty_placement
 
 KIND = "groups"
 
@@ -55,18 +55,18 @@ class InterleavingDecider:
         left = quota_left(self._round, [j for j, job in enumerate(jobs) if job.running])
         gangs = one_job_per_gang(self._kept, self._kept.jobs)
         problem = compile_round(gangs.round)
-        empty, before = Room(emptied(problem)), Room(Placement(problem))
+        empty, before = StartTest(empty_placement(problem)), StartTest(Placement(problem))
         class_of = {j: c for c in problem.classes for j in c.jobs}
         reasons: dict[int, Reason] = {}
         for number, job_group in enumerate(gangs.job_groups):
             job = job_group.members[0]
             held = [resources_held(option) for option in jobs[job].options]
             mine = {name: most for (owner, name), most in left.items() if owner == jobs[job].tenant}
-            if not empty.for_one_of(class_of[number]):
+            if not empty.some_option_may_start(class_of[number]):
                 reasons[job] = Reason.NEVER_FITS
             elif all(any(o.get(name, 0) > most for name, most in mine.items()) for o in held):
                 reasons[job] = Reason.QUOTA
-            elif not before.for_one_of(class_of[number]):
+            elif not before.some_option_may_start(class_of[number]):
                 reasons[job] = Reason.CAPACITY
             else:
                 reasons[job] = Reason.NOT_CHOSEN
@@ -78,7 +78,7 @@ class InterleavingDecider:
         """Yield moves, groups and collectives."""
         yield _moves(decisions)
         yield self._groups(candidate)
-        yield collectives_of(self._round, self._kept.cluster, candidate)
+        yield collective_section(self._round, self._kept.cluster, candidate)
 
     def _groups(self, candidate: Candidate) -> dict[str, Any] | None:
         groups = [

@@ -1,4 +1,4 @@
-"""From one boundary to the next: jobs come and end, and waiting ones take GPUs that are idle.
+"""Backfilling between two boundaries: jobs arrive and end, and waiting ones start on idle GPUs.
 
 Those without a promise come first, and the least work among them. Two kinds of jobs stop for
 others: one without a deadline, for a job that asks for a promise and would be late if it waited for
@@ -24,7 +24,7 @@ from placewright.rounds.replay.idle_gpus import IdleGpus
 from placewright.rounds.replay.records import Record
 
 
-class Between:
+class Backfill:
     """The time from a boundary to the next.
 
     Parameters
@@ -44,13 +44,13 @@ class Between:
         self._end = end
         self._ends: list[tuple[int, str]] = []
         self._waiting: list[tuple[bool, int, str]] = []
-        self._early: set[str] = set()
+        self._backfilled: set[str] = set()
         for record in records:
             self._records[record.job.name] = record
             if record.running is None:
-                self._waiting.append(record.urgency)
+                self._waiting.append(record.backfill_key)
             else:
-                self._runs(record, round_.now)
+                self._run(record, round_.now)
         self._waiting.sort()
 
     @property
@@ -58,21 +58,21 @@ class Between:
         """Return when the next job is done, if nobody is stopped before."""
         return self._ends[0][0] if self._ends else sys.maxsize
 
-    def done(self, now: int) -> list[Record]:
+    def finished(self, now: int) -> list[Record]:
         """Take the jobs that are done now off their GPUs, and return them."""
         found = []
         while self.next_end == now:
             record = self._records.pop(heappop(self._ends)[1])
-            self._idle.give(() if record.running is None else record.running.tasks)
+            self._idle.release(() if record.running is None else record.running.tasks)
             record.finish = now
-            self._early.discard(record.job.name)
+            self._backfilled.discard(record.job.name)
             found.append(record)
         return found
 
-    def come(self, record: Record) -> None:
+    def arrive(self, record: Record) -> None:
         """Let a job wait from now on."""
         self._records[record.job.name] = record
-        insort(self._waiting, record.urgency)
+        insort(self._waiting, record.backfill_key)
 
     def serve(self, now: int) -> None:
         """Let waiting jobs start where GPUs are idle or others make way, the most urgent first."""
@@ -84,7 +84,7 @@ class Between:
                 if self._start(record, number, now):
                     break
 
-    def close(self) -> None:
+    def run_to_boundary(self) -> None:
         """Let those that run do their work until the boundary."""
         for record in self._records.values():
             if record.running is not None:
@@ -95,51 +95,52 @@ class Between:
         option = record.job.options[number]
         tasks = self._idle.find(option)
         if tasks is None:
-            self._make_way(record, option.milli_gpu, now)
+            self._preempt_for(record, option.milli_gpu, now)
             tasks = self._idle.find(option)
         if tasks is None:
             return False
-        self._waiting.remove(record.urgency)
+        self._waiting.remove(record.backfill_key)
         record.running = Running(option=number, tasks=tasks)
-        self._runs(record, now)
+        self._run(record, now)
         if record.asked.due and not record.hopeless(self._end):
-            self._early.add(record.job.name)
+            self._backfilled.add(record.job.name)
         return True
 
-    def _make_way(self, record: Record, milli_gpu: int, now: int) -> None:
+    def _preempt_for(self, record: Record, milli_gpu: int, now: int) -> None:
         """Stop the smallest job that has so many GPUs and may stop for this one, if there is one.
 
         Of equal ones that with most work left.
         """
         able = [
-            (self._held(other), -other.left, other.job.name) for other in self._stopping_for(record)
+            (self._milli_gpu_of(other), -other.left, other.job.name)
+            for other in self._preemptible_for(record)
         ]
         chosen = min((one for one in able if one[0] >= milli_gpu), default=None)
         if chosen is not None:
             self._stop(self._records[chosen[-1]], now)
 
-    def _stopping_for(self, record: Record) -> list[Record]:
+    def _preemptible_for(self, record: Record) -> list[Record]:
         """Return the jobs that run and may stop for one that waits."""
         if not record.asked.due:
-            return [self._records[name] for name in sorted(self._early)]
+            return [self._records[name] for name in sorted(self._backfilled)]
         if record.known or not record.hopeless(self._end):
             return []
         every = self._records.values()
         return [one for one in every if one.running is not None and not one.asked.due]
 
-    def _held(self, record: Record) -> int:
+    def _milli_gpu_of(self, record: Record) -> int:
         return 0 if record.running is None else record.job.options[record.running.option].milli_gpu
 
     def _stop(self, record: Record, now: int) -> None:
-        self._idle.give(() if record.running is None else record.running.tasks)
-        self._early.discard(record.job.name)
+        self._idle.release(() if record.running is None else record.running.tasks)
+        self._backfilled.discard(record.job.name)
         self._ends = [one for one in self._ends if one[1] != record.job.name]
         heapify(self._ends)
         record.work(now - record.since)
         record.stop()
-        insort(self._waiting, record.urgency)
+        insort(self._waiting, record.backfill_key)
 
-    def _runs(self, record: Record, now: int) -> None:
-        self._idle.take(() if record.running is None else record.running.tasks)
+    def _run(self, record: Record, now: int) -> None:
+        self._idle.hold(() if record.running is None else record.running.tasks)
         record.since = now
         heappush(self._ends, (record.end(now), record.job.name))

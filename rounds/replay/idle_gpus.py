@@ -25,7 +25,7 @@ class IdleGpus:
     ----------
     round_
         Hosts that are unhealthy or away in its current lease, and GPUs that are reserved, are never
-        idle. Its jobs do not count: see `take`.
+        idle. Its jobs do not count: see `hold`.
     """
 
     def __init__(self, round_: Round) -> None:
@@ -44,7 +44,7 @@ class IdleGpus:
                 self._free.get(name, set()).difference_update(reservation.gpus or every)
         self.count = sum(map(len, self._free.values()))
 
-    def take(self, tasks: Iterable[Task]) -> None:
+    def hold(self, tasks: Iterable[Task]) -> None:
         """Let tasks hold their GPUs."""
         for task in tasks:
             free = self._free.get(task.host)
@@ -53,7 +53,7 @@ class IdleGpus:
                 free.difference_update(task.gpus)
                 self.count += len(free) - before
 
-    def give(self, tasks: Iterable[Task]) -> None:
+    def release(self, tasks: Iterable[Task]) -> None:
         """Take back the GPUs of tasks that `find` has placed, or that were taken."""
         for task in tasks:
             free = self._free.get(task.host)
@@ -67,33 +67,35 @@ class IdleGpus:
         One host: the one with the fewest idle GPUs. Several: the largest tasks first, each on the
         host with the fewest.
         """
-        if option.required is not None or not all(map(_plain, option.groups)):
+        if option.required is not None or not all(map(_whole_gpus_only, option.groups)):
             return None
         asked = sum(group.milli_gpu for group in option.groups) // WHOLE_GPU
         if asked > self.count:
             return None
         numbered = [(g, t) for g, group in enumerate(option.groups) for t in range(group.count)]
         if asked <= self._largest:
-            host = self._least(asked, option.groups)
-            return None if host is None else self._cut(option, dict.fromkeys(numbered, host))
+            host = self._best_fit_host(asked, option.groups)
+            return None if host is None else self._tasks_on(option, dict.fromkeys(numbered, host))
         numbered.sort(key=lambda one: -option.groups[one[0]].gpu)
-        return self._apart(option, numbered)
+        return self._over_several_hosts(option, numbered)
 
-    def _apart(self, option: Option, numbered: list[tuple[int, int]]) -> tuple[Task, ...] | None:
+    def _over_several_hosts(
+        self, option: Option, numbered: list[tuple[int, int]]
+    ) -> tuple[Task, ...] | None:
         found: list[Task] = []
         for g, t in numbered:
             group = option.groups[g]
-            host = self._least(group.gpu // WHOLE_GPU, (group,))
+            host = self._best_fit_host(group.gpu // WHOLE_GPU, (group,))
             if host is None:
-                self.give(found)
+                self.release(found)
                 return None
-            placed = self._cut(option, {(g, t): host})
-            self.take(placed)
+            placed = self._tasks_on(option, {(g, t): host})
+            self.hold(placed)
             found += placed
-        self.give(found)
+        self.release(found)
         return tuple(found)
 
-    def _least(self, asked: int, groups: Sequence[TaskGroup]) -> str | None:
+    def _best_fit_host(self, asked: int, groups: Sequence[TaskGroup]) -> str | None:
         """Return the host with the fewest idle GPUs that has so many, of a model that suits."""
         suited = (
             (len(free), name)
@@ -103,7 +105,7 @@ class IdleGpus:
         )
         return min(suited, default=(0, None))[1]
 
-    def _cut(self, option: Option, on: dict[tuple[int, int], str]) -> tuple[Task, ...]:
+    def _tasks_on(self, option: Option, on: dict[tuple[int, int], str]) -> tuple[Task, ...]:
         """Return tasks on their hosts, each with the lowest GPUs that are idle."""
         left = {host: sorted(self._free[host], reverse=True) for host in on.values()}
         return tuple(
@@ -119,7 +121,7 @@ class IdleGpus:
         )
 
 
-def _plain(group: TaskGroup) -> bool:
+def _whole_gpus_only(group: TaskGroup) -> bool:
     """Whether a group asks nothing but whole GPUs, of any or some models."""
     return (
         group.gpu >= WHOLE_GPU

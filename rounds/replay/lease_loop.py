@@ -21,13 +21,13 @@ from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.rounds.engine import Engine
-from placewright.rounds.replay.admission_price import WINDOW_S, Prices
-from placewright.rounds.replay.backfill import Between
+from placewright.rounds.replay.admission_price import WINDOW_S, AdmissionPrice
+from placewright.rounds.replay.backfill import Backfill
 from placewright.rounds.replay.idle_gpus import IdleGpus
 from placewright.rounds.replay.records import CLASSES, Record, Served
 from placewright.rounds.settings import Isolation
 from placewright.rounds.state.changes import Changes
-from placewright.rounds.state.promises import promised
+from placewright.rounds.state.promises import promises_in
 from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["Served", "decide_leases"]
@@ -78,7 +78,7 @@ def decide_leases(
             if watch is not None and engine.round_solved is not None:
                 watch(engine.round_solved, plan)
             loop.carry_out(plan)
-            loop.pass_lease()
+            loop.run_lease()
     return tuple(record.served() for record in loop.records)
 
 
@@ -87,39 +87,39 @@ class _Loop:
     round: Round
     now: int = field(init=False)
     records: list[Record] = field(init=False)
-    _coming: deque[Record] = field(init=False)
+    _arrivals: deque[Record] = field(init=False)
     _alive: dict[str, Record] = field(init=False, default_factory=dict)
     _removed: list[str] = field(init=False, default_factory=list)
-    _prices: Prices = field(init=False, default_factory=Prices)
-    _there: dict[int, int] = field(init=False, default_factory=dict)
+    _price: AdmissionPrice = field(init=False, default_factory=AdmissionPrice)
+    _capacity: dict[int, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.now = self.round.now
         own = sorted({job.priority for job in self.round.jobs})
         level = {priority: CLASSES * number for number, priority in enumerate(own)}
         self.records = [_record(job, self.now, level[job.priority]) for job in self.round.jobs]
-        self._coming = deque(sorted(self.records, key=lambda record: record.came))
+        self._arrivals = deque(sorted(self.records, key=lambda record: record.came))
 
     def more(self) -> bool:
         """Say whether a job is left; if all are still to come, go to the boundary after the first.
 
         A job that comes at a boundary is in the round of it.
         """
-        if not self._alive and self._coming:
+        if not self._alive and self._arrivals:
             length = self.round.leases.length_s
-            self.now += max(0, -((self.now - self._coming[0].came) // length)) * length
-        return bool(self._alive or self._coming)
+            self.now += max(0, -((self.now - self._arrivals[0].came) // length)) * length
+        return bool(self._alive or self._arrivals)
 
     def changes(self) -> Changes:
         """Return what happened since the last boundary."""
-        while self._next_coming() <= self.now:
-            self._come()
+        while self._next_arrival() <= self.now:
+            self._arrive()
         for record in [one for one in self._alive.values() if one.hopeless(self.now)]:
             self._leave(record)
         alive = self._alive.values()
-        price = self._prices.price(self.now, self._milli_gpu())
+        price = self._price.price(self.now, self._milli_gpu())
         for record in alive:
-            record.asks = record.promise is not None or record.worth >= price
+            record.asks = record.promise is not None or record.value_per_gpu_time >= price
         added = [one.written(self.now) for one in alive if not one.known]
         updated = [one.written(self.now) for one in alive if one.known and one.changed]
         for record in alive:
@@ -129,46 +129,46 @@ class _Loop:
 
     def carry_out(self, plan: Plan) -> None:
         """Let jobs run where the plan says, and remember its promises."""
-        promises = promised(plan.sections)
+        promises = promises_in(plan.sections)
         for decision in plan.decisions:
             record = self._alive[decision.job]
             record.promise = promises.get(decision.job)
             record.had_promise |= record.promise is not None
-            _decide(record, decision)
+            _apply_decision(record, decision)
             record.ran = record.running is not None
 
-    def pass_lease(self) -> None:
+    def run_lease(self) -> None:
         """Go to the next boundary; jobs come, jobs end, and waiting ones take what is idle."""
         end = self.now + self.round.leases.length_s
         round_ = self.round.model_copy(update={"now": self.now})
-        between = Between(round_, self._alive.values(), end)
-        while (now := min(between.next_end, self._next_coming())) <= end:
-            for record in between.done(now):
+        backfill = Backfill(round_, self._alive.values(), end)
+        while (now := min(backfill.next_end, self._next_arrival())) <= end:
+            for record in backfill.finished(now):
                 self._leave(record)
-            while self._next_coming() == now:
-                between.come(self._come())
+            while self._next_arrival() == now:
+                backfill.arrive(self._arrive())
             if now < end:
-                between.serve(now)
-        between.close()
+                backfill.serve(now)
+        backfill.run_to_boundary()
         self.now = end
 
-    def _come(self) -> Record:
-        record = self._coming.popleft()
+    def _arrive(self) -> Record:
+        record = self._arrivals.popleft()
         self._alive[record.job.name] = record
-        self._prices.come(record)
+        self._price.arrive(record)
         return record
 
     def _milli_gpu(self) -> float:
         """Return what is there for jobs on the mean of the coming day."""
         leases = range(self.now, self.now + WINDOW_S, self.round.leases.length_s)
         for now in leases:
-            if now not in self._there:
+            if now not in self._capacity:
                 round_ = self.round.model_copy(update={"now": now})
-                self._there[now] = WHOLE_GPU * IdleGpus(round_).count
-        return sum(self._there[now] for now in leases) / len(leases)
+                self._capacity[now] = WHOLE_GPU * IdleGpus(round_).count
+        return sum(self._capacity[now] for now in leases) / len(leases)
 
-    def _next_coming(self) -> int:
-        return self._coming[0].came if self._coming else sys.maxsize
+    def _next_arrival(self) -> int:
+        return self._arrivals[0].came if self._arrivals else sys.maxsize
 
     def _leave(self, record: Record) -> None:
         del self._alive[record.job.name]
@@ -184,7 +184,7 @@ def _record(job: Job, now: int, level: int) -> Record:
     return Record(job, asked, came, asked.work, level)
 
 
-def _decide(record: Record, decision: Decision) -> None:
+def _apply_decision(record: Record, decision: Decision) -> None:
     """Let a job run as a plan says."""
     kind = decision.decision
     if kind is DecisionKind.PREEMPT:

@@ -61,7 +61,7 @@ class Record:
     running: Running | None = None
     since: int = 0
     known: bool = False
-    told: tuple[int, bool] | None = None
+    written_as: tuple[int, bool] | None = None
     asks: bool = True
     ran: bool = False
     finish: int | None = None
@@ -73,10 +73,10 @@ class Record:
     @property
     def changed(self) -> bool:
         """Whether a round does not yet say how it is; `ran`: it did when the last one ended."""
-        return self.running is not None or self.ran or self.told != (self.priority, self.asks)
+        return self.running is not None or self.ran or self.written_as != (self.priority, self.asks)
 
     @property
-    def urgency(self) -> tuple[bool, int, str]:
+    def backfill_key(self) -> tuple[bool, int, str]:
         """Return how it stands among those that wait for idle GPUs: promises can wait."""
         gpus = min(option.milli_gpu for option in self.job.options)
         return self.promise is not None, self.left * gpus, self.job.name
@@ -94,16 +94,16 @@ class Record:
         return self.level + CLASSES - round(STEPS * log2(max(1, self.left * gpus)))
 
     @property
-    def least(self) -> float:
+    def least_gpu_time(self) -> float:
         """Milli-GPU-seconds that its work takes, at least."""
         options = enumerate(self.job.options)
         each = (option.milli_gpu * UNIT / self.asked.pace(o).speed for o, option in options)
         return self.asked.work_s * min(each)
 
     @property
-    def worth(self) -> float:
+    def value_per_gpu_time(self) -> float:
         """What its first deadline is worth per milli-GPU-second."""
-        return self.asked.due[0].value / self.least if self.asked.due else 0.0
+        return self.asked.due[0].value / self.least_gpu_time if self.asked.due else 0.0
 
     @property
     def rate(self) -> int:
@@ -153,7 +153,7 @@ class Record:
         if running is not None:
             cost = self.asked.pace(running.option).overhead_s
             running = running.model_copy(update={"checkpoint": now, "restart_s": cost})
-        self.told = self.priority, self.asks
+        self.written_as = self.priority, self.asks
         update = {"deadline": deadline, "running": running, "priority": self.priority}
         return self.job.model_copy(update=update)
 

@@ -13,7 +13,9 @@ from placewright.topology import Cluster
 from placewright.topology.collectives import bottleneck, time_us
 
 
-def collectives_of(round_: Round, cluster: Cluster, candidate: Candidate) -> dict[str, Any] | None:
+def collective_section(
+    round_: Round, cluster: Cluster, candidate: Candidate
+) -> dict[str, Any] | None:
     """Return the section for a candidate, or None if no group that it places has a collective.
 
     Groups go in the order in which a plan is read: migrated jobs, then started ones, each in the

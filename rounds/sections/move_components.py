@@ -1,13 +1,13 @@
-"""Jobs that move out of each other's way: in which order, and who has to park meanwhile.
+"""Strongly connected components of the move graph: an order of moves, and which jobs must park.
 
-A slot (moves.py) is *tight* for a set of jobs if it has not room now for all that they will take
-from it; no other slot can ever stop one of them.
+A slot (move_order.py) is *tight* for a set of jobs if what is free of it now is less than all that
+they will take from it; no other slot can ever stop one of them.
 
 A job waits for those that now hold some of a tight slot that it will hold some of. The strongly
 connected components of this relation can be carried out one after the other, those first that wait
 for no other, and how one of them is solved changes nothing for the next: once all who held a slot
 have moved or parked, the final plan says that there is room. So a job alone in its component finds
-its place, and only components of several jobs, *knots*, have to be searched. Nor may the relation
+its place, and only components of several jobs, *cycles*, have to be searched. Nor may the relation
 be smaller: a job that holds some of a slot before and after may give room there only by parking,
 so those who need it must be solved together with it.
 """
@@ -22,11 +22,11 @@ from itertools import combinations
 from math import inf
 
 EXACT_JOBS = 10
-"""Knots of at most so many jobs get the fewest spares that are possible."""
+"""Jobs up to which a cycle gets the fewest spare places that are possible."""
 EXACT_TRIES = 300_000
-"""How often, in all knots of a plan together, the search may look for a next step."""
+"""Steps that the search may try, in all cycles of a plan together."""
 BATCH_SHARE = 8
-"""The rule handles one in so many jobs of a knot, and then looks for knots in the rest."""
+"""One job in this many of a cycle moves or parks greedily before components are found anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ def sums(amounts: Iterable[tuple[int, int]]) -> dict[int, int]:
     return dict(total)
 
 
-class Yard:
-    """Migrated jobs by index, what is free of each slot, and what was done so far.
+class MoveSequencer:
+    """Puts migrated jobs in an order: jobs by index, what is free of each slot, the steps so far.
 
     `steps` and `parked` grow; no other state but `free` changes.
     """
@@ -64,26 +64,26 @@ class Yard:
         self.parked: list[int] = []
         self.tries = EXACT_TRIES
 
-    def clear(self) -> None:
-        """Have every job carry out its move or park."""
+    def sequence(self) -> None:
+        """Have every job carry out its move or park, component by component."""
         waiting = [list(range(len(self.moves)))]
         while waiting:
             jobs = waiting.pop()
             if len(jobs) == 1:
-                self._step(jobs[0])
+                self._carry_out(jobs[0])
                 continue
             tight = self._tight(jobs)
-            parts = list(self._parts(jobs, tight))
+            parts = list(self._strong_components(jobs, tight))
             if len(parts) > 1:
                 waiting += reversed(parts)
             elif jobs and not self._search(jobs):
-                waiting.append(self._follow_rule(jobs, tight))
+                waiting.append(self._step_greedily(jobs, tight))
 
     def _tight(self, jobs: Sequence[int]) -> set[int]:
         taken = sums(entry for job in jobs for entry in self.moves[job].takes.items())
         return {slot for slot, amount in taken.items() if amount > self.free[slot]}
 
-    def _parts(self, jobs: Sequence[int], tight: set[int]) -> Iterator[list[int]]:
+    def _strong_components(self, jobs: Sequence[int], tight: set[int]) -> Iterator[list[int]]:
         """Yield the components of jobs, each after those that it waits for.
 
         The graph has the jobs as nodes j, and tight slots of several holders as nodes ~s, which
@@ -106,44 +106,44 @@ class Yard:
     def _fits(self, job: int) -> bool:
         return all(amount <= self.free[slot] for slot, amount in self.moves[job].takes.items())
 
-    def _shift(self, job: int, sign: int) -> None:
+    def _apply(self, job: int, sign: int) -> None:
         """Carry out a move (1) or take it back (-1)."""
         for slot, amount in self.moves[job].takes.items():
             self.free[slot] -= sign * amount
         for slot, amount in self.moves[job].gives.items():
             self.free[slot] += sign * amount
 
-    def _lift(self, job: int, sign: int) -> None:
+    def _remove(self, job: int, sign: int) -> None:
         """Take a job off (1) or put it back where it was (-1)."""
         for slot, amount in self.moves[job].before.items():
             self.free[slot] += sign * amount
 
-    def _step(self, job: int) -> None:
-        self._shift(job, 1)
+    def _carry_out(self, job: int) -> None:
+        self._apply(job, 1)
         self.steps.append(job)
 
     def _park(self, job: int) -> None:
-        self._lift(job, 1)
+        self._remove(job, 1)
         self.parked.append(job)
 
     def _search(self, jobs: Sequence[int]) -> bool:
-        """Solve a knot with the fewest spares, small jobs first; False if that is too much work."""
+        """Solve a cycle with the fewest spares, small jobs first; False if it is too large."""
         if len(jobs) > EXACT_JOBS:
             return False
         by_weight = sorted(jobs, key=lambda job: self.moves[job].weight)
         for spares in (s for count in range(len(jobs)) for s in combinations(by_weight, count)):
             for job in spares:
-                self._lift(job, 1)
-            if self._line_up(tuple(job for job in jobs if job not in spares), set()):
+                self._remove(job, 1)
+            if self._order_without_parking(tuple(job for job in jobs if job not in spares), set()):
                 self.parked += spares
                 return True
             for job in spares:
-                self._lift(job, -1)
+                self._remove(job, -1)
             if self.tries <= 0:
                 break
         return False
 
-    def _line_up(self, jobs: tuple[int, ...], dead: set[tuple[int, ...]]) -> bool:
+    def _order_without_parking(self, jobs: tuple[int, ...], dead: set[tuple[int, ...]]) -> bool:
         """Carry out all jobs in some order, or leave all where they are and return False.
 
         `dead` collects those sets of jobs still to move from which there is no way on.
@@ -155,18 +155,20 @@ class Yard:
             return False
         for job in jobs:
             if self.tries > 0 and self._fits(job):
-                self._shift(job, 1)
+                self._apply(job, 1)
                 at = len(self.steps)
                 self.steps.append(job)
-                if self._line_up(tuple(other for other in jobs if other != job), dead):
+                if self._order_without_parking(
+                    tuple(other for other in jobs if other != job), dead
+                ):
                     return True
                 del self.steps[at:]
-                self._shift(job, -1)
+                self._apply(job, -1)
         dead.add(jobs)
         return False
 
-    def _follow_rule(self, jobs: Sequence[int], tight: set[int]) -> list[int]:
-        """Carry out or park some jobs of a knot; return the others.
+    def _step_greedily(self, jobs: Sequence[int], tight: set[int]) -> list[int]:
+        """Carry out or park some jobs of a cycle, greedily; return the others.
 
         A job's stake is its weight, divided among the tight slots that it takes from. The stakes in
         a slot only shrink, so an old claim to be parked is never too low, and is corrected when it
@@ -198,7 +200,7 @@ class Yard:
                 _, job = heappop(able)
                 if job not in waiting or not self._fits(job):
                     continue
-                self._step(job)
+                self._carry_out(job)
             else:
                 _, job = entry = heappop(parkable)
                 if job not in waiting:

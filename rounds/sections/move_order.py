@@ -16,7 +16,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.documents.round import Round
-from placewright.rounds.sections.move_components import Move, Yard, sums
+from placewright.rounds.sections.move_components import Move, MoveSequencer, sums
 from placewright.topology.mig import MEMORY_SLICES, PRODUCTS, SLICES
 from placewright.topology.units import WHOLE_GPU
 
@@ -28,7 +28,7 @@ Beside its memory slices a GPU has its `MEMORY` and its `MEDIA` extensions.
 MEMORY, MEDIA = "memory", "media"
 
 
-def order_of_moves(
+def move_section(
     round: Round,  # noqa: A002
     decisions: Sequence[Decision],
 ) -> dict[str, Any] | None:
@@ -51,11 +51,11 @@ def order_of_moves(
 
     Notes
     -----
-    As few jobs as possible need a spare if no knot has more than `EXACT_JOBS` jobs and searching
-    them all takes at most `EXACT_TRIES` tries. Other knots follow a rule: whoever can move does,
-    first those who give more than they take of what others wait for; when nobody can, the job
-    parks that most GPUs wait for. What is left after a share of the jobs is taken apart into knots
-    again. All in all that takes time in proportion to the slots touched, times a logarithm.
+    As few jobs as possible need a spare if no cycle has more than `EXACT_JOBS` jobs and searching
+    them all takes at most `EXACT_TRIES` steps. Other cycles follow a greedy rule: whoever can move
+    does, first those who give more than they take of what others wait for; when nobody can, the job
+    parks that most GPUs wait for. After a share of the jobs the components of the rest are found
+    anew. All in all that takes time in proportion to the slots touched, times a logarithm.
     """
     preempted = [d.job for d in decisions if d.decision is DecisionKind.PREEMPT]
     migrated = [d for d in decisions if d.decision is DecisionKind.MIGRATE]
@@ -71,12 +71,12 @@ def order_of_moves(
     moves = [_move(asked, *running[decision.job], decision.tasks, numbers) for decision in migrated]
     for stopped in preempted:
         del running[stopped]
-    yard = Yard(moves, _free(asked, round.cluster, running.values(), numbers))
-    yard.clear()
+    sequencer = MoveSequencer(moves, _free(asked, round.cluster, running.values(), numbers))
+    sequencer.sequence()
     return {
         "kind": "moves",
-        "steps": preempted + [migrated[job].job for job in yard.steps],
-        "needs_spare": [migrated[job].job for job in sorted(yard.parked)],
+        "steps": preempted + [migrated[job].job for job in sequencer.steps],
+        "needs_spare": [migrated[job].job for job in sorted(sequencer.parked)],
     }
 
 

@@ -45,45 +45,51 @@ def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
     if not waiting:
         return {}
     after = Placement(problem)
-    _move(after, candidate)
+    _apply_moves(after, candidate)
     moved = bool(candidate.preempted) or any(j in problem.running for j in candidate.starts)
     started = [j for j in candidate.starts if j not in problem.running]
     for job in started:
-        _hold(after, candidate, job)
+        _hold_start(after, candidate, job)
     quota = after.quota_left()
     for job in started:
-        _charge(problem, candidate, job, quota)
-    empty, before, left = Room(emptied(problem)), Room(Placement(problem)), Room(after)
+        _charge_start(problem, candidate, job, quota)
+    empty, before, left = (
+        StartTest(empty_placement(problem)),
+        StartTest(Placement(problem)),
+        StartTest(after),
+    )
     reasons: dict[int, Reason] = {}
     open_jobs: dict[tuple[int, int], list[int]] = {}  # by class and priority
     for c, jobs in waiting.items():
         job_class = problem.classes[c]
-        if not empty.for_one_of(job_class):
+        if not empty.some_option_may_start(job_class):
             reason = Reason.NEVER_FITS
         elif not any(
             problem.within_quota(quota, job_class.tenant, choice) for choice in job_class.choices
         ):
             reason = Reason.QUOTA
-        elif not before.for_one_of(job_class) and not (moved and left.for_one_of(job_class)):
+        elif not before.some_option_may_start(job_class) and not (
+            moved and left.some_option_may_start(job_class)
+        ):
             reason = Reason.CAPACITY
         else:
             for j in jobs:
                 open_jobs.setdefault((c, problem.round.jobs[j].priority), []).append(j)
             continue
         reasons |= dict.fromkeys(jobs, reason)
-    for jobs, reason in _displaced(problem, candidate, open_jobs):
+    for jobs, reason in _displaced_by_priority(problem, candidate, open_jobs):
         reasons |= dict.fromkeys(jobs, reason)
     return reasons
 
 
-def emptied(problem: Problem) -> Placement:
+def empty_placement(problem: Problem) -> Placement:
     """Return the cluster with nothing on it, every host healthy and open to all."""
     bare = State.empty(problem.cluster)
     every_host = np.ones_like(problem.open)
     return Placement(replace(residual(problem, {}), state=bare, cleared=bare, open=every_host))
 
 
-def _displaced(
+def _displaced_by_priority(
     problem: Problem, candidate: Candidate, open_jobs: dict[tuple[int, int], list[int]]
 ) -> Iterator[tuple[list[int], Reason]]:
     """Tell who finds no place beside the started jobs of strictly higher precedence."""
@@ -99,13 +105,13 @@ def _displaced(
 
     started = sorted((j for j in candidate.starts if j not in problem.running), key=of_start)
     placement = Placement(problem)
-    _move(placement, candidate)
-    room = Room(placement)
+    _apply_moves(placement, candidate)
+    room = StartTest(placement)
     for key in sorted(open_jobs, key=of_best, reverse=True):
         while started and of_start(started[-1]) > of_best(key):
-            _hold(placement, candidate, started.pop())
-            room = Room(placement)
-        may = room.for_one_of(problem.classes[key[0]])
+            _hold_start(placement, candidate, started.pop())
+            room = StartTest(placement)
+        may = room.some_option_may_start(problem.classes[key[0]])
         yield open_jobs[key], Reason.NOT_CHOSEN if may else Reason.DISPLACED_BY_PRIORITY
 
 
@@ -113,21 +119,21 @@ def _choice(problem: Problem, candidate: Candidate, job: int) -> Choice:
     return problem.classes[problem.class_of[job]].choices[candidate.starts[job][0]]
 
 
-def _hold(placement: Placement, candidate: Candidate, job: int) -> None:
+def _hold_start(placement: Placement, candidate: Candidate, job: int) -> None:
     """Take what a pending job that the candidate starts holds."""
     groups = _choice(placement.problem, candidate, job).groups
     for group, _, host, gpus in candidate.starts[job][1]:
         placement.hold(groups[group].shape, host, gpus)
 
 
-def _charge(
+def _charge_start(
     problem: Problem, candidate: Candidate, job: int, quota: dict[tuple[int, int], int]
 ) -> None:
     tenant = problem.classes[problem.class_of[job]].tenant
     problem.charge_quota(quota, tenant, _choice(problem, candidate, job))
 
 
-def _move(placement: Placement, candidate: Candidate) -> None:
+def _apply_moves(placement: Placement, candidate: Candidate) -> None:
     """Carry out what the candidate does with running jobs."""
     problem = placement.problem
     moved = [j for j in problem.running if j in candidate.starts]
@@ -144,14 +150,14 @@ def _move(placement: Placement, candidate: Candidate) -> None:
         placement.start(job_class, 0, puts, job)
 
 
-class Room:
-    """Whether jobs may start in a placement that does not change; equal groups are asked once."""
+class StartTest:
+    """Necessary conditions for a start in a placement that does not change, cached by groups."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
         self._known: dict[_Asked, bool] = {}
 
-    def for_one_of(self, job_class: JobClass) -> bool:
+    def some_option_may_start(self, job_class: JobClass) -> bool:
         """Whether there may be room for some option of a class; without it no job starts."""
         return any(self._for(choice) for choice in job_class.choices)
 

@@ -11,7 +11,7 @@ from placewright.formulations.plan_messages import Candidate
 KIND = "shares"
 
 
-def shares_after(problem: Problem, candidate: Candidate) -> dict[str, Any] | None:
+def share_section(problem: Problem, candidate: Candidate) -> dict[str, Any] | None:
     """Return the section of a candidate; None if the policy does not ask for shares.
 
     A tenant's `share` is in units of 1 / 100,000 of the cluster, its weight taken into account, and

@@ -27,7 +27,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.rounds.state.promises import KIND
 
-__all__ = ["Admitted", "Ledger", "answered", "check_asks"]
+__all__ = ["Admitted", "Ledger", "answer_admission", "check_asks_for_promise"]
 
 MOST_NAMED = 5
 """Jobs that are named as standing in the way."""
@@ -106,7 +106,7 @@ class Ledger:
             self.leases[name] = int(admission.option[schedule.alternative[number]]), leases
 
 
-def check_asks(round_: Round, job: Job) -> None:
+def check_asks_for_promise(round_: Round, job: Job) -> None:
     """Refuse a job that asks for no promise, or a policy that gives none.
 
     Raises
@@ -132,7 +132,7 @@ def check_asks(round_: Round, job: Job) -> None:
         )
 
 
-def answered(round_: Round, ledger: Ledger) -> Admitted:
+def answer_admission(round_: Round, ledger: Ledger) -> Admitted:
     """Answer the last job of a round, and let the ledger know of its promise.
 
     Parameters
@@ -167,10 +167,10 @@ def _refused(admission: Admission, schedule: Schedule) -> Admitted:
     answer = Admitted(job=round_.jobs[-1].name)
     if found is not None:
         answer = _answer(anytime, found, None)
-    return replace(answer, in_the_way=_in_the_way(admission, schedule))
+    return replace(answer, in_the_way=_largest_promises_before_due(admission, schedule))
 
 
-def _in_the_way(admission: Admission, schedule: Schedule) -> tuple[str, ...]:
+def _largest_promises_before_due(admission: Admission, schedule: Schedule) -> tuple[str, ...]:
     """Return the jobs that hold most before the last due time of the last job, the most first."""
     round_, problem = admission.round, admission.problem
     deadline = round_.jobs[-1].deadline

@@ -23,10 +23,10 @@ from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.presets.health import with_health
 from placewright.rounds.sections.cells import bindings_of
-from placewright.rounds.state.promises import remembered, worked
+from placewright.rounds.state.promises import jobs_after_work, jobs_with_promises
 from placewright.rounds.state.transfers import arrived, moved, updated
 
-__all__ = ["Changes", "carried_out", "changed"]
+__all__ = ["Changes", "apply_plan", "changed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +76,14 @@ class Changes:
     now: int | None = None
 
 
-def carried_out(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Round:
+def apply_plan(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Round:
     """Return the round that a plan for it leads to if it is carried out at `now`.
 
     Whatever started or moved has just saved its work: its checkpoint is `now`. A job that starts
     takes `restart_s` seconds to start again, by name, 0 if it is not there. Jobs have the promises
     that the plan gives them.
     """
-    jobs = list(remembered(round_, plan.sections))
+    jobs = list(jobs_with_promises(round_, plan.sections))
     for index, (job, decision) in enumerate(zip(round_.jobs, plan.decisions, strict=True)):
         running: Running | None
         if decision.decision is DecisionKind.START and decision.option is not None:
@@ -166,7 +166,7 @@ def _jobs(round_: Round, changes: Changes, seconds: int) -> tuple[Job, ...]:
                 path=("added", i, "name"),
                 value=job.name,
             )
-    later = worked(round_.jobs, round_.leases, seconds) if seconds else round_.jobs
+    later = jobs_after_work(round_.jobs, round_.leases, seconds) if seconds else round_.jobs
     stay = (updated.get(job.name, job) for job in later if job.name not in removed)
     return (*stay, *changes.added)
 

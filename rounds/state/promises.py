@@ -14,15 +14,15 @@ from placewright.instances.documents.round import Round
 KIND = "leases"
 
 
-def remembered(round_: Round, sections: Iterable[Mapping[str, Any]]) -> tuple[Job, ...]:
+def jobs_with_promises(round_: Round, sections: Iterable[Mapping[str, Any]]) -> tuple[Job, ...]:
     """Return the jobs of a round with the promises that a valid plan for it gives and breaks."""
     if "leases" not in round_.policy.spec.sections:
         return round_.jobs
-    given = promised(sections)
+    given = promises_in(sections)
     return tuple(_promised(job, given.get(job.name)) for job in round_.jobs)
 
 
-def promised(sections: Iterable[Mapping[str, Any]]) -> dict[str, Due]:
+def promises_in(sections: Iterable[Mapping[str, Any]]) -> dict[str, Due]:
     """Return what the sections of a valid plan promise each job, by name."""
     return {
         entry["job"]: Due.model_validate(entry["promise"])
@@ -39,8 +39,8 @@ def _promised(job: Job, promise: Due | None) -> Job:
     return job.model_copy(update={"deadline": deadline.model_copy(update={"promise": promise})})
 
 
-def worked(jobs: Iterable[Job], leases: Leases, seconds: int) -> tuple[Job, ...]:
-    """Return the jobs as they are after so many seconds in which those that run went on.
+def jobs_after_work(jobs: Iterable[Job], leases: Leases, seconds: int) -> tuple[Job, ...]:
+    """Return the jobs as they are after some seconds in which those that run went on.
 
     Whoever should be done by then has one second of work left until it is removed.
     """

@@ -15,7 +15,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine, solve_round
 from placewright.rounds.plan_bounds import prove_bounds
-from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.move_order import move_section
 
 Raw = dict[str, Any]
 GONE = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)
@@ -135,7 +135,7 @@ def rivals(round_: Round, plan: Plan) -> Any:
         choices.append(mine)
     cells = next(section for section in plan.sections if section["kind"] == "cells")
     for decisions in product(*choices):
-        moves = order_of_moves(round_, decisions)
+        moves = move_section(round_, decisions)
         sections = (cells,) if moves is None else (moves, cells)
         yield Plan.model_construct(round=None, decisions=decisions, sections=sections)
 

@@ -7,7 +7,7 @@ import pytest
 from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
-from placewright.rounds.replay.admission_price import SHARE, WINDOW_S, Prices
+from placewright.rounds.replay.admission_price import SHARE, WINDOW_S, AdmissionPrice
 from placewright.rounds.replay.records import Record
 from placewright.topology.units import WHOLE_GPU
 
@@ -27,10 +27,10 @@ def record(name: str, gpus: int, part: float, value: int, came: int = 0) -> Reco
 FOUR = 4 * WHOLE_GPU
 
 
-def prices(*records: Record) -> Prices:
-    made = Prices()
+def prices(*records: Record) -> AdmissionPrice:
+    made = AdmissionPrice()
     for one in records:
-        made.come(one)
+        made.arrive(one)
     return made
 
 
@@ -42,15 +42,15 @@ def test_all_ask_while_there_is_room_for_all() -> None:
 def test_the_price_is_what_the_last_job_with_room_is_worth() -> None:
     dear, fair, cheap = record("a", 2, 1.0, 9), record("b", 2, 1.1, 5), record("c", 4, 1.0, 1)
     price = prices(cheap, dear, fair).price(0, FOUR)
-    assert price == pytest.approx(fair.worth)
-    assert dear.worth > price > cheap.worth
+    assert price == pytest.approx(fair.value_per_gpu_time)
+    assert dear.value_per_gpu_time > price > cheap.value_per_gpu_time
 
 
 def test_only_the_last_day_and_jobs_with_a_deadline_count() -> None:
     first, later = record("a", 4, 2.0, 9), record("b", 4, 2.0, 5, came=WINDOW_S)
     made = prices(first, record("c", 4, 5.0, 0), later)
-    assert made.price(WINDOW_S - 1, FOUR) == pytest.approx(first.worth)
-    assert made.price(WINDOW_S, FOUR) == pytest.approx(later.worth)
+    assert made.price(WINDOW_S - 1, FOUR) == pytest.approx(first.value_per_gpu_time)
+    assert made.price(WINDOW_S, FOUR) == pytest.approx(later.value_per_gpu_time)
     assert made.price(2 * WINDOW_S, FOUR) == 0
 
 
@@ -62,5 +62,5 @@ def test_an_option_that_takes_fewer_gpu_seconds_is_what_a_job_needs() -> None:
     )
     options = tuple(Option(groups=(TaskGroup(count=n, gpu=WHOLE_GPU),)) for n in (1, 2))
     made = Record(Job(name="a", options=options, deadline=deadline), deadline, 0, 1, 0)
-    assert made.least == 100 * WHOLE_GPU
-    assert made.worth == 8 / made.least
+    assert made.least_gpu_time == 100 * WHOLE_GPU
+    assert made.value_per_gpu_time == 8 / made.least_gpu_time

@@ -15,7 +15,7 @@ from placewright.formulations.gang.placement.preemption import repair_preemption
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.checks.round import check_round
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
-from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.move_order import move_section
 
 HOSTS, GPUS = 3, 8
 
@@ -53,7 +53,7 @@ def placed(round_: Round) -> Plan:
     repair_preemptions(placement)
     found = assign(placement, "crowding")
     decisions = decisions_of(round_, problem.cluster.hosts, DefaultDecisions()(round_), found)
-    moves = order_of_moves(round_, decisions)
+    moves = move_section(round_, decisions)
     plan = Plan.model_construct(decisions=decisions, sections=(moves,) if moves else ())
     assert verify(round_, plan).violations == ()
     return plan

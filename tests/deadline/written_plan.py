@@ -7,7 +7,7 @@ from typing import Any
 
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.move_order import move_section
 
 Raw = dict[str, Any]
 Place = tuple[str, list[int]]
@@ -43,7 +43,7 @@ def written(every: Any, round_: Round, found: Any) -> Plan:
         "decisions": decisions,
         "sections": [_leases(every, now, found.promises)],
     }
-    moves = order_of_moves(round_, Plan.model_validate(raw).decisions)
+    moves = move_section(round_, Plan.model_validate(raw).decisions)
     if moves:
         raw["sections"].append(moves)
     return Plan.model_validate(raw)

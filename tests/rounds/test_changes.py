@@ -13,7 +13,7 @@ from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.errors import InvalidInputError
 from placewright.rounds import Changes, solve_round
-from placewright.rounds.state.changes import carried_out, changed
+from placewright.rounds.state.changes import apply_plan, changed
 
 ROUND = Round.model_validate(
     {
@@ -136,7 +136,7 @@ def test_a_job_that_runs_where_another_one_does_is_refused() -> None:
 
 def test_what_starts_has_just_saved_its_work_and_what_runs_goes_on() -> None:
     plan = solve_round(ROUND, isolation="none")
-    following = carried_out(ROUND, plan, {"waits": 5})
+    following = apply_plan(ROUND, plan, {"waits": 5})
     check_round(following)
     runs, waits = following.jobs
     assert runs is ROUND.jobs[0]
@@ -153,7 +153,7 @@ def test_what_is_preempted_is_pending_again() -> None:
         )
     )
     plan = solve_round(round_, isolation="none")
-    following = carried_out(round_, plan, {})
+    following = apply_plan(round_, plan, {})
     check_round(following)
     assert [one.running is not None for one in following.jobs] == [False, False, True]
     assert following.jobs[2].running is not None

@@ -60,6 +60,6 @@ def test_where_nobody_waits_no_place_is_looked_for(monkeypatch: pytest.MonkeyPat
     def no_room(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(reasons, "Room", no_room)
+    monkeypatch.setattr(reasons, "StartTest", no_room)
     plan = solve_round(round_of(3), time_limit=20, isolation="none")
     assert {d.decision for d in plan.decisions} == {DecisionKind.START}

@@ -15,7 +15,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.documents.round import Round
 from placewright.rounds.sections import move_components
-from placewright.rounds.sections.move_order import order_of_moves
+from placewright.rounds.sections.move_order import move_section
 
 Raw = dict[str, Any]
 Place = tuple[str, tuple[int, ...]]
@@ -135,16 +135,16 @@ def fewest_spares(round_: Round, decisions: Sequence[Decision]) -> int:
 def ordered(hosts_: Iterable[Raw], jobs: Sequence[Raw]) -> tuple[list[str], list[str]]:
     """Steps and spares of a case, replayed and the same a second time."""
     round_, decisions = case(hosts_, jobs)
-    section = order_of_moves(round_, decisions)
+    section = move_section(round_, decisions)
     assert section is not None
     assert section["kind"] == "moves"
-    assert section == order_of_moves(round_, decisions)
+    assert section == move_section(round_, decisions)
     replay(round_, decisions, section)
     return section["steps"], section["needs_spare"]
 
 
 def test_a_plan_without_moves_has_no_section() -> None:
-    assert order_of_moves(*case(hosts("ab"), [one("a", "a", "a")])) is None
+    assert move_section(*case(hosts("ab"), [one("a", "a", "a")])) is None
 
 
 def test_the_last_of_a_chain_moves_first() -> None:
@@ -264,7 +264,7 @@ def test_other_resources_block_where_gpus_do_not(resource: str) -> None:
         job("y", [("b", (1,))], [("a", (1,))], **amount(5)),
     ]
     for capacity, spares in (9, 1), (10, 0):
-        section = order_of_moves(*case(hosts("ab", 2, **amount(capacity)), jobs))
+        section = move_section(*case(hosts("ab", 2, **amount(capacity)), jobs))
         assert section is not None
         assert len(section["needs_spare"]) == spares
 
@@ -272,7 +272,7 @@ def test_other_resources_block_where_gpus_do_not(resource: str) -> None:
 def test_one_spare_turns_a_circle_of_a_thousand() -> None:
     names = [f"h{i}" for i in range(1000)]
     jobs = [one(old, old, new) for old, new in zip(names, names[1:] + names[:1], strict=True)]
-    section = order_of_moves(*case(hosts(names), jobs))
+    section = move_section(*case(hosts(names), jobs))
     assert section is not None
     assert (len(section["steps"]), len(section["needs_spare"])) == (999, 1)
 
@@ -282,7 +282,7 @@ def test_starting_jobs_are_not_counted() -> None:
     round_, decisions = case(hosts("ab"), [one("x", "a", "b")], [pending])
     place = (Task(host="a", gpus=(0,)),)
     start = Decision(job="new", decision=DecisionKind.START, option=0, tasks=place)
-    assert order_of_moves(round_, [*decisions, start]) == {
+    assert move_section(round_, [*decisions, start]) == {
         "kind": "moves",
         "steps": ["x"],
         "needs_spare": [],
@@ -340,7 +340,7 @@ def cases(draw: st.DrawFn, most: int = 4) -> Case:
 @given(cases())
 def test_a_section_can_be_replayed_with_as_few_spares_as_any_order(problem: Case) -> None:
     round_, decisions = problem
-    section = order_of_moves(round_, decisions)
+    section = move_section(round_, decisions)
     if section is None:
         assert {d.decision for d in decisions} == {DecisionKind.KEEP}
         return
@@ -354,6 +354,6 @@ def test_a_section_can_be_replayed_with_as_few_spares_as_any_order(problem: Case
 def test_what_the_rule_orders_can_be_replayed(name: str, value: int, problem: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(move_components, name, value)
-        section = order_of_moves(*problem)
+        section = move_section(*problem)
     if section is not None:
         replay(*problem, section)
