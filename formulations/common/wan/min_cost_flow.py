@@ -14,18 +14,12 @@ from itertools import pairwise
 import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
+from placewright.formulations.common.wan import parameters
 from placewright.formulations.common.wan.step_function import MEGABITS
 from placewright.solver.network_flow import min_cost_flow
 
 _COST_SCALE = 2**20
 """Costs of one GiB are rounded to this fraction."""
-
-_SCARCITY_COST = 0.02
-"""Extra cost of a link whose budget the copy would use up: of paths that cost about the same, those
-with budget to spare are taken."""
-
-_EGRESS_COST_RANGE = 0.5
-"""Costs of links that differ by less differ by their egress prices only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +124,7 @@ def _direct_is_cheapest(
     relay_cost = float(
         (first_leg + np.where(residual[:, target] > 0, cost[:, target], np.inf)).min()
     )
-    return most <= relay_cost and most - least < _EGRESS_COST_RANGE
+    return most <= relay_cost and most - least < parameters.PARAMETERS.egress_cost_range
 
 
 def _split_over_sources(
@@ -190,7 +184,7 @@ def _min_cost_flow(
     usable[target] = False
     tail, head = usable.nonzero()
     sources = np.flatnonzero(has_replica)
-    scarcity = _SCARCITY_COST * np.minimum(1.0, gib / residual[tail, head])
+    scarcity = parameters.PARAMETERS.scarcity_cost * np.minimum(1.0, gib / residual[tail, head])
     arc_cost = np.rint(_COST_SCALE * np.append(cost[tail, head] + scarcity, source_cost[sources]))
     tails = np.append(tail, np.full(len(sources), root))
     heads = np.append(head, sources)

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.array_types import Bools, Floats
+from placewright.formulations.common.wan import parameters
 from placewright.formulations.common.wan.arrays import UNLIMITED, Wan
 from placewright.formulations.common.wan.min_cost_flow import PathFlow, ResidualNetwork, route_copy
 from placewright.formulations.common.wan.timetable import (
@@ -29,18 +30,8 @@ from placewright.formulations.common.wan.timetable import (
 )
 from placewright.formulations.plan_messages import Flow
 
-_ATTEMPTS = 6
-_CONGESTION_COST = 0.75
-"""By how much a link without budget left becomes dearer: two attempts pay for one more link."""
-
-_MAX_SLOWNESS = 4.0
-"""What a very slow link costs, in usual ones."""
-
 _KEEP, _DIRECT, _RELAYED = range(3)
 """How copies are routed: as before, from where the data is, or over other regions too."""
-
-_SOURCE_COST_DROPPED, _SOURCE_COST_PLANNED = 0.2, 0.4
-"""Replicas that are to be dropped, or that only come, are read from when others do not do."""
 
 Routes: TypeAlias = dict[Replica, tuple[PathFlow, ...]]
 """The parts of each copy."""
@@ -151,7 +142,7 @@ def _routings(
     congestion_cost = np.zeros(wan.budget.shape)
     large = sorted(creates, key=lambda copy: -int(wan.size[copy[0]]))
     least, order = UNLIMITED, list(creates)
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(parameters.PARAMETERS.num_congestion_attempts):
         tried = (list(creates), large, order)[min(attempt // 2, 2)]
         routed, residual = _route(
             wan, tried, drops, congestion_cost, {}, out_of_time, relays_last=attempt % 2 == 1
@@ -160,7 +151,9 @@ def _routings(
         blocked = [copy for copy in tried if copy not in routed]
         if not blocked or out_of_time():
             return
-        congestion_cost += _CONGESTION_COST * ((residual == 0) & (wan.budget > 0))
+        congestion_cost += parameters.PARAMETERS.congestion_cost * (
+            (residual == 0) & (wan.budget > 0)
+        )
         if _gib(wan, blocked) < least:
             least = _gib(wan, blocked)
             order = blocked + [copy for copy in tried if copy in routed]
@@ -169,7 +162,10 @@ def _routings(
 def _slowness_cost(wan: Wan) -> Floats:
     """Return the extra cost of links slower than the median (regions, regions)."""
     usual = float(np.median(wan.bandwidth[wan.bandwidth > 0])) if wan.bandwidth.any() else 1.0
-    slowness: Floats = np.clip(usual / np.maximum(wan.bandwidth, 1), 1.0, _MAX_SLOWNESS) - 1.0
+    slowness: Floats = (
+        np.clip(usual / np.maximum(wan.bandwidth, 1), 1.0, parameters.PARAMETERS.max_slowness_cost)
+        - 1.0
+    )
     return slowness
 
 
@@ -260,7 +256,7 @@ def _route(
                 routed[copy], progress = parts, True
                 network.reserve(parts)
                 storage.reserve(copy)
-                source_costs[dataset][region] = _SOURCE_COST_PLANNED
+                source_costs[dataset][region] = parameters.PARAMETERS.planned_source_cost
     return {copy: routed[copy] for copy in order if copy in routed}, network.residual
 
 
@@ -294,10 +290,12 @@ class _FreeStorage:
 def _source_cost(wan: Wan, dataset: int, drops: Sequence[Replica]) -> Floats:
     """Return the cost of reading a dataset in each region, infinite without one (regions,)."""
     entry = np.where(_sources(wan, dataset), 0.0, np.inf)
-    entry[~wan.holds[dataset] & (wan.ready[dataset] > wan.round.now)] += _SOURCE_COST_PLANNED
+    entry[~wan.holds[dataset] & (wan.ready[dataset] > wan.round.now)] += (
+        parameters.PARAMETERS.planned_source_cost
+    )
     for other, region in drops:
         if other == dataset:
-            entry[region] += _SOURCE_COST_DROPPED
+            entry[region] += parameters.PARAMETERS.dropped_source_cost
     return entry
 
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from placewright.array_types import Ints
+from placewright.formulations.common.wan import parameters
 from placewright.formulations.common.wan.arrays import Wan
 from placewright.formulations.common.wan.min_cost_flow import PathFlow
 from placewright.formulations.common.wan.step_function import (
@@ -30,9 +31,6 @@ from placewright.formulations.plan_messages import Flow
 
 Replica = tuple[int, int]
 """Dataset and region."""
-
-_SATURATION = 0.8
-"""Of the window."""
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +136,7 @@ def saturated_links(wan: Wan, routed: Mapping[Replica, tuple[PathFlow, ...]]) ->
         for part in parts:
             for link in pairwise(part.path):
                 busy[link] += part.gib * MEGABITS / float(wan.bandwidth[link])
-    most = _SATURATION * wan.round.geo.window_s
+    most = parameters.PARAMETERS.saturation_share * wan.round.geo.window_s
     return frozenset(link for link, seconds in busy.items() if seconds > most)
 
 

@@ -1,0 +1,48 @@
+"""Tuning parameters of the transfer scheduler.
+
+`PARAMETERS` is the one instance in use. Functions read it when they are called, so that a test or
+an ablation can replace it as a whole (`dataclasses.replace`). The unit of routing costs is that of
+one GiB over a link without egress price.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["PARAMETERS", "Parameters"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """All tuning parameters of the transfer scheduler.
+
+    Attributes
+    ----------
+    num_congestion_attempts
+        Attempts with congestion costs after the first one, which prefers fast links.
+    congestion_cost
+        What a link without residual budget costs more in each attempt: after two, one more link.
+    max_slowness_cost
+        Cost of a very slow link in the first attempt; a usual one costs 1.
+    dropped_source_cost, planned_source_cost
+        Cost of reading a replica that is to be dropped, or that is not complete yet.
+    scarcity_cost
+        Extra cost of a link whose budget a copy would use up: of paths that cost about the same,
+        those with budget to spare are taken.
+    egress_cost_range
+        Direct links whose costs differ by less differ by egress prices only; then all are used.
+    saturation_share
+        Share of the window for which a saturated link is busy.
+    """
+
+    num_congestion_attempts: int = 6
+    congestion_cost: float = 0.75
+    max_slowness_cost: float = 4.0
+    dropped_source_cost: float = 0.2
+    planned_source_cost: float = 0.4
+    scarcity_cost: float = 0.02
+    egress_cost_range: float = 0.5
+    saturation_share: float = 0.8
+
+
+PARAMETERS = Parameters()
