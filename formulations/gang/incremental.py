@@ -59,19 +59,19 @@ class IncrementalGang:
     """The gang formulation of an engine; keeps duals and patterns from round to round."""
 
     def __init__(self) -> None:
-        self._known: _Known | None = None
-        self._begun = False
+        self._warm_start: _WarmStart | None = None
+        self._has_plan = False
 
     def __call__(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         """Yield plans and bounds, as `run` does."""
-        if self._begun and not session.expired() and _applies(problem):
+        if self._has_plan and not session.expired() and _applies(problem):
             try:
                 yield from self._adapt(problem, session)
             except Exception as error:  # noqa: BLE001 - a fault here must not cost the plan
                 session.degraded.append(f"adapted: {type(error).__name__}: {error}")
         if session.best is None:
             yield from run(problem, session)
-            self._begun = True
+            self._has_plan = True
 
     def _adapt(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         """Adapt the last plan, and search on unless little can be gained.
@@ -83,19 +83,23 @@ class IncrementalGang:
         grid = ResourceGrid(problem, empty)
         if not host_patterns_apply(problem, grid):
             return
-        if self._known is not None and not self._known.serves(problem):
-            self._known = None
+        if self._warm_start is not None and not self._warm_start.is_valid_for(problem):
+            self._warm_start = None
         placement = Placement(problem)
         displace_greedily(placement)
-        solved = None if self._known else self._solve(problem, session, empty, placement)
-        prices = DualPrices.of(problem, grid, self._known.prices) if self._known else None
+        solved = None if self._warm_start else self._solve(problem, session, empty, placement)
+        prices = DualPrices.of(problem, grid, self._warm_start.prices) if self._warm_start else None
         _improve(session, placement, prices)
         bounds = [Bound(VALUE, prices.bound(), certified=True)] if prices else []
         bounds += solved.bounds if solved else []
         if solved is None and not _proven(bounds, placement, tuning.price_gap_rel):
             solved = self._solve(problem, session, empty, placement)
             bounds += solved.bounds
-            prices = DualPrices.of(problem, grid, self._known.prices) if self._known else prices
+            prices = (
+                DualPrices.of(problem, grid, self._warm_start.prices)
+                if self._warm_start
+                else prices
+            )
         if prices is not None and not _proven(bounds, placement, tuning.price_gap_rel):
             # In another order: who needs whole hosts first.
             other = Placement(problem)
@@ -104,7 +108,7 @@ class IncrementalGang:
             _improve(session, other, prices)
             placement = max(placement, other, key=lambda p: p.value)
         bound = min((bound.value for bound in bounds), default=np.inf)
-        if solved is None or _suffices(session, placement, bound):
+        if solved is None or _is_near_bound(session, placement, bound):
             repair_preemptions(placement)
             yield assign(placement, ADAPTED, final=True)
             yield from trivial_bounds(problem)
@@ -123,26 +127,26 @@ class IncrementalGang:
 
     def _solve(
         self, problem: Problem, session: Session, empty: Placement, placement: Placement
-    ) -> _Solved:
+    ) -> _Relaxation:
         """Solve the linear relaxation and keep its duals and patterns."""
         model = host_pattern_model(problem, empty, tasks_per_host(empty))
         if model is None:
             raise ValueError("host patterns do not apply; expected that they were asked")
         model.patterns.add_patterns_of(placement)
-        if self._known is not None:
-            self._known.recall(model.patterns)
+        if self._warm_start is not None:
+            self._warm_start.add_patterns_to(model.patterns)
         bounds, outcome = collect_bounds(bound_by_relaxation(session, *model, VALUE))
         if outcome is not None and outcome.row_duals is not None:
-            self._known = _Known.of(model, outcome.row_duals)
-        return _Solved(model, bounds, outcome)
+            self._warm_start = _WarmStart.of(model, outcome.row_duals)
+        return _Relaxation(model, bounds, outcome)
 
 
 def _improve(session: Session, placement: Placement, prices: DualPrices | None) -> None:
     """Exchange jobs, and insert gangs that need whole hosts."""
-    _mend(session, placement, prices)
+    _exchange(session, placement, prices)
     if prices is not None:
         insert_gangs(session, placement, prices.may_pay)
-        _mend(session, placement, prices)
+        _exchange(session, placement, prices)
     upgrade_options(placement)
     repair_preemptions(placement)
 
@@ -152,20 +156,20 @@ def _proven(bounds: Iterable[Bound], placement: Placement, gap: float) -> bool:
     return any(near(bound.value, placement.value, gap) for bound in bounds)
 
 
-def _suffices(session: Session, placement: Placement, bound: float) -> bool:
+def _is_near_bound(session: Session, placement: Placement, bound: float) -> bool:
     """Whether the bound leaves too little to gain for a search."""
     tuning = parameters.PARAMETERS.incremental
     little = tuning.negligible_gain_rel * (placement.problem.running_value + abs(placement.value))
     return bound - placement.value <= little or near(bound, placement.value, session.gap)
 
 
-def _mend(session: Session, placement: Placement, prices: DualPrices | None) -> None:
+def _exchange(session: Session, placement: Placement, prices: DualPrices | None) -> None:
     """Exchange jobs on hosts that hold less than they could, until the time is over."""
-    lossy = _lossy(placement, prices)
+    lossy = _hosts_by_loss(placement, prices)
     exchange_jobs(placement, takewhile(lambda _: not session.expired(), lossy))
 
 
-def _lossy(placement: Placement, prices: DualPrices | None) -> list[int]:
+def _hosts_by_loss(placement: Placement, prices: DualPrices | None) -> list[int]:
     """Return hosts with free GPUs, those first that hold least of what they could."""
     hosts = np.flatnonzero(placement.whole > 0)
     if prices is not None:
@@ -190,7 +194,7 @@ def _applies(problem: Problem) -> bool:
     )
 
 
-class _Solved(NamedTuple):
+class _Relaxation(NamedTuple):
     """A relaxation, the bounds that it proves, and its outcome."""
 
     model: HostPatternModel
@@ -199,7 +203,7 @@ class _Solved(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Known:
+class _WarmStart:
     """What a relaxation leaves for the next round: prices per shape, patterns by host class.
 
     Shapes keep their indices as long as the cluster is the same object and these come first.
@@ -223,19 +227,19 @@ class _Known:
         best = np.argsort(-worth, kind="stable")[: tuning.max_kept_patterns]
         return cls(
             cluster=counts.problem.cluster,
-            shapes=_shapes(counts.problem),
+            shapes=_shape_keys(counts.problem),
             sizes=patterns.grid.sizes,
             prices=-row_duals[counts.task_row],
             keys=patterns.keys[pool.kind[best]],
             cuts=pool.cuts[best],
         )
 
-    def serves(self, problem: Problem) -> bool:
+    def is_valid_for(self, problem: Problem) -> bool:
         """Whether the shapes of another round begin with these."""
-        mine = _shapes(problem)[: len(self.shapes)]
+        mine = _shape_keys(problem)[: len(self.shapes)]
         return problem.cluster is self.cluster and np.array_equal(mine, self.shapes)
 
-    def recall(self, patterns: HostPatterns) -> None:
+    def add_patterns_to(self, patterns: HostPatterns) -> None:
         """Add the patterns to another round's, unless its resource units differ."""
         sizes, known = patterns.grid.sizes, len(self.sizes)
         if not np.array_equal(sizes[:known], self.sizes):
@@ -247,6 +251,6 @@ class _Known:
         patterns.add(kinds[kinds >= 0], cuts[kinds >= 0])
 
 
-def _shapes(problem: Problem) -> Ints:
+def _shape_keys(problem: Problem) -> Ints:
     """Return a row per shape of what makes shapes differ, without allowed hosts."""
     return np.column_stack([problem.shape_gpu, problem.shape_rank, problem.shape_demand])

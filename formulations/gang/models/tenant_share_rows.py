@@ -41,7 +41,7 @@ _SHARE, _DOMINANT, _ORDERED, _SHORT = "share", "dominant", "ordered", "short"
 
 FINE = 10_000
 MOST_EXACT = 100_000
-"""Solvers take a number within 1e-6 of a whole one for it; multiples of 1e-5 are told apart."""
+"""Solvers round within 1e-6 of a whole number; multiples of 1e-5 stay distinct."""
 
 
 def add_share_terms(
@@ -77,7 +77,7 @@ def add_share_terms(
         _share_rows(model, problem, share, int(s[i]), most[i], y[mine], pairs, rows)
     rows.append_to(model)
     for term in terms:
-        _ordered(model, term, num_smallest(term, len(shares)), s, max(most, default=0))
+        _add_ordered_sum(model, term, num_smallest(term, len(shares)), s, max(most, default=0))
 
 
 def with_actual_shares(
@@ -157,16 +157,17 @@ def _share_rows(
     amounts = {
         (c, o): problem.amounts_of(problem.classes[c].choices[o]) for c, o in dict.fromkeys(pairs)
     }
-    dominant = _dominant(share, [*amounts.values(), dict(share.held)])
+    dominant = _dominant_resources(share, [*amounts.values(), dict(share.held)])
     b = np.zeros(0, dtype=np.int64)
     if len(dominant) > 1:
         keys = [(share.tenant, r) for r in dominant]
         b = model.variables(_DOMINANT, len(keys), upper=1, keys=keys)
         model.add(model.rows("one dominant", 1, lower=1.0, upper=1.0), b, 1.0)
         most_of = {
-            pair: max(_fine(share, mine, r) for r in dominant) for pair, mine in amounts.items()
+            pair: max(_fine_share(share, mine, r) for r in dominant)
+            for pair, mine in amounts.items()
         }
-        row = model.rows("sum", 1, upper=max(_fine(share, share.held, r) for r in dominant))
+        row = model.rows("sum", 1, upper=max(_fine_share(share, share.held, r) for r in dominant))
         model.add(row, [s], FINE)
         model.add(row, y, -np.array([most_of[pair] for pair in pairs], dtype=np.float64))
     for number, r in enumerate(dominant):
@@ -175,19 +176,19 @@ def _share_rows(
             each, held = share.denominator[r] // unit, SCALE * share.held[r] // unit
             demand = {pair: SCALE * mine[r] // unit for pair, mine in amounts.items()}
         else:
-            each, held = FINE, _fine(share, share.held, r)
-            demand = {pair: _fine(share, mine, r) for pair, mine in amounts.items()}
+            each, held = FINE, _fine_share(share, share.held, r)
+            demand = {pair: _fine_share(share, mine, r) for pair, mine in amounts.items()}
         free = each * most if len(b) else 0
         values = [each, *(-demand[pair] for pair in pairs), *([free] if len(b) else [])]
         rows.add(held + free, np.concatenate([[s], y, b[number : number + 1]]), values)
 
 
-def _fine(share: TenantShare, amounts: Mapping[int, int], resource: int) -> int:
+def _fine_share(share: TenantShare, amounts: Mapping[int, int], resource: int) -> int:
     """Return the share of an amount in units of 1 / (SCALE * FINE), rounded up."""
     return -(-FINE * SCALE * amounts[resource] // share.denominator[resource])
 
 
-def _dominant(share: TenantShare, amounts: list[dict[int, int]]) -> list[int]:
+def _dominant_resources(share: TenantShare, amounts: list[dict[int, int]]) -> list[int]:
     """Return the resources that may be dominant; of those that are always equal, the first."""
 
     def no_more(r: int, q: int) -> bool:
@@ -204,7 +205,7 @@ def _dominant(share: TenantShare, amounts: list[dict[int, int]]) -> list[int]:
     ]
 
 
-def _ordered(model: Model, term: str, number: int, s: Ints, most: int) -> None:
+def _add_ordered_sum(model: Model, term: str, number: int, s: Ints, most: int) -> None:
     """Append the sum of the `number` smallest shares as a term."""
     if number >= len(s):
         model.term(term, s, 1.0, sense="max")

@@ -39,7 +39,7 @@ def assign(placement: Placement, source: str, *, final: bool = False) -> Candida
 def assign_gpus(placement: Placement) -> Assignment:
     """Return which jobs of a placement start or move, and the GPUs of their tasks."""
     problem = placement.problem
-    pools = _Pools(placement)
+    pools = _FreeGpus(placement)
     waiting = [iter(() if c.running else c.jobs) for c in problem.classes]
     starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
     slots: dict[int, Slots] = {}
@@ -61,7 +61,7 @@ def assign_gpus(placement: Placement) -> Assignment:
     home = [
         j
         for j in starts
-        if j in problem.running and _same(problem, j, starts[j][1], slots.get(j, ()))
+        if j in problem.running and _is_in_place(problem, j, starts[j][1], slots.get(j, ()))
     ]
     for job in home:
         del starts[job]
@@ -69,7 +69,7 @@ def assign_gpus(placement: Placement) -> Assignment:
     return Assignment(starts, slots, arrived)
 
 
-class _Pools:
+class _FreeGpus:
     """Free GPUs of each host not assigned yet, and places of arriving MIG slices."""
 
     def __init__(self, placement: Placement) -> None:
@@ -109,7 +109,7 @@ class _Pools:
 
 
 def _tasks(
-    problem: Problem, pools: _Pools, start: JobPlacement, choice: Choice
+    problem: Problem, pools: _FreeGpus, start: JobPlacement, choice: Choice
 ) -> Iterator[tuple[Place, int | None]]:
     """Yield place and MIG slot of each task; tasks of a running job that stay keep their index.
 
@@ -163,7 +163,7 @@ def _tasks(
         yield (number, index, host, gpus), slot
 
 
-def _same(problem: Problem, job: int, places: tuple[Place, ...], slots: Slots) -> bool:
+def _is_in_place(problem: Problem, job: int, places: tuple[Place, ...], slots: Slots) -> bool:
     """Whether places are just those where a running job was."""
     running = problem.running[job]
     if slots != running.slots and sorted(zip(places, slots, strict=False)) != sorted(

@@ -23,7 +23,7 @@ from placewright.formulations.gang.problem.terms import VALUE
 def fill_by_policy(placement: Placement) -> None:
     """Start every waiting job that still fits, in the order of the policy."""
     if shares_before_value(placement.problem):
-        _fill_fairly(placement)
+        _fill_progressively(placement)
     greedy.fill_greedily(placement)
 
 
@@ -32,13 +32,13 @@ def shares_before_value(problem: Problem) -> bool:
     return next((t for t in problem.terms if t in (SHARE, VALUE)), VALUE) == SHARE
 
 
-def _fill_fairly(placement: Placement) -> None:
+def _fill_progressively(placement: Placement) -> None:
     """Start jobs by progressive filling."""
     problem = placement.problem
     queues = _queues(problem)
-    held = {share.tenant: share for share in _holding(placement)}
+    held = {share.tenant: share for share in _tenants_with_use(placement)}
     quota = placement.quota_left()
-    heap = [(_exact(share), tenant) for tenant, share in held.items()]
+    heap = [(_exact_share(share), tenant) for tenant, share in held.items()]
     heapify(heap)
     full: set[tuple[Group, ...]] = set()
     while heap:
@@ -54,7 +54,7 @@ def _fill_fairly(placement: Placement) -> None:
                     placement.start(c, o, puts)
                     problem.charge_quota(quota, tenant, choice)
                     held[tenant] = held[tenant].plus(problem.amounts_of(choice))
-                    heappush(heap, (_exact(held[tenant]), tenant))
+                    heappush(heap, (_exact_share(held[tenant]), tenant))
                     break
                 if not choice.is_tied:
                     full.add(choice.groups)
@@ -79,7 +79,7 @@ def _queues(problem: Problem) -> defaultdict[int, list[tuple[int, int]]]:
     return queues
 
 
-def _holding(placement: Placement) -> list[TenantShare]:
+def _tenants_with_use(placement: Placement) -> list[TenantShare]:
     """Return the tenants with what their jobs in the placement hold."""
     problem = placement.problem
     held = {share.tenant: share for share in problem.shares}
@@ -91,7 +91,7 @@ def _holding(placement: Placement) -> list[TenantShare]:
     return list(held.values())
 
 
-def _exact(share: TenantShare) -> Fraction:
+def _exact_share(share: TenantShare) -> Fraction:
     """Return a tenant's dominant share as a fraction."""
     return max(
         (Fraction(share.held[r], per) for r, per in share.denominator.items()), default=Fraction(0)

@@ -79,7 +79,7 @@ def cheapest_hosts(
     least = np.floor(loss[hosts[:needed]].sum())
     for level in reversed(levels):
         domain = cluster.domain[level]
-        inside, cost = _least_inside(hosts, domain[hosts], loss, each, count)
+        inside, cost = _cheapest_domain(hosts, domain[hosts], loss, each, count)
         if np.floor(cost) <= least:
             hosts = hosts[domain[hosts] == inside]
             needed = int(np.searchsorted(np.cumsum(each[hosts]), count)) + 1
@@ -103,7 +103,7 @@ def cheapest_hosts(
     return chosen
 
 
-def _least_inside(
+def _cheapest_domain(
     hosts: Ints, domain: Ints, loss: NDArray[np.float64], each: Ints, count: int
 ) -> tuple[int, float]:
     """Return the domain where `count` tasks cost least on its best hosts, and that cost.

@@ -54,13 +54,13 @@ def could_place(placement: Placement, choice: Choice) -> bool:
 
 def _fits_alone(placement: Placement, group: Group) -> bool:
     """Whether a group fits the cluster if no other group is placed."""
-    held = _held(placement, group, np.ones(len(placement.whole), dtype=np.bool_))
+    held = _tasks_per_domain(placement, group, np.ones(len(placement.whole), dtype=np.bool_))
     if group.required != NO_LEVEL:
-        return bool(_hold_all(held, group, group.required).any())
+        return bool(_domains_for_all(held, group, group.required).any())
     return bool(held[0].sum() >= group.count)
 
 
-def _hold_all(held: list[Ints], group: Group, level: int) -> NDArray[np.bool_]:
+def _domains_for_all(held: list[Ints], group: Group, level: int) -> NDArray[np.bool_]:
     """Return which domains of a level hold all tasks of a group, bool (domains,)."""
     if group.domain_limit is not None and level >= group.domain_limit.level:
         return np.zeros(len(held[level]), dtype=np.bool_)  # inside a domain that takes too few
@@ -74,7 +74,9 @@ def _joint_domains(placement: Placement, choice: Choice, open_: NDArray[np.bool_
     number = len(cluster.names[choice.joint_level])
     enough = np.ones(number, dtype=np.bool_)
     for group in choice.groups:
-        enough &= _hold_all(_held(placement, group, open_), group, choice.joint_level)
+        enough &= _domains_for_all(
+            _tasks_per_domain(placement, group, open_), group, choice.joint_level
+        )
     free = np.bincount(
         cluster.domain[choice.joint_level], weights=placement.whole, minlength=number
     )
@@ -107,19 +109,19 @@ def _place(
 ) -> list[TaskPlacement] | None:
     """Place a group in the smallest domain that holds it, and there on few of its sub-domains."""
     cluster = placement.problem.cluster
-    held = _held(placement, group, open_)
+    held = _tasks_per_domain(placement, group, open_)
     if held[0].sum() < group.count:
         return None
     level, parts = 0, np.flatnonzero(held[0])
     for inner in reversed(levels_to_try(cluster, group)):
-        enough = np.flatnonzero(_hold_all(held, group, inner))
+        enough = np.flatnonzero(_domains_for_all(held, group, inner))
         if len(enough):
             level, parts = inner, enough[held[inner][enough].argmin()][None]
             break
         if inner == group.required:
             return None
     chosen: list[tuple[int, int]] = []
-    _gather(cluster, held, level, parts, group.count, placement.whole, chosen)
+    _distribute(cluster, held, level, parts, group.count, placement.whole, chosen)
     return [TaskPlacement(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
 
 
@@ -129,14 +131,14 @@ def levels_to_try(cluster: Cluster, group: Group) -> list[int]:
     return sorted(levels | set(range(len(cluster.levels) if group.timed else 0)))
 
 
-def _held(placement: Placement, group: Group, open_: NDArray[np.bool_]) -> list[Ints]:
+def _tasks_per_domain(placement: Placement, group: Group, open_: NDArray[np.bool_]) -> list[Ints]:
     """Return per level how many tasks of a group each domain holds now."""
-    return _counted(
+    return _tasks_by_level(
         placement.problem.cluster, group, np.where(open_, placement.fits(group.shape), 0)
     )
 
 
-def _counted(cluster: Cluster, group: Group, room: Ints) -> list[Ints]:
+def _tasks_by_level(cluster: Cluster, group: Group, room: Ints) -> list[Ints]:
     """Return per level how many tasks each domain counts for; `room` has them per host."""
     room = np.minimum(room, group.count)
     held: list[Ints] = []
@@ -153,7 +155,7 @@ def _counted(cluster: Cluster, group: Group, room: Ints) -> list[Ints]:
     return held[::-1]
 
 
-def _gather(
+def _distribute(
     cluster: Cluster,
     held: list[Ints],
     level: int,
@@ -180,7 +182,7 @@ def _gather(
             chosen.append((part, taken))
         else:
             inside = np.flatnonzero((cluster.parent[level + 1] == part) & (held[level + 1] > 0))
-            _gather(cluster, held, level + 1, inside, taken, whole, chosen)
+            _distribute(cluster, held, level + 1, inside, taken, whole, chosen)
         count -= taken
 
 
@@ -202,7 +204,7 @@ def cheapest_hosts_of_tree(
         Empty if the group does not fit.
     """
     may = np.isfinite(loss) & (each > 0)
-    held = _counted(cluster, group, np.where(may, each, 0))
+    held = _tasks_by_level(cluster, group, np.where(may, each, 0))
     lost, tasks = np.where(may, loss, 0.0), np.where(may, each, 0)
     rate = [
         np.bincount(domain, weights=lost) / np.maximum(np.bincount(domain, weights=tasks), 1)
@@ -211,15 +213,15 @@ def cheapest_hosts_of_tree(
     if group.required == NO_LEVEL:
         if held[0].sum() < group.count:
             return []
-        return _least_in(cluster, held, rate, 0, np.flatnonzero(held[0]), group.count)
-    enough = np.flatnonzero(_hold_all(held, group, group.required))
+        return _cheapest_in(cluster, held, rate, 0, np.flatnonzero(held[0]), group.count)
+    enough = np.flatnonzero(_domains_for_all(held, group, group.required))
     if not len(enough):
         return []
     best = enough[rate[group.required][enough].argmin()][None]
-    return _least_in(cluster, held, rate, group.required, best, group.count)
+    return _cheapest_in(cluster, held, rate, group.required, best, group.count)
 
 
-def _least_in(
+def _cheapest_in(
     cluster: Cluster,
     held: list[Ints],
     rate: list[NDArray[np.float64]],
@@ -237,6 +239,6 @@ def _least_in(
             chosen.append((part, taken))
         else:
             inside = np.flatnonzero((cluster.parent[level + 1] == part) & (held[level + 1] > 0))
-            chosen += _least_in(cluster, held, rate, level + 1, inside, taken)
+            chosen += _cheapest_in(cluster, held, rate, level + 1, inside, taken)
         count -= taken
     return chosen

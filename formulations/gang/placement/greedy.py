@@ -181,11 +181,11 @@ def place_group(
         if level == group.required:
             return None
     chosen: list[tuple[int, int]] = []
-    _gather(placement, room, np.flatnonzero(room), group.count, 0, chosen)
+    _distribute(placement, room, np.flatnonzero(room), group.count, 0, chosen)
     return [TaskPlacement(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
 
 
-def _gather(
+def _distribute(
     placement: Placement,
     room: NDArray[np.int64],
     hosts: NDArray[np.int64],
@@ -213,5 +213,5 @@ def _gather(
             chosen.append((int(hosts[part]), taken))
         else:
             inside = hosts[part_of == part]
-            _gather(placement, room, inside, taken, level + 1, chosen)
+            _distribute(placement, room, inside, taken, level + 1, chosen)
         count -= taken

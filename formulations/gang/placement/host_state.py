@@ -181,8 +181,8 @@ class HostState:
     def arrivable_milli_gpu(self) -> Ints:
         """Return the milli-GPU that tasks may still take of each GPU, int64 (hosts, most GPUs).
 
-        GPUs of a host are not told apart: as many wholly free ones are left out as are assigned to
-        tasks without a name. GPUs that hold MIG slices have nothing for other tasks.
+        Wholly free GPUs of a host are alike: as many are left out as are promised to tasks. GPUs
+        that hold MIG slices have nothing for other tasks.
         """
         by_size = np.sort(self.partial_free, axis=1)
         unassigned = np.arange(by_size.shape[1]) < self.whole[:, None]

@@ -19,8 +19,8 @@ def repair_preemptions(placement: Placement) -> None:
 
     Pending jobs that exceed a quota are stopped before.
     """
-    _keep_quota(placement)
-    while _stop_profiteers(placement) or _bring_back(placement):
+    _stop_beyond_quota(placement)
+    while _stop_unlawful_arrivals(placement) or _restart_needless_victims(placement):
         pass
 
 
@@ -35,7 +35,7 @@ def _hosts(placement: Placement, job: int) -> set[int]:
     return {host for _, _, host, _ in placement.problem.running[job].places}
 
 
-def _stop_profiteers(placement: Placement) -> bool:
+def _stop_unlawful_arrivals(placement: Placement) -> bool:
     """Stop arrivals that have no higher precedence than a victim; whether there were any."""
     problem = placement.problem
     unlawful = [
@@ -53,7 +53,7 @@ def _stop_profiteers(placement: Placement) -> bool:
     return True
 
 
-def _bring_back(placement: Placement) -> bool:
+def _restart_needless_victims(placement: Placement) -> bool:
     """Restart stopped jobs for which nobody arrives; return whether others had to stop for that."""
     problem = placement.problem
     comes: defaultdict[int, int] = defaultdict(int)  # highest rank that comes to a host
@@ -70,7 +70,7 @@ def _bring_back(placement: Placement) -> bool:
         running = problem.running[job]
         if any(comes[host] > running.level for host in _hosts(placement, job)):
             continue
-        in_the_way = _over_quota(placement, running.job_class)
+        in_the_way = _to_stop_for_quota(placement, running.job_class)
         if not in_the_way and not placement.fits_in_place(job):
             by_host = _arrivals_by_host(placement)
             in_the_way = set().union(*(by_host[h] for h in _hosts(placement, job)))
@@ -101,17 +101,17 @@ def _arrivals_by_host(placement: Placement) -> defaultdict[int, set[int]]:
     return by_host
 
 
-def _keep_quota(placement: Placement) -> None:
+def _stop_beyond_quota(placement: Placement) -> None:
     """Stop pending jobs, the last ones first, of tenants that exceed a quota."""
     over = {tenant for (tenant, _), amount in placement.quota_left().items() if amount < 0}
     classes = placement.problem.classes
-    for number in _last_of(placement, over):
+    for number in _last_started(placement, over):
         start = placement.get(number)
         if start is not None and placement.over_quota(classes[start.job_class].tenant):
             placement.stop(number)
 
 
-def _over_quota(placement: Placement, job_class: int) -> set[int]:
+def _to_stop_for_quota(placement: Placement, job_class: int) -> set[int]:
     """Return pending jobs that must stop, the last first, before one of a class may come back."""
     problem = placement.problem
     back = problem.classes[job_class]
@@ -119,7 +119,7 @@ def _over_quota(placement: Placement, job_class: int) -> set[int]:
     if not placement.quota_excess(back.tenant, back.choices[0]):
         return stop
     left = placement.quota_left()
-    for number in _last_of(placement, {back.tenant}):
+    for number in _last_started(placement, {back.tenant}):
         if problem.within_quota(left, back.tenant, back.choices[0]):
             break
         start = placement.get(number)
@@ -130,7 +130,7 @@ def _over_quota(placement: Placement, job_class: int) -> set[int]:
     return stop
 
 
-def _last_of(placement: Placement, tenants: Iterable[int]) -> list[int]:
+def _last_started(placement: Placement, tenants: Iterable[int]) -> list[int]:
     """Return the numbers of started pending jobs of some tenants, the last one first."""
     classes, wanted = placement.problem.classes, set(tenants)
     return [

@@ -48,7 +48,7 @@ class Compiler:
         borrowed = borrowing_options(round_) if borrowed is None else borrowed
         levels = precedence_levels(round_, borrowed)
         basis = self._basis
-        if basis is None or not basis.serves(round_, levels):
+        if basis is None or not basis.is_valid_for(round_, levels):
             basis = self._basis = _CompiledJobs(round_, levels)
         return basis.problem(round_, borrowed)
 
@@ -84,26 +84,26 @@ class _CompiledJobs:
         self.cluster = build_cluster(round_.cluster) if cluster is None else cluster
         entries = [(entry.healthy, len(expand(entry.name))) for entry in round_.cluster.hosts]
         self.healthy = np.repeat([h for h, _ in entries], [n for _, n in entries])
-        self.describer = JobCompiler(round_, self.cluster, levels)
+        self.job_compiler = JobCompiler(round_, self.cluster, levels)
         self.shapes_needed = 0
         self.known: dict[int, CompiledJob] = {}
         self.borrowed: BorrowingOptions = {}
 
-    def serves(self, round_: Round, levels: list[Precedence]) -> bool:
+    def is_valid_for(self, round_: Round, levels: list[Precedence]) -> bool:
         """Whether another round may be compiled with the same shapes and precedences."""
-        described = self.describer
+        compiler = self.job_compiler
         return (
             round_.cluster is self.document
-            and levels == described.levels
-            and [t.name for t in round_.tenants] == list(described.tenants)
-            and round_.spread_weights() == described.weights
-            and (BOTTLENECK in round_.policy.terms) == described.times_collectives
-            and len(described.shapes.index) <= 2 * self.shapes_needed
+            and levels == compiler.levels
+            and [t.name for t in round_.tenants] == list(compiler.tenants)
+            and round_.spread_weights() == compiler.weights
+            and (BOTTLENECK in round_.policy.terms) == compiler.times_collectives
+            and len(compiler.shapes.index) <= 2 * self.shapes_needed
         )
 
     def problem(self, round_: Round, borrowed: BorrowingOptions) -> Problem:
         """Compile a round; jobs that are compiled already are looked up by identity."""
-        cluster, shapes, jobs = self.cluster, self.describer.shapes, round_.jobs
+        cluster, shapes, jobs = self.cluster, self.job_compiler.shapes, round_.jobs
         # By identity: jobs do not change, and a known one is alive, so its id is its own.
         known = self.known
         if borrowed or self.borrowed:
@@ -115,17 +115,17 @@ class _CompiledJobs:
             }
         self.borrowed = borrowed
         self.known = {
-            id(job): known.get(id(job)) or self.describer.compile(job, borrowed.get(i, ()))
+            id(job): known.get(id(job)) or self.job_compiler.compile(job, borrowed.get(i, ()))
             for i, job in enumerate(jobs)
         }
         # They would keep what jobs that are gone have asked.
-        self.describer.choice_of_option.clear()
+        self.job_compiler.choice_of_option.clear()
         facts = [self.known[id(job)] for job in jobs]
         members: defaultdict[int, list[int]] = defaultdict(list)
         for index, fact in enumerate(facts):
             members[fact.class_number].append(index)
         pinned = [facts[j] for j in members.pop(PINNED, ())]
-        classes = self.describer.job_classes(members, jobs)
+        classes = self.job_compiler.job_classes(members, jobs)
         choices = (choice for job_class in classes for choice in job_class.choices)
         self.shapes_needed = len({g.shape for choice in choices for g in choice.groups})
         parted = shapes.has_gpu_parts or any(fact.held and fact.held.parts for fact in pinned)
@@ -167,7 +167,7 @@ class _CompiledJobs:
             reserved_free=reserved_free,
             running={j: _running_job(round_.now, facts[j], class_of[j]) for j in sorted(class_of)},
             quota=remaining_quotas(round_, cluster),
-            labels=self.describer.list_labels(
+            labels=self.job_compiler.list_labels(
                 (j, f.job, f.held.hosts) for j, f in enumerate(facts) if f.held is not None
             ),
             terms=write_out_share(round_.policy.terms, len(shares)),
@@ -187,7 +187,7 @@ class _CompiledJobs:
             return np.array(list(chain.from_iterable(parts)), dtype=np.int64)
 
         hosts = all_of(h.hosts for h in held)
-        asked = [dict(wanted) for wanted in self.describer.demands]
+        asked = [dict(wanted) for wanted in self.job_compiler.demands]
         rows = np.array(
             [[wanted.get(name, 0) for name in self.cluster.resources] for wanted in asked],
             dtype=np.int64,

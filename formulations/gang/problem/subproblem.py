@@ -49,20 +49,20 @@ def cut_subproblem(
         one class with one variant are changed in the same way.
     """
     cluster, borrowed = build_cluster(round_.cluster), borrowing_options(round_)
-    describer = JobCompiler(round_, cluster, precedence_levels(round_, borrowed))
+    job_compiler = JobCompiler(round_, cluster, precedence_levels(round_, borrowed))
     known: dict[tuple[object, ...], int] = {}
     members: defaultdict[int, list[int]] = defaultdict(list)
     pinned: dict[int, CompiledJob] = {}
     for i, (job, j, variant) in enumerate(zip(round_.jobs, jobs, variants, strict=True)):
         mine, job_class = borrowed.get(i, ()), whole.class_of[j]
         if job_class == PINNED:
-            pinned[i] = describer.compile(changed(j, variant), mine)
+            pinned[i] = job_compiler.compile(changed(j, variant), mine)
             continue
         key = job_class, variant, job.priority, mine
         if key not in known:
-            known[key] = describer.class_number(changed(j, variant), mine)
+            known[key] = job_compiler.class_number(changed(j, variant), mine)
         members[known[key]].append(i)
-    classes, shapes = describer.job_classes(members, round_.jobs), describer.shapes
+    classes, shapes = job_compiler.job_classes(members, round_.jobs), job_compiler.shapes
     inside = np.zeros(whole.cluster.num_hosts, dtype=np.bool_)
     inside[list(hosts)] = True
     gpus = np.repeat(inside, whole.cluster.gpu_count)
@@ -82,7 +82,7 @@ def cut_subproblem(
     state, vacate = state_of(whole.state), whole.vacate[inside]
     gpu, demand, allowed = shapes.arrays()
     shares = tenant_shares(round_, cluster, state.healthy)
-    running = _running(whole, round_, jobs, inside, classes, describer)
+    running = _running(whole, round_, jobs, inside, classes, job_compiler)
     placed = [
         (i, job, tuple(host for _, _, host, _ in running[i].places))
         for i, job in enumerate(round_.jobs)
@@ -111,7 +111,7 @@ def cut_subproblem(
         reserved_free=whole.reserved_free[inside],
         running=running,
         quota=remaining_quotas(round_, cluster),
-        labels=describer.list_labels(placed),
+        labels=job_compiler.list_labels(placed),
         terms=write_out_share(round_.policy.terms, len(shares)),
         shares=shares,
     )
@@ -123,7 +123,7 @@ def _running(
     jobs: Sequence[int],
     inside: NDArray[np.bool_],
     classes: Sequence[JobClass],
-    describer: JobCompiler,
+    job_compiler: JobCompiler,
 ) -> dict[int, RunningJob]:
     """Return a part's running jobs that may move; `inside`, bool (hosts,), marks its hosts."""
     where = (np.cumsum(inside) - 1).tolist()
@@ -131,7 +131,7 @@ def _running(
     for number, job_class in enumerate(classes):
         if not job_class.running:
             continue
-        level = describer.rank_of(
+        level = job_compiler.rank_of(
             (job_class.choices[0].entitled, round_.jobs[job_class.jobs[0]].priority)
         )
         for i in job_class.jobs:

@@ -71,14 +71,14 @@ def host_classes(problem: Problem, room: Ints) -> HostClasses:
             ]
         ),
         shares.sum(axis=1, keepdims=True),
-        _per_gpu(placement, problem, hosts),
+        _coarse_resources(placement, problem, hosts),
         np.column_stack([placement.free[hosts], shares]),
     ]
     if placement.part_state is not None:
         parts[-1] = np.column_stack(
             [parts[-1], np.sort(placement.part_state.layout[hosts], axis=1)]
         )
-    members = _members(parts, room[:, hosts] > 0)
+    members = _class_of_hosts(parts, room[:, hosts] > 0)
     return classes_of(placement, room, hosts, members)
 
 
@@ -109,7 +109,7 @@ def classes_of(placement: Placement, room: Ints, hosts: Ints, members: Ints) -> 
     )
 
 
-def _per_gpu(placement: Placement, problem: Problem, hosts: Ints) -> Ints:
+def _coarse_resources(placement: Placement, problem: Problem, hosts: Ints) -> Ints:
     """Return the other resources in multiples of the median demand, capped: a coarse key."""
     if not len(problem.shape_demand):
         return np.zeros((len(hosts), 0), dtype=np.int64)
@@ -118,7 +118,7 @@ def _per_gpu(placement: Placement, problem: Problem, hosts: Ints) -> Ints:
     return np.minimum(placement.free[hosts] // step, cap, dtype=np.int64)
 
 
-def _members(parts: list[Ints], fits: NDArray[np.bool_]) -> Ints:
+def _class_of_hosts(parts: list[Ints], fits: NDArray[np.bool_]) -> Ints:
     """Return the class of each host by the finest key with few enough (shape, class) pairs."""
     tuning = parameters.PARAMETERS.models
     members = np.zeros(len(parts[0]), dtype=np.int64)

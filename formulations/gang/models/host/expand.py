@@ -22,8 +22,8 @@ def start_jobs(
 ) -> None:
     """Start in `placement`, which must be as when the model was built, what a solution starts."""
     number = np.rint(values).astype(np.int64)
-    staying = _stay(m, number, placement)
-    offers = _offers(m, slots, number, placement)
+    staying = _charge_stays(m, number, placement)
+    offers = _free_places(m, slots, number, placement)
     hosts: list[list[int]] = [[] for _ in m.task_sets]  # one per task
     for i in np.flatnonzero(number[m.x]):
         hosts[m.x_set[i]] += [int(m.hosts[m.x_host[i]])] * int(number[m.x[i]])
@@ -34,11 +34,13 @@ def start_jobs(
             for k, group in enumerate(m.choice(entry).groups):
                 for _ in range(group.count - sum(put.group == k for put in puts)):
                     host = hosts[set_of[e, k]].pop()
-                    puts.append(_put(m, slots, placement, group.shape, k, host, offers))
+                    puts.append(_charge_arrival(m, slots, placement, group.shape, k, host, offers))
             placement.start(entry.job_class, entry.choice, puts, entry.job)
 
 
-def _stay(m: HostModel, number: Ints, placement: Placement) -> dict[int, list[TaskPlacement]]:
+def _charge_stays(
+    m: HostModel, number: Ints, placement: Placement
+) -> dict[int, list[TaskPlacement]]:
     """Charge the places that running jobs keep; return them per entry."""
     staying: defaultdict[int, list[TaskPlacement]] = defaultdict(list)
     for p in np.flatnonzero(number[m.stays.s]).tolist():
@@ -49,7 +51,7 @@ def _stay(m: HostModel, number: Ints, placement: Placement) -> dict[int, list[Ta
     return staying
 
 
-def _offers(m: HostModel, slots: GpuSlots, number: Ints, placement: Placement) -> FreePlaces:
+def _free_places(m: HostModel, slots: GpuSlots, number: Ints, placement: Placement) -> FreePlaces:
     """Return the GPUs that have a place for each kind of part, per host."""
     offers: FreePlaces = defaultdict(list)
     free: dict[int, list[int]] = {}
@@ -69,7 +71,7 @@ def _offers(m: HostModel, slots: GpuSlots, number: Ints, placement: Placement) -
     return offers
 
 
-def _put(
+def _charge_arrival(
     m: HostModel,
     slots: GpuSlots,
     placement: Placement,

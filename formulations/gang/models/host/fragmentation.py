@@ -16,7 +16,7 @@ r"""The term `stranded` in the host-indexed model.
                   -  sum weight[k] useful[k,h]
 
 Only what is useful is to be large, so upper bounds are enough, and the optimum is exact. On hosts
-without shares GPUs in part use stay as they are, and the others are counted, not told apart.
+without shares GPUs in part use stay as they are, and the others are counted per host.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class _Host:
         m = self.m
         milli = int(mix.milli[kind])
         if milli not in self.sums:
-            told_apart = bool((self.slots.host == self.at).any())
-            self.sums[milli] = self._slots(milli) if told_apart else self._counted(milli)
+            has_slots = bool((self.slots.host == self.at).any())
+            self.sums[milli] = self._slots(milli) if has_slots else self._counted(milli)
         large, left = self.sums[milli]
         room, useful = (
             m.model.variables("room", 1, upper=1),

@@ -49,13 +49,13 @@ def select_victims(problem: Problem, session: Session) -> Iterator[Candidate | B
         return
     least: float | None = None
     if session.best is not None and session.settled(session.best[VALUE]):
-        least = yield from _anywhere(problem, session, session.best[VALUE])
+        least = yield from _bound_disruption(problem, session, session.best[VALUE])
     if session.best is not None and least == session.best[DISRUPTION]:
         return
     known = None if session.best is None else session.best[VALUE]
     yield from _stay_or_stop(problem, session)
     if session.best is not None and (least is None or session.best[VALUE] != known):
-        yield from _anywhere(problem, session, session.best[VALUE])
+        yield from _bound_disruption(problem, session, session.best[VALUE])
 
 
 def _size(problem: Problem) -> int:
@@ -105,7 +105,7 @@ def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
     yield assign(placement, "stopping")
 
 
-def _anywhere(
+def _bound_disruption(
     problem: Problem, session: Session, value: int
 ) -> Generator[Bound, None, float | None]:
     """Bound `disruption` among plans worth `value` by the relaxation; return the best bound."""
