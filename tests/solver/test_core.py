@@ -52,11 +52,11 @@ def test_every_point_has_lost_what_the_columns_off_their_place_cost(
     assert doubt is not None
     if not wild:
         assert relaxed.objective is not None
-        assert doubt.missing(relaxed.objective) == pytest.approx(0, abs=1e-6)
+        assert doubt.shortfall(relaxed.objective) == pytest.approx(0, abs=1e-6)
     for point in points(arrays):
         off = np.abs(point - doubt.point) >= 0.5
         lost = doubt.loss[off].sum()
-        assert doubt.missing(arrays.objective_of(point)) >= lost - 1e-6
+        assert doubt.shortfall(arrays.objective_of(point)) >= lost - 1e-6
 
 
 @settings(max_examples=100)
