@@ -13,11 +13,10 @@ from math import inf
 from benchmarks import region_plans, region_rules, replica_plans, replica_rules
 from benchmarks.baselines import Answer, of_certificate
 from benchmarks.compare import Runs, compared
-from benchmarks.geo_figures import BOTH, LATER, TITLES, at_least, cpu_seconds, figures_of, proven_of
+from benchmarks.geo_figures import LATER, TITLES, at_least, cpu_seconds, figures_of, proven_of
 from benchmarks.report import ERROR, OURS, Row
 from placewright import Plan, Round, solve_round
 from placewright.formulations.gang.problem.terms import SENSE
-from placewright.instances.documents.plan import PLUS
 
 __all__ = ["answers", "placed", "placewright", "ruled"]
 
@@ -78,7 +77,7 @@ def _standing(row: Row) -> list[float]:
 
 
 def _beaten(ours: Row, row: Row) -> Iterator[str]:
-    """Yield the later terms, and their sum, whose bound a plan beats as good in those before."""
+    """Yield the later terms whose bound a plan beats as good in those before."""
     mine, theirs = _standing(ours), _standing(row)
     for number, term in enumerate(LATER, 1):
         bound = ours.figures.get(at_least(term))
@@ -87,9 +86,6 @@ def _beaten(ours: Row, row: Row) -> Iterator[str]:
         as_good = all(a <= b for a, b in zip(theirs[:number], mine[:number], strict=True))
         if as_good and theirs[number] < bound:
             yield term
-    bound = ours.figures.get(BOTH[1])
-    if bound is not None and theirs[0] <= mine[0] and sum(theirs[1:]) < bound:
-        yield PLUS.join(LATER)
 
 
 def _unproven(round_: Round, decide: Callable[[], Plan]) -> Answer:

@@ -12,7 +12,7 @@ from functools import partial
 
 from benchmarks import replica_plans, replica_rules
 from benchmarks.baselines import Answer, of_certificate
-from benchmarks.geo_figures import BOTH, TITLES, at_least, cpu_seconds, figures_of, proven_of
+from benchmarks.geo_figures import TITLES, at_least, cpu_seconds, figures_of, proven_of
 from placewright import Plan, Round, solve_round
 from placewright.instances.documents.policy import Policy
 from placewright.instances.generators.geo.facts import facts_of
@@ -47,7 +47,7 @@ def _chained(relocate: Callable[[Round], Plan], seconds: float, round_: Round) -
     if data.certificate is not None:
         told.update(proven_of(data.certificate))
     terms = ("hottest", "copies")
-    columns = [*(column for term in terms for column in (TITLES[term], at_least(term))), *BOTH]
+    columns = [*(column for term in terms for column in (TITLES[term], at_least(term)))]
     following, decided = after(round_, data), cpu_seconds()
     plan = solve_round(following, time_limit=seconds)
     ended = cpu_seconds()

@@ -11,13 +11,10 @@ from placewright import Plan, Round, verify
 from placewright.formulations.common.wan.arrays import compile_wan
 from placewright.instances.documents.plan import Certificate, DecisionKind, Reason
 
-__all__ = ["BOTH", "LATER", "TITLES", "at_least", "cpu_seconds", "figures_of", "proven_of"]
+__all__ = ["LATER", "TITLES", "at_least", "cpu_seconds", "figures_of", "proven_of"]
 
 TITLES = {"remote_reads": "remote GiB", "copies": "copied GiB", "hottest": "hottest"}
 """Of the columns of later terms; `hottest` is in thousandths."""
-
-BOTH = ("both GiB", "both >=", "both gap %")
-"""The columns of what is read over links and copied in one sum."""
 
 LATER = ("remote_reads", "copies")
 """The terms that tell plans apart which are equal in the first one."""
@@ -75,17 +72,13 @@ def _homes(round_: Round, plan: Plan) -> dict[str, float]:
 
 
 def proven_of(certificate: Certificate) -> dict[str, float]:
-    """Return what is proven of the later terms, and of reads and copies in one sum."""
+    """Return what is proven of the later terms."""
     figures: dict[str, float] = {}
     for term in certificate.terms[1:]:
         if term.name in TITLES and term.bound is not None:
             figures[at_least(term.name)] = term.bound
         if term.name in LATER and term.gap is not None:
             figures[f"{TITLES[term.name].split()[0]} gap %"] = 100 * term.gap
-    for total in certificate.sums:
-        if total.bound is not None and total.gap is not None:
-            known = (total.value, total.bound, 100 * total.gap)
-            figures.update(zip(BOTH, known, strict=True))
     return figures
 
 

@@ -103,13 +103,11 @@ class Bound:
     """No plan that is at least as good in `holds` beats `value` in `term`.
 
     `holds` are (term, value) pairs: the earlier terms, held no worse than the best plan's values.
-    `certified`: recomputed in our own code; otherwise claimed by a solver. `value` is of the sum of
-    `term` and the earlier terms in `plus`, all in the same sense; a whole number beyond 2^53 had
-    better be an int, as a float might be tighter than what was proven.
+    `certified`: recomputed in our own code; otherwise claimed by a solver. A `value` beyond
+    2^53 should be an int, as a float might be tighter than what was proven.
     """
 
     term: str
     value: float
     holds: tuple[tuple[str, int], ...] = ()
     certified: bool = False
-    plus: tuple[str, ...] = ()

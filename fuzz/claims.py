@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.terms import SENSE
 from placewright.formulations.plan_messages import Bound
-from placewright.instances.documents.plan import PLUS, TermResult
+from placewright.instances.documents.plan import TermResult
 
 CLAIM_SLACK = 1e-6
 """Relative: a solver's claim may be off by its own tolerance. Certified bounds may not."""
@@ -25,12 +25,10 @@ class Beaten(NamedTuple):
 
     def __str__(self) -> str:
         proof = "certified" if self.bound.certified else "claimed"
-        name = PLUS.join((*self.bound.plus, self.bound.term))
         holds = ", ".join(f"{term} {value}" for term, value in self.bound.holds)
-        return (
-            f"{proof} bound {self.bound.value} of {name}{f' with {holds}' if holds else ''} "
-            f"is beaten by a plan's {self.value}"
-        )
+        given = f" with {holds}" if holds else ""
+        bound = f"{proof} bound {self.bound.value} of {self.bound.term}{given}"
+        return f"{bound} is beaten by a plan's {self.value}"
 
 
 class Values:
@@ -55,7 +53,7 @@ class Values:
 
         Bounds of terms that the policy has not are no claims.
         """
-        if not {bound.term, *bound.plus} <= set(self.terms):
+        if bound.term not in self.terms:
             return None
         sign = 1 if SENSE[bound.term] == "max" else -1
         spoken = np.ones(len(self._signed), bool)
@@ -63,12 +61,12 @@ class Values:
             spoken &= self.column(term) >= value * (1 if SENSE[term] == "max" else -1)
         if not spoken.any():
             return None
-        total = sum((self.column(term) for term in bound.plus), self.column(bound.term))
-        chosen = int(np.where(spoken, total, np.iinfo(np.int64).min).argmax())
+        column = self.column(bound.term)
+        chosen = int(np.where(spoken, column, np.iinfo(np.int64).min).argmax())
         limit = bound.value * sign
         if not bound.certified:
             limit += CLAIM_SLACK * max(1.0, abs(limit))
-        value = int(total[chosen])
+        value = int(column[chosen])
         return Beaten(bound, chosen, value * sign) if value > limit else None
 
 
@@ -80,7 +78,7 @@ def certificate_bounds(
     Parameters
     ----------
     results
-        Terms and sums of terms.
+        Of the terms.
     values
         Of the plan with this certificate, in the order of the terms.
     claims
@@ -88,10 +86,8 @@ def certificate_bounds(
     """
     order = tuple(values)
     for result in results:
-        *plus, term = result.name.split(PLUS)
-        first = order.index(plus[0] if plus else term)
-        holds = tuple((name, values[name]) for name in order[:first])
+        holds = tuple((name, values[name]) for name in order[: order.index(result.name)])
         if result.certified is not None:
-            yield Bound(term, result.certified, holds, certified=True, plus=tuple(plus))
+            yield Bound(result.name, result.certified, holds, certified=True)
         if claims and result.claimed is not None:
-            yield Bound(term, result.claimed, holds, plus=tuple(plus))
+            yield Bound(result.name, result.claimed, holds)

@@ -205,9 +205,8 @@ def judge(
     elif any(fault.startswith("formulation:") for fault in certificate.degraded):
         played.fail("exception", "; ".join(certificate.degraded))
     claims = not certificate.degraded
-    results = (*certificate.terms, *certificate.sums)
     bounds = [bound for bound in told if bound.certified or claims]
-    bounds += certificate_bounds(results, mine, claims=claims)
+    bounds += certificate_bounds(certificate.terms, mine, claims=claims)
     _compare(bounds, values, spoken, played)
     best = spoken[values.best()]
     if certificate.status == "optimal" and dict(best.terms) != dict(mine):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, floor, isfinite
 from typing import Literal
@@ -10,7 +10,7 @@ from typing import Literal
 from placewright.formulations.bound_arithmetic import outward, proven_whole, tighter
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
-from placewright.instances.documents.plan import PLUS, Plan, TermResult
+from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.policy import headline
 from placewright.instances.policies import sense_of
 from placewright.rounds.errors import InternalError
@@ -35,26 +35,14 @@ class Bounds:
         """Tightest bound of a term that holds for a plan with these values.
 
         A bound is valid for all plans at least as good as its `holds`, so it holds for a plan
-        that is no worse than every one of them. A bound of a sum, less the plan's values of
-        the other terms, bounds its last term.
+        that is no worse than every one of them.
         """
-        return self._tightest(
-            (
-                replace(bound, value=bound.value - sum(values[name] for name in bound.plus))
-                for bound in self._known
-                if bound.term == term
-            ),
-            values,
-            certified=certified,
-        )
-
-    def _tightest(
-        self, bounds: Iterable[Bound], values: Mapping[str, int], *, certified: bool
-    ) -> float | None:
         best: float | None = None
-        for bound in bounds:
+        for bound in self._known:
+            if bound.term != term or bound.certified != certified:
+                continue
             holds = all(_no_worse(values[t], v, sense_of(t)) for t, v in bound.holds)
-            if bound.certified == certified and holds:
+            if holds:
                 best = tighter(best, bound.value, sense_of(bound.term))
         return best
 
@@ -89,29 +77,6 @@ class Bounds:
             results.append(_result(term, values[term], certified, claimed, unproven=unproven))
         return tuple(results)
 
-    def sums(
-        self, results: tuple[TermResult, ...], values: Mapping[str, int]
-    ) -> tuple[TermResult, ...]:
-        """Value, bounds and gap of each sum of terms of which something is proven.
-
-        Parameters
-        ----------
-        results
-            What is proven of single terms.
-        """
-        names = [result.name for result in results]
-        found: list[TermResult] = []
-        for parts in dict.fromkeys(
-            (*bound.plus, bound.term) for bound in self._known if bound.plus
-        ):
-            mine = [bound for bound in self._known if (*bound.plus, bound.term) == parts]
-            certified = self._tightest(mine, values, certified=True)
-            claimed = self._tightest(mine, values, certified=False)
-            unproven = any(result.gap != 0 for result in results[1 : names.index(parts[0])])
-            value = sum(values[name] for name in parts)
-            found.append(_result(PLUS.join(parts), value, certified, claimed, unproven=unproven))
-        return tuple(found)
-
 
 def _whole(bound: Bound) -> int:
     """Return the tightest whole number that a bound proves."""
@@ -124,7 +89,7 @@ def _whole(bound: Bound) -> int:
 def _result(
     name: str, value: int, certified: float | None, claimed: float | None, *, unproven: bool
 ) -> TermResult:
-    sense = sense_of(name.split(PLUS)[0])
+    sense = sense_of(name)
     certified, claimed = (
         None if known is None else outward(known, sense) for known in (certified, claimed)
     )

@@ -37,7 +37,7 @@ def prove_bounds(
     -------
     tuple of TermResult
         One per term of the policy, the bounds of later terms with the earlier ones held at the
-        plan's values; then one per sum of terms of which something is proven.
+        plan's values.
 
     Raises
     ------
@@ -63,7 +63,6 @@ def prove_bounds(
                 bounds.add(step)
                 bounds.update_session(session, terms, values)
     results = bounds.results(terms, values)
-    results = (*results, *bounds.sums(results, values))
     refuse_beaten_bounds(results, plan)
     return results
 

@@ -236,7 +236,6 @@ class Solve:
             else "feasible",
             gap=gap,
             terms=results,
-            sums=self.bounds.sums(results, self.values),
             backend=self.settings.backend,
             versions=versions(self.settings.backend),
             seed=self.settings.seed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from placewright.instances.documents.plan import PLUS, Task
+from placewright.instances.documents.plan import Task
 from placewright.topology.units import MILLION, WHOLE_GPU
 
 NONE = "-"
@@ -121,8 +121,8 @@ def number(value: float | None) -> str:
 
 
 def term_text(name: str, value: float | None) -> str:
-    """Write the value or bound of a term, or of a sum of some, in the unit that people read."""
-    unit = UNITS.get(name.split(PLUS)[0], number)
+    """Write the value or bound of a term in the unit that people read."""
+    unit = UNITS.get(name, number)
     return number(value) if value is None else unit(value)
 
 

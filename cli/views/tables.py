@@ -37,7 +37,7 @@ def print_plan(console: Console, round_: Round, plan: Plan) -> None:
     views.plan_alert(console, round_, plan)
     print_table(console, outcome_table(plan, milli))
     if plan.certificate is not None:
-        print_table(console, terms_table([*plan.certificate.terms, *plan.certificate.sums]))
+        print_table(console, terms_table(plan.certificate.terms))
     views.plan_tables(console, round_, plan)
     moves = moves_of(jobs, plan)
     if moves:

@@ -170,10 +170,6 @@ class Parameters:
     """Distance from an integer from which a number of copies is fractional."""
     fraction_tolerance: float = 1e-3
     """Fraction of a copy up to which the relaxation does not have it."""
-    accessible_tight_storage_share: float = 0.75
-    """See `models/data_access.py`."""
-    accessible_gib_share: float = 0.99
-    """See `models/data_access.py`."""
 
     # Bounds
     relaxation_max_source_pairs: int = 500_000_000

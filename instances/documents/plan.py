@@ -6,7 +6,7 @@ import math
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from placewright.instances.documents.base import (
     API_VERSION,
@@ -17,6 +17,7 @@ from placewright.instances.documents.base import (
     Name,
     Total,
 )
+from placewright.instances.errors import InvalidInputError
 
 
 def _finite(section: dict[str, Any]) -> dict[str, Any]:
@@ -99,12 +100,8 @@ class Decision(Document):
     tasks: Many[Task] = ()
 
 
-PLUS = "+"
-"""Between the names of terms, in that of their sum."""
-
-
 class TermResult(Document):
-    """An objective term, or a sum of some: its verified value, bounds on it, and the gap to them.
+    """An objective term: its verified value, bounds on it, and the gap to them.
 
     `bound` is the tighter of `certified` (recomputed here) and `claimed` (by a solver's search);
     `proof` says which. `conditional`: a term between was not proven optimal.
@@ -134,14 +131,12 @@ class Certificate(Document):
 
     `status`: `optimal` (every term proven), `within_gap` (the asked gap is met) or `feasible`.
     `gap` is that of the first term, and of promises the largest of the terms up to `admitted`.
-    `sums` are sums of terms of which more is proven than of each, named after them with a plus.
     `degraded` says what went wrong on the way, if anything did.
     """
 
     status: Literal["optimal", "within_gap", "feasible"]
     gap: Number | None
     terms: Many[TermResult]
-    sums: Many[TermResult] = ()
     backend: str
     versions: dict[str, str]
     seed: Index
@@ -149,6 +144,19 @@ class Certificate(Document):
     repeatable: Flag = False
     degraded: Many[str] = ()
     run: Run | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_sums(cls, raw: Any) -> Any:
+        """Refuse sums of terms, which certificates once had; an empty list of them is ignored."""
+        if not isinstance(raw, dict) or "sums" not in raw:
+            return raw
+        if raw["sums"]:
+            raise InvalidInputError(
+                "sums of terms are no longer part of a certificate; solve the round again",
+                path=("sums",),
+            )
+        return {name: value for name, value in raw.items() if name != "sums"}
 
 
 class Plan(Document):

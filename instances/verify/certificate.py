@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import isclose
 from typing import NamedTuple, TypeAlias
 
-from placewright.instances.documents.plan import PLUS, Certificate, TermResult
+from placewright.instances.documents.plan import Certificate, TermResult
 from placewright.instances.documents.policy import headline
 from placewright.instances.io.digest import round_digest
 from placewright.instances.policies import sense_of
@@ -25,16 +25,9 @@ class Claim(NamedTuple):
     terms: Mapping[str, int]
 
     def results(self) -> Iterator[tuple[Path, TermResult]]:
-        """Yield each term and each sum of terms with its path."""
+        """Yield each term with its path."""
         for index, term in enumerate(self.certificate.terms):
             yield ("certificate", "terms", index), term
-        for index, total in enumerate(self.certificate.sums):
-            yield ("certificate", "sums", index), total
-
-    def value(self, name: str) -> int | None:
-        """Return the recomputed value of a term or a sum; None of what is not the policy's."""
-        parts = name.split(PLUS)
-        return sum(self.terms[part] for part in parts) if set(parts) <= set(self.terms) else None
 
 
 def same_round(reading: Reading) -> Iterator[Finding]:
@@ -45,7 +38,7 @@ def same_round(reading: Reading) -> Iterator[Finding]:
 
 
 def certificate_terms(claim: Claim) -> Iterator[Finding]:
-    """Require the policy's terms in their order, each in its sense, and sums of some, each once."""
+    """Require the policy's terms in their order, each in its sense."""
     given = [term.name for term in claim.certificate.terms]
     if given != list(claim.terms):
         yield Finding(
@@ -53,34 +46,19 @@ def certificate_terms(claim: Claim) -> Iterator[Finding]:
             f"terms {', '.join(given) or 'none'} are not the policy's; "
             f"expected {', '.join(claim.terms)}",
         )
-    seen: set[str] = set()
-    for index, total in enumerate(claim.certificate.sums):
-        if total.name in seen:
-            yield Finding(
-                ("certificate", "sums", index, "name"),
-                f"sum {total.name!r} is given twice; expected each sum once",
-            )
-        seen.add(total.name)
-        parts = total.name.split(PLUS)
-        if len(parts) < 2 or parts != [name for name in claim.terms if name in parts]:
-            yield Finding(
-                ("certificate", "sums", index, "name"),
-                f"sum {total.name!r} is not one of the policy's terms in their order; "
-                f"expected some of {', '.join(claim.terms)} with a plus between them",
-            )
     for path, term in claim.results():
-        for name in term.name.split(PLUS):
-            if name in claim.terms and term.sense != sense_of(name):
-                yield Finding(
-                    (*path, "sense"),
-                    f"sense {term.sense} of term {name!r} is wrong; expected {sense_of(name)}",
-                )
+        if term.name in claim.terms and term.sense != sense_of(term.name):
+            yield Finding(
+                (*path, "sense"),
+                f"sense {term.sense} of term {term.name!r} is wrong; "
+                f"expected {sense_of(term.name)}",
+            )
 
 
 def certificate_value(claim: Claim) -> Iterator[Finding]:
     """Require that each recorded value equals the one recomputed."""
     for path, term in claim.results():
-        value = claim.value(term.name)
+        value = claim.terms.get(term.name)
         if value is not None and term.value != value:
             yield Finding(
                 (*path, "value"),
@@ -91,7 +69,7 @@ def certificate_value(claim: Claim) -> Iterator[Finding]:
 def certificate_bound(claim: Claim) -> Iterator[Finding]:
     """Refuse a bound that the recomputed value beats, whether certified or claimed."""
     for path, term in claim.results():
-        known = claim.value(term.name)
+        known = claim.terms.get(term.name)
         value = term.value if known is None else known
         for field, bound in (
             ("bound", term.bound),
@@ -153,7 +131,7 @@ def certificate_status(claim: Claim) -> Iterator[Finding]:
     """Refuse status `optimal` with a term not proven, and a condition left unsaid.
 
     From the third term on a bound is conditional unless the terms between the first and it are
-    proven; that of a sum as its first term.
+    proven.
     """
     terms = claim.certificate.terms
     unproven = [index for index, term in enumerate(terms) if _gap(term) != 0]
@@ -165,7 +143,7 @@ def certificate_status(claim: Claim) -> Iterator[Finding]:
         )
     place = {term.name: index for index, term in enumerate(terms)}
     for path, term in claim.results():
-        index = place.get(term.name.split(PLUS)[0], 0)
+        index = place.get(term.name, 0)
         if (
             term.bound is not None
             and not term.conditional

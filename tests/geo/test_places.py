@@ -22,7 +22,7 @@ from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
 from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import aggregate_problem
-from placewright.formulations.replicas.problem.problem import TOGETHER
+from placewright.formulations.replicas.problem.problem import DATA_SUM
 from placewright.formulations.replicas.run import ReplicaSearch
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
@@ -90,7 +90,7 @@ def test_no_claim_is_better_than_the_best_plan(
         every = replicas_oracle.vectors(round_)
         best = min(every)
         both = min(v[1] + v[2] for v in every if v[0] <= best[0])
-        for term, held, least in (("copies", 2, best[2]), (TOGETHER, 1, both)):
+        for term, held, least in (("copies", 2, best[2]), (DATA_SUM, 1, both)):
             known = dict(zip(TERMS[:held], best, strict=False))
             program, arrays, root = relaxation(round_, term, known)
             for goal in (float(least), least + 5.0):

@@ -18,12 +18,11 @@ from placewright.formulations.replicas.bounds.minimum_remote_reads import restri
 from placewright.formulations.replicas.bounds.prove import prove_bounds
 from placewright.formulations.replicas.bounds.single_dataset import with_dataset_bounds
 from placewright.formulations.replicas.models import capacity_rows
-from placewright.formulations.replicas.models.data_access import at_hand
 from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import aggregate_problem
 from placewright.formulations.replicas.problem.objective import overload_of
-from placewright.formulations.replicas.problem.problem import HOMELESS, TOGETHER
+from placewright.formulations.replicas.problem.problem import DATA_SUM, HOMELESS
 from placewright.formulations.replicas.problem.restriction import (
     largest_datasets,
     restrict_to_datasets,
@@ -55,11 +54,10 @@ def test_no_bound_is_better_than_the_best_plan(
                 at_least = [
                     v for v in vectors if all(v[TERMS.index(t)] <= x for t, x in bound.holds)
                 ]
-                terms = [TERMS.index(name) for name in (*bound.plus, bound.term)]
-                least = min(sum(v[term] for term in terms) for v in at_least)
+                least = min(v[TERMS.index(bound.term)] for v in at_least)
                 assert bound.value <= least + 1e-6, (seed, bound, least)
-            least = min(v[1] + v[2] for v in vectors if v[0] <= plan[0])
-            proven = [bound.value for bound in found if bound.plus]
+            least = min(v[2] for v in vectors if v[0] <= plan[0] and v[1] <= plan[1])
+            proven = [bound.value for bound in found if bound.term == "copies"]
             assert proven == sorted(proven)
             reached += proven[-1] == least
     # Jobs may be split, and links are added up: few bounds are off for that.
@@ -99,18 +97,17 @@ def test_no_bound_of_few_datasets_is_better_than_the_best_plan(
         vectors = sorted(replicas_oracle.vectors(round_))
         held = {"overload": vectors[0][0]}
         pool = restrict_to_values(aggregate_problem(compile_replicas(round_).wan), held)
-        pool = at_hand(pool, np.ones_like(pool.possible))
         least = min(v[1] + v[2] for v in vectors if v[0] <= held["overload"])
         found = []
         for number in range(len(pool.has_replica) + 1):
             part = build_relaxation(restrict_to_datasets(pool, largest_datasets(pool, number)))
-            root = solve_relaxation(part.arrays(TOGETHER, held), fresh())
+            root = solve_relaxation(part.arrays(DATA_SUM, held), fresh())
             assert root is not None
             assert root.bound <= least, (seed, number, root.bound, least)
             found.append(root.bound)
         # The more count, the tighter, but for what is lost in rounding; all of them are the whole.
         assert all(more >= less - 1 for less, more in pairwise(found)), (seed, found)
-        whole = solve_relaxation(build_relaxation(pool).arrays(TOGETHER, held), fresh())
+        whole = solve_relaxation(build_relaxation(pool).arrays(DATA_SUM, held), fresh())
         assert whole is not None
         assert found[-1] == pytest.approx(whole.bound, abs=1)
 

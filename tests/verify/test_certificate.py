@@ -10,6 +10,8 @@ import pytest
 from corrupting import Corruption, Edit, Raw, broken_alone, rules_in, set_in
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.io.files import parse_plan
 from placewright.instances.verify import Verification, rule_ids, verify
 
 ROUND = Round.model_validate(
@@ -48,17 +50,6 @@ CERTIFICATE: Raw = {
         },
         {"name": "opened", "sense": "min", "value": 3},
     ],
-    "sums": [
-        {
-            "name": "spread+opened",
-            "sense": "min",
-            "value": 3,
-            "bound": 2,
-            "proof": "certified",
-            "certified": 2,
-            "gap": 1 / 3,
-        },
-    ],
     "backend": "highs",
     "versions": {},
     "seed": 0,
@@ -87,10 +78,6 @@ def check(edit: Edit) -> Verification:
 
 def set_term(index: int, /, **fields: Any) -> Edit:
     return lambda raw: raw["certificate"]["terms"][index].update(fields)
-
-
-def set_sum(**fields: Any) -> Edit:
-    return lambda raw: raw["certificate"]["sums"][0].update(fields)
 
 
 def set_first_gap(gap: float | None, **fields: Any) -> Edit:
@@ -203,51 +190,6 @@ FALSE_CLAIMS: dict[str, Corruption] = {
         {"certificate_terms"},
         "certificate.terms[1].sense",
     ),
-    "a sum of terms in another order": (
-        set_sum(name="opened+spread"),
-        {"certificate_terms"},
-        "certificate.sums[0].name",
-    ),
-    "a sum of what is no term": (
-        set_sum(name="spread+beauty"),
-        {"certificate_terms"},
-        "certificate.sums[0].name",
-    ),
-    "a sum of one term": (
-        set_sum(name="opened"),
-        {"certificate_terms"},
-        "certificate.sums[0].name",
-    ),
-    "a sum given twice": (
-        lambda raw: raw["certificate"]["sums"].append(raw["certificate"]["sums"][0]),
-        {"certificate_terms"},
-        "certificate.sums[1].name",
-    ),
-    "a sum in a wrong sense": (
-        set_sum(sense="max", bound=4, certified=4, gap=0.25),
-        {"certificate_terms"},
-        "certificate.sums[0].sense",
-    ),
-    "a wrong sum": (
-        set_sum(value=4, gap=0.5),
-        {"certificate_value"},
-        "certificate.sums[0].value",
-    ),
-    "a bound of a sum that the plan beats": (
-        set_sum(bound=4, certified=4, gap=0.25),
-        {"certificate_bound"},
-        "certificate.sums[0].bound",
-    ),
-    "a bound of a sum that nothing proves": (
-        set_sum(certified=None),
-        {"certificate_proof"},
-        "certificate.sums[0].bound",
-    ),
-    "a wrong gap of a sum": (
-        set_sum(gap=0.0),
-        {"certificate_gap"},
-        "certificate.sums[0].gap",
-    ),
 }
 
 
@@ -288,3 +230,12 @@ def test_everything_proven_is_optimal() -> None:
 
 def test_a_gap_is_compared_as_numbers_are() -> None:
     assert check(set_first_gap(0.25 + 1e-12)).ok
+
+
+def test_sums_of_terms_are_refused_and_an_empty_list_of_them_is_read() -> None:
+    old = copy.deepcopy(PLAN)
+    old["certificate"]["sums"] = []
+    assert parse_plan(old) == Plan.model_validate(PLAN)
+    old["certificate"]["sums"] = [{"name": "spread+opened", "sense": "min", "value": 3}]
+    with pytest.raises(InvalidInputError, match=r"certificate\.sums.*solve the round again"):
+        parse_plan(old)

@@ -16,7 +16,7 @@ from placewright.cli.views.gang.collective_tables import collectives_of, options
 from placewright.cli.views.gang.facts import MOVES, OUTCOMES
 from placewright.cli.views.gang.move_tables import Move
 from placewright.cli.views.gang.tenant_tables import cells_of, shares_of
-from placewright.instances.documents.plan import PLUS, Reason
+from placewright.instances.documents.plan import Reason
 
 if TYPE_CHECKING:
     from placewright.instances.documents.job import Job
@@ -65,7 +65,7 @@ def terms_table(
     for term in terms:
         proof = term.proof or NONE
         made.add_row(
-            term.name.replace(PLUS, f" {PLUS} "),
+            term.name,
             term.sense,
             term_text(term.name, term.value),
             term_text(term.name, term.bound),

@@ -27,17 +27,17 @@ from placewright.formulations.replicas.bounds.minimum_remote_reads import (
 from placewright.formulations.replicas.bounds.single_dataset import with_dataset_bounds
 from placewright.formulations.replicas.bounds.target import (
     BoundTarget,
+    has_few_copies,
     is_large,
     needs_tree,
     probed_tree,
 )
-from placewright.formulations.replicas.models.data_access import at_hand, where_it_matters
 from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
 from placewright.formulations.replicas.problem.job_classes import (
     AggregateProblem,
     aggregate_problem,
 )
-from placewright.formulations.replicas.problem.problem import DATA, HOMELESS, TOGETHER, Problem
+from placewright.formulations.replicas.problem.problem import DATA, DATA_SUM, HOMELESS, Problem
 from placewright.formulations.replicas.problem.restriction import (
     largest_datasets,
     restrict_to_datasets,
@@ -84,7 +84,7 @@ def prove_bounds(
             yield found.relaxation_bound
             if term in DATA and term in held:
                 hard.append(found)
-    yield from _improve_targets(hard, session, held, spare)
+    yield from _improve_targets(hard, session, spare)
     for term in ("imbalance", "hottest"):
         if (found := targets.target_of(term)) is not None:
             yield found.relaxation_bound
@@ -120,9 +120,6 @@ class _Targets:
             if found is not None:
                 self._proven[term] = max(self._proven[term], found.bound)
                 yield Bound(term, self._proven[term], certified=True)
-        if set(DATA) <= set(self.terms):
-            first, last = self._data
-            yield Bound(last, self._trivial_data_bound, certified=True, plus=(first,))
 
     def largest_dataset_bounds(self) -> Iterator[Bound]:
         """Yield bounds of the data terms by the largest datasets alone, in very large rounds."""
@@ -142,26 +139,30 @@ class _Targets:
                 yield Bound(term, found.bound, tuple(known.items()), certified=True)
 
     def data_target(self, tree: ReplicaTree | None) -> BoundTarget | None:
-        """Return the target of the sum of both data terms, with the terms before both held.
+        """Return the target of the last data term by the sum of both, in rounds with many copies.
 
-        None without a plan, a solver or time, or where the trivial bounds prove the plan.
+        One tree then serves the search, for which remote reads are still open, and the bound. None
+        without a plan, a solver or time, or where the trivial bounds prove the plan.
         """
         if not set(DATA) <= self.held.keys():
             return None
         first, last = self._data
         known = self._earlier_values(first)
         goal, holds = float(self.held[first] + self.held[last]), tuple(known.items())
-        if near(self._trivial_data_bound, goal, SHARPNESS):
+        if near(self._trivial_data_bound, goal, SHARPNESS) or has_few_copies(self.aggregate):
             return None
+        less = ((first, self.held[first]),)
         if tree is not None and tree.holds == holds:
             same = tree.relaxation, tree.arrays, tree.root
-            return BoundTarget(*same, goal, last, holds, (first,), tree)
+            return BoundTarget(*same, goal, last, holds, less, tree)
         found = _data_relaxation(restrict_to_values(self.aggregate, known), self.session, known)
-        return None if found is None else BoundTarget(*found, goal, last, holds, (first,))
+        return None if found is None else BoundTarget(*found, goal, last, holds, less)
 
     def target_of(self, term: str) -> BoundTarget | None:
         """Return the target of a term; None if the round lacks it or it is proven."""
-        if term not in self.terms or self.session.proven or self._reached(term):
+        # The last data term gets a certified bound even where a solver claims that all is proven.
+        proven = self.session.proven and term not in self._data[-1:]
+        if term not in self.terms or proven or self._reached(term):
             return None
         known = self._earlier_values(term)
         matters = self._restricting_terms(term)
@@ -206,17 +207,14 @@ class _Targets:
 
 
 def _improve_targets(
-    targets: Sequence[BoundTarget], session: Session, held: Mapping[str, int], spare: float
+    targets: Sequence[BoundTarget], session: Session, spare: float
 ) -> Iterator[Bound]:
-    """Yield ever better bounds, target by target, until a number of seconds is left.
-
-    A bound of the sum of both data terms, less the plan's remote reads, is one of copies.
-    """
+    """Yield ever better bounds, target by target, until a number of seconds is left."""
     least: dict[str, int] = {}
     for left, target in zip(range(len(targets), 0, -1), targets, strict=True):
         if session.proven:
             return
-        share = max(1 / left, parameters.PARAMETERS.data_sum_time_share if target.plus else 0.0)
+        share = max(1 / left, parameters.PARAMETERS.data_sum_time_share if target.less else 0.0)
         until = spare + max(0.0, session.remaining() - spare) * (1 - share)
         for step in target.improve(
             session,
@@ -224,8 +222,8 @@ def _improve_targets(
             least.get(target.term, 0),
         ):
             yield target.bound(step)
-            if target.plus:
-                least[target.term] = step.bound - sum(held[name] for name in target.plus)
+            if target.less:
+                least[target.term] = step.bound - sum(value for _, value in target.less)
             late = session.expired(until)
             if late or session.proven or near(step.bound, target.goal, session.gap):
                 break
@@ -270,16 +268,12 @@ def _data_relaxation(
             ),
             parameters.PARAMETERS.restricted_time_share * share,
         )
-    elif needs_tree(aggregate):
+    else:
         aggregate = with_dataset_bounds(
             aggregate, held, session, parameters.PARAMETERS.bounded_datasets
         )
-    elif int(aggregate.copyable.sum()) <= parameters.PARAMETERS.branch_and_bound_max_copies:
-        aggregate = at_hand(aggregate, np.ones_like(aggregate.possible))
-    else:
-        aggregate = at_hand(aggregate, where_it_matters(aggregate, held, session))
     relaxation = build_relaxation(aggregate)
-    arrays = relaxation.arrays(TOGETHER, held)
+    arrays = relaxation.arrays(DATA_SUM, held)
     root = try_relaxation(arrays, session, share)
     return None if root is None else (relaxation, arrays, root)
 

@@ -18,7 +18,7 @@ from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import try_relaxation
 from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
-from placewright.formulations.replicas.problem.problem import TOGETHER
+from placewright.formulations.replicas.problem.problem import DATA_SUM
 from placewright.formulations.replicas.problem.restriction import (
     datasets_by_size,
     restrict_to_datasets,
@@ -49,7 +49,7 @@ def with_dataset_bounds(
             break
         alone = build_relaxation(restrict_to_datasets(aggregate, np.arange(len(least)) == p))
         found = try_relaxation(
-            alone.arrays(TOGETHER, holds), session, parameters.PARAMETERS.dataset_bound_time_share
+            alone.arrays(DATA_SUM, holds), session, parameters.PARAMETERS.dataset_bound_time_share
         )
         if found is not None:
             least[p] = max(least[p], -(-found.bound // unit[p]) * unit[p])

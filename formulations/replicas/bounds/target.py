@@ -28,7 +28,7 @@ from placewright.formulations.replicas.machine_code import MACHINE_CODE
 from placewright.formulations.replicas.models.integer_program import IntegerProgram
 from placewright.formulations.replicas.models.relaxation import Relaxation
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
-from placewright.formulations.replicas.problem.problem import TOGETHER
+from placewright.formulations.replicas.problem.problem import DATA_SUM
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, SolveOptions
 
@@ -38,7 +38,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundTarget:
-    """A term (plus those in `plus`) to bound: its relaxation, and the value of the best plan."""
+    """A term to bound: its relaxation, and the value of the best plan.
+
+    Attributes
+    ----------
+    goal
+        The plan's value of what the relaxation minimises.
+    holds
+        Upper bounds on earlier terms in the relaxation.
+    less
+        Other terms in the objective, with the plan's values: a bound of the sum less these is one
+        of the term, among plans that are no worse in them.
+    """
 
     relaxation: Relaxation
     arrays: Arrays
@@ -46,7 +57,7 @@ class BoundTarget:
     goal: float
     term: str
     holds: tuple[tuple[str, int], ...]
-    plus: tuple[str, ...] = ()
+    less: tuple[tuple[str, int], ...] = ()
     tree: ReplicaTree | None = None
 
     @property
@@ -55,8 +66,9 @@ class BoundTarget:
         return self.bound(ProvenBound(self.root.bound, certified=True))
 
     def bound(self, proven: ProvenBound) -> Bound:
-        """Return a proven bound as a `Bound` of the term."""
-        return Bound(self.term, proven.bound, self.holds, proven.certified, self.plus)
+        """Return a bound of the objective as a `Bound` of the term."""
+        value = proven.bound - sum(value for _, value in self.less)
+        return Bound(self.term, value, (*self.holds, *self.less), proven.certified)
 
     def improve(self, session: Session, share: float, least: int = 0) -> Iterator[ProvenBound]:
         """Yield ever better claimed bounds in a share of the time left, then certified ones.
@@ -106,22 +118,15 @@ class BoundTarget:
     def _cut_off(self, session: Session, share: float, best: int) -> Iterator[ProvenBound]:
         """Yield claims of a MIP with objective cutoffs ever nearer to the goal.
 
-        Each claims that no plan is better than the goal by more than a relative gap. For the sum of
-        both data terms only the first cutoff is tried: the bound on copies alone soon comes nearer.
+        Each claims that no plan is better than the goal by more than a relative gap.
         """
         aggregate = self.relaxation.aggregate
         # Without rows that hardly matter SCIP is up to three times as fast.
-        integer_program = IntegerProgram.of(
-            aggregate if self.plus else aggregate.with_limits_in(self._tight)
-        )
+        integer_program = IntegerProgram.of(aggregate.with_limits_in(self._tight))
         numbers = copy_fractions(self.relaxation, self.root.point).sum(axis=1)
-        term = TOGETHER if self.plus else self.term
+        term = DATA_SUM if self.less else self.term
         arrays = integer_program.arrays(term, dict(self.holds), numbers=numbers)
-        for near_by in (
-            parameters.PARAMETERS.cutoff_gaps_rel[:1]
-            if self.plus
-            else parameters.PARAMETERS.cutoff_gaps_rel
-        ):
+        for near_by in parameters.PARAMETERS.cutoff_gaps_rel:
             cutoff = self.goal * (1 - near_by) if self.goal < np.inf else None
             if session.expired() or (cutoff is not None and cutoff <= best):
                 continue
@@ -161,11 +166,14 @@ def probed_tree(
     return tree
 
 
+def has_few_copies(aggregate: AggregateProblem) -> bool:
+    """Whether the MIP of all replicas can be solved."""
+    return int(aggregate.copyable.sum()) <= parameters.PARAMETERS.mip_max_copies
+
+
 def needs_tree(aggregate: AggregateProblem) -> bool:
     """Whether there are too many possible copies for the MIP, but not for the tree."""
-    return int(aggregate.copyable.sum()) > parameters.PARAMETERS.mip_max_copies and not is_large(
-        aggregate
-    )
+    return not (has_few_copies(aggregate) or is_large(aggregate))
 
 
 def is_large(aggregate: AggregateProblem) -> bool:

@@ -10,10 +10,10 @@ from placewright.formulations.bound_arithmetic import HOLD_SLACK, proven_whole
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.models.mip import NeighbourhoodMip, whole_problem
-from placewright.formulations.replicas.problem.problem import DATA, Problem
+from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
-from placewright.solver import Arrays, Status
+from placewright.solver import Status
 
 _LAST = ("imbalance", "hottest")
 """Terms that only drops or homes improve, not copies: with them drops are no longer idle."""
@@ -32,9 +32,9 @@ def solve_lexicographically(
 ) -> Iterator[Solution | Bound]:
     """Yield the optimum of each term with those before it held, and the solver's bound on it.
 
-    What data costs in all is bounded with the terms before both held. The model leaves out how
-    copies are carried: where all of the last solution's are, it is optimal. Copies that were
-    `refused` (dataset classes, regions) are left out; if there are any, nothing is proven.
+    The MIP leaves out transfers: where all copies of the last solution can be scheduled, it is
+    optimal. Refused copies (dataset classes, regions) are left out; if there are any, nothing is
+    proven.
     """
     terms = problem.terms
     neighbourhood = whole_problem(problem)
@@ -42,11 +42,7 @@ def solve_lexicographically(
     proving = single(problem) and not refused.any()
     mip = NeighbourhoodMip(problem, neighbourhood, solution, terms)
     holds: list[tuple[str, int]] = []
-    for number, term in enumerate(terms):
-        if proving and terms[number : number + 2] == DATA:
-            found = session.optimise(_in_all(mip), share=0.3, gap=0.0)
-            if found is not None and found.bound is not None:
-                yield Bound(DATA[1], proven_whole(found.bound), tuple(holds), plus=DATA[:1])
+    for term in terms:
         outcome = session.optimise(mip.model.arrays(term), share=0.6, gap=0.0)
         if outcome is None:
             return
@@ -61,13 +57,6 @@ def solve_lexicographically(
         value = round(mip.model.value_of(term, outcome.values))
         holds.append((term, value))
         mip.model.hold(term, value, HOLD_SLACK)
-
-
-def _in_all(mip: NeighbourhoodMip) -> Arrays:
-    """Return the model that minimises the sum of both terms of data."""
-    reads, copies = (mip.model.arrays(term) for term in DATA)
-    constant = reads.constant + copies.constant
-    return replace(reads, cost=reads.cost + copies.cost, constant=constant)
 
 
 def single(problem: Problem) -> bool:

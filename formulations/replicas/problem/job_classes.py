@@ -44,9 +44,6 @@ class AggregateProblem:
     possible, copyable, present : Bools
         (datasets, regions): where a replica could be after some plan, where it would be a new copy,
         and where one is or is under way.
-    apart, stored : Bools
-        (datasets, regions): where accessible data is split into replicas and remote reads,
-        and where it takes storage (`models/data_access.py`).
     has_replica : Bools
         (datasets,): whether it has a replica now, and so keeps one.
     least : Ints
@@ -73,8 +70,6 @@ class AggregateProblem:
     possible: Bools
     copyable: Bools
     present: Bools
-    apart: Bools
-    stored: Bools
     has_replica: Bools
     least: Ints
     room: Ints
@@ -92,12 +87,6 @@ class AggregateProblem:
         """Which classes cannot have a home whatever is copied (classes,)."""
         never: Bools = np.logical_not(self.homes.any(axis=(1, 2)))
         return never
-
-    @property
-    def beside(self) -> Bools:
-        """Where a class can run only if what it reads is said to be there (reads, regions)."""
-        beside: Bools = self.local_only | self.apart[self.read_dataset]
-        return beside
 
     def with_limits_in(self, tight: Bools) -> Self:
         """Return it with limits on storage and ingress in some regions only, and none on egress.
@@ -187,8 +176,6 @@ def aggregate_problem(wan: Wan) -> AggregateProblem:
         possible=possible,
         copyable=possible & ~there,
         present=there,
-        apart=np.zeros_like(possible),
-        stored=possible,
         has_replica=kept,
         least=np.zeros(len(kept), dtype=np.int64),
         room=room,

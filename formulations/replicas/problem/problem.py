@@ -22,8 +22,8 @@ from placewright.formulations.common.wan.arrays import Wan
 DATA = ("remote_reads", "copies")
 """Terms of what data costs, which matter one after the other."""
 
-TOGETHER = "+".join(DATA)
-"""Their sum: what data costs in all."""
+DATA_SUM = "data"
+"""Their sum, an objective of relaxations: bounds of it less one term are of the other."""
 
 HOMELESS = 3
 """What a milli-GPU of a job without a home adds to `overload`."""

@@ -93,8 +93,6 @@ def restrict_to_datasets(aggregate: AggregateProblem, datasets: Bools) -> Aggreg
         possible=aggregate.possible & some,
         copyable=aggregate.copyable & some,
         present=aggregate.present & some,
-        apart=aggregate.apart & some,
-        stored=aggregate.stored & some,
         has_replica=aggregate.has_replica & datasets,
         least=aggregate.least * datasets,
     )
