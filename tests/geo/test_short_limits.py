@@ -25,7 +25,7 @@ from placewright.solver import InProcess
 REGIONS, JOBS = 8, 60
 
 
-def round_of_many_ways() -> Round:
+def round_with_many_region_options() -> Round:
     """Every job may run in every region, and reads what lies in one of them."""
     names = [f"r{r}" for r in range(REGIONS)]
     return parse_round(
@@ -67,7 +67,7 @@ def round_of_many_ways() -> Round:
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The jobs whose ways are listed, in turn."""
+    """The jobs whose region options are listed, in order."""
     jobs: list[int] = []
     true = region_options.RegionOptions.of
 
@@ -83,10 +83,10 @@ def session(seconds: float) -> Session:
     return Session(solve=InProcess().solve, deadline=seconds)
 
 
-def test_ways_are_listed_for_half_of_the_time_left(
+def test_region_options_are_listed_for_half_of_the_time_left(
     listed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem, moments = compile_geo(round_of_many_ways()), count()
+    problem, moments = compile_geo(round_with_many_region_options()), count()
     monkeypatch.setattr(time, "monotonic", lambda: float(next(moments)))
     # Two looks at the clock a job, each of which takes a second.
     assert monolithic_round_in_time(problem, session(JOBS)) is None
@@ -96,11 +96,11 @@ def test_ways_are_listed_for_half_of_the_time_left(
     assert listed == list(range(JOBS))
 
 
-def test_after_the_deadline_no_ways_are_listed(
+def test_after_the_deadline_no_region_options_are_listed(
     listed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_parameters(monkeypatch, parameters, max_monolithic_size=0)
-    round_ = round_of_many_ways()
+    round_ = round_with_many_region_options()
     plan = solve_round(round_, time_limit=0, isolation="none")
     assert verify(round_, plan).ok
     assert plan.certificate is not None

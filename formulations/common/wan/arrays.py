@@ -18,7 +18,7 @@ from placewright.topology.units import WHOLE_GPU
 
 NONE = -1
 UNLIMITED = 2**50
-"""GiB of a region without a limit of storage."""
+"""Storage of a region without a limit, in GiB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -34,7 +34,7 @@ _KEEP, _DIRECT, _RELAYED = range(3)
 """How copies are routed: as before, from where the data is, or over other regions too."""
 
 Routes: TypeAlias = dict[Replica, tuple[PathFlow, ...]]
-"""The parts of each copy."""
+"""The path flows of each copy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 MEGABITS = 2**33 / 10**6
-"""Of one GiB."""
+"""Megabits of one GiB."""
 
 _TOLERANCE = 1e-6
-"""Mbit/s, or a share of a second: less is an error of rounding."""
+"""Mbit/s, or fraction of a second, below which a difference is a rounding error."""
 
 
 @dataclass(slots=True, eq=False)

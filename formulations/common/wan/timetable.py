@@ -30,7 +30,7 @@ from placewright.formulations.common.wan.step_function import (
 from placewright.formulations.plan_messages import Flow
 
 Replica = tuple[int, int]
-"""Dataset and region."""
+"""(dataset, region)."""
 
 
 @dataclass(slots=True, eq=False)

@@ -25,10 +25,10 @@ from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.solver.lagrangian import SUM_BITS, overflow_safe_scale, round_to_integers
 
 UNREACHABLE = 2**62
-"""What a way costs that is not there. What costs more counts as this: a lower bound, too."""
+"""Cost of an assignment that does not exist. Larger costs are cut to it: still a lower bound."""
 
 MAX_PRICE = 2.0**62
-"""Of a row: with larger ones a bound is no better, and floats may be infinite."""
+"""Largest price of a row: larger ones do not improve a bound, and floats may be infinite."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

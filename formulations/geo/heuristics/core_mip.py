@@ -17,7 +17,7 @@ from placewright.formulations.session import Session
 from placewright.solver import Arrays, Core, SolveOptions, reduced_costs_of
 
 BASIC_TOLERANCE = 1e-9
-"""Above this a column is part of an optimum."""
+"""Value above which a column is counted as used by an LP optimum."""
 
 
 def solve_core_mip(arrays: Arrays, session: Session, share: float) -> Floats | None:

@@ -22,7 +22,7 @@ from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.plan_messages import Candidate, DataPlan, Place
 
 NEVER = 2**62
-"""When data arrives that never does."""
+"""Time of data that never arrives."""
 
 Creates = Sequence[tuple[int, int, int]]
 

@@ -18,7 +18,7 @@ from placewright.formulations.geo.models.assignment_lp import AssignmentModel, C
 from placewright.instances.documents.job import Job
 
 ROUNDING_TOLERANCE = 1e-6
-"""Below this a share of a job is a solver's tolerance."""
+"""Fraction of a job within which a value of the solver is rounded to a whole number."""
 
 
 def deal_jobs(assignment_model: AssignmentModel, values: Floats, costs: Ints) -> tuple[Ints, Ints]:

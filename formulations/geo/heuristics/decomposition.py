@@ -39,7 +39,7 @@ from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
 
 BLOCKED_MILLI = 2**40
-"""Milli-GPU taken of a host to which nothing may come."""
+"""Milli-GPU counted as taken of a closed host, which makes its residual capacity 0."""
 
 
 def decompose_by_region(

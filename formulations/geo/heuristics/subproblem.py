@@ -27,7 +27,7 @@ from placewright.instances.documents.round import Reservation, Round
 from placewright.topology.units import HOST_LEVEL
 
 Quotas = Mapping[str, Mapping[str, int]]
-"""By tenant and resource what a tenant's jobs may hold."""
+"""Quotas in a region by tenant and resource."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from placewright.formulations.geo.problem.class_arrays import JobClasses
 from placewright.solver import Model
 
 WORD_BYTES = 8
-"""Bytes of a word."""
+"""Bytes of an int64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,7 +30,7 @@ from placewright.formulations.geo.problem.running_jobs import RunningJobs
 from placewright.topology.units import WHOLE_GPU
 
 SLOT_SCALE = 1000
-"""Of a slot, as of a GPU."""
+"""Parts of a slot, as of a GPU."""
 
 
 def classes_at_current_capacity(running_jobs: RunningJobs) -> JobClasses:

@@ -32,7 +32,7 @@ from placewright.instances.documents.round import Round
 from placewright.topology.units import WHOLE_GPU
 
 PLACEMENT_TERMS = ("disruption", "spread", "proximity", "opened")
-"""Terms that rounds of gangs have from the policy."""
+"""Terms of the policy that its gang rounds have, too."""
 
 
 @dataclass(frozen=True, eq=False)

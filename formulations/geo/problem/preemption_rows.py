@@ -23,13 +23,13 @@ from placewright.formulations.geo import parameters
 from placewright.topology.units import WHOLE_GPU
 
 Demand = tuple[int, int, int]
-"""A rank, the GPU models that serve it as bits, and milli-GPU."""
+"""Rank, allowed GPU models as a bit mask, and milli-GPU."""
 
 Holding = tuple[bool, tuple[Demand, ...]]
-"""Whether a job may stop, and what it holds of each GPU model."""
+"""Whether a running job may be preempted, and what it holds of each GPU model."""
 
 Rows = tuple[tuple[int, int], ...]
-"""Rows, each with what is taken of it."""
+"""(row, amount) pairs."""
 
 
 class PreemptionRows:

@@ -18,7 +18,7 @@ from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo.problem.compile import Problem
 
 LOWEST_RANK = -(2**62)
-"""Below the rank of any job."""
+"""A rank below that of any job."""
 
 
 class RunningJobs:

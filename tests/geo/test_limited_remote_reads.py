@@ -1,4 +1,4 @@
-"""Rounds in which reads are too many to count beside value: local reads are tried first."""
+"""Costs too large for lexicographic weights: plans with limited remote reads come first."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def told(plan: Plan) -> list[int]:
 
 
 @pytest.fixture(autouse=True)
-def _as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def _monolithic_without_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is decided region by region, and costs never count beside value."""
     set_parameters(monkeypatch, parameters, max_monolithic_size=0)
     nobody = Candidate({}, "nobody starts")

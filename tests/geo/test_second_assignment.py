@@ -1,4 +1,4 @@
-"""Regions are chosen once more, by what gangs could do at best, if a plan is not good enough."""
+"""Decomposition: if a plan is not good enough, jobs are assigned again by the rows of the bound."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_jobs_go_to_other_regions_and_models_where_a_gang_needs_more_than_is_fre
     }
 
 
-def test_a_plan_that_is_good_enough_is_not_sought_twice(
+def test_jobs_are_not_assigned_again_if_the_plan_is_close_to_its_bound(
     crowded: Round, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_parameters(monkeypatch, parameters, value_gap_rel=1.0)

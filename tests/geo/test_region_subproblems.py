@@ -1,4 +1,4 @@
-"""A region cut out of the arrays of the whole round is what its document compiles to."""
+"""A region subproblem cut out of the arrays of the round equals what its document compiles to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program of regions sends whole jobs, and knows what whole jobs are worth at most."""
+"""The assignment model assigns whole jobs, and bounds the value of whole jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placewright.rounds import solve_round
 from placewright.solver import InProcess, Model
 
 
-def test_whole_numbers_use_room_that_rounding_down_would_leave() -> None:
+def test_the_core_mip_uses_capacity_that_rounding_down_would_leave() -> None:
     model = Model()
     gangs = model.variables("gangs", 1, upper=np.array([5.0]))
     singles = model.variables("singles", 1, upper=np.array([1.0]))
