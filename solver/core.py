@@ -1,4 +1,4 @@
-"""The core of an integer program: the columns that its linear relaxation leaves in doubt.
+"""The core of an integer program: the columns that reduced costs do not fix.
 
 For a maximum over  row_lower <= A x <= row_upper,  lower <= x <= upper  and any multipliers y,
 
@@ -28,18 +28,18 @@ SETTLED = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReducedCosts:
-    """What multipliers say of each column; the objective is oriented to be a maximum.
+    """Reduced costs of columns at given row duals; the objective is oriented to be a maximum.
 
     Attributes
     ----------
     sign
         1.0 if the objective was a maximum, -1.0 if it was a minimum.
-    most
-        z: no point of the relaxation is better.
+    bound
+        z, the Lagrangian bound: no point of the relaxation is better.
     point
-        Where d has each column, shape (n,).
+        The bound of each column that d prefers, shape (n,).
     loss
-        |d|, shape (n,): what any other whole number costs at least; 0 where nothing is known.
+        |d|, shape (n,): least loss of any other whole number; 0 where nothing is known.
     """
 
     sign: float
@@ -48,19 +48,19 @@ class ReducedCosts:
     loss: Floats
 
     def shortfall(self, objective: float) -> float:
-        """Return by how much z is better than an objective."""
+        """Return how much worse than z an objective is."""
         return self.bound - self.sign * objective
 
     def within(self, margin: float) -> Bools:
-        """Tell which columns may be off their point at a loss of up to `margin`."""
+        """Return which columns may leave their point at a loss of up to `margin`, bool (n,)."""
         return self.loss <= margin
 
 
 def reduced_costs_of(arrays: Arrays, row_duals: Floats, values: Floats) -> ReducedCosts | None:
-    """Read the duals of a relaxation, whose optimum is at `values`.
+    """Return the reduced costs at a relaxation's duals; `values` is its optimum.
 
-    Columns that are elsewhere in the optimum than d says are in doubt, and so are those that need
-    not be whole. None where a column without a bound pays.
+    The loss is 0 for continuous columns, and for those whose optimal value is not the bound that d
+    prefers. None if d prefers a bound that a column does not have.
     """
     finite = np.isfinite(row_duals)
     dual = np.where(finite, arrays.sign * np.where(finite, row_duals, 0.0), 0.0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "PARAMETERS",
+    "BoundParameters",
     "IncrementalParameters",
     "ModelParameters",
     "Parameters",
@@ -150,6 +151,19 @@ class ModelParameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BoundParameters:
+    """Of `bounds/`.
+
+    Attributes
+    ----------
+    hosts_per_chunk
+        Hosts whose fragmentation is computed together, to limit memory.
+    """
+
+    hosts_per_chunk: int = 1_024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalParameters:
     """Of `incremental.py`, rounds that follow each other.
 
@@ -175,6 +189,7 @@ class Parameters:
     problem: ProblemParameters = ProblemParameters()
     placement: PlacementParameters = PlacementParameters()
     models: ModelParameters = ModelParameters()
+    bounds: BoundParameters = BoundParameters()
     incremental: IncrementalParameters = IncrementalParameters()
 
 

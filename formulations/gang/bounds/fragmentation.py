@@ -14,19 +14,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import TaskMix
 
-CHUNK = 1024
-"""Hosts looked at together."""
-
 LARGEST = 1 << 62
-"""What is stranded for all kinds together is counted in 64 bits."""
+"""Fragmentation of all kinds together is summed in 64 bits; beyond that the bound is 0."""
 
 
 def stranded_lower_bound(problem: Problem) -> int:
     """Return a lower bound on `stranded` over all plans."""
+    tuning = parameters.PARAMETERS.bounds
     mix = TaskMix.of(problem)
     before = Placement(problem, cleared=True)
     gpus = before.arrivable_milli_gpu()
@@ -40,8 +39,8 @@ def stranded_lower_bound(problem: Problem) -> int:
     entered[problem.running_tasks[:, 2]] = True
     total, slopes, lengths = 0, [np.zeros(0)], [np.zeros(0)]
     weight = np.append(mix.weight, mix.total - mix.weight.sum())
-    for first in range(0, len(hosts), CHUNK):
-        some = hosts[first : first + CHUNK]
+    for first in range(0, len(hosts), tuning.hosts_per_chunk):
+        some = hosts[first : first + tuning.hosts_per_chunk]
         free = free_milli[some]
         useful = mix.useful(before.free[some], gpus[some], model[some])
         stranded = np.column_stack([free[:, None] - useful, free])

@@ -39,10 +39,10 @@ from placewright.formulations.session import Session
 from placewright.solver import Arrays, Model, Outcome, ReducedCosts, certified_bound, multipliers
 
 PLACE_TERMS = ("disruption", "spread", "opened", BOTTLENECK)
-"""Terms of the count model that look at where jobs are, and not only at which of them run."""
+"""Terms of the aggregate model that depend on where jobs are, not only on which of them run."""
 
 MODELLED_TERMS = (VALUE, ENTITLED, PROGRESS, *SHARE_TERMS, *PLACE_TERMS)
-"""Terms that the count model has."""
+"""Terms of the aggregate model."""
 
 
 class PricedModel(NamedTuple):
@@ -238,8 +238,9 @@ def bound_by_relaxation(
         if not inner:
             arrays = arrays.without_columns(aggregate.inner_gang_columns)
         if patterns is None:
+            row = aggregate.option_row[aggregate.y_class]
             outcome = solve_by_sifting(
-                session, arrays, aggregate.y, aggregate.option_row[aggregate.y_class], share=0.5
+                session, arrays, aggregate.y, row, share=tuning.relaxation_share
             )
         else:
             outcome = session.optimise(arrays, share=tuning.relaxation_share)
