@@ -16,7 +16,7 @@ from benchmarks.geo_figures import TITLES, at_least, cpu_seconds, figures_of, pr
 from placewright import Plan, Round, solve_round
 from placewright.instances.documents.policy import Policy
 from placewright.instances.generators.geo.facts import facts_of
-from placewright.rounds.state.transfers import arrived, moved
+from placewright.rounds.state.transfers import geo_after_plan, with_arrived_copies
 
 __all__ = ["after", "as_it_lies", "both_paths"]
 
@@ -34,7 +34,7 @@ def as_it_lies(seconds: float, round_: Round) -> Answer:
 def after(round_: Round, plan: Plan) -> Round:
     """Return the round of `geo` that finds data as a plan of `replicas` leaves it."""
     later = round_.now + round_.geo.window_s
-    geo = arrived(moved(round_, plan.sections), later)
+    geo = with_arrived_copies(geo_after_plan(round_, plan.sections), later)
     return round_.model_copy(update={"now": later, "geo": geo, "policy": Policy(formulation="geo")})
 
 

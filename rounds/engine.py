@@ -24,9 +24,9 @@ from placewright.rounds.state.admission import (
     answer_admission,
     check_asks_for_promise,
 )
-from placewright.rounds.state.changes import Changes, apply_plan, changed
+from placewright.rounds.state.changes import Changes, apply_changes, apply_plan
 from placewright.rounds.state.memory import Memory
-from placewright.rounds.state.transfers import Orders
+from placewright.rounds.state.transfers import TransferOrders
 from placewright.solver import Worker
 
 __all__ = ["Engine"]
@@ -86,7 +86,7 @@ class Engine:
         self._memory = Memory()
         self._formulation = IncrementalGang()
         self._restart_s: dict[str, int] = {}
-        self._orders = Orders()
+        self._orders = TransferOrders()
         self._solver: Solver | None = None
         self._locks: dict[int, threading.RLock] = {}
 
@@ -124,8 +124,8 @@ class Engine:
             return self._round(changes)
 
     def _round(self, changes: Changes | None) -> Plan:
-        coming = self.state if changes is None else changed(self.state, changes, self._hosts)
-        round_ = self._orders.seen(coming)
+        coming = self.state if changes is None else apply_changes(self.state, changes, self._hosts)
+        round_ = self._orders.residual_round(coming)
         if self._solver is None:
             self._solver = self._settings.solver()
         solve = Solve(
@@ -184,7 +184,7 @@ class Engine:
         now = self.state.now
         if self.round_solved is not None:
             now += self.state.leases.length_s
-        coming = changed(self.state, Changes(added=(job,), now=now), self._hosts)
+        coming = apply_changes(self.state, Changes(added=(job,), now=now), self._hosts)
         answer = answer_admission(coming, self._memory.ledger)
         if answer.promise is not None and job.deadline is not None:
             update = {"deadline": job.deadline.model_copy(update={"promise": answer.promise})}

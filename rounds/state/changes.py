@@ -1,4 +1,4 @@
-"""From one round to the next: what a plan leads to, and what happened besides."""
+"""From one round to the next: apply a plan, and the changes that the caller reports."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.presets.health import with_health
 from placewright.rounds.sections.cells import bindings_of
 from placewright.rounds.state.promises import jobs_after_work, jobs_with_promises
-from placewright.rounds.state.transfers import arrived, moved, updated
+from placewright.rounds.state.transfers import geo_after_plan, with_arrived_copies, with_updates
 
-__all__ = ["Changes", "apply_plan", "changed"]
+__all__ = ["Changes", "apply_changes", "apply_plan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +101,11 @@ def apply_plan(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Round
         else:
             continue
         jobs[index] = jobs[index].model_copy(update={"running": running})
-    bindings, geo = bindings_of(plan.sections), moved(round_, plan.sections)
+    bindings, geo = bindings_of(plan.sections), geo_after_plan(round_, plan.sections)
     return round_.model_copy(update={"jobs": tuple(jobs), "bindings": bindings, "geo": geo})
 
 
-def changed(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]) -> Round:
+def apply_changes(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]) -> Round:
     """Return a legal round with the changes made; only what they touch is checked.
 
     Parameters
@@ -199,8 +199,10 @@ def _geo(round_: Round, changes: Changes, now: int) -> Geo:
         return round_.geo
     check_unique((one.name for one in changes.datasets), "dataset", ("datasets",))
     check_unique((one.name for one in changes.regions), "region", ("regions",))
-    geo = updated(round_.geo, changes.datasets, changes.links, changes.regions, changes.copying)
-    return arrived(geo, now)
+    geo = with_updates(
+        round_.geo, changes.datasets, changes.links, changes.regions, changes.copying
+    )
+    return with_arrived_copies(geo, now)
 
 
 def _now(round_: Round, changes: Changes) -> int:

@@ -1,8 +1,8 @@
-"""From round to round of regions: copies under way, replicas that go, and what links have left.
+"""Transfers from round to round: copies under way, deletions, and the residual capacity of links.
 
-A plan's transfers go on while the next rounds are decided. Until a replica is deleted its room is
-not there for others; flows take of a link's budget for the whole window, and of its bandwidth until
-the last of them is over.
+A plan's transfers go on while the next rounds are decided. Until a replica is deleted its storage
+is not free for others; flows use a link's budget for the whole window, and its bandwidth until the
+last of them is over.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _BITS, _MEGA = 8 * 2**30, 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """What earlier plans have ordered and is not over.
+class TransferOrders:
+    """Transfers that earlier plans have ordered and that are not over.
 
     `began` is when the current window began, on the round's clock, None before the first plan.
     `spent` are the GiB that its flows take of each link. `flows` and `drops` are those that may not
@@ -35,8 +35,8 @@ class Orders:
     flows: tuple[Flow, ...] = ()
     drops: tuple[Drop, ...] = ()
 
-    def seen(self, round_: Round) -> Round:
-        """Return a round as its plan has to see it: without what these orders still need."""
+    def residual_round(self, round_: Round) -> Round:
+        """Return the residual round: storage and links without what these orders still need."""
         if "geo" not in round_.policy.spec.sections or self.began is None:
             return round_
         geo, now = round_.geo, round_.now
@@ -46,7 +46,7 @@ class Orders:
             if drop.at > now:
                 kept[drop.region] += size.get(drop.dataset, 0)
         spent = {} if now - self.began >= geo.window_s else self.spent or {}
-        busy = _busiest((flow for flow in self.flows if flow.end > now), now)
+        busy = _peak_rates((flow for flow in self.flows if flow.end > now), now)
         update = {
             "regions": tuple(_without(region, kept[region.name]) for region in geo.regions),
             "links": tuple(
@@ -57,19 +57,19 @@ class Orders:
         }
         return round_.model_copy(update={"geo": geo.model_copy(update=update)})
 
-    def after(self, round_: Round, sections: Iterable[Mapping[str, Any]]) -> Orders:
+    def after(self, round_: Round, sections: Iterable[Mapping[str, Any]]) -> TransferOrders:
         """Return the orders once a valid plan with these sections is carried out at `now`."""
         if "geo" not in round_.policy.spec.sections:
             return self
         now, window = round_.now, round_.geo.window_s
-        _, drops, flows = ordered(sections)
+        _, drops, flows = orders_in(sections)
         began, spent = self.began, dict(self.spent or {})
         if began is None or now - began >= window:
             began, spent = now if began is None else now - (now - began) % window, {}
         for flow in flows:
             for pair in pairwise(flow.path):
                 spent[pair] = spent.get(pair, 0) + flow.gib
-        return Orders(
+        return TransferOrders(
             began,
             spent,
             (*(flow for flow in self.flows if flow.end > now), *flows),
@@ -77,7 +77,7 @@ class Orders:
         )
 
 
-def ordered(
+def orders_in(
     sections: Iterable[Mapping[str, Any]],
 ) -> tuple[tuple[Copying, ...], tuple[Drop, ...], tuple[Flow, ...]]:
     """Return what the sections of a valid plan order: copies, deletions, and flows."""
@@ -93,15 +93,16 @@ def ordered(
     return tuple(copies), tuple(drops), tuple(flows)
 
 
-def moved(round_: Round, sections: Iterable[Mapping[str, Any]]) -> Geo:
+def geo_after_plan(round_: Round, sections: Iterable[Mapping[str, Any]]) -> Geo:
     """Return the section `geo` once a valid plan is carried out: copies under way, replicas gone.
 
-    A replica that is to be deleted is gone at once; `Orders` keep its room until then.
+    A replica that is to be deleted is gone at once; `TransferOrders` keep its storage
+    occupied until then.
     """
     if "geo" not in round_.policy.spec.sections:
         return round_.geo
-    geo = arrived(round_.geo, round_.now)
-    copies, drops, _ = ordered(sections)
+    geo = with_arrived_copies(round_.geo, round_.now)
+    copies, drops, _ = orders_in(sections)
     gone = {(drop.dataset, drop.region) for drop in drops}
     touched = {name for name, _ in gone}
     datasets = tuple(
@@ -113,7 +114,7 @@ def moved(round_: Round, sections: Iterable[Mapping[str, Any]]) -> Geo:
     return geo.model_copy(update={"datasets": datasets, "copying": (*geo.copying, *copies)})
 
 
-def arrived(geo: Geo, now: int) -> Geo:
+def with_arrived_copies(geo: Geo, now: int) -> Geo:
     """Return the section with replicas in place of the copies that are complete by now."""
     done: defaultdict[str, list[str]] = defaultdict(list)
     for copy in geo.copying:
@@ -131,7 +132,7 @@ def arrived(geo: Geo, now: int) -> Geo:
     return geo.model_copy(update={"datasets": datasets, "copying": copying})
 
 
-def updated(
+def with_updates(
     geo: Geo,
     datasets: Sequence[Dataset],
     links: Sequence[WanLink],
@@ -179,7 +180,7 @@ def _left(geo: Geo, link: WanLink, spent: int, busy: int) -> WanLink:
     return link.model_copy(update=update)
 
 
-def _busiest(flows: Iterable[Flow], now: int) -> dict[tuple[str, str], int]:
+def _peak_rates(flows: Iterable[Flow], now: int) -> dict[tuple[str, str], int]:
     """Return the most Mbit/s, rounded up, that flows take of each link at once from now on."""
     over: defaultdict[tuple[str, str], list[Flow]] = defaultdict(list)
     for flow in flows:

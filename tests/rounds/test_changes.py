@@ -13,7 +13,7 @@ from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.errors import InvalidInputError
 from placewright.rounds import Changes, solve_round
-from placewright.rounds.state.changes import apply_plan, changed
+from placewright.rounds.state.changes import apply_changes, apply_plan
 
 ROUND = Round.model_validate(
     {
@@ -37,7 +37,7 @@ def job(name: str, **more: Any) -> Job:
 
 
 def after(changes: Changes, round_: Round = ROUND) -> Round:
-    following = changed(round_, changes, hosts_by_name(round_.cluster))
+    following = apply_changes(round_, changes, hosts_by_name(round_.cluster))
     check_round(following)
     return following
 

@@ -14,7 +14,7 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine
-from placewright.rounds.state.transfers import Orders, arrived, moved
+from placewright.rounds.state.transfers import TransferOrders, geo_after_plan, with_arrived_copies
 
 Raw = dict[str, Any]
 
@@ -69,20 +69,20 @@ def replicas(geo: Geo) -> dict[str, tuple[str, ...]]:
 
 def test_what_a_plan_orders_is_under_way_and_then_there() -> None:
     given = round_of("replicas", [])
-    geo = moved(given, [REPLICAS, FLOWS])
+    geo = geo_after_plan(given, [REPLICAS, FLOWS])
     assert replicas(geo) == {"d": ()}
     assert geo.copying == (Copying(dataset="d", region="B", ready=1020),)
-    assert arrived(geo, 1019) == geo
-    assert replicas(arrived(geo, 1020)) == {"d": ("B",)}
-    assert arrived(geo, 1020).copying == ()
+    assert with_arrived_copies(geo, 1019) == geo
+    assert replicas(with_arrived_copies(geo, 1020)) == {"d": ("B",)}
+    assert with_arrived_copies(geo, 1020).copying == ()
 
 
 def test_budgets_sink_within_a_window_and_bandwidth_until_flows_end() -> None:
     given = round_of("replicas", [])
-    orders = Orders().after(given, [REPLICAS, FLOWS])
+    orders = TransferOrders().after(given, [REPLICAS, FLOWS])
 
     def link_at(now: int) -> tuple[int, int]:
-        (link,) = orders.seen(given.model_copy(update={"now": now})).geo.links
+        (link,) = orders.residual_round(given.model_copy(update={"now": now})).geo.links
         assert link.budget is not None
         return link.bandwidth, given.geo.model_copy(update={"links": (link,)}).budget(link)
 
@@ -96,15 +96,15 @@ def test_budgets_sink_within_a_window_and_bandwidth_until_flows_end() -> None:
 
 def test_the_room_of_a_replica_comes_free_when_it_goes() -> None:
     given = round_of("replicas", [])
-    orders = Orders().after(given, [REPLICAS, FLOWS])
+    orders = TransferOrders().after(given, [REPLICAS, FLOWS])
     for now, room in ((1000, 10), (1029, 10), (1030, 20)):
-        seen = orders.seen(given.model_copy(update={"now": now})).geo.regions
+        seen = orders.residual_round(given.model_copy(update={"now": now})).geo.regions
         assert [region.storage for region in seen] == [room, 15]
 
 
 def test_a_window_later_what_was_spent_is_forgotten() -> None:
     given = round_of("replicas", [])
-    orders = Orders().after(given, [REPLICAS, FLOWS])
+    orders = TransferOrders().after(given, [REPLICAS, FLOWS])
     assert orders.spent == {("A", "B"): 10}
     later = orders.after(given.model_copy(update={"now": 1250}), [])
     assert (later.began, later.spent, later.flows, later.drops) == (1200, {}, (), ())
@@ -113,9 +113,9 @@ def test_a_window_later_what_was_spent_is_forgotten() -> None:
 def test_rounds_without_regions_know_nothing_of_orders() -> None:
     given = round_of("geo", [])
     plain = Round.model_validate({"cluster": given.cluster})
-    assert Orders(began=0).seen(plain) is plain
-    assert Orders().after(plain, []) == Orders()
-    assert moved(plain, []) == plain.geo
+    assert TransferOrders(began=0).residual_round(plain) is plain
+    assert TransferOrders().after(plain, []) == TransferOrders()
+    assert geo_after_plan(plain, []) == plain.geo
 
 
 def solved(engine: Engine, changes: Changes | None = None) -> dict[str, str]:
