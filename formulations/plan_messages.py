@@ -64,7 +64,7 @@ class DataPlan:
     `homes` has the region and GPU model of each job that can run, `creates` and `drops` the
     dataset, the region and the time of each replica that comes or goes. `reads` has, for a job that
     runs, the datasets that it reads from another region, with that region, and `waits` the region
-    where a job will have its data, and when. What is counted how: `wan.compile.Wan`.
+    where a job will have its data, and when. Indices are those of `common.wan.arrays.Wan`.
     """
 
     homes: Mapping[int, tuple[int, int]] = field(default_factory=dict)
