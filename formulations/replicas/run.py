@@ -1,10 +1,10 @@
-"""From a problem to candidates and bounds, the quick ones first."""
+"""Phases of policy `replicas`: constructed plans, an exact or heuristic search, bounds."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placewright.array_types import Bools, Floats
+from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.minimum_remote_reads import forced_replicas
@@ -39,23 +40,39 @@ if TYPE_CHECKING:
     from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
 
 
-def run(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield plans, a greedy one first, and bounds.
+def run(
+    problem: Problem, session: Session, without: Collection[str] = ()
+) -> Iterator[Candidate | Bound]:
+    """Run the phases of `PHASES`: constructed plans, an exact or heuristic search, bounds.
 
     A small problem is solved exactly; the plan is then optimal in all terms if no copy of it was
-    refused by the links. A large one is annealed, and then searched in neighbourhoods.
+    refused by the links.
+
+    Parameters
+    ----------
+    without
+        Names of phases to leave out, for an ablation.
     """
-    yield from ReplicaSearch(problem, session).steps()
+    yield from ReplicaSearch(problem, session).steps(without)
 
 
 class ReplicaSearch:
-    """The steps of one round."""
+    """The state of one round's search."""
 
     def __init__(self, problem: Problem, session: Session) -> None:
         self.problem, self.session = problem, session
-        self._solution = GreedyPlacement(problem).solution()
+        self._solution = self._greedy = GreedyPlacement(problem).solution()
         self._refused = np.zeros_like(problem.current)
         self._replica_tree: ReplicaTree | None = None
+        self._background = ExitStack()
+        self._open = self._annealing = False
+        self._seconds = self._reserve = 0.0
+        self._chosen: Floats | None = None
+
+    def steps(self, without: Collection[str] = ()) -> Iterator[Candidate | Bound]:
+        """Yield candidates and bounds, phase by phase."""
+        with self._background:
+            yield from run_phases(PHASES, self, self.session, without)
 
     @cached_property
     def _untransferable(self) -> Bools:
@@ -63,70 +80,92 @@ class ReplicaSearch:
         reserve = (1 - parameters.PARAMETERS.transfer_test_time_share) * self.session.remaining()
         return untransferable_copies(self.problem, lambda: self.session.expired(reserve))
 
-    def steps(self) -> Iterator[Candidate | Bound]:
-        """Yield candidates and bounds."""
+    @property
+    def _hurried(self) -> bool:
+        """Whether so much time is over that only one plan is constructed."""
+        share = parameters.PARAMETERS.first_plan_time_share
         session = self.session
-        if session.deterministic or not session.overdue(
-            -parameters.PARAMETERS.first_plan_time_share * session.budget
-        ):
-            solution = exchange_homes(self.problem, greedy_solution(self.problem, copying=False))
-            yield self._accept(solution, "as it lies")
-        solution = exchange_homes(self.problem, greedy_solution(self.problem))
-        yield self._accept(solution, "greedy")
-        if not session.expired():
-            yield from self._improve(solution)
-        # What needs no solver is proven even then.
-        if not session.overdue(parameters.PARAMETERS.grace_s):
-            yield from prove_bounds(
-                self.problem, session, dict(session.best or {}), self._replica_tree
-            )
+        return not session.deterministic and session.overdue(-share * session.budget)
 
-    def _improve(self, solution: Solution) -> Iterator[Candidate | Bound]:
-        """Yield what comes of a greedy solution in the time that is left."""
-        problem, session = self.problem, self.session
-        seconds = session.remaining()
-        if is_small(problem):
-            yield from self._solve_exactly(solution)
-        elif problem.job_classes:
-            # What was refused beside copies of the greedy solution may do beside others.
-            self._refused = self._untransferable.copy()
-            copies = (problem.may_hold & ~problem.current)[problem.dataset_class].sum()
-            guiding = (
-                copies <= parameters.PARAMETERS.mip_max_copies
-                and problem.job_classes < parameters.PARAMETERS.relax_and_fix_job_classes
-            )
-            reserve = (
-                parameters.PARAMETERS.bound_time_share_with_relax_and_fix
-                if guiding
-                else parameters.PARAMETERS.bound_time_share
-            ) * seconds
-            annealing = yield from self._wait_for_machine_code(reserve)
-            if annealing:
-                yield self._accept(self._anneal(solution, seconds, 0), "annealing")
-            self._replica_tree = self._build_tree() if annealing and not guiding else None
-            share = (
-                parameters.PARAMETERS.multi_start_time_share_with_relax_and_fix
-                if guiding
-                else parameters.PARAMETERS.multi_start_time_share
-                if self._replica_tree is None
-                else parameters.PARAMETERS.multi_start_time_share_with_tree
-            )
-            tree = self._replica_tree
-            with nullcontext() if tree is None else tree.run_in_background(self._data_goal):
-                if annealing:
-                    share *= session.remaining() - reserve
-                    yield from self._multi_start(solution, seconds, share)
-                relaxed = (yield from self._relax_and_fix(reserve)) if guiding else None
-                if relaxed is not None:
-                    # What is decided anew then is seldom better, and proofs take the time.
-                    reserve = max(
-                        reserve,
-                        session.remaining()
-                        - parameters.PARAMETERS.lns_time_share_after_relax_and_fix * seconds,
-                    )
-                yield from self._neighbourhood_search(
-                    self._relaxation_replicas() if relaxed is None else relaxed, reserve
-                )
+    @property
+    def _searching(self) -> bool:
+        """Whether the problem is searched, as it is too large to be solved exactly."""
+        return self._open and self.problem.job_classes > 0 and not is_small(self.problem)
+
+    @cached_property
+    def _fixing(self) -> bool:
+        """Whether the problem is small enough for relax and fix."""
+        problem = self.problem
+        copies = (problem.may_hold & ~problem.current)[problem.dataset_class].sum()
+        return bool(
+            copies <= parameters.PARAMETERS.mip_max_copies
+            and problem.job_classes < parameters.PARAMETERS.relax_and_fix_job_classes
+        )
+
+    def _plan_without_copies(self, _: Session) -> Iterator[Candidate]:
+        """Yield the greedy plan beside the current replicas."""
+        solution = exchange_homes(self.problem, greedy_solution(self.problem, copying=False))
+        yield self._accept(solution, "as it lies")
+
+    def _greedy_plan(self, session: Session) -> Iterator[Candidate]:
+        """Yield the greedy plan; then the time for the search begins, if there is any."""
+        self._greedy = exchange_homes(self.problem, greedy_solution(self.problem))
+        yield self._accept(self._greedy, "greedy")
+        self._open = not session.expired()
+        self._seconds = session.remaining()
+
+    def _prepare(self, _: Session) -> Iterator[Candidate]:
+        """Reserve time for bounds, test copies, and yield plans of LNS until code is compiled."""
+        # What was refused beside copies of the greedy solution may do beside others.
+        self._refused = self._untransferable.copy()
+        values = parameters.PARAMETERS
+        share = (
+            values.bound_time_share_with_relax_and_fix if self._fixing else values.bound_time_share
+        )
+        self._reserve = share * self._seconds
+        self._annealing = yield from self._wait_for_machine_code(self._reserve)
+
+    def _anneal_once(self, _: Session) -> Iterator[Candidate]:
+        """Yield the plan of one run of annealing."""
+        yield self._accept(self._anneal(self._greedy, self._seconds, 0), "annealing")
+
+    def _grow_tree(self, _: Session) -> Iterator[Candidate]:
+        """Build the replica tree, which grows in the background until the LNS has ended."""
+        self._replica_tree = self._build_tree()
+        if self._replica_tree is not None:
+            self._background.enter_context(self._replica_tree.run_in_background(self._data_goal))
+        yield from ()
+
+    def _anneal_again(self, session: Session) -> Iterator[Candidate]:
+        """Yield the plans of more runs of annealing, each recombined with the incumbent."""
+        values = parameters.PARAMETERS
+        if self._fixing:
+            share = values.multi_start_time_share_with_relax_and_fix
+        elif self._replica_tree is None:
+            share = values.multi_start_time_share
+        else:
+            share = values.multi_start_time_share_with_tree
+        most = share * (session.remaining() - self._reserve)
+        yield from self._multi_start(self._greedy, self._seconds, most)
+
+    def _fix_and_widen(self, session: Session) -> Iterator[Candidate]:
+        """Yield the plans of relax and fix; little time is left for LNS then."""
+        self._chosen = yield from self._relax_and_fix(self._reserve)
+        if self._chosen is not None:
+            # LNS seldom improves on it, and proofs take the time.
+            share = parameters.PARAMETERS.lns_time_share_after_relax_and_fix
+            self._reserve = max(self._reserve, session.remaining() - share * self._seconds)
+
+    def _lns(self, _: Session) -> Iterator[Candidate]:
+        """Yield the plans of LNS, near the replicas of relax and fix or of the relaxation."""
+        near = self._relaxation_replicas() if self._chosen is None else self._chosen
+        yield from self._neighbourhood_search(near, self._reserve)
+        self._background.close()
+
+    def _bounds(self, session: Session) -> Iterator[Bound]:
+        """Yield bounds at the values of the best plan."""
+        self._background.close()
+        yield from prove_bounds(self.problem, session, dict(session.best or {}), self._replica_tree)
 
     def _wait_for_machine_code(self, reserve: float) -> Generator[Candidate, None, bool]:
         """Say whether there is machine code to anneal with; search without it until there is.
@@ -146,12 +185,12 @@ class ReplicaSearch:
             session.degraded.append(f"nothing was annealed: {MACHINE_CODE.missing}")
         return found
 
-    def _solve_exactly(self, solution: Solution) -> Iterator[Candidate | Bound]:
+    def _solve_exactly(self, _: Session) -> Iterator[Candidate | Bound]:
         """Solve the whole; what links refuse is left out the next time, until nothing is."""
         self._refused = np.zeros_like(self.problem.current)
         while True:
             before = self._refused.copy()
-            for step in solve_lexicographically(self.problem, self.session, solution, before):
+            for step in solve_lexicographically(self.problem, self.session, self._greedy, before):
                 yield step if isinstance(step, Bound) else self._accept(step, "exact")
             if (self._refused == before).all() or self.session.expired():
                 break
@@ -347,3 +386,24 @@ class ReplicaSearch:
             refused &= ~forced_replicas(left)
         self._refused |= refused
         return Candidate({}, source, final=True, data=plan)
+
+
+PHASES: tuple[Phase[ReplicaSearch, Candidate | Bound], ...] = (
+    Phase("without copies", ReplicaSearch._plan_without_copies, lambda s: not s._hurried),
+    Phase("greedy", ReplicaSearch._greedy_plan),
+    Phase("exact", ReplicaSearch._solve_exactly, lambda s: s._open and is_small(s.problem)),
+    Phase("preparation", ReplicaSearch._prepare, lambda s: s._searching),
+    Phase("annealing", ReplicaSearch._anneal_once, lambda s: s._annealing),
+    Phase("replica tree", ReplicaSearch._grow_tree, lambda s: s._annealing and not s._fixing),
+    Phase("multi-start", ReplicaSearch._anneal_again, lambda s: s._annealing),
+    Phase("relax and fix", ReplicaSearch._fix_and_widen, lambda s: s._searching and s._fixing),
+    Phase("LNS", ReplicaSearch._lns, lambda s: s._searching),
+    # What needs no solver is proven even after the limit.
+    Phase(
+        "bounds",
+        ReplicaSearch._bounds,
+        lambda s: not s.session.overdue(parameters.PARAMETERS.grace_s),
+    ),
+)
+"""The order of phases. Their shares of the time are in `parameters.py`, since they are of what is
+left before the reserve for bounds."""
