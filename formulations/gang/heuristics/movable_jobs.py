@@ -44,15 +44,6 @@ class MovableJob(NamedTuple):
     shape: int
 
 
-class _Kind(NamedTuple):
-    """What is alike in jobs of a class with an option, as a `Mover` has it."""
-
-    value_per_gpu: float
-    gpus: int
-    tenant: int
-    shape: int
-
-
 class MovableJobs:
     """Who may move; `held` (hosts,) and `of_shape` (shapes, hosts) are the GPUs that they hold.
 
