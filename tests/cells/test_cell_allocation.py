@@ -6,8 +6,8 @@ from itertools import product
 from random import Random
 
 import pytest
+from cell_allocator import Allocator, Grant
 
-from placewright.formulations.cells.allocator import Allocator, Grant
 from placewright.formulations.cells.buddy import Buddy
 from placewright.topology.chain import Cell, Chain, claims_fit
 
