@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from placewright.formulations.gang.bounds.fragmentation import stranded_lower_bound
+from placewright.formulations.gang.bounds.freed import freed_bounds
 from placewright.formulations.gang.heuristics.count_search import search_counts
 from placewright.formulations.gang.heuristics.disaggregate import disaggregate
-from placewright.formulations.gang.heuristics.empty_domains import freed_bounds
 from placewright.formulations.gang.heuristics.evacuate import evacuation_cost
 from placewright.formulations.gang.heuristics.fragmentation_search import search_fragmentation
 from placewright.formulations.gang.heuristics.migration import (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from placewright.formulations.gang.bounds import fragmentation
 from placewright.formulations.gang.bounds.dual_prices import DualPrices
-from placewright.formulations.gang.heuristics.empty_domains import _knapsack
+from placewright.formulations.gang.bounds.freed import _knapsack
 from placewright.formulations.gang.models.aggregate.column_generation import (
     PricedModel,
     aggregate_models,

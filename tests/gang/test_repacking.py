@@ -25,6 +25,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
+from placewright.instances.generators.gang import generate_round
 from placewright.instances.presets.presets import defragment
 from placewright.rounds import solve_round
 from placewright.solver import InProcess
@@ -321,3 +322,12 @@ def test_what_moves_cost_is_in_the_bound_of_what_is_freed(monkeypatch: pytest.Mo
     # Two tasks need one host of the three; half of another one is all that else could be free.
     assert freed.value == 2 * 20 * WHOLE - 3000 - WHOLE
     assert freed.bound == freed.value + (2 * 20 * WHOLE - 7000 - WHOLE) / 2
+
+
+def test_domains_are_freed_where_jobs_hold_mig_slices_or_gpu_memory() -> None:
+    round_ = defragment(generate_round(256, 0, mix="shared", seed=1), "rack", 3600)
+    plan = solve_round(round_, time_limit=100.0, deterministic=True, isolation="none")
+    assert plan.certificate is not None
+    (freed, *_) = plan.certificate.terms
+    assert freed.name == "freed"
+    assert freed.value > 0

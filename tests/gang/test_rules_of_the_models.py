@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from placewright.formulations.bound_arithmetic import HOLD_SLACK
-from placewright.formulations.gang.heuristics.empty_domains import freed_bounds
+from placewright.formulations.gang.bounds.freed import freed_bounds
 from placewright.formulations.gang.models.aggregate.column_generation import bound_by_relaxation
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_classes import host_classes

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang.heuristics.count_search import search_counts
 from placewright.formulations.gang.heuristics.displace import displace_by_counts, displace_greedily
-from placewright.formulations.gang.heuristics.empty_domains import empty
+from placewright.formulations.gang.heuristics.empty_domains import empty_domains
 from placewright.formulations.gang.heuristics.evacuate import evacuate
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
@@ -60,7 +60,7 @@ def evacuate_at_once(search: Search) -> Steps:
     placement = Placement(search.problem)
     evacuate(placement)
     if search.first == FREED:
-        empty(placement)
+        empty_domains(placement)
     fill_by_policy(placement)
     yield from search.report(placement, "evacuation")
 
@@ -229,7 +229,7 @@ def _evacuate(search: Search) -> Steps:
     placement = Placement(search.problem)
     evacuate(placement)
     if search.first == FREED:
-        empty(placement)
+        empty_domains(placement)
     repair_preemptions(placement)
     search.evacuated = assign(placement, "evacuation")
     yield search.evacuated

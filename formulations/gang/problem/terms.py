@@ -10,7 +10,7 @@ PROGRESS = "progress"
 BOTTLENECK = "bottleneck"
 ENTITLED = "entitled"
 PACKED = "packed"
-"""Not a term of policies: what the hosts in use are worth (heuristics/empty_domains.py)."""
+"""Not a term of policies: what the hosts in use are worth (bounds/freed.py)."""
 SENSE: dict[str, Sense] = {
     **{term: sense for spec in POLICIES.values() for term, sense in spec.terms.items()},
     PACKED: "min",
