@@ -1,7 +1,7 @@
-"""Jobs of one task packed anew: what takes GPUs for itself becomes a unit, and units get hosts.
+"""Bundles of one-task jobs for repacking: each takes whole GPUs of one host for itself.
 
-An item is a task of whole GPUs, or the shares that are to be on one GPU. A running job keeps its
-number; one that waits has a number below 0.
+A bundle is a task of whole GPUs, or the shares that are to be on one GPU. A running job keeps its
+index in the round; a waiting job has an index below 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One-task jobs onto the hosts of the class that the counts chose: a vector packing per class."""
+"""Vector packing per host class: one-task jobs onto the hosts of the class the counts chose."""
 
 from __future__ import annotations
 

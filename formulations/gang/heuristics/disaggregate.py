@@ -1,7 +1,8 @@
-"""From counts to hosts: gangs into their domains, then single tasks packed class by class.
+"""Disaggregation: from the integer counts of the aggregate model to hosts.
 
-What the counts promise and the hosts cannot hold (CPU and memory are sums per class there) is tried
-on any host, and in the end the greedy fills what is still free with whatever waits.
+Gangs go to their domains first, then one-task jobs are packed class by class. The counts hold CPU
+and memory as sums per class, so some jobs may not fit there: they are tried on any host, and the
+greedy fills what is still free.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""From counts to hosts on which jobs run: who starts displaces as little as possible.
+"""Displacement: waiting jobs start where stopping running jobs costs least.
 
-Gangs go first, into the domains that the counts chose; then each pattern of one-task jobs goes to
-the host that loses least by it; then what is left, one by one. What a host loses is the best choice
-among all sets of its running one-task jobs: value first, then what stopping them costs. At the end
-displaced jobs move into room that is left, and the greedy fills the rest.
+`displace_by_counts` disaggregates the counts of an aggregate model: gangs go first, into the
+domains that the counts chose, then each pattern of one-task jobs goes to the hosts of least
+displacement cost. `displace_greedily` inserts jobs in the order of value per GPU without a model.
+The displacement cost of a host is that of its cheapest victim set: value first, then what stopping
+costs (`displacement_cost.py`). In the end stopped jobs move to hosts with room, and the greedy
+fills the rest.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ from placewright.formulations.gang.problem.jobs import (
 from placewright.formulations.session import Session
 
 PASSES = 8
-"""How often at most jobs come to hosts that others have come to."""
+"""Passes of insertion; in each, tasks arrive on a host at most once."""
 
 
 def displace_by_counts(
@@ -59,7 +61,7 @@ def displace_by_counts(
     values: NDArray[np.float64],
     prices: QuotaPrices = NO_QUOTA_PRICES,
 ) -> Placement:
-    """Place what the counts start; `prices` are those of the quotas."""
+    """Return a placement of what integer counts `values` start; `prices` are the quotas' duals."""
     number = np.rint(values).astype(np.int64)
     starts: StartCounts = defaultdict(int)
     for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
@@ -77,9 +79,9 @@ def displace_by_counts(
 
 
 def displace_greedily(placement: Placement) -> None:
-    """Start waiting jobs where they displace less than they are worth, then fill what is free.
+    """Start waiting jobs where their displacement cost is below their value, then run the greedy.
 
-    No model says who should start: the most valuable per GPU goes first.
+    Jobs start in the order of their value per GPU.
     """
     insertion, before = (
         PreemptiveInsertion(placement, defaultdict(int), cheapest_hosts),
@@ -95,7 +97,7 @@ def displace_greedily(placement: Placement) -> None:
 
 
 def _displacement_pass(placement: Placement, insertion: PreemptiveInsertion) -> None:
-    """Let each host be come to once."""
+    """Insert waiting jobs; on each host tasks arrive at most once."""
     problem = placement.problem
     for c, o in greedy_order(problem):
         choice, waiting = problem.classes[c].choices[o], placement.waiting[c]
@@ -111,7 +113,7 @@ def _displacement_pass(placement: Placement, insertion: PreemptiveInsertion) -> 
 
 
 class PreemptiveInsertion:
-    """Waiting jobs that come to hosts in use; `starts` counts them per (class, choice)."""
+    """Preemptive insertion on hosts in use; `starts` counts waiting jobs per (class, choice)."""
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class PreemptiveInsertion:
         self.quota = placement.quota_left()
 
     def insert_gang(self, c: int, o: int, within: NDArray[np.bool_] | None) -> bool:
-        """Start a gang of one group on the hosts that lose least, if that gains value."""
+        """Start a gang of one group on hosts of least displacement cost, if that gains value."""
         choice = self.problem.classes[c].choices[o]
         placed = len(choice.groups) == 1 and self._try_gang(c, o, choice, within)
         self.starts[c, o] -= placed
@@ -163,7 +165,7 @@ class PreemptiveInsertion:
         self.problem.charge_quota(self.quota, started.tenant, started.choices[o])
 
     def _quota_use(self, tenant: int, shape: int) -> Quota:
-        """Return what a task of a tenant takes of its quotas."""
+        """Return the quota use of one task of a tenant."""
         problem = self.problem
         return {
             (owner, r): int(problem.shape_gpu[shape] if r < 0 else problem.shape_demand[shape, r])
@@ -171,7 +173,7 @@ class PreemptiveInsertion:
         }
 
     def _release_quota(self, jobs: list[int]) -> None:
-        """Give back what stopped jobs took from quotas."""
+        """Return the quota use of stopped jobs to their tenants."""
         for job in jobs if self.quota else ():
             stopped = self.problem.classes[self.problem.running[job].job_class]
             self.problem.charge_quota(self.quota, stopped.tenant, stopped.choices[0], -1)
@@ -179,7 +181,7 @@ class PreemptiveInsertion:
     def _cheapest_domain(
         self, group: Group, loss: NDArray[np.float64], each: Ints
     ) -> NDArray[np.float64]:
-        """Leave one domain of the level that a group requires, the one that loses least."""
+        """Return the loss (hosts,), inf outside the cheapest domain of the required level."""
         domain = self.problem.cluster.domain[group.required]
         hosts = np.flatnonzero(np.isfinite(loss) & (each > 0))
         hosts = hosts[np.lexsort((loss[hosts], domain[hosts]))]
@@ -191,7 +193,7 @@ class PreemptiveInsertion:
         return np.where(domain == best, loss, np.inf)
 
     def insert_columns(self, counts: AggregateModel, patterns: HostPatterns, number: Ints) -> None:
-        """One-task jobs together, the fullest patterns first, each where least is lost."""
+        """Insert patterns of one-task jobs, the fullest first, on the hosts of least cost."""
         if not len(counts.host_classes):
             return
         waiting = self._waiting_by_shape()
@@ -224,7 +226,7 @@ class PreemptiveInsertion:
                     break
 
     def insert_remaining(self) -> None:
-        """One-task jobs that no pattern took, the most valuable first."""
+        """Insert one-task jobs that no pattern took, in the order of value per GPU."""
         waiting = self._waiting_by_shape()
         worth = {
             s: max(self._net_value(c, o) for c, o in jobs)
@@ -241,7 +243,7 @@ class PreemptiveInsertion:
                 self._insert_on_host(host, wanted, waiting)
 
     def insert_singles(self, c: int, o: int) -> None:
-        """One-task jobs of a class. Once a quota is used up, its tenant's own jobs make way."""
+        """Insert one-task jobs of a class; beyond a quota they displace jobs of their tenant."""
         job_class = self.problem.classes[c]
         choice, shape = job_class.choices[o], job_class.choices[o].groups[0].shape
         wanted = np.zeros(len(self.problem.shape_gpu), dtype=np.int64)
@@ -285,6 +287,6 @@ class PreemptiveInsertion:
 
 
 def _cheapest_hosts(loss: NDArray[np.float64], most: int) -> Iterator[int]:
-    """Yield the hosts that lose least, at most so many."""
+    """Yield at most `most` hosts of finite loss, the least first."""
     order = np.argsort(loss, kind="stable")[:most]
     yield from order[np.isfinite(loss[order])].tolist()

@@ -1,7 +1,7 @@
-"""What a host loses if tasks arrive on it: the best choice among the sets of its running jobs.
+"""Displacement cost: the cheapest set of victims, host by host, for tasks that arrive there.
 
-A row of the table is one host with one set of its jobs stopped: what is free then, what is lost.
-Of many jobs only those sets are looked at that stop the cheapest ones.
+A row of the table is one host and one set of its running jobs that stops: what is free then, and
+what is lost. Of hosts with many jobs only the sets of the cheapest jobs are enumerated.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _CountKey: TypeAlias = tuple[int, int, tuple[tuple[tuple[int, int], int], ...]]
 """A shape, a number of tasks, and what of quotas each must find free."""
 
 WASTE_PER_GPU = 700.0
-"""What a GPU that stays free on the host counts as lost, beside 1000 for one of weight 1."""
+"""Loss per GPU that stays free on the host; a GPU of weight 1 has value 1000."""
 
 
 class DisplacementCost:
-    """The table of a placement as it is.
+    """Table of victim sets of a placement.
 
-    A host is used once: after `displace` it is out of the table, until `renew`.
+    A host where jobs were preempted is out of the table until `refresh`.
     """
 
     def __init__(self, placement: Placement, prices: QuotaPrices = NO_QUOTA_PRICES) -> None:
@@ -62,7 +62,7 @@ class DisplacementCost:
         self._index()
 
     def refresh(self) -> None:
-        """Take hosts that were used back into the table, as they are now."""
+        """Put changed hosts back into the table, in their current state."""
         open_ = self.placement.problem.open
         used = np.array(sorted(h for h in self._stale_hosts if open_[h]), dtype=np.int64)
         self._stale_hosts = set()
@@ -74,7 +74,7 @@ class DisplacementCost:
         self._index()
 
     def _index(self) -> None:
-        """Note what the table and the placement are now."""
+        """Index the table by host, and drop cached results."""
         arrivals = self.placement.arrivals
         some = arrivals > 0
         self._least_rank_arrived = np.where(
@@ -132,18 +132,18 @@ class DisplacementCost:
         return whole
 
     def of(self, wanted: Ints, quota: Quota = NO_QUOTA) -> NDArray[np.float64]:
-        """Least loss per host for one more set of tasks (a number per shape); inf: impossible.
+        """Return the least loss (hosts,) for a set of tasks, `wanted` (shapes,); inf if impossible.
 
-        `quota` says how much of a tenant's quotas the jobs that stop must free.
+        `quota` are amounts of a tenant's quotas that the victims must free.
         """
         return self._least_per_host(self._row_cost(wanted, quota))
 
     def of_count(
         self, shape: int, count: int, quota: Quota = NO_QUOTA
     ) -> tuple[NDArray[np.float64], Ints]:
-        """Loss and number of tasks of a shape, as many as a host can hold at all, up to `count`.
+        """Return loss and number of tasks (hosts,), as many as a host can hold, up to `count`.
 
-        `quota` is what must be freed for each task.
+        `quota` are amounts that must be freed per task.
         """
         key = (shape, count, tuple(sorted(quota.items())))
         if key not in self._of_count:
@@ -169,14 +169,14 @@ class DisplacementCost:
     def preempt_for_count(
         self, host: int, shape: int, count: int, quota: Quota = NO_QUOTA
     ) -> list[int]:
-        """Stop what a host loses to `count` tasks of a shape, as `of_many` has it; return it."""
+        """Preempt the cheapest victims for `count` tasks of a shape, as `of_count`; return them."""
         wanted = np.zeros(len(self._sizes), dtype=np.int64)
         wanted[shape] = count
         all_of = {key: count * amount for key, amount in quota.items()}
         return self.preempt_for(host, wanted, all_of)
 
     def preempt_for(self, host: int, wanted: Ints, quota: Quota = NO_QUOTA) -> list[int]:
-        """Stop what a host loses to a set of tasks, and return it; the host leaves the table."""
+        """Preempt the cheapest victims for a set of tasks and return them; removes the host."""
         table = self._table
         at = slice_of(table.host, host)
         best = at.start + int(self._row_cost(wanted, quota, at).argmin())

@@ -1,7 +1,8 @@
-"""Whole gangs stop for all that comes to their hosts together.
+"""Drop/add: a running gang is preempted, and the greedy refills its hosts; kept if worth more.
 
-Who starts displaces what is worth less than itself (landing.py, clearing.py). A large gang is worth
-more than each of the jobs that wait, and less than those that its hosts have room for.
+Displacement preempts what is worth less than one job that starts (`displace.py`,
+`gang_insertion.py`). A large gang is worth more than each waiting job, but may be worth less than
+all those that its hosts have room for.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from placewright.formulations.session import Session
 
 
 def drop_and_add(session: Session, placement: Placement) -> None:
-    """Stop gangs that run, those first that are worth least per GPU, where others are worth more.
+    """Preempt running gangs, least value per GPU first, where waiting jobs are worth more.
 
-    Whoever waits comes to what they leave, as far as its precedence is higher.
+    Jobs of higher precedence take the hosts.
     """
     fill_by_policy(placement)
     options = [_option_of(placement, c, o) for c, o in greedy_order(placement.problem)]
@@ -63,9 +64,9 @@ def _gangs_by_value_density(placement: Placement) -> list[int]:
 
 
 def _may_be_profitable(placement: Placement, job: int, options: Sequence[_Option]) -> bool:
-    """Whether those of higher precedence that wait could be worth more where a job runs.
+    """Whether waiting jobs of higher precedence could be worth more: a fractional knapsack.
 
-    They share its GPUs and all that are free, in parts, in the order of their value per GPU.
+    They fill its GPUs and all free ones in the order of their value per GPU.
     """
     problem, mine = placement.problem, placement.problem.running[job]
     dropped = _option_of(placement, mine.job_class, 0)
@@ -85,7 +86,7 @@ def _may_be_profitable(placement: Placement, job: int, options: Sequence[_Option
 
 
 def _drop_and_refill(placement: Placement, job: int) -> None:
-    """Stop a job if what comes instead is worth more; else all stays as it was."""
+    """Preempt a gang and run the greedy; undo both unless the value rises."""
     before, started = placement.value, {number for number, _ in placement.started()}
     number = placement.start_of(job)
     start = placement.get(number)

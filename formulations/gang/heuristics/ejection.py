@@ -1,7 +1,8 @@
-"""Moves of one-task jobs in a placement, one making room for the other, that can be undone.
+"""Ejection chains (Glover 1996): a task is inserted where others are ejected, up to two deep.
 
-A task goes to the fullest host that has room for it. If there is none, others move on from a host:
-such as find room at once, or, if that is not enough, such as find it once more jobs have moved on.
+A task goes to the fullest host that fits it. If there is none, one-task jobs are ejected from a
+host to others that fit them at once or, if that is not enough, after one more ejection. All moves
+are logged and can be rolled back.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ from placewright.topology.units import WHOLE_GPU
 
 NOWHERE = -1
 
-TRIES, TRIES_LESS = 32, 3
-"""Hosts that are tried to make room for one task, and how many bits fewer if what is there has to
-make room in turn."""
+MAX_EJECTION_HOSTS, MAX_DEEP_EJECTION_HOSTS = 32, 4
+"""Hosts from which jobs are ejected, one host after the other, to fit one task: at the first depth
+of a chain, and at the second."""
 
-STEPS = 2
-"""How many jobs move on one after the other to make room for one."""
+MAX_EJECTION_DEPTH = 2
+"""Ejections of a chain, one after the other, to fit one task."""
 
 
 class EjectionMoves:
-    """Moves of jobs, which go by the numbers of their starts.
+    """Moves of jobs in a placement, with a log to roll them back.
 
-    One that was put back has another number, `latest`. `movers` are the jobs that may move.
+    Jobs go by the numbers of their placements; a job whose removal was rolled back has another
+    number, `current_number`. `movable` are the jobs that may move.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -49,49 +51,49 @@ class EjectionMoves:
         return int(self.problem.shape_gpu[shape]) // WHOLE_GPU
 
     def shape_of(self, start: JobPlacement) -> int:
-        """Return what a task of a job's first group asks."""
+        """Return the shape of a job's first group."""
         return self.problem.classes[start.job_class].choices[start.choice].groups[0].shape
 
     def eligible_hosts(self, shape: int) -> Bools:
-        """Return the hosts where a task may come, had they room (hosts,)."""
+        """Return the hosts (hosts,) where a task may arrive if it fits."""
         rank = self.problem.shape_rank[shape]
         found: Bools = self.problem.shape_hosts[shape] & (self.placement.least_rank <= rank)
         return found
 
     def fits(self, shape: int, host: int, count: int) -> bool:
-        """Whether a host has free what so many tasks ask."""
+        """Whether `count` tasks of a shape fit a host as it is."""
         problem, placement = self.problem, self.placement
         enough = placement.whole[host] * WHOLE_GPU >= count * problem.shape_gpu[shape]
         return bool(enough and (placement.free[host] >= count * problem.shape_demand[shape]).all())
 
     def jobs_to_move(self, shape: int, host: int, count: int) -> list[int]:
-        """Return jobs that have to leave a host so that it has GPUs for so many tasks."""
+        """Return numbers of jobs that must leave a host to free GPUs for `count` tasks."""
         lack = count * self.gpus_of(shape) - int(self.placement.whole[host])
         return _covering_jobs(self.movable.on_host(host), lack)
 
     def reinsert(self, start: JobPlacement) -> bool:
-        """Start a job again on another host; return whether there is one."""
+        """Insert a removed job on another host, by ejection if need be; return whether it was."""
         host = self.find_host(self.shape_of(start))
         if host is not None:
             self.insert(start, host)
         return host is not None
 
     def insert(self, start: JobPlacement, host: int) -> None:
-        """Start a job again on a host that has room for it."""
+        """Insert a removed job on a host that it fits."""
         puts = [TaskPlacement(0, host, 1, self.placement.put(self.shape_of(start), host))]
         self._start(start.job_class, start.choice, puts, start.job)
 
     def find_host(self, shape: int) -> int | None:
-        """Return a host with room for a task, if need be once others have moved on.
+        """Return a host that fits a task, if need be after ejecting others; None if there is none.
 
-        Where there was none, none is sought again before more GPUs are free.
+        A shape that failed is not tried again before more GPUs are free.
         """
         free = int(self.placement.whole[self.problem.open].sum())
         if self._infeasible.get(shape, -1) >= free:
             return None
         host = self._best_fit(shape)
         if host is None:
-            host = self._eject(shape, STEPS)
+            host = self._eject(shape, MAX_EJECTION_DEPTH)
         if host is None:
             self._infeasible[shape] = free
         return host
@@ -99,10 +101,10 @@ class EjectionMoves:
     def displace(
         self, start: JobPlacement, max_loss: float, tenant: int = ANY_TENANT
     ) -> list[JobPlacement] | None:
-        """Start a job again where others that are worth less than `most` make way, and return them.
+        """Insert a removed job where others worth less than `max_loss` stop; return these.
 
-        They wait again, or stop for its higher precedence. None if there are none; only those of an
-        `owner`, if given.
+        Pending ones wait again, running ones are preempted by its higher precedence. Only jobs of a
+        `tenant`, if given. None if there is no such host.
         """
         shape, best, chosen, target = self.shape_of(start), max_loss, [], NOWHERE
         rank = int(self.problem.shape_rank[shape])
@@ -136,9 +138,9 @@ class EjectionMoves:
         return self.movable.least_loss(size - self.placement.whole, self._level_limit(rank))
 
     def _level_limit(self, rank: int) -> Ints:
-        """Return the level below which a rank may stop jobs (hosts,).
+        """Return per host (hosts,) the level below which a rank may preempt jobs.
 
-        On a host to which tasks have come only such may stop as these may profit from.
+        Where tasks have arrived, only jobs that all of these may preempt.
         """
         came = self.placement.arrivals > 0
         first = np.where(came.any(axis=1), came.argmax(axis=1), came.shape[1])
@@ -146,13 +148,13 @@ class EjectionMoves:
         return below
 
     def preempted_lawfully(self, job: int) -> bool:
-        """Whether all that came to where a job ran, and something did, is of higher precedence."""
+        """Whether tasks arrived where a job ran, all of higher precedence."""
         running = self.problem.running[job]
         came = self.placement.arrivals[[host for _, _, host, _ in running.places]]
         return bool(came.any() and not came[:, : running.level + 1].any())
 
     def preemptable_gpus(self, tenant: int, rank: int) -> Ints:
-        """Return the GPUs that jobs of a tenant hold which may stop for a rank (hosts,)."""
+        """Return the GPUs per host (hosts,) of a tenant's jobs that a rank may preempt."""
         found, level_limit = np.zeros_like(self.movable.gpus_on_host), self._level_limit(rank)
         for host in np.flatnonzero(self.movable.gpus_on_host).tolist():
             mine = self.movable.preemptable(host, rank, int(level_limit[host]), tenant)
@@ -164,7 +166,7 @@ class EjectionMoves:
         return self.problem.classes[start.job_class].choices[start.choice].value
 
     def start(self, c: int, o: int, hosts: Iterable[tuple[int, int]]) -> None:
-        """Start a waiting job of one group on hosts, each with a number of tasks."""
+        """Start a waiting job of one group on (host, number of tasks) pairs."""
         shape = self.problem.classes[c].choices[o].groups[0].shape
         puts = [
             TaskPlacement(0, host, count, self.placement.put(shape, host, count))
@@ -173,37 +175,37 @@ class EjectionMoves:
         self._start(c, o, puts, ANY_JOB)
 
     def remove(self, number: int) -> JobPlacement:
-        """Stop a job, and return what it was."""
+        """Remove a job from the placement and return it."""
         start = self._stop(number)
         self._undo_log.append(partial(self._undo_removal, number, start))
         return start
 
     def commit(self) -> None:
-        """Forget how to undo what was done."""
+        """Commit all moves: clear the log."""
         self._undo_log = []
 
     def rollback(self, before: int = 0) -> None:
-        """Undo all but the first so many steps since it was settled."""
+        """Undo all moves since the last commit but the first `before`."""
         while len(self._undo_log) > before:
             self._undo_log.pop()()
 
     def current_number(self, number: int) -> int:
-        """Return the number that a job has now."""
+        """Return the current number of a job by any of its numbers."""
         while number in self._renumbered:
             number = self._renumbered[number]
         return number
 
     def get(self, number: int) -> JobPlacement:
-        """Return a job's start by its number; KeyError if it has stopped."""
+        """Return a job by its number; KeyError if it has stopped."""
         start = self.placement.get(number)
         if start is None:
             raise KeyError(number)
         return start
 
     def _best_fit(self, shape: int, excluded: int = NOWHERE) -> int | None:
-        """Return the fullest host with room for a task, another one than `but`.
+        """Return the fullest host that fits a task (best fit), not `excluded`; None if none does.
 
-        Of equal ones one of the GPU model of which most is free.
+        Among equal hosts one of the GPU model of which most is free.
         """
         room, whole = self.placement.fits(shape), self.placement.whole
         if excluded != NOWHERE:
@@ -216,16 +218,16 @@ class EjectionMoves:
         return int(hosts[np.lexsort((-free[model[hosts]], whole[hosts]))[0]])
 
     def _eject(self, shape: int, steps: int) -> int | None:
-        """Return a host that has room for a task, now that others have moved on from there.
+        """Return a host that fits a task now that jobs were ejected from it; None if there is none.
 
-        They make others move on in turn, so many `steps` deep, only if there is no other way.
+        Chains are as short as possible, and at most `steps` ejections deep.
         """
         whole, size, eligible = (
             self.placement.whole,
             self.gpus_of(shape),
             self.eligible_hosts(shape),
         )
-        # Whoever moves on takes as much as it leaves.
+        # An ejected job takes as many GPUs elsewhere as it leaves.
         if whole[self.problem.open].sum() < size:
             return None
         hosts = np.flatnonzero(
@@ -237,7 +239,9 @@ class EjectionMoves:
             could = self._relocatable_shapes(np.flatnonzero(held.any(axis=1)), eligible, depth)
             relocatable = set(could.tolist())
             enough = held[could].sum(axis=0) >= size - whole[hosts]
-            tried: list[int] = hosts[enough][: TRIES >> (TRIES_LESS * depth)].tolist()
+            tried: list[int] = hosts[enough][
+                : MAX_DEEP_EJECTION_HOSTS if depth else MAX_EJECTION_HOSTS
+            ].tolist()
             for host in tried:
                 lack, before = size - int(whole[host]), len(self._undo_log)
                 movers = [
@@ -250,9 +254,9 @@ class EjectionMoves:
         return None
 
     def _relocatable_shapes(self, shapes: Ints, eligible: Bools, depth: int) -> Ints:
-        """Return of some shapes those of jobs that find room at once.
+        """Return those of some shapes that a host fits at once.
 
-        Or those that might find some where one cannot be that `may` be.
+        Deeper in a chain, those that may be on a host that is not `eligible`.
         """
         problem, placement = self.problem, self.placement
         hosts = problem.shape_hosts[shapes]
@@ -266,7 +270,7 @@ class EjectionMoves:
         return shapes[room.any(axis=1)]
 
     def _relocate_all(self, numbers: Iterable[int], host: int, depth: int) -> bool:
-        """Move jobs from a host to others, as far as these have room; whether all found some."""
+        """Move jobs from a host to others one by one; return whether all found a host."""
         for number in numbers:
             start = self.remove(number)
             shape = self.shape_of(start)
@@ -298,7 +302,10 @@ class EjectionMoves:
 
 
 def _covering_jobs(movers: Iterable[MovableJob], lack: int) -> list[int]:
-    """Return jobs that hold so many GPUs together, with few too many; all if they do not."""
+    """Cover: return jobs that hold `lack` GPUs together, largest first, few too many.
+
+    All of them if they hold fewer.
+    """
     if lack <= 0:
         return []
     sizes = sorted((-mover.gpus, mover.number) for mover in movers)

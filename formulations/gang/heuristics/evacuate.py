@@ -1,4 +1,4 @@
-"""Empty hosts: move the tasks that run there to where there is room, leave the rest in place."""
+"""Evacuation: tasks leave hosts for others that fit them; the other tasks stay in place."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group, RunningJ
 from placewright.formulations.gang.problem.problem import Problem
 
 TRIES = 3_000
-"""Jobs that may be tried to make room for one."""
+"""Jobs tried in order to make room for one."""
 
 
 def evacuate(placement: Placement) -> None:
-    """Move what runs on the policy's hosts, those jobs first whose largest task is largest."""
+    """Relocate tasks from the policy's hosts to vacate, jobs with the largest tasks first."""
     problem = placement.problem
     jobs = [
         job
@@ -34,7 +34,7 @@ def evacuate(placement: Placement) -> None:
 
 
 def _eject_one(placement: Placement, job: int) -> bool:
-    """Move a job off the hosts to vacate by first moving one other job from where it could go."""
+    """One-step ejection: another job leaves a host, and the evacuated one takes its place."""
     problem = placement.problem
     running = problem.running[job]
     groups = _groups(problem, running)

@@ -1,9 +1,8 @@
-"""Holes mended: jobs change places so that one more that waits finds room.
+"""Exchange neighbourhood: two jobs change hosts so that one more waiting job fits.
 
-A host may have GPUs free that no waiting job can use. Where it has too little of the other
-resources, a heavy one-task job on it changes places with a lighter one of as many GPUs, on a host
-with more of them. Where a stopped job keeps lower ranks out, a job of a higher rank moves in, and
-the waiting one takes its place.
+A host may have free GPUs that no waiting job can use. Where other resources lack, a one-task job on
+it changes hosts with a lighter one of as many GPUs. Where a stopped job keeps lower ranks out, a
+job of a higher rank moves in, and the waiting one takes its place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""By how much `stranded` grows if one more task arrives: the least per shape and host.
+"""Increase of fragmentation: by how much `stranded` grows per task shape and host.
 
-GPUs of a host have no names here: slots, which are its free GPUs when the table is made. A task
-changes one host only, so that one column is computed anew after each. Hosts in equal states have
-equal columns, which are computed once.
+GPUs of a host are anonymous slots: its free GPUs when the table is made. A task changes one host,
+so one column is recomputed after each; hosts in equal states share a cached column.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Plans that strand few GPUs: tasks where they strand least, then taken up and put down again.
+"""Fragmentation gradient descent (Weng et al., ATC 2023, 4.3), then ruin and recreate.
 
-The first pass is the rule of Weng et al. (ATC 2023, section 4.3), task by task in the order of the
-round. What it cannot know is what comes after; in a round that is known. So a few tasks at a time
-are taken up at random and put down in another order, each where it strands least now, and that
-stands if the terms are no worse. Only jobs of one task take part; the others are where the greedy
-plan has them.
+The first pass inserts task by task, in the order of the round, where `stranded` grows least (FGD).
+Then a few random tasks at a time are removed and inserted in another order (Schrimpf et al. 2000);
+that is kept if the terms are no worse. Only one-task jobs take part; others are where the greedy
+has them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Start jobs that lack whole hosts, not GPUs: others move off the hosts that they need.
+"""Gang insertion: waiting jobs get whole hosts that ejection, preemption and relocation clear.
 
-A waiting gang is given the hosts of one domain from which the fewest GPUs of one-task jobs have to
-move. What was there goes wherever there is room, or others are worth less (shifting.py). Who finds
-none stops for higher precedence, or waits again, as long as all that is worth less than what
-starts. If that is no way, whole gangs of lower precedence make way, those that are worth least;
-else all stays as it was.
+For jobs that lack whole hosts, not GPUs. A gang is given the hosts of one domain from which the
+fewest GPUs of one-task jobs have to move. These are relocated, if need be by ejection
+(`ejection.py`); a job that fits nowhere is preempted by higher precedence or waits again, as long
+as what is lost is worth less than what starts. If that fails, whole gangs of lower precedence are
+preempted, those of least value per host first; else all stays as it was.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from placewright.topology.units import WHOLE_GPU
 def insert_gangs(
     session: Session, placement: Placement, is_profitable: Callable[[Choice], bool] = lambda _: True
 ) -> None:
-    """Start waiting jobs of one group, the most valuable per GPU first, then fill what is free.
+    """Insert waiting jobs of one group in the order of value per GPU, then run the greedy.
 
-    Options that do not pay, others make no room for.
+    Options that are not profitable are not inserted.
     """
     problem = placement.problem
     free = WHOLE_GPU * int(placement.whole[problem.open].sum())
@@ -57,7 +57,7 @@ def insert_gangs(
 
 
 def _insertable(problem: Problem, job_class: JobClass, option: int, free: int) -> bool:
-    """Whether a job could come to hosts where others are; where nothing is free, others stop."""
+    """Whether a job of one group with whole GPUs could be inserted by moving or stopping others."""
     choice = job_class.choices[option]
     if job_class.running or len(choice.groups) > 1 or choice.is_tied:
         return False
@@ -67,7 +67,7 @@ def _insertable(problem: Problem, job_class: JobClass, option: int, free: int) -
 
 
 class _GangInsertion:
-    """Jobs that come to hosts where others are."""
+    """Insertion of one job after the other; failed requests are not repeated."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement, self.problem = placement, placement.problem
@@ -76,9 +76,9 @@ class _GangInsertion:
         self.sites = InsertionSites(self.moves)
 
     def start(self, c: int, o: int) -> bool:
-        """Start a job of a class if others make room for it; return whether so.
+        """Insert a job of a class; return whether it started.
 
-        Where one found none, none that asks as much and is worth no more finds any either.
+        A request that failed is not tried again for a job worth no more.
         """
         job_class, choice = self.problem.classes[c], self.problem.classes[c].choices[o]
         excess = self.placement.quota_excess(job_class.tenant, choice)
@@ -116,7 +116,7 @@ class _GangInsertion:
         return group.count == 1 and self._displace(c, o, excess)
 
     def _displace(self, c: int, o: int, excess: dict[int, int]) -> bool:
-        """Start a job of one task where others stop that are worth less; whether that is lawful."""
+        """Insert a one-task job where others worth less may stop; return whether it started."""
         moves, job_class = self.moves, self.problem.classes[c]
         start, worth = JobPlacement(c, o, ()), job_class.choices[o].value
         displaced = moves.displace(start, worth, job_class.tenant if excess else ANY_TENANT)
@@ -131,7 +131,7 @@ class _GangInsertion:
         return True
 
     def _may_all_leave(self, displaced: Iterable[JobPlacement]) -> bool:
-        """Whether all these jobs may stop, as things are."""
+        """Whether all these jobs may be preempted for the tasks that have arrived."""
         return all(
             start.job == ANY_JOB or self.placement.may_be_preempted(start.job)
             for start in displaced
@@ -145,9 +145,9 @@ class _GangInsertion:
         stopped_gangs: Iterable[int],
         excess: dict[int, int],
     ) -> bool:
-        """Start a job on some hosts and move those that are in its way; whether that is lawful.
+        """Start a job on some hosts and relocate or stop the jobs there; whether that is lawful.
 
-        `over` is what it would hold beyond its tenant's quota if none of its jobs stops.
+        `excess` is what the tenant would hold beyond its quotas, by resource.
         """
         moves, problem = self.moves, self.problem
         shape = problem.classes[c].choices[o].groups[0].shape
@@ -160,7 +160,7 @@ class _GangInsertion:
         if not all(moves.fits(shape, host, count) for host, count in hosts):
             return False
         moves.start(c, o, hosts)
-        # Those first that may be on few hosts.
+        # Jobs that fit few hosts are relocated first.
         able = problem.shape_hosts.sum(axis=1)
         moving.sort(key=lambda s: (able[moves.shape_of(s)], -moves.gpus_of(moves.shape_of(s))))
         rank, tenant = int(problem.shape_rank[shape]), problem.classes[c].tenant
@@ -190,11 +190,11 @@ class _GangInsertion:
         return not debt and self._may_all_leave(stopped)
 
     def _belongs_to(self, start: JobPlacement, tenant: int) -> bool:
-        """Whether a job is a tenant's."""
+        """Whether a job belongs to a tenant."""
         return self.problem.classes[start.job_class].tenant == tenant
 
     def _may_wait(self, start: JobPlacement, rank: int) -> bool:
-        """Whether a job may wait, or stop, for one of a rank that has come."""
+        """Whether a job may wait or be preempted for one of a rank that has arrived."""
         if start.job == ANY_JOB:
             return True
         return self.problem.running[start.job].level < rank and self.moves.preempted_lawfully(

@@ -1,7 +1,7 @@
-"""Where a waiting gang could come: hosts of one domain that others leave.
+"""Sites for gang insertion: hosts of one domain, and who has to leave them.
 
-First those that one-task jobs leave, so that the fewest GPUs move; then those that whole gangs of
-lower precedence give up, and one-task jobs beside them.
+First sites that one-task jobs leave, fewest GPUs first; then sites where whole gangs of lower
+precedence are preempted as well.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ HostCounts: TypeAlias = list[tuple[int, int]]
 """Hosts, each with a number of tasks."""
 
 NO_TENANT = -2
-"""Instead of a tenant that has to give something back."""
+"""In place of a tenant whose quota is exceeded."""
 
 SITES = 3
-"""Domains that one gang is tried in, the cheapest first."""
+"""Domains tried for one gang, the cheapest first."""
 
 
 class InsertionSites:
-    """Hosts for gangs of one group, as others are now."""
+    """Candidate sites for gangs of one group, in the placement as it is."""
 
     def __init__(self, moves: EjectionMoves) -> None:
         self.moves, self.placement, self.problem = moves, moves.placement, moves.problem
@@ -41,9 +41,9 @@ class InsertionSites:
         ]
 
     def by_moving_jobs(self, group: Group, tenant: int) -> Iterator[HostCounts]:
-        """Yield hosts for all tasks of a gang, those first from which the fewest GPUs move.
+        """Yield hosts for all tasks of a gang, those from which the fewest GPUs move first.
 
-        Of a `tenant` that has to give something back, its own do not count.
+        GPUs of a `tenant` whose quota is exceeded do not count: its jobs have to stop anyway.
         """
         each, cost = self._capacity_if_moved(group)
         if tenant != NO_TENANT:
@@ -67,7 +67,7 @@ class InsertionSites:
             yield list(zip(chosen, count, strict=True))
 
     def _capacity_if_moved(self, group: Group) -> tuple[Ints, Ints]:
-        """Return how many tasks hosts hold (hosts,) once others have left, and GPUs of these."""
+        """Return the tasks that fit once movable jobs left, and the GPUs that move (hosts,)."""
         size, whole = self.moves.gpus_of(group.shape), self.placement.whole
         each = np.minimum((whole + self.moves.movable.gpus_on_host) // size, group.count)
         each[~self.moves.eligible_hosts(group.shape)] = 0
@@ -76,11 +76,10 @@ class InsertionSites:
     def by_stopping_gangs(
         self, group: Group, rank: int, tenant: int
     ) -> Iterator[tuple[HostCounts, list[int]]]:
-        """Yield hosts that other gangs of lower precedence give up, with these, domain by domain.
+        """Yield, by domain, hosts and the gangs of lower precedence to be preempted there.
 
-        Hosts without anybody come first, then those of the jobs that are worth least on a host;
-        only those of a `tenant` that has to give something back. If that is not enough, one-task
-        jobs leave others, those first from which the fewest GPUs move.
+        Free hosts come first, then those of gangs of least value per host, of a `tenant` alone if
+        its quota is exceeded. If that is not enough, one-task jobs move, fewest GPUs first.
         """
         if group.required == NO_LEVEL:
             return

@@ -1,7 +1,8 @@
-"""Small exact repairs: take a few hosts apart and fill them again, provably as well as possible.
+"""Large neighbourhood search (Shaw 1998): destroy a few hosts, repair by an exact model.
 
-The hosts are those with the most to win and a random few of the same GPU model; their one-task jobs
-go back to the waiting ones, and the host-indexed model (exact/) decides who gets the hosts.
+Hosts are drawn at random, weighted by what a waiting job could gain there, all of one GPU model.
+Their one-task jobs are removed, and the host-indexed model (`models/host/`) decides who gets the
+hosts; a repair is kept if it is worth more.
 """
 
 from __future__ import annotations

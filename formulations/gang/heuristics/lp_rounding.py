@@ -1,8 +1,7 @@
-"""A plan from the relaxation alone, without a search: its counts rounded, where GPUs are shared.
+"""LP rounding: the relaxation's counts are rounded up and disaggregated, without a search.
 
-With memory and slices there are as many kinds of GPUs as there are states of them, and a search
-over the counts takes long to find any point. So the relaxation's own point is rounded up, more than
-hosts can hold, and expanded; what finds no room is left to the greedy.
+For rounds with GPU memory and MIG: they have so many kinds of GPUs that branch and bound takes long
+to find any point. What does not fit is left to the greedy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Jobs of one task with whole GPUs, tied to nobody: which hosts they are on, and what they hold."""
+"""Movable jobs: one-task jobs of whole GPUs, by host, with what displacing them loses."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ ANY_TENANT = -2
 """Instead of a tenant."""
 
 TIE_BREAK = 1e-6
-"""Of what a host loses, what decides between equal ones."""
+"""Fraction of the loss that decides between hosts of equal loss."""
 
 PENDING = -1
-"""Instead of the level of a job that runs: anybody may displace it."""
+"""Level of a pending job that has started: any job may displace it."""
 
 
 class MovableJob(NamedTuple):
-    """A job that may move, by the number of its start; `dear` is its value per GPU.
+    """A movable job, by the number of its placement; `gpus` are the whole GPUs it holds.
 
-    `moved`: it runs, but not where it ran.
+    `moved`: it runs, but not on the host where it ran before the round.
     """
 
     value_per_gpu: float
@@ -45,9 +45,12 @@ class MovableJob(NamedTuple):
 
 
 class MovableJobs:
-    """Who may move; `held` (hosts,) and `of_shape` (shapes, hosts) are the GPUs that they hold.
+    """Table of movable jobs by host, kept up to date as jobs are added and removed.
 
-    `starts` are all jobs that hold something, by number.
+    Attributes
+    ----------
+    gpus_on_host, gpus_of_shape : int64 (hosts,), (shapes, hosts)
+        Whole GPUs that movable jobs hold.
     """
 
     def __init__(self, problem: Problem, starts: Iterable[tuple[int, JobPlacement]]) -> None:
@@ -87,7 +90,7 @@ class MovableJobs:
         np.minimum.accumulate(self._least_values, axis=1, out=self._least_values)
 
     def add(self, number: int, start: JobPlacement) -> None:
-        """Note a job if it may move."""
+        """Add a job if it may move."""
         mover = self._mover(number, start)
         if mover is not None:
             host, row = start.tasks[0].host, _first_row(mover)
@@ -97,7 +100,7 @@ class MovableJobs:
             np.minimum(mine, _least_values(mover)[:, None], out=mine)
 
     def remove(self, number: int, host: int) -> None:
-        """Forget a job on a host, if it was noted."""
+        """Remove a job from a host, if it is in the table."""
         mover = self._on[host].pop(number, None)
         if mover is not None:
             self._add_gpus(host, mover, -mover.gpus)
@@ -106,7 +109,7 @@ class MovableJobs:
                 self._least_values[:, :, host] = self._least_values_on(host)
 
     def _least_values_on(self, host: int) -> tuple[list[float], list[float]]:
-        """Return the least value per GPU on a host, and the least value, by `top`."""
+        """Return the least value per GPU and the least value on a host, by level limit."""
         per_gpu, whole_job = ([inf] * len(self._gpus_below) for _ in range(2))
         for mover in self._on[host].values():
             row = _first_row(mover)
@@ -120,7 +123,7 @@ class MovableJobs:
         self._gpus_below[_first_row(mover) :, host] += gpus
 
     def _mover(self, number: int, start: JobPlacement) -> MovableJob | None:
-        """Return a job as one that may move, if so."""
+        """Return a job as a movable one; None if it may not move."""
         key = start.job_class, start.choice
         if key not in self._facts:
             self._facts[key] = self._compute_facts(*key)
@@ -134,7 +137,7 @@ class MovableJobs:
         return MovableJob(value_per_gpu, gpus, number, start.job, level, moved, tenant, shape)
 
     def _compute_facts(self, job_class: int, option: int) -> _ClassFacts | None:
-        """Return what is alike in jobs of a class with an option, None if they may not move."""
+        """Return what all jobs of a class with an option share; None if they may not move."""
         mine = self.problem.classes[job_class]
         choice = mine.choices[option]
         shape = choice.groups[0].shape
@@ -146,7 +149,7 @@ class MovableJobs:
         )
 
     def on_host(self, host: int) -> Iterable[MovableJob]:
-        """Return who may move from a host."""
+        """Return the movable jobs of a host."""
         return self._on[host].values()
 
     def __iter__(self) -> Iterator[MovableJob]:
@@ -157,9 +160,9 @@ class MovableJobs:
     def preemptable(
         self, host: int, rank: int, level_limit: int, tenant: int = ANY_TENANT
     ) -> list[MovableJob]:
-        """Return who is on a host of a level below a rank, of an owner; the cheapest first.
+        """Return the jobs of a host that a rank may preempt, least value per GPU first.
 
-        Those that are where they ran have one below `top`, too.
+        Their level is below the rank and, unless they have moved, below the limit.
         """
         return sorted(
             m
@@ -170,9 +173,9 @@ class MovableJobs:
         )
 
     def least_loss(self, lack: Ints, level_limit: Ints) -> Floats:
-        """Return what hosts lose at least that free so many GPUs more (hosts,); inf if they cannot.
+        """Return the least value lost (hosts,) to free `lack` GPUs more; inf if impossible.
 
-        Only those stop whose level is below `top` (hosts,), or that have moved.
+        Jobs may stop whose level is below `level_limit` (hosts,), or that have moved.
         """
         row, host = np.minimum(level_limit, len(self._gpus_below) - 1), np.arange(len(lack))
         enough = self._gpus_below[row, host] >= lack
@@ -193,5 +196,5 @@ def _least_values(mover: MovableJob) -> Floats:
 
 
 def _first_row(mover: MovableJob) -> int:
-    """Return the least `top` for which a job counts."""
+    """Return the least level limit at which a job may stop."""
     return 0 if mover.moved else mover.level + 1

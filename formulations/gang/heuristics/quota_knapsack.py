@@ -1,9 +1,9 @@
-"""Which of the changes that a landing makes to keep, so that no tenant holds more than its quotas.
+"""Multidimensional knapsack: which changes of a displacement to keep within all quotas.
 
-Whoever comes to some hosts and whoever stops there are one change; hosts that share a job belong
-together. Changes do not depend on each other but for the quotas:
+The jobs that start and those that stop on connected hosts are one change; hosts that share a job
+are connected. Changes depend on each other through quotas alone:
 
-    max  sum_i gain[i] k[i]        sum_i more[i,q] k[i]  <=  left of quota q,      k[i] in {0, 1}
+    max  sum_i gain[i] k[i]      sum_i use[i,q] k[i]  <=  residual quota q,      k[i] in {0, 1}
 """
 
 from __future__ import annotations

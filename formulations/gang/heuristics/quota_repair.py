@@ -1,7 +1,8 @@
-"""What a job that comes would hold beyond its tenant's quota, and who stops to give that back.
+"""Quota repair: which jobs of a tenant stop so that a new one keeps within its quotas.
 
-A stopped job needs one of higher precedence that comes to where it ran. So those of the tenant stop
-first who ran where others have come anyway; then others of any tenant move in their places.
+Preempting a job requires one of higher precedence that comes to where it ran. So those of the
+tenant stop first whose hosts others have taken anyway; then movable jobs of any tenant take their
+places.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from placewright.topology.units import WHOLE_GPU
 
 
 class QuotaDebt:
-    """What is owed yet of each resource; `held` are amounts held beyond the quota."""
+    """Amounts of each resource by which a tenant exceeds its quotas, and repayments."""
 
     def __init__(self, problem: Problem, tenant: int, excess: dict[int, int]) -> None:
         self.problem, self.tenant = problem, tenant
         self._excess = dict(excess)
 
     def __bool__(self) -> bool:
-        """Whether anything is owed."""
+        """Whether some quota is still exceeded."""
         return any(amount > 0 for amount in self._excess.values())
 
     def repay(self, start: JobPlacement) -> None:
-        """Take off what a job held that has stopped, if it is the tenant's."""
+        """Subtract the demand of a stopped job, if it belongs to the tenant."""
         job_class = self.problem.classes[start.job_class]
         choice: Choice = job_class.choices[start.choice]
         for resource in self._excess if job_class.tenant == self.tenant else ():
             self._excess[resource] -= self.problem.demand_of(choice, resource)
 
     def stop_jobs(self, moves: EjectionMoves) -> Iterator[JobPlacement]:
-        """Stop jobs of the tenant wherever they are as long as something is owed; yield them."""
+        """Stop jobs of the tenant until no quota is exceeded; yield them."""
         # For whoever moves more than one may stop, but not all that they leave is of use.
         for stops in (_stop_preemptable, _stop_replaced, _stop_preemptable):
             for start in stops(moves, self.tenant) if self else ():
@@ -45,9 +46,9 @@ class QuotaDebt:
 
 
 def _stop_preemptable(moves: EjectionMoves, tenant: int) -> Iterator[JobPlacement]:
-    """Stop pending jobs of a tenant, and such as ran where others of higher precedence have come.
+    """Stop pending jobs of a tenant, and running ones whose hosts higher precedence has taken.
 
-    Those of least worth per GPU come first.
+    Least value per GPU first.
     """
     found = [
         (mover.value_per_gpu, mover.number)
@@ -59,10 +60,9 @@ def _stop_preemptable(moves: EjectionMoves, tenant: int) -> Iterator[JobPlacemen
 
 
 def _stop_replaced(moves: EjectionMoves, tenant: int) -> Iterator[JobPlacement]:
-    """Stop running jobs of a tenant, each as another one moves to where it ran.
+    """Stop running jobs of a tenant, each preempted by a movable job that takes its place.
 
-    Of the other one's place on its host anybody may make use. Those of least worth per GPU stop
-    first, for the largest that there is room for.
+    Least value per GPU first; the largest movable job that fits takes the place.
     """
     placement = moves.placement
     candidates = list(_running_gangs(moves, tenant))
@@ -105,9 +105,9 @@ def _running_gangs(moves: EjectionMoves, tenant: int) -> Iterator[tuple[float, i
 def _replacement_for(
     moves: EjectionMoves, job: int, others: Iterable[tuple[int, int, int]]
 ) -> tuple[tuple[int, int, int], int] | None:
-    """Return the first of `others` that may move to where a job runs, if this stops, and a host.
+    """Return the first key of `others` that may take the place of a running job, and the host.
 
-    They are GPUs below nothing, levels and shapes of jobs.
+    A key is (GPUs as a negative number, level, shape) of movable jobs.
     """
     problem, placement = moves.problem, moves.placement
     running = problem.running[job]

@@ -1,7 +1,7 @@
-"""A job comes to where another one runs, which moves on to where others are worth less.
+"""Two-step ejection across GPU models: a running job moves, and a waiting one takes its place.
 
-Waiting jobs may lack GPUs of one model, while such as are worth less run on another: whoever may
-have both moves over.
+Waiting jobs may lack GPUs of one model while jobs worth less run on another. A running job that may
+use both moves there, and a waiting one takes its place.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement
 
 
 def relay(moves: EjectionMoves, start: JobPlacement, most: float) -> list[JobPlacement] | None:
-    """Start a job of one task where one that runs moves on, and return who stops for that.
+    """Insert a one-task job where a running one moves away; return the jobs that stop for that.
 
-    They are worth less than `most`. None if there is no way; then all is as it was.
+    They are worth less than `most`. None if there is no such move; then nothing has changed.
     """
     shape = moves.shape_of(start)
     may, of_shape = moves.eligible_hosts(shape), moves.movable.gpus_of_shape
@@ -46,7 +46,7 @@ def relay(moves: EjectionMoves, start: JobPlacement, most: float) -> list[JobPla
 
 
 def _mover(moves: EjectionMoves, shape: int, may: Bools) -> MovableJob | None:
-    """Return a running job of a shape on a host that `may` be used (hosts,)."""
+    """Return a running movable job of a shape on one of the eligible hosts, `may` (hosts,)."""
     for host in np.flatnonzero(may & (moves.movable.gpus_of_shape[shape] > 0)).tolist():
         for mover in moves.movable.on_host(host):
             if mover.shape == shape and mover.job != ANY_JOB:

@@ -1,8 +1,9 @@
-"""Start jobs of one task by moving others of one task: all of them are packed anew, with shares.
+"""Repacking: one-task jobs are packed anew, shares included, so that more of them run.
 
-Whom to start the relaxation says. They and all that runs and may move are seated by GPUs first
-(items.py); where hosts then lack something that no swap settles, those that are worth least wait.
-When time is up first, those wait for whom a host lacks something, and who ran is back in place.
+The linear relaxation says which waiting jobs to start. They and all movable running jobs are
+assigned to hosts by GPUs (`bundles.py`); then exchanges reduce the excess of other resources
+(`swap_search.py`), and where none helps, waiting jobs are dropped, least value first. If time is
+up, hosts drop waiting jobs until none has an excess, and running jobs are back in place.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Free domains: pack anew what fills GPUs badly, and move all that runs on what is to be free.
+"""Repacking to free domains: movable jobs leave chosen domains for GPUs elsewhere.
 
-Shares are cut from fewer GPUs (rebinning.py). What to free is chosen by what it holds for what it
-is worth; the tasks there go to GPUs that are free elsewhere, whatever else those hosts lack. Swaps
-settle that (swapping.py), and where they cannot, less is freed: when time is up, whoever then lacks
-something is back in place. Jobs of several tasks stay.
+Shares are cut from fewer GPUs (`share_cutting.py`). Domains are chosen by what moving their jobs
+costs for what they are worth. Exchanges then reduce the excess of other resources
+(`swap_search.py`); where they cannot, fewer domains are freed. Jobs of several tasks stay.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Large rounds in which guarantees come first: entitled jobs displace those that borrow.
+"""Weighted scalarisation of `entitled`: an entitled option is worth many times its value.
 
-They are planned as rounds in which value comes first, and an entitled option is worth `EMPHASIS`
-times its value: so an entitled job displaces borrowed ones whatever they are worth, but for those
-that are worth as many times more. Bounds of such a round say nothing of the one that is asked.
+In the scalarised round an entitled job displaces borrowers, unless these are worth as many times
+more. Its bounds do not hold for the round asked.
 """
 
 from __future__ import annotations

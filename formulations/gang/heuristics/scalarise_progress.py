@@ -1,8 +1,8 @@
-"""Large rounds in which `progress` counts first, or right after `value`, planned by one worth.
+"""Lexicographic scalarisation of `value` and `progress` into one value per option.
 
-Who displaces whom, and who changes places, is decided by `value` alone. So the round is planned as
-one whose values are the worths that lead the policy, joined: the first one times more than all that
-the second can amount to, plus the second. Bounds of such a round say nothing of the one asked.
+Displacement and exchange look at `value` alone. So the first of the two terms is multiplied by more
+than the second can amount to, and the second is added. Bounds of the scalarised round do not hold
+for the round asked.
 """
 
 from __future__ import annotations

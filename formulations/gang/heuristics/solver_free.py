@@ -1,4 +1,4 @@
-"""The best plan for `value` that needs no solver, for rounds that are a small part of another."""
+"""Precedence decomposition without a solver, for rounds that are parts of a larger decision."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from placewright.formulations.session import Session
 
 
 def plan_without_solver(problem: Problem, session: Session) -> Placement:
-    """Return a placement that starts what fits, makes room, and displaces what is worth less.
+    """Return a placement by greedy, gang insertion, displacement and drop/add.
 
-    If jobs of higher precedence do not all fit, all is decided precedence by precedence instead.
+    If jobs of higher precedence do not all fit, ranks are decided one after the other.
     """
     placement = Placement(problem)
     fill_by_policy(placement)
@@ -30,7 +30,7 @@ def plan_without_solver(problem: Problem, session: Session) -> Placement:
 
 
 def _start_by_displacing(session: Session, placement: Placement) -> None:
-    """Start what waits, if need be where others move or stop that are worth less."""
+    """Start waiting jobs, if need be by moving or displacing others that are worth less."""
     fill_by_policy(placement)
     if not _any_waiting(placement):
         return

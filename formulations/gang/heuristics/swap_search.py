@@ -1,9 +1,8 @@
-"""Units on hosts: every unit has its GPUs first, then swaps settle what else hosts lack.
+"""Local search by exchanges: bundles are assigned by GPUs, then excess demand is reduced.
 
-A unit is what has its GPUs to itself: a task of whole GPUs, or the shares on one GPU. A host may
-not hold more units than it has GPUs, but for a while more than it has CPUs or memory; a heavy unit
-there then changes places with a light one elsewhere. The excess of a host is what its units take
-beyond what it has, as parts of what hosts have in the mean.
+No host holds more bundles than it has GPUs, but for a while more than it has CPUs or memory: a
+heavy bundle there changes hosts with a light one. The excess of a host is its demand beyond its
+capacity, each resource relative to the mean capacity of hosts.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Vector packing: items of several resources on hosts, by best fit and by host patterns.
+"""Vector bin packing: best fit decreasing, and column generation on equal hosts.
 
-Best fit is quick and good. Where it cannot place everything on equal hosts, patterns do better: a
-pattern is a set of items that one host holds together, and the packing says how often each is used.
+A pattern is a set of items that one host holds together:
 
     max  sum_i worth[i] c[i]      c[i] <= items of type i,   c[i] <= sum_p P[p,i] l[p],
                                   sum_p l[p] <= hosts
 
-New patterns come from `pricing.py` (Gilmore and Gomory 1961, with the demand as an upper bound).
+Patterns are priced by beam search (`models/aggregate/host_pricing.py`; Gilmore and Gomory 1961,
+with the demand as an upper bound).
 """
 
 from __future__ import annotations

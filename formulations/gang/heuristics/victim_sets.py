@@ -1,4 +1,4 @@
-"""The rows of a table of losses: running jobs that may stop, and sets of them, host by host."""
+"""Victim sets: sets of running jobs that may be preempted together, host by host."""
 
 from __future__ import annotations
 
