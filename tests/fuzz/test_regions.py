@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GEO = str(ROOT / "tests" / "geo" / "any.py")
+GEO = str(ROOT / "tests" / "formulations" / "regions" / "any.py")
 ROUNDS = 25
 TERMS = {
     "geo": ("value", "remote_reads", "egress_cost", "gpu_cost"),

@@ -571,7 +571,7 @@ def test_no_section_of_groups_makes_the_verifier_stumble(listed: Any, noise: lis
 
 
 def test_the_example_of_the_page_is_a_round_and_its_plan_is_valid() -> None:
-    page = Path(__file__).parents[2] / "docs" / "formulations" / "interleaving.md"
+    page = Path(__file__).parents[3] / "docs" / "formulations" / "interleaving.md"
     examples = [
         parse_yaml(text) for text in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
     ]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 small,8000,8000,2,A
 large,32000,64000,4,A

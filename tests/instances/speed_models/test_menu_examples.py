@@ -31,7 +31,7 @@ from placewright.instances.speed_models import (
 )
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
-PROFILES = Path(__file__).parents[3] / "shared" / "data" / "profiles"
+PROFILES = Path(__file__).parents[4] / "shared" / "data" / "profiles"
 NAMES = (
     "gavel",
     "pollux",
@@ -280,7 +280,7 @@ def test_the_menus_of_the_other_examples_follow_from_their_comments() -> None:
 
 
 def test_the_example_of_the_library_page_runs_and_says_what_it_gives() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "library.md").read_text(encoding="utf-8")
     section = page.split("## Menus\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("    ")]
     names: dict[str, Any] = {}

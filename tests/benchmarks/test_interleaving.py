@@ -24,7 +24,7 @@ from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.profile import Profile
 from placewright.instances.documents.sharing import Sharing
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TRACES = ROOT.parent / "shared" / "data" / "traces" / "muri"
 MURI = Sharing(resources=RESOURCES, spanning=True, contention=CONTENTION)
 IO, GPU, NETWORK = (600, 100, 0), (50, 500, 50), (0, 100, 600)

@@ -11,7 +11,7 @@ import pytest
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models import comet, gavel, pollux, sia, synergy
 
-PROFILES = Path(__file__).parents[3] / "shared" / "data" / "profiles"
+PROFILES = Path(__file__).parents[4] / "shared" / "data" / "profiles"
 
 GAVEL: dict[str, Any] = {
     "v100": {

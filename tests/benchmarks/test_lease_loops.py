@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from placewright.instances.converters.support.trace_jobs import TraceJob
 from placewright.rounds.replay.lease_loop import Served
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

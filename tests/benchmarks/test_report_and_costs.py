@@ -19,7 +19,7 @@ from rich.console import Console
 
 from placewright.instances.generators.gang import generate_round
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 METHODS = ["placewright", "greedy", "highs", "cp-sat", "cbc"]
 COLUMNS = {"case", "method", "seed", "value", "bound", "gap", "seconds", "cpu_seconds", "peak_mib"}
 BURN = "import time\nwhile time.process_time() < 0.3: pass"

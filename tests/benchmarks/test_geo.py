@@ -17,7 +17,7 @@ from placewright.formulations.replicas.problem.objective import term_values
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from placewright import Plan, Round, verify
 from placewright.instances.checks.round import check_round
 from placewright.instances.derived.speed import speed
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 UNIT = 1_000_000
 HUNGRY = {"cores": [1000, 3000, 6000], "memory": [1000], "speeds": [[400_000], [UNIT], [1_800_000]]}
 MODEST = {"cores": [1000, 3000, 6000], "memory": [1000], "speeds": [[UNIT], [UNIT], [UNIT]]}

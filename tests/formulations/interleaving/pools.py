@@ -13,8 +13,8 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.formulations.interleaving.set_packing.problem import ALONE, PackingProblem, Rules
 
-PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "traces" / "muri"
-TRACES = PUBLISHED if PUBLISHED.is_dir() else Path(__file__).parents[1] / "data" / "muri"
+PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "traces" / "muri"
+TRACES = PUBLISHED if PUBLISHED.is_dir() else Path(__file__).parents[2] / "data" / "muri"
 """The whole traces, or a hundred jobs of each."""
 
 OBJECTIVES = ("throughput", "weighted_throughput", "efficiency")

@@ -12,7 +12,7 @@ import pytest
 
 from placewright.formulations.deadline.problem.problem import NONE, Problem
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TRACES = ROOT.parent / "shared/data/traces/elasticflow/deadline"
 needs_trace = pytest.mark.skipif(not TRACES.is_dir(), reason="needs the traces of ElasticFlow")
 

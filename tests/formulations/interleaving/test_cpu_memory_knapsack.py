@@ -26,7 +26,7 @@ from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import InProcess
 
-PROFILES = Path(__file__).parents[3] / "shared" / "data" / "profiles" / "synergy_profiles.json"
+PROFILES = Path(__file__).parents[4] / "shared" / "data" / "profiles" / "synergy_profiles.json"
 NEEDS_PROFILES = pytest.mark.skipif(not PROFILES.exists(), reason="the matrices are not here")
 UNIT = 1_000_000
 SEEDS = {"highs": range(40), "cp-sat": range(40, 55), "cbc": range(55, 65), "scip": range(65, 75)}

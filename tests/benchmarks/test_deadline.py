@@ -17,7 +17,7 @@ from placewright.formulations.deadline.models.time_indexed import build
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.solver import InProcess, Limits
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TRACE = ROOT.parent / "shared/data/traces/chronus/trace_job_Philly_MIX2.csv"
 needs_trace = pytest.mark.skipif(not TRACE.is_file(), reason="needs Chronus's trace")
 
