@@ -29,7 +29,7 @@ STAGES: Mapping[str, tuple[str, ...]] = {
     ),
     "solving": ("placewright.solver.process:Worker.solve",),
     "expanding": (
-        "placewright.formulations.gang.heuristics.disaggregate:expand",
+        "placewright.formulations.gang.heuristics.disaggregate:disaggregate",
         "placewright.formulations.gang.models.host.expand:start_jobs",
     ),
     "verifying": ("placewright.instances.verify:verify",),

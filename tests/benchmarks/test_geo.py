@@ -34,7 +34,7 @@ def bench() -> Iterator[SimpleNamespace]:
     oracles = "geo_tiny", "geo_oracle", "replicas_oracle"
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
-        patch.syspath_prepend(ROOT / "tests/geo")
+        patch.syspath_prepend(ROOT / "tests/formulations/regions")
         patch.chdir(ROOT)
         for name in oracles:
             patch.delitem(sys.modules, name, raising=False)
