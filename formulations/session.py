@@ -144,7 +144,7 @@ class Session:
         return self._ends(self.before_deadline(), 0.0 if self.deterministic else reserve)
 
     def overdue(self, grace: float) -> bool:
-        """Whether the deadline is over by so many seconds; then the clock has decided something.
+        """Whether the deadline is over by `grace` seconds; then the clock has decided something.
 
         Never where no time was given at all: whoever does so wants a greedy plan.
         """

@@ -40,9 +40,9 @@ STEP = 0.998
 LOOK = 50
 """Steps between looks at bounds, and at whether to begin anew."""
 
-MUCH, LITTLE, LONG = 0.2, 0.8, 0.36
-"""It begins anew when steps are so much shorter than the first one was; or so much, and grow; or
-after so many of all steps."""
+SUFFICIENT_DECAY, NECESSARY_DECAY, MAX_RESTART_SHARE = 0.2, 0.8, 0.36
+"""Restart criteria: sufficient decay of the step, necessary decay once steps grow, and the largest
+fraction of all iterations between restarts (Applegate et al. 2023)."""
 
 BALANCE, LIGHT, HEAVY = 30.0, 3.0, 100.0
 """Weight of y beside x at first, and at least and at most."""
@@ -155,8 +155,9 @@ class BatchedPdhg:
             since += 1.0
             if number % LOOK:
                 continue
-            slow = (moved <= LITTLE * length) & (moved > before) | (moved <= MUCH * length)
-            anew = ~fresh & (slow | (since >= LONG * number))
+            sufficient = moved <= SUFFICIENT_DECAY * length
+            necessary = (moved <= NECESSARY_DECAY * length) & (moved > before)
+            anew = ~fresh & (sufficient | necessary | (since >= MAX_RESTART_SHARE * number))
             before = np.where(anew, np.inf, moved)
             for lane in np.flatnonzero(anew):
                 x, y = (

@@ -39,7 +39,7 @@ _TaskPlace: TypeAlias = tuple[int, int, int, frozenset[int], int | None]
 
 @dataclass(frozen=True, slots=True)
 class ResidualRound:
-    """What is left to decide, and how that is told of the whole round.
+    """What is left to decide, and how plans and bounds of it are lifted to the whole round.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A formulation around guaranteed jobs: it decides the rest, and what it says is told of all."""
+"""Residual decision: a formulation decides what guaranteed jobs leave; plans are of all jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _offsets(rest: ResidualRound, base: Mapping[str, int]) -> dict[str, int]:
     """Return, per term, by how much the whole round's value exceeds that of the rest.
 
     Exact for terms that add up and for those of what tenants hold and hosts have left in the end;
-    for the others at least so much less than the excess that bounds stay bounds.
+    for the others low enough that bounds stay bounds.
     """
     if not rest.placed.starts:
         return dict.fromkeys(base, 0)

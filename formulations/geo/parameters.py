@@ -34,7 +34,7 @@ class Parameters:
     max_task_sizes
         Task sizes above one GPU with slot rows, the largest ones.
     move_discount_parts
-        A running job that moves within its region loses one of so many parts of its value.
+        A running job that moves within its region loses one part of its value in this number.
     max_score
         Largest total score, which a solver still tells apart by single units.
     cost_share_of_value

@@ -82,7 +82,7 @@ class ReplicaSearch:
 
     @property
     def _hurried(self) -> bool:
-        """Whether so much time is over that only one plan is constructed."""
+        """Whether the time left is only enough to construct one plan."""
         share = parameters.PARAMETERS.first_plan_time_share
         session = self.session
         return not session.deterministic and session.overdue(-share * session.budget)
@@ -217,7 +217,7 @@ class ReplicaSearch:
         return float(sum(best[term] for term in DATA)) if kept else np.inf
 
     def _anneal(self, solution: Solution, seconds: float, run: int) -> Solution:
-        """Return what comes of a solution by annealing, in its share of so many seconds.
+        """Return what comes of a solution by annealing, within its share of `seconds`.
 
         Where relaxations say what the dataset that matters most costs in each region, it may only
         go to one where it costs least, a different one from run to run. All homes are decided anew
@@ -255,7 +255,7 @@ class ReplicaSearch:
     def _multi_start(self, solution: Solution, seconds: float, most: float) -> Iterator[Candidate]:
         """Anneal a solution again and again, and cross each outcome with the best.
 
-        For so many seconds at most, of those that there were for all.
+        Ends after `most` seconds; `seconds` is what all of the search has.
         """
         session = self.session
         until = session.remaining() - most
@@ -327,9 +327,9 @@ class ReplicaSearch:
     def _neighbourhood_search(
         self, relaxed: Floats | None, reserve: float, stop: Callable[[], bool] = lambda: False
     ) -> Iterator[Candidate]:
-        """Search on from the best solution so far, and tell of progress now and then.
+        """Large neighbourhood search from the incumbent; yield better plans now and then.
 
-        Until so many seconds are left, or a part after which it is to stop.
+        Ends when `reserve` seconds are left, or after an iteration once `stop` is true.
         """
         search = LargeNeighbourhoodSearch(self.problem, self.session, self._solution, relaxed)
         search.set_incumbent(self._solution, self._refused)
@@ -381,7 +381,7 @@ class ReplicaSearch:
         solution, plan, refused = repair_transfers(self.problem, solution, self._refused, late)
         self._solution = min(solution, self._solution, key=self._objective)
         if not is_small(self.problem):
-            # Without these a job must read more from afar; beside other copies they may do.
+            # Without these a job must read more remotely; beside other copies they may do.
             left = replace(self.problem, may_hold=self.problem.may_hold & ~self._refused)
             refused &= ~forced_replicas(left)
         self._refused |= refused

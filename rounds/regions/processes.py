@@ -49,7 +49,7 @@ class ProcessError(Exception):
 
 
 class Processes(Executor):
-    """Run tasks in so many local processes, which start when they are first needed.
+    """Run tasks in local processes, `workers` of them, which start when they are first needed.
 
     Functions are sent by name, so a process must be able to import them. As a context manager it
     ends what is still running when it is left, and so does the end of this process, however it

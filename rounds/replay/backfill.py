@@ -107,7 +107,7 @@ class Backfill:
         return True
 
     def _preempt_for(self, record: Record, milli_gpu: int, now: int) -> None:
-        """Stop the smallest job that has so many GPUs and may stop for this one, if there is one.
+        """Preempt the smallest job that holds at least `milli_gpu` and may stop for this one.
 
         Of equal ones that with most work left.
         """

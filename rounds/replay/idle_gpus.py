@@ -96,7 +96,7 @@ class IdleGpus:
         return tuple(found)
 
     def _best_fit_host(self, asked: int, groups: Sequence[TaskGroup]) -> str | None:
-        """Return the host with the fewest idle GPUs that has so many, of a model that suits."""
+        """Best fit: the host with the fewest idle GPUs, at least `asked`, of a model that suits."""
         suited = (
             (len(free), name)
             for name, free in self._free.items()

@@ -118,7 +118,7 @@ class Record:
         return now + self.overhead - (-UNIT * self.left // self.rate)
 
     def work(self, seconds: int) -> None:
-        """Let it run for so many seconds, fewer than it needs."""
+        """Let it run for a number of seconds, fewer than it needs."""
         overhead = min(self.overhead, seconds)
         self.overhead -= overhead
         self.left -= self.rate * (seconds - overhead) // UNIT

@@ -15,7 +15,7 @@ def share_section(problem: Problem, candidate: Candidate) -> dict[str, Any] | No
     """Return the section of a candidate; None if the policy does not ask for shares.
 
     A tenant's `share` is in units of 1 / 100,000 of the cluster, its weight taken into account, and
-    `resource` the one of which it holds so much.
+    `resource` its dominant resource.
     """
     if "share" not in problem.terms:
         return None

@@ -147,7 +147,7 @@ def apply_changes(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]
 def _jobs(round_: Round, changes: Changes, seconds: int) -> tuple[Job, ...]:
     """Return the jobs that stay, in their order and as updated, then the added ones.
 
-    Those that run and are not updated have done the work of so many seconds.
+    Those that run and are not updated have done the work of `seconds`.
     """
     updated = {job.name: job for job in changes.updated}
     check_unique((job.name for job in changes.updated), "job", ("updated",))
@@ -251,7 +251,7 @@ def _check_changed_jobs(round_: Round, changes: Changes, hosts: Mapping[str, Har
     touched = {task.host for job in mine if job.running is not None for task in job.running.tasks}
     beside = tuple(_beside(round_, names, touched)) if touched else ()
     try:
-        # A host that overflows is told of the job that is checked last.
+        # A host that overflows is reported for the job that is checked last.
         check_jobs(round_.model_copy(update={"jobs": (*beside, *mine)}), hosts)
     except InvalidInputError as error:
         raise error.at(_path(error.path, len(beside), len(changes.updated))) from None

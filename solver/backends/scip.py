@@ -1,4 +1,4 @@
-"""SCIP, as OR-Tools brings it: mixed-integer and continuous models; nothing is told on the way.
+"""SCIP, as OR-Tools brings it: mixed-integer and continuous models; no progress is reported.
 
 It keeps `Arrays.priority` and `Limits.cutoff`, which makes trees small where a few columns decide
 most. Heuristics that solve programs of their own are off, and so are restarts: where relaxations

@@ -73,10 +73,10 @@ def _least_cost(problem: Problem, freeing: FreeableDomains) -> NDArray[np.int64]
 
 
 def _knapsack(gain: NDArray[np.int64], worth: NDArray[np.int64], room: int) -> int:
-    """Return the most gain of domains, or parts of them, that are together worth so much.
+    """Fractional knapsack: the largest gain of domains whose worth adds up to at most `room`.
 
-    At any price of a unit of worth, room and what domains gain beyond their price bound it; the
-    price is that of the first domain that is not there whole.
+    At any price per unit of worth, the price of `room` and what domains gain beyond their price
+    bound it; the price is that of the first domain that is not there whole.
     """
     useful = np.flatnonzero((gain > 0) & (worth > 0))
     useful = useful[np.argsort(-(gain / np.maximum(worth, 1))[useful], kind="stable")]

@@ -156,7 +156,7 @@ class FragmentationIncreases:
         Returns
         -------
         counted : int64 (counts,)
-            The pattern in which so many whole GPUs are gone; -1 for none.
+            The pattern that each count of whole GPUs leaves; -1 for none.
         cut : int64 (fractions, GPUs)
             The pattern in which a GPU gives a fraction, at the first of equal GPUs; -1 for none.
         counts, sums : int64 (patterns, sizes)

@@ -63,7 +63,7 @@ def _choose_domains(
     host_sets = np.arange(len(units.allowed))
     free = np.zeros((len(host_sets), len(held)), dtype=np.int64)
     np.add.at(free, (host_sets[:, None], freeing.domain[None, :]), units.allowed * gpus)
-    # Units that may be on no other hosts than those of a kind need so many of its GPUs.
+    # GPUs of a kind of hosts that units need which may be on no other hosts.
     subset = ~(units.allowed[None, :, :] & ~units.allowed[:, None, :]).any(axis=2)
     need = np.zeros(len(host_sets), dtype=np.int64)
     np.add.at(need, units.host_set, units.gpus)

@@ -314,7 +314,7 @@ class HostAssignment:
         return self._excess_with(slice(None), np.zeros_like(self._capacity[0]))
 
     def _excess_with(self, hosts: Ints | int | slice, more: Ints) -> Floats:
-        """Return the excess of hosts if they held so much more."""
+        """Return the excess of hosts if they held `more` besides."""
         over = self._used[hosts] + more - self._capacity[hosts]
         lacks: Floats = (over.clip(min=0) / self._scale).sum(axis=-1)
         return lacks

@@ -144,7 +144,7 @@ def exceeds_enumeration(jobs: int) -> bool:
 
 
 def job_subsets(jobs: int) -> NDArray[np.bool_]:
-    """All sets of so many jobs, or the first n of them for each n; (sets, jobs)."""
+    """All subsets of `jobs` jobs, or the first n of them for each n; bool (sets, jobs)."""
     if exceeds_enumeration(jobs):
         return np.tri(jobs + 1, jobs, -1, dtype=np.bool_)
     numbers = np.arange(1 << jobs, dtype=np.int64)

@@ -110,9 +110,9 @@ class GreedyPlacement:
             copy = ~here & self._copies[p] & fits
             missing[i] = copy
             new += np.where(copy, size, 0)
-            afar = ~here & ~copy
-            may &= ~afar if must[i] else ~afar | problem.linked[here].any(axis=0)
-            remote += np.where(afar, gib[i], 0)
+            remotely = ~here & ~copy
+            may &= ~remotely if must[i] else ~remotely | problem.linked[here].any(axis=0)
+            remote += np.where(remotely, gib[i], 0)
         return may, remote, missing
 
     def _assign(self, w: int, r: int, m: int, number: int, missing: Bools) -> None:

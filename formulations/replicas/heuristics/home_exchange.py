@@ -19,7 +19,7 @@ from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Solution
 
 NEVER = 2**60
-"""GiB that a job reads from afar where it cannot be."""
+"""GiB that a job reads remotely where it cannot be."""
 
 
 class _Move(NamedTuple):

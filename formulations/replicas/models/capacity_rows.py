@@ -16,7 +16,7 @@ them would ask for more than there is. So where they would, there is one row mor
 over classes of the same row that can run only beside a replica of p. With x whole it says no more
 than the row above: with 0 none of them is there. For one product it is a known row of facility
 location (Aardal, "Capacitated facility location", Mathematical Programming 81, 1998). Where plans
-overload no more than V in all, no U is asked for more than `most_demand`, so much times x[p,r]
+overload no more than V in all, no U is asked for more than `most_demand`, that times x[p,r]
 holds as well, without `over`.
 
 `overload` is a convex function of `over`, of lines between whole jobs that may be too many. Where V

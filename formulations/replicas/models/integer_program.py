@@ -126,8 +126,8 @@ def promising_copies(
     Almost: one more would cost less than this share of its size.
     """
     aggregate = relaxation.aggregate
-    dear = relaxation.replicas(arrays.reduced_costs(-found.prices))
-    worth: Bools = aggregate.copyable & (dear < share * aggregate.wan.size[:, None])
+    extra_cost = relaxation.replicas(arrays.reduced_costs(-found.prices))
+    worth: Bools = aggregate.copyable & (extra_cost < share * aggregate.wan.size[:, None])
     if found.point is not None:
         worth |= aggregate.copyable & (
             relaxation.replicas(found.point) > parameters.PARAMETERS.fraction_tolerance
