@@ -146,7 +146,7 @@ def rounds() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def oracle() -> ModuleType:
-    module = helper("gang_oracle", "../gang/oracle.py")
+    module = helper("gang_oracle", "../formulations/gang/oracle.py")
     module.MAX_STATES = 10**6  # one in tens of thousands of these rounds needs more than usual
     return module
 
@@ -155,7 +155,7 @@ def oracle() -> ModuleType:
 def moves(oracle: ModuleType) -> ModuleType:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "gang_oracle", oracle)
-        module = helper("gang_oracle_running", "../gang/oracle_running.py")
+        module = helper("gang_oracle_running", "../formulations/gang/oracle_running.py")
     module.MAX_WAYS = 10**6  # as above
     return module
 

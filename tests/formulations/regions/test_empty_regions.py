@@ -87,6 +87,7 @@ def test_so_has_one_that_is_decided_region_by_region(monkeypatch, change):
     assert plan.certificate.degraded == ()
 
 
+@pytest.mark.usefixtures("machine_code")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("change", CHANGES)
 def test_so_has_one_in_which_data_is_annealed(monkeypatch, change):
