@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from placewright.array_types import Bools, Ints
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang.heuristics.movable_jobs import (
     ANY_TENANT,
     MovableJob,
@@ -132,6 +132,10 @@ class EjectionMoves:
             return None
         self.insert(start, target)
         return stopped
+
+    def least_loss(self, size: int, rank: int) -> Floats:
+        """Return what hosts lose at least if so many GPUs displace others there (hosts,)."""
+        return self.movable.least_loss(size - self.placement.whole, self._level_limit(rank))
 
     def _level_limit(self, rank: int) -> Ints:
         """Return per host (hosts,) the level below which a rank may preempt jobs.

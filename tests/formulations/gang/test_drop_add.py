@@ -146,6 +146,30 @@ def test_who_has_moved_stops_for_others_elsewhere_too() -> None:
     assert placement.value == 4 * 8000 + 2 * 1000 - 1000
 
 
+def test_one_that_may_have_other_gpus_moves_on_to_where_others_are_worth_less() -> None:
+    hosts = [{"name": f"h{m}", "parent": "r", "gpus": 1, "gpu_model": m} for m in "AB"]
+    flexible = runs("flexible", 1, "red", None, ("hA", 0)) | {"weight": 4}
+    one: Raw = {"name": "one", "priority": 2, "weight": 2}
+    one["options"] = [{"groups": [{"gpu": 1000, "gpu_models": ["A"]}]}]
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "levels": ["rack"],
+                "domains": [{"name": "r", "level": "rack"}],
+                "hosts": hosts,
+            },
+            "tenants": [{"name": "red"}],
+            "jobs": [flexible, runs("low", 0, "red", "B", ("hB", 0)), one],
+        }
+    )
+    check_round(round_)
+    placement = Placement(compile_round(round_))
+    insert_gangs(session(), placement)
+    repair_preemptions(placement)
+    assert placement.value == 2000 - 1000
+    assert placement.is_running(0)
+
+
 def test_one_task_jobs_move_beside_a_gang_that_stops() -> None:
     """The gang needs both hosts of a rack; one has a gang of less worth, the other who may move."""
     hosts = [
