@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import formulation_parameters
 import pytest
 
 from placewright.formulations.gang import parameters
@@ -12,6 +13,5 @@ from placewright.formulations.gang import parameters
 
 def set_parameters(monkeypatch: pytest.MonkeyPatch, package: str, **values: Any) -> None:
     """Replace parameters of one package of the gang formulation, as `models`, for this test."""
-    whole = parameters.PARAMETERS
-    changed = replace(getattr(whole, package), **values)
-    monkeypatch.setattr(parameters, "PARAMETERS", replace(whole, **{package: changed}))
+    changed = replace(getattr(parameters.PARAMETERS, package), **values)
+    formulation_parameters.set_parameters(monkeypatch, parameters, **{package: changed})

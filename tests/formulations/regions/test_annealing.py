@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tuning import tune
+from formulation_parameters import set_parameters
 
 from placewright.array_types import Ints
 from placewright.formulations.replicas import parameters
@@ -196,7 +196,7 @@ def test_copies_that_come_together_share_what_links_into_a_region_take() -> None
 
 
 def test_annealing_finds_homes_for_who_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    tune(monkeypatch, max_sweeps=50)
+    set_parameters(monkeypatch, parameters, max_sweeps=50)
     problem, session = problem_of(0), replace(fresh(), deterministic=True)
     nobody = Solution(np.zeros_like(greedy_solution(problem).jobs), problem.current)
     annealed = Annealing(problem, nobody, problem.may_hold, 0).run(session, 60.0)
@@ -217,7 +217,7 @@ def leaving(problem: Problem) -> Ints:
 def test_less_leaves_a_region_whose_links_take_less(
     seed: int, region: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tune(monkeypatch, max_sweeps=200)
+    set_parameters(monkeypatch, parameters, max_sweeps=200)
     problem = problem_of(seed)
     outgoing = np.full_like(problem.outgoing, problem.size.sum())
     free = leaving(replace(problem, outgoing=outgoing))

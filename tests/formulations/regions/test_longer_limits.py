@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
-from tuning import tune
+from formulation_parameters import set_parameters
 
 from placewright.formulations.plan_messages import Candidate
-from placewright.formulations.replicas import run
+from placewright.formulations.replicas import parameters, run
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.run import ReplicaSearch
@@ -33,7 +33,7 @@ def problem() -> Problem:
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch, machine_code: None) -> None:
     """Search little, and prove nothing."""
-    tune(monkeypatch, max_sweeps=12, max_neighbourhoods=1, max_starts=3)
+    set_parameters(monkeypatch, parameters, max_sweeps=12, max_neighbourhoods=1, max_starts=3)
     monkeypatch.setattr(run, "relax_and_fix", lambda *_: None)
     monkeypatch.setattr(run, "prove_bounds", lambda *_: iter(()))
 

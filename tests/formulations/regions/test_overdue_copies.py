@@ -7,8 +7,9 @@ from itertools import count
 from typing import Any
 
 import pytest
-from tuning import tune
+from formulation_parameters import set_parameters
 
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds import prove
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Plan
@@ -63,7 +64,7 @@ def test_nothing_is_relaxed_that_takes_too_much_memory(
     def refused(_: object) -> None:
         raise MemoryError
 
-    tune(monkeypatch, relaxation_max_source_pairs=0)
+    set_parameters(monkeypatch, parameters, relaxation_max_source_pairs=0)
     monkeypatch.setattr(prove, "aggregate_problem", refused)
     plan = solve_round(drawn, time_limit=0, isolation="none")
     assert verify(drawn, plan).ok

@@ -10,9 +10,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from tuning import tune
+from formulation_parameters import set_parameters
 
 from examples import examples
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import solve_relaxation
 from placewright.formulations.replicas.bounds.minimum_remote_reads import restrict_to_values
 from placewright.formulations.replicas.bounds.prove import prove_bounds
@@ -121,7 +122,7 @@ def test_without_the_rows_of_some_unions_bounds_are_weaker_not_wrong(
         least = min(replicas_oracle.vectors(round_))[0]
         found = []
         for most in (0, 64):
-            tune(monkeypatch, max_unions=most)
+            set_parameters(monkeypatch, parameters, max_unions=most)
             root = solve_relaxation(
                 build_relaxation(aggregate_problem(problem.wan)).arrays("overload", {}), fresh()
             )

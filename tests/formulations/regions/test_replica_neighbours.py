@@ -7,7 +7,7 @@ from itertools import islice
 from types import ModuleType
 
 import pytest
-from tuning import tune
+from formulation_parameters import set_parameters
 
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics.annealing import Annealing
@@ -59,7 +59,7 @@ def searched(
 def test_each_kind_of_part_betters_the_greedy_draft(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    tune(monkeypatch, neighbourhood_sizes={kind: SIZES[kind]})
+    set_parameters(monkeypatch, parameters, neighbourhood_sizes={kind: SIZES[kind]})
     draft = greedy_solution(problem)
     assert searched(problem, draft, 4).objective(problem) < draft.objective(problem)
 
@@ -67,8 +67,9 @@ def test_each_kind_of_part_betters_the_greedy_draft(
 def test_a_part_with_all_homes_free_touches_no_other_groups(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tune(
+    set_parameters(
         monkeypatch,
+        parameters,
         neighbourhood_sizes={"sizes": 3},
         min_neighbourhood_size=3,
         max_neighbourhood_size=3,
@@ -83,7 +84,9 @@ def test_a_part_with_all_homes_free_touches_no_other_groups(
 def test_a_relaxation_that_knows_the_best_draft_leads_there_in_one_part(
     problem: Problem, best: Solution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tune(monkeypatch, neighbourhood_sizes={"relaxed": problem.dataset_classes})
+    set_parameters(
+        monkeypatch, parameters, neighbourhood_sizes={"relaxed": problem.dataset_classes}
+    )
     start = greedy_solution(problem, copying=False)
     found = searched(problem, start, 1, relaxed=best)
     assert found.objective(problem)[:2] == best.objective(problem)[:2]
@@ -112,7 +115,7 @@ def test_without_a_relaxation_its_kind_is_never_drawn(
 def test_a_cross_of_two_drafts_is_better_than_both_and_has_no_replica_that_none_has(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tune(monkeypatch, max_sweeps=3)
+    set_parameters(monkeypatch, parameters, max_sweeps=3)
     session = Session(solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True)
     found = [
         Annealing(problem, greedy_solution(problem), problem.may_hold, seed).run(session, 600.0)

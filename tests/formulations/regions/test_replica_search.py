@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tuning import tune
+from formulation_parameters import set_parameters
 
-from placewright.formulations.replicas import run
+from placewright.formulations.replicas import parameters, run
 from placewright.formulations.replicas.heuristics.drop_replicas import drop_idle_replicas
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.models.lexicographic import is_small
@@ -30,7 +30,7 @@ def drawn() -> Round:
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch, machine_code: None) -> None:
     """Search little, and prove nothing."""
-    tune(monkeypatch, max_sweeps=12, max_neighbourhoods=4)
+    set_parameters(monkeypatch, parameters, max_sweeps=12, max_neighbourhoods=4)
     monkeypatch.setattr(run, "prove_bounds", lambda *_: iter(()))
 
 

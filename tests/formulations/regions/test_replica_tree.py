@@ -8,7 +8,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from tuning import tune
+from formulation_parameters import set_parameters
 
 from examples import examples
 from placewright.formulations.replicas import parameters
@@ -128,7 +128,7 @@ def test_trees_grow_meanwhile(replicas_oracle: ModuleType, geo_tiny: ModuleType)
 
 
 def test_each_run_sends_the_first_dataset_to_one_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    tune(monkeypatch, mip_max_copies=10)
+    set_parameters(monkeypatch, parameters, mip_max_copies=10)
     round_ = generate(
         regions=5, datasets=30, jobs=150, gpus=600, mix="spare", seed=1, policy="replicas"
     )

@@ -7,9 +7,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from tuning import tune
+from formulation_parameters import set_parameters
 
 from examples import examples
+from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds import prove as bounding
 from placewright.formulations.replicas.bounds.branch_and_bound import RelaxationResult
 from placewright.formulations.replicas.bounds.minimum_remote_reads import restrict_to_values
@@ -83,7 +84,7 @@ def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
 def test_bounds_cut_off_at_a_plan_are_no_better_than_the_best_plan(
     replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tune(monkeypatch, branch_and_bound_max_copies=0)
+    set_parameters(monkeypatch, parameters, branch_and_bound_max_copies=0)
     reached = 0
     for seed in range(ROUNDS):
         round_ = geo_tiny.replicas(seed)
@@ -114,7 +115,7 @@ def test_what_a_relaxation_leaves_open_is_branched_on_earlier(geo_tiny: ModuleTy
 def test_the_largest_datasets_prove_something_where_the_whole_is_not_solved(
     replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tune(monkeypatch, relaxation_max_copies=-1, restricted_datasets=1)
+    set_parameters(monkeypatch, parameters, relaxation_max_copies=-1, restricted_datasets=1)
     real = bounding.try_relaxation
 
     def in_part(arrays: Arrays, session: Session, share: float = 1.0) -> RelaxationResult | None:
