@@ -15,7 +15,6 @@ from placewright.array_types import Bools, Floats
 from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.minimum_remote_reads import forced_replicas
 from placewright.formulations.replicas.bounds.prove import (
     prove_bounds,
     relaxation_replicas,
@@ -32,6 +31,7 @@ from placewright.formulations.replicas.heuristics.transfer_repair import (
 )
 from placewright.formulations.replicas.machine_code import MACHINE_CODE
 from placewright.formulations.replicas.models.lexicographic import is_small, solve_lexicographically
+from placewright.formulations.replicas.problem.minimum_remote_reads import forced_replicas
 from placewright.formulations.replicas.problem.problem import DATA, Problem
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session

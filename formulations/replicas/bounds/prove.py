@@ -20,10 +20,6 @@ from placewright.formulations.replicas.bounds.branch_and_bound import (
     RelaxationResult,
     try_relaxation,
 )
-from placewright.formulations.replicas.bounds.minimum_remote_reads import (
-    least_remote_reads,
-    restrict_to_values,
-)
 from placewright.formulations.replicas.bounds.single_dataset import with_dataset_bounds
 from placewright.formulations.replicas.bounds.target import (
     BoundTarget,
@@ -36,6 +32,10 @@ from placewright.formulations.replicas.models.relaxation import Relaxation, buil
 from placewright.formulations.replicas.problem.job_classes import (
     AggregateProblem,
     aggregate_problem,
+)
+from placewright.formulations.replicas.problem.minimum_remote_reads import (
+    least_remote_reads,
+    restrict_to_values,
 )
 from placewright.formulations.replicas.problem.problem import DATA, DATA_SUM, HOMELESS, Problem
 from placewright.formulations.replicas.problem.restriction import (

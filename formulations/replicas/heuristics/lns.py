@@ -18,13 +18,13 @@ import numpy as np
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.bound_arithmetic import HOLD_SLACK, SHARPNESS
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.minimum_remote_reads import (
-    homes_of_least_remote_reads,
-)
 from placewright.formulations.replicas.models.mip import (
     Neighbourhood,
     NeighbourhoodMip,
     whole_problem,
+)
+from placewright.formulations.replicas.problem.minimum_remote_reads import (
+    homes_of_least_remote_reads,
 )
 from placewright.formulations.replicas.problem.overload_curve import (
     demand_unit,

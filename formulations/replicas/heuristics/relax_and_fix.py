@@ -26,10 +26,6 @@ from placewright.formulations.replicas.bounds.branch_and_bound import (
     copy_fractions,
     try_relaxation,
 )
-from placewright.formulations.replicas.bounds.minimum_remote_reads import (
-    least_remote_reads,
-    restrict_to_values,
-)
 from placewright.formulations.replicas.models.integer_program import (
     IntegerProgram,
     Restriction,
@@ -39,6 +35,10 @@ from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.problem.job_classes import (
     AggregateProblem,
     aggregate_problem,
+)
+from placewright.formulations.replicas.problem.minimum_remote_reads import (
+    least_remote_reads,
+    restrict_to_values,
 )
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.problem.restriction import count_for_share, largest_datasets

@@ -9,17 +9,17 @@ from types import ModuleType
 import numpy as np
 
 from placewright.formulations.replicas.bounds.branch_and_bound import solve_relaxation
-from placewright.formulations.replicas.bounds.minimum_remote_reads import (
-    forced_replicas,
-    homes_of_least_remote_reads,
-    least_remote_reads,
-    restrict_to_values,
-)
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.models.mip import NeighbourhoodMip, whole_problem
 from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import aggregate_problem
+from placewright.formulations.replicas.problem.minimum_remote_reads import (
+    forced_replicas,
+    homes_of_least_remote_reads,
+    least_remote_reads,
+    restrict_to_values,
+)
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.solver import InProcess

@@ -17,11 +17,11 @@ from placewright.formulations.replicas.bounds.branch_and_bound import (
     RelaxationResult,
     solve_relaxation,
 )
-from placewright.formulations.replicas.bounds.minimum_remote_reads import restrict_to_values
 from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
 from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import aggregate_problem
+from placewright.formulations.replicas.problem.minimum_remote_reads import restrict_to_values
 from placewright.formulations.replicas.problem.problem import DATA_SUM
 from placewright.formulations.replicas.run import ReplicaSearch
 from placewright.formulations.session import Session

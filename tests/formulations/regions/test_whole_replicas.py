@@ -13,7 +13,6 @@ from examples import examples
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds import prove as bounding
 from placewright.formulations.replicas.bounds.branch_and_bound import RelaxationResult
-from placewright.formulations.replicas.bounds.minimum_remote_reads import restrict_to_values
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
 from placewright.formulations.replicas.heuristics.relax_and_fix import relax_and_fix
@@ -21,6 +20,7 @@ from placewright.formulations.replicas.models.integer_program import IntegerProg
 from placewright.formulations.replicas.models.relaxation import build_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import aggregate_problem
+from placewright.formulations.replicas.problem.minimum_remote_reads import restrict_to_values
 from placewright.formulations.replicas.problem.problem import DATA_SUM
 from placewright.formulations.replicas.problem.restriction import count_for_share, largest_datasets
 from placewright.formulations.replicas.solution import Solution
