@@ -1,4 +1,4 @@
-"""Certified LP bounds, and branch and bound over replicas with a certified bound for each node.
+"""Branch and bound over replicas with a certified bound for each node.
 
 The LP relaxation copies large datasets in fractions. Nodes bound the number of copies of a dataset,
 or fix whether it has a replica in a region; the least bound of all open nodes holds for every plan.
@@ -13,15 +13,18 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
-from math import ceil
 
 import numpy as np
 
 from placewright.array_types import Floats
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.models.relaxation import Relaxation
+from placewright.formulations.replicas.models.solve_relaxation import (
+    RelaxationResult,
+    solve_relaxation,
+)
 from placewright.formulations.session import Session
-from placewright.solver import Arrays, SolveOptions, Status, certified_bound, multipliers
+from placewright.solver import Arrays, SolveOptions, certified_bound, multipliers
 from placewright.solver.arrays import csr
 
 
@@ -33,19 +36,6 @@ class Branching:
     index: int
     least: float
     most: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RelaxationResult:
-    """Result of an LP relaxation: a certified bound, a primal point, and dual prices.
-
-    `point` is None if the solver has none; `prices` (rows,) are the savings per unit of a row's
-    limit.
-    """
-
-    bound: int
-    point: Floats | None
-    prices: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,44 +52,6 @@ class _Node:
     number: int
     branchings: tuple[Branching, ...] = field(compare=False)
     point: Floats | None = field(compare=False)
-
-
-def solve_relaxation(
-    arrays: Arrays, session: Session, share: float = 1.0
-) -> RelaxationResult | None:
-    """Return the result of an LP relaxation, None without time, a solver or a proven bound.
-
-    Large LPs are solved by an interior-point method, small ones by simplex: an interior-point
-    method may not converge on those, and its prices then prove little.
-
-    Parameters
-    ----------
-    share
-        Largest share of the time left.
-
-    Raises
-    ------
-    ArithmeticError
-        If the solver claims that the LP is infeasible.
-    """
-    interior = arrays.columns > parameters.PARAMETERS.simplex_max_columns
-    outcome = session.optimise(arrays, share=share, options=SolveOptions(interior=interior))
-    if outcome is not None and outcome.status is Status.INFEASIBLE:
-        raise ArithmeticError("no point")
-    if outcome is None or outcome.row_duals is None:
-        return None
-    bound = certified_bound(arrays, multipliers(arrays, outcome.row_duals))
-    return (
-        None if bound is None else RelaxationResult(ceil(bound), outcome.values, -outcome.row_duals)
-    )
-
-
-def try_relaxation(arrays: Arrays, session: Session, share: float = 1.0) -> RelaxationResult | None:
-    """Like `solve_relaxation`, but None also where the solver finds the relaxation infeasible."""
-    try:
-        return solve_relaxation(arrays, session, share)
-    except ArithmeticError:
-        return None
 
 
 def is_proven_infeasible(arrays: Arrays, session: Session) -> bool:
@@ -129,18 +81,6 @@ def is_proven_infeasible(arrays: Arrays, session: Session) -> bool:
         return False
     least = certified_bound(nothing, multipliers(nothing, outcome.row_duals))
     return least is not None and least > 0
-
-
-def copy_fractions(relaxation: Relaxation, point: Floats | None) -> Floats:
-    """Return the copies of a point as fractions (datasets, regions); 0 without a point."""
-    fresh = relaxation.aggregate.copyable
-    return np.zeros(fresh.shape) if point is None else relaxation.replicas(point) * fresh
-
-
-def fractionality(copies: Floats) -> Floats:
-    """Return the total distance of copies (datasets, regions) from 0 and 1, (datasets,)."""
-    doubt: Floats = np.minimum(copies, 1.0 - copies).clip(0.0).sum(axis=1)
-    return doubt
 
 
 def branch_and_bound(
@@ -188,7 +128,7 @@ def branch_and_bound(
 
 def _choose_branching(relaxation: Relaxation, point: Floats) -> tuple[Branching, Branching] | None:
     """Return two branchings of which every plan satisfies one, and the point neither."""
-    copies = copy_fractions(relaxation, point)
+    copies = relaxation.copy_fractions(point)
     numbers = copies.sum(axis=1)
     size = relaxation.aggregate.wan.size
     by_number = size * np.abs(numbers - np.rint(numbers))

@@ -16,10 +16,6 @@ from placewright.array_types import Floats
 from placewright.formulations.bound_arithmetic import SHARPNESS, near
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.branch_and_bound import (
-    RelaxationResult,
-    try_relaxation,
-)
 from placewright.formulations.replicas.bounds.single_dataset import with_dataset_bounds
 from placewright.formulations.replicas.bounds.target import (
     BoundTarget,
@@ -29,6 +25,10 @@ from placewright.formulations.replicas.bounds.target import (
     probed_tree,
 )
 from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
+from placewright.formulations.replicas.models.solve_relaxation import (
+    RelaxationResult,
+    try_relaxation,
+)
 from placewright.formulations.replicas.problem.job_classes import (
     AggregateProblem,
     aggregate_problem,

@@ -33,19 +33,16 @@ import numpy as np
 from placewright.array_types import Floats
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.branch_and_bound import (
-    ProvenBound,
-    RelaxationResult,
-    copy_fractions,
-    fractionality,
-)
+from placewright.formulations.replicas.bounds.branch_and_bound import ProvenBound
 from placewright.formulations.replicas.bounds.tree_node import (
     Fixings,
     Node,
+    fractionality,
     solve_nodes,
     tree_growth_rate,
 )
 from placewright.formulations.replicas.models.relaxation import Relaxation
+from placewright.formulations.replicas.models.solve_relaxation import RelaxationResult
 from placewright.formulations.session import Session
 from placewright.solver import Arrays
 from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg, Iterate
@@ -93,7 +90,7 @@ class ReplicaTree:
     def probe(self) -> None:
         """Strong branching at the root: bound the children of some datasets."""
         root, relaxation = self.root, self.relaxation
-        doubt = fractionality(copy_fractions(relaxation, self._point))
+        doubt = fractionality(relaxation.copy_fractions(self._point))
         datasets = np.argsort(-relaxation.aggregate.wan.size * doubt, kind="stable")[
             : parameters.PARAMETERS.probed_datasets
         ]
@@ -240,7 +237,7 @@ class ReplicaTree:
         first = self.branching_dataset()
         if not node.fixings and first is not None:
             return list(self._branch_on_all_regions(node, first[0]))
-        copies = copy_fractions(relaxation, self._pdhg.point(node.iterate))
+        copies = relaxation.copy_fractions(self._pdhg.point(node.iterate))
         copies[np.isin(relaxation.replica, list(node.fixings))] = 0.0
         doubt = np.minimum(copies, 1.0 - copies) * fresh
         total = doubt.sum(axis=1)

@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.branch_and_bound import try_relaxation
 from placewright.formulations.replicas.models.relaxation import build_relaxation
+from placewright.formulations.replicas.models.solve_relaxation import try_relaxation
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import DATA_SUM
 from placewright.formulations.replicas.problem.restriction import (

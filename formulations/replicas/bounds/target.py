@@ -18,15 +18,11 @@ from placewright.array_types import Bools
 from placewright.formulations.bound_arithmetic import proven_whole
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.branch_and_bound import (
-    ProvenBound,
-    RelaxationResult,
-    branch_and_bound,
-    copy_fractions,
-)
+from placewright.formulations.replicas.bounds.branch_and_bound import ProvenBound, branch_and_bound
 from placewright.formulations.replicas.machine_code import MACHINE_CODE
 from placewright.formulations.replicas.models.integer_program import IntegerProgram
 from placewright.formulations.replicas.models.relaxation import Relaxation
+from placewright.formulations.replicas.models.solve_relaxation import RelaxationResult
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.formulations.replicas.problem.problem import DATA_SUM
 from placewright.formulations.session import Session
@@ -123,7 +119,7 @@ class BoundTarget:
         aggregate = self.relaxation.aggregate
         # Without rows that hardly matter SCIP is up to three times as fast.
         integer_program = IntegerProgram.of(aggregate.with_limits_in(self._tight))
-        numbers = copy_fractions(self.relaxation, self.root.point).sum(axis=1)
+        numbers = self.relaxation.copy_fractions(self.root.point).sum(axis=1)
         term = DATA_SUM if self.less else self.term
         arrays = integer_program.arrays(term, dict(self.holds), numbers=numbers)
         for near_by in parameters.PARAMETERS.cutoff_gaps_rel:

@@ -80,3 +80,9 @@ def tree_growth_rate(costs: Floats) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if np.exp(-middle * costs).sum() > 1 else (low, middle)
     return high
+
+
+def fractionality(copies: Floats) -> Floats:
+    """Return the total distance of copies (datasets, regions) from 0 and 1, (datasets,)."""
+    doubt: Floats = np.minimum(copies, 1.0 - copies).clip(0.0).sum(axis=1)
+    return doubt

@@ -21,17 +21,16 @@ import numpy as np
 
 from placewright.array_types import Bools
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.branch_and_bound import (
-    RelaxationResult,
-    copy_fractions,
-    try_relaxation,
-)
 from placewright.formulations.replicas.models.integer_program import (
     IntegerProgram,
     Restriction,
     promising_copies,
 )
 from placewright.formulations.replicas.models.relaxation import build_relaxation
+from placewright.formulations.replicas.models.solve_relaxation import (
+    RelaxationResult,
+    try_relaxation,
+)
 from placewright.formulations.replicas.problem.job_classes import (
     AggregateProblem,
     aggregate_problem,
@@ -185,7 +184,7 @@ def _chosen_copies(
         copies,
         allowed
         & (
-            copy_fractions(integer_program.relaxation, root.point)
+            integer_program.relaxation.copy_fractions(root.point)
             > parameters.PARAMETERS.relaxed_min_fraction
         ),
     )

@@ -20,8 +20,8 @@ import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.branch_and_bound import RelaxationResult
 from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
+from placewright.formulations.replicas.models.solve_relaxation import RelaxationResult
 from placewright.formulations.replicas.problem.job_classes import AggregateProblem
 from placewright.solver import Arrays
 

@@ -64,6 +64,11 @@ class Relaxation:
         found: Floats = np.append(values, 0.0)[self.replica]
         return found
 
+    def copy_fractions(self, point: Floats | None) -> Floats:
+        """Return the copies of a point as fractions (datasets, regions); 0 without a point."""
+        fresh = self.aggregate.copyable
+        return np.zeros(fresh.shape) if point is None else self.replicas(point) * fresh
+
     def filled_regions(self, values: Floats, share: float) -> Bools:
         """Return regions whose replicas take more than a share of their storage (regions,)."""
         full: Bools = self.aggregate.wan.size @ self.replicas(values) > share * self.aggregate.room

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from placewright.formulations.plan_messages import Bound
-from placewright.formulations.replicas.bounds.branch_and_bound import solve_relaxation
 from placewright.formulations.replicas.bounds.prove import prove_bounds, relaxation_replicas
 from placewright.formulations.replicas.bounds.single_dataset import with_dataset_bounds
 from placewright.formulations.replicas.models import capacity_rows
 from placewright.formulations.replicas.models.relaxation import build_relaxation
+from placewright.formulations.replicas.models.solve_relaxation import solve_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import aggregate_problem
 from placewright.formulations.replicas.problem.minimum_remote_reads import restrict_to_values

@@ -14,11 +14,11 @@ from formulation_parameters import set_parameters
 
 from examples import examples
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.branch_and_bound import solve_relaxation
 from placewright.formulations.replicas.bounds.prove import prove_bounds
 from placewright.formulations.replicas.bounds.single_dataset import with_dataset_bounds
 from placewright.formulations.replicas.models import capacity_rows
 from placewright.formulations.replicas.models.relaxation import build_relaxation
+from placewright.formulations.replicas.models.solve_relaxation import solve_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import aggregate_problem
 from placewright.formulations.replicas.problem.minimum_remote_reads import restrict_to_values

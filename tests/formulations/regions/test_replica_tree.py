@@ -13,12 +13,12 @@ from formulation_parameters import set_parameters
 from examples import examples
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds import prove as bounding
-from placewright.formulations.replicas.bounds.branch_and_bound import (
+from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
+from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
+from placewright.formulations.replicas.models.solve_relaxation import (
     RelaxationResult,
     solve_relaxation,
 )
-from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
-from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import aggregate_problem
 from placewright.formulations.replicas.problem.minimum_remote_reads import restrict_to_values

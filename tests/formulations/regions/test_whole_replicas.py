@@ -12,12 +12,12 @@ from formulation_parameters import set_parameters
 from examples import examples
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds import prove as bounding
-from placewright.formulations.replicas.bounds.branch_and_bound import RelaxationResult
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
 from placewright.formulations.replicas.heuristics.relax_and_fix import relax_and_fix
 from placewright.formulations.replicas.models.integer_program import IntegerProgram
 from placewright.formulations.replicas.models.relaxation import build_relaxation
+from placewright.formulations.replicas.models.solve_relaxation import RelaxationResult
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.job_classes import aggregate_problem
 from placewright.formulations.replicas.problem.minimum_remote_reads import restrict_to_values
