@@ -35,11 +35,14 @@ from placewright.formulations.deadline.models.demand_bound import (
     feasible_alone,
     fits_in_memory,
 )
-from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import (
+    ADMITTED,
+    BROKEN,
+    NONE,
+    Problem,
+    Schedule,
+)
 from placewright.formulations.session import Session
-
-BROKEN, ADMITTED = "broken", "admitted"
-"""The terms that admission decides, the first before the second."""
 
 
 @dataclass(frozen=True, slots=True)

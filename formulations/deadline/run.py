@@ -18,15 +18,21 @@ import numpy as np
 
 from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.admission import ADMITTED, BROKEN, AdmissionBound, admit
+from placewright.formulations.deadline.admission import AdmissionBound, admit
 from placewright.formulations.deadline.bounds.trivial import trivial_bounds
+from placewright.formulations.deadline.heuristics.earliest_offers import Offers
 from placewright.formulations.deadline.heuristics.list_scheduling import objective
-from placewright.formulations.deadline.heuristics.place_current_lease import (
-    place_current_lease,
-)
-from placewright.formulations.deadline.models.whole.solve import solve_integrated
+from placewright.formulations.deadline.heuristics.place_current_lease import place_current_lease
+from placewright.formulations.deadline.heuristics.repair_promises import with_promises
+from placewright.formulations.deadline.models.integrated.solve import solve_integrated
 from placewright.formulations.deadline.problem.compile import Admission
-from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import (
+    ADMITTED,
+    BROKEN,
+    NONE,
+    Problem,
+    Schedule,
+)
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 
@@ -157,7 +163,12 @@ def _place(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
 
 def _solve_integrated(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
     """Decide promises, leases and places in one model, where the round is small enough."""
-    yield from solve_integrated(state.admission, session)
+    for step in solve_integrated(state.admission, session):
+        if isinstance(step, Bound):
+            yield step
+        else:
+            plan, schedule = step
+            yield with_promises(state.admission, plan, schedule, Offers(state.admission))[0]
 
 
 def _proven(state: _Run) -> bool:

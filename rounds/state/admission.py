@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
-from placewright.formulations.deadline.heuristics.repair_promises import intervals
 from placewright.formulations.deadline.online_admission import (
     Arrival,
     admit_arrival,
@@ -20,7 +19,7 @@ from placewright.formulations.deadline.problem.compile import (
     compile_admission,
     without_deadlines,
 )
-from placewright.formulations.deadline.problem.problem import NONE, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Schedule, intervals
 from placewright.instances.documents.deadline import Due
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round

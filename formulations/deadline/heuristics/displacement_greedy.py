@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.heuristics.current_lease import MAX_OTHER_PRIORITY
+from placewright.formulations.deadline.problem.current_lease import MAX_OTHER_PRIORITY
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.deadline.heuristics.repair_promises import intervals
 from placewright.formulations.deadline.problem.alternatives import first_with, hosts_of, options_of
 from placewright.formulations.deadline.problem.capacity_rows import CapacityRows, largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
-from placewright.formulations.deadline.problem.problem import NONE, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Schedule, intervals
 from placewright.formulations.plan_messages import Promise
 from placewright.instances.derived.lease_arithmetic import (
     completion_time,

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.common.inner_rounds import inner_plans
-from placewright.formulations.deadline.heuristics.current_lease import (
+from placewright.formulations.deadline.heuristics.displacement_greedy import displacement_greedy
+from placewright.formulations.deadline.heuristics.earliest_offers import Offers
+from placewright.formulations.deadline.heuristics.repair_promises import with_promises
+from placewright.formulations.deadline.heuristics.right_shift import right_shift
+from placewright.formulations.deadline.problem.compile import Admission
+from placewright.formulations.deadline.problem.current_lease import (
     CurrentLease,
     build_current_lease,
 )
-from placewright.formulations.deadline.heuristics.displacement_greedy import displacement_greedy
-from placewright.formulations.deadline.heuristics.earliest_offers import Offers
-from placewright.formulations.deadline.heuristics.repair_promises import (
-    current_places,
-    promises_of,
-    repair_promises,
-)
-from placewright.formulations.deadline.heuristics.right_shift import right_shift
-from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.preemption import repair_preemptions
@@ -42,23 +37,18 @@ def place_current_lease(
         )
     current = build_current_lease(admission, must, must.runs[:, 0])
     for found in _gang_plans(current, session):
-        lifted = current.lift(found)
-        places = current_places(admission, lifted.starts, lifted.preempted)
-        kept = repair_promises(admission, must, places)
-        if _displaces_in_vain(admission, kept, lifted):
-            continue
-        yield replace(
-            lifted, promises=promises_of(admission, kept, places), offers=offers.for_refused(kept)
-        )
+        plan, kept = with_promises(admission, current.lift(found), must, offers)
+        if not _displaces_in_vain(admission, kept, plan):
+            yield plan
 
 
-def _displaces_in_vain(admission: Admission, kept: Schedule, lifted: Candidate) -> bool:
+def _displaces_in_vain(admission: Admission, kept: Schedule, plan: Candidate) -> bool:
     """Whether a job was preempted for one whose promise could not be kept where it came."""
     jobs = admission.round.jobs
     promised = {j for number, j in enumerate(admission.jobs) if kept.alternative[number] != NONE}
     return any(
         above != NONE and above not in promised and jobs[above].priority <= jobs[victim].priority
-        for victim, above in lifted.preempted.items()
+        for victim, above in plan.preempted.items()
     )
 
 

@@ -14,11 +14,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placewright.array_types import Ints
+from placewright.formulations.deadline.heuristics.earliest_offers import Offers
 from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
 from placewright.formulations.deadline.problem.compile import Admission
-from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule, intervals
 from placewright.formulations.deadline.problem.schedule import ScheduleState
-from placewright.formulations.plan_messages import Place, Promise
+from placewright.formulations.plan_messages import Candidate, Place, Promise
+
+
+def with_promises(
+    admission: Admission, plan: Candidate, schedule: Schedule, offers: Offers
+) -> tuple[Candidate, Schedule]:
+    """Return a plan of the current lease with promises and offers, and the schedule that it keeps.
+
+    `schedule` is what the plan was made for; it is repaired for the places that the plan has.
+    """
+    places = current_places(admission, plan.starts, plan.preempted)
+    kept = repair_promises(admission, schedule, places)
+    promises = promises_of(admission, kept, places)
+    return replace(plan, promises=promises, offers=offers.for_refused(kept)), kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +170,3 @@ def promises_of(
             )
         )
     return tuple(promises)
-
-
-def intervals(leases: Ints) -> tuple[tuple[int, int], ...]:
-    """Return ascending leases as half-open intervals."""
-    breaks = np.flatnonzero(np.diff(leases) > 1)
-    first = leases[np.concatenate([[0], breaks + 1])] if len(leases) else leases
-    end = leases[np.concatenate([breaks, [-1]])] + 1 if len(leases) else leases
-    return tuple(zip(first.tolist(), end.tolist(), strict=True))

@@ -18,6 +18,9 @@ import numpy as np
 from placewright.array_types import Bools, Ints
 from placewright.formulations.deadline import parameters
 
+BROKEN, ADMITTED = "broken", "admitted"
+"""The terms that admission decides, the first before the second."""
+
 NONE = -1
 """The alternative of a job without a promise."""
 
@@ -169,3 +172,11 @@ def demand_classes_of(demand: Ints) -> tuple[Ints, Ints]:
     class_of = np.empty(len(order), dtype=np.int64)
     class_of[order] = np.cumsum(new) - 1
     return demand[order[new]], class_of
+
+
+def intervals(leases: Ints) -> tuple[tuple[int, int], ...]:
+    """Return ascending leases as half-open intervals."""
+    breaks = np.flatnonzero(np.diff(leases) > 1)
+    first = leases[np.concatenate([[0], breaks + 1])] if len(leases) else leases
+    end = leases[np.concatenate([breaks, [-1]])] + 1 if len(leases) else leases
+    return tuple(zip(first.tolist(), end.tolist(), strict=True))

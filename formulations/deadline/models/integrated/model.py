@@ -1,6 +1,6 @@
 r"""The rows that tie promises and their leases to the current lease, placed on hosts.
 
-    S[q] in {0,1}      mode q is promised (`keepable.py`)      sum over the modes of a job <= 1
+    S[q] in {0,1}      mode q is promised (`modes.py`)      sum over the modes of a job <= 1
     X[q,t] in {0,1}    it runs in lease t > 0                 sum_t X[q,t] = need(q) S[q]
                                                               sum_q demand X[q,t] <= capacity(t)
     y[g]               gang g runs now (gang/models/host/model.py)
@@ -24,14 +24,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from placewright.array_types import Floats, Ints
-from placewright.formulations.deadline.admission import ADMITTED, BROKEN
-from placewright.formulations.deadline.heuristics.current_lease import best_effort_value
-from placewright.formulations.deadline.models.whole.gangs import Gangs
-from placewright.formulations.deadline.models.whole.keepable import NOT_NOW, Modes, modes_of
+from placewright.formulations.deadline.models.integrated.gangs import Gangs
+from placewright.formulations.deadline.models.integrated.modes import NOT_NOW, Modes, modes_of
 from placewright.formulations.deadline.problem.alternatives import tasks_of
 from placewright.formulations.deadline.problem.capacity_rows import largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
-from placewright.formulations.deadline.problem.problem import NONE, Schedule
+from placewright.formulations.deadline.problem.current_lease import best_effort_value
+from placewright.formulations.deadline.problem.problem import ADMITTED, BROKEN, NONE, Schedule
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import HostModel, build_host_model
 from placewright.formulations.gang.models.host.terms import add_terms

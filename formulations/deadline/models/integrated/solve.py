@@ -11,18 +11,11 @@ from collections.abc import Iterator
 from placewright.array_types import Floats
 from placewright.formulations.bound_arithmetic import HOLD_SLACK, proven_whole
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.admission import ADMITTED, BROKEN
-from placewright.formulations.deadline.heuristics.current_lease import PLACES
-from placewright.formulations.deadline.heuristics.earliest_offers import Offers
-from placewright.formulations.deadline.heuristics.repair_promises import (
-    current_places,
-    promises_of,
-    repair_promises,
-)
-from placewright.formulations.deadline.models.whole.gangs import Gangs, compile_gangs
-from placewright.formulations.deadline.models.whole.model import IntegratedModel
+from placewright.formulations.deadline.models.integrated.gangs import Gangs, compile_gangs
+from placewright.formulations.deadline.models.integrated.model import IntegratedModel
 from placewright.formulations.deadline.problem.compile import Admission
-from placewright.formulations.deadline.problem.problem import NONE
+from placewright.formulations.deadline.problem.current_lease import PLACES
+from placewright.formulations.deadline.problem.problem import ADMITTED, BROKEN, NONE, Schedule
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.model import num_task_variables
 from placewright.formulations.gang.placement.assignment import assign_gpus, preemptor_of
@@ -32,8 +25,14 @@ from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 
 
-def solve_integrated(admission: Admission, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield plans of a small round that promise ever more, and claimed bounds."""
+def solve_integrated(
+    admission: Admission, session: Session
+) -> Iterator[tuple[Candidate, Schedule] | Bound]:
+    """Yield the optimum of one term after another, and claimed bounds.
+
+    An optimum is a plan of the current lease, whose promises are yet to be written down, and the
+    schedule that keeps them. Nothing is yielded where the round is too large.
+    """
     terms = admission.round.policy.terms
     gangs = compile_gangs(admission, ("value", *(t for t in terms if t in PLACES[1:])))
     leases = admission.problem.alternatives * admission.problem.horizon
@@ -44,7 +43,7 @@ def solve_integrated(admission: Admission, session: Session) -> Iterator[Candida
     ):
         return
     integrated = IntegratedModel(admission, gangs)
-    offers, held = Offers(admission), list[tuple[str, int]]()
+    held: list[tuple[str, int]] = []
     start: Floats | None = None
     for term in terms:
         if term == BROKEN and not admission.problem.loss.any():
@@ -64,12 +63,12 @@ def solve_integrated(admission: Admission, session: Session) -> Iterator[Candida
         held.append((term, round(outcome.objective)))
         integrated.model.hold(term, held[-1][1], HOLD_SLACK)
         if term != BROKEN:
-            yield _plan(integrated, gangs, start, offers)
+            yield _plan(integrated, gangs, start), integrated.schedule(start)
 
 
-def _plan(integrated: IntegratedModel, gangs: Gangs, values: Floats, offers: Offers) -> Candidate:
-    """Return the plan at a point."""
-    admission, problem = integrated.admission, gangs.problem
+def _plan(integrated: IntegratedModel, gangs: Gangs, values: Floats) -> Candidate:
+    """Return the plan of the current lease at a point, without promises."""
+    problem = gangs.problem
     placement = Placement(problem, cleared=True)
     start_jobs(integrated.exact, integrated.slots, values, placement)
     found = assign_gpus(placement)
@@ -86,13 +85,4 @@ def _plan(integrated: IntegratedModel, gangs: Gangs, values: Floats, offers: Off
         if gangs.each[g].job not in runs
     }
     preempted |= {j: NONE for j in gangs.evicted if j not in starts}
-    current = current_places(admission, starts, preempted)
-    kept = repair_promises(admission, integrated.schedule(values), current)
-    return Candidate(
-        starts,
-        "whole",
-        preempted,
-        slots=slots,
-        promises=promises_of(admission, kept, current),
-        offers=offers.for_refused(kept),
-    )
+    return Candidate(starts, "integrated", preempted, slots=slots)

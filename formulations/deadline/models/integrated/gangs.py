@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from placewright.formulations.deadline.heuristics.current_lease import (
+from placewright.formulations.deadline.problem.compile import Admission
+from placewright.formulations.deadline.problem.current_lease import (
     FIRST_PRIORITY,
     MAX_OTHER_PRIORITY,
     gang_round,
     jobs_on_away_hosts,
 )
-from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import remaining_quotas
