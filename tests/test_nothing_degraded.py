@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
-from types import SimpleNamespace
+from types import ModuleType
 
 import pytest
 
 from placewright import load_round, solve_round
+from placewright.instances import parse_round
 
 ROOT = Path(__file__).parents[1]
 BUNDLED = sorted((ROOT / "instances" / "library").glob("*.yaml"))
@@ -20,11 +19,11 @@ TINY = 10
 
 
 @pytest.fixture(scope="module")
-def fuzz() -> Iterator[SimpleNamespace]:
-    """The policies of the fuzz, which are importable from the repository's root only."""
+def guards() -> Iterator[ModuleType]:
+    """The rounds of the guards, which are importable from the repository's root only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
-        yield importlib.import_module("fuzz.policies")
+        yield importlib.import_module("benchmarks.guards.rounds")
 
 
 @pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.stem)
@@ -35,11 +34,9 @@ def test_a_bundled_round_is_solved_as_it_should_be(path):
 
 
 @pytest.mark.parametrize("seed", range(TINY))
-@pytest.mark.parametrize("name", POLICIES)
-def test_so_is_a_tiny_one(fuzz, tmp_path, name, seed):
-    drawn = fuzz.POLICIES[name].draw(Random(f"guard {name} {seed}"))
-    file = tmp_path / "round.json"
-    file.write_text(json.dumps({"apiVersion": "placewright/v1alpha1", "kind": "Round", **drawn}))
-    plan = solve_round(load_round(file), time_limit=60.0, deterministic=True, isolation="none")
+@pytest.mark.parametrize("policy", POLICIES)
+def test_so_is_a_tiny_one(guards, policy, seed):
+    round_ = parse_round(guards.tiny_document(policy, seed))
+    plan = solve_round(round_, time_limit=60.0, deterministic=True, isolation="none")
     assert plan.certificate is not None
     assert plan.certificate.degraded == ()

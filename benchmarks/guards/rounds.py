@@ -18,7 +18,7 @@ from fuzz.policies import POLICIES
 from placewright import Round, defragment, drain, load_round, minimal_victims, write
 from placewright.instances.generators.gang import generate_round
 
-__all__ = ["write_rounds"]
+__all__ = ["tiny_document", "write_rounds"]
 
 Make: TypeAlias = Callable[[], Round]
 
@@ -97,17 +97,21 @@ VALUES: Mapping[str, Make] = {
 }
 
 
+def tiny_document(policy: str, seed: int) -> dict[str, Any]:
+    """Draw the document of a tiny round as the fuzzer does."""
+    drawn = POLICIES[policy].draw(Random(f"guard {policy} {seed}"))
+    return {"apiVersion": "placewright/v1alpha1", "kind": "Round", **drawn}
+
+
 def write_rounds(folder: Path) -> Iterator[str]:
     """Write all rounds into a folder; yield the name of each file."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(LIBRARY.glob("*.yaml")):
         yield _written(folder / f"bundled-{path.stem}.json", load_round(path))
-    for name, policy in POLICIES.items():
+    for policy in POLICIES:
         for seed in range(TINY):
-            drawn = policy.draw(Random(f"guard {name} {seed}"))
-            document = {"apiVersion": "placewright/v1alpha1", "kind": "Round", **drawn}
-            file = folder / f"tiny-{name}-{seed}.json"
-            file.write_text(json.dumps(document))
+            file = folder / f"tiny-{policy}-{seed}.json"
+            file.write_text(json.dumps(tiny_document(policy, seed)))
             yield file.name
     for prefix, makers in (("golden", GOLDEN), (VALUE, VALUES)):
         for name, make in makers.items():

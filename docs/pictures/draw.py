@@ -1,6 +1,6 @@
 """Draw the pictures of docs/architecture.md: `python docs/pictures/draw.py` writes two SVG files.
 
-Boxes are placed by hand, in units of a hundredth of an inch, y downwards. A second argument is the
+Boxes are placed by hand, in units of a hundredth of an inch, y downwards. An argument is the
 suffix of the files, such as `.png`, to look at them.
 """
 
@@ -9,11 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import matplotlib as mpl
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-HERE = Path(__file__).parent
 INK, FRAME = "#222222", "#555555"
 FILL = {
     "cli": "#eeeeee",
@@ -86,11 +85,11 @@ class Picture:
             },
         )
 
-    def save(self, name: str, suffix: str) -> None:
-        """Write the picture beside this script; the same source gives the same bytes."""
-        mpl.rcParams.update({"svg.hashsalt": name, "svg.fonttype": "none"})
-        metadata = {"Date": None} if suffix == ".svg" else None
-        self.figure.savefig(HERE / f"{name}{suffix}", dpi=110, metadata=metadata)
+    def save(self, file: Path) -> None:
+        """Write the picture; the same source and matplotlib give the same bytes."""
+        metadata = {"Date": None} if file.suffix == ".svg" else None
+        with rc_context({"svg.hashsalt": file.stem, "svg.fonttype": "none"}):
+            self.figure.savefig(file, dpi=110, metadata=metadata)
 
 
 def life_of_a_round() -> Picture:
@@ -169,7 +168,7 @@ def layers() -> Picture:
     picture.note(670, 18, "Inside a formulation: each step imports only from steps below it")
     steps = (
         ("incremental", "from the last plan and its dual prices"),
-        ("run", "the only place with an order of phases"),
+        ("run", "the phases, in their order"),
         ("bounds", "Lagrangian, packing, branch and bound"),
         ("heuristics", "construct, repair, improve: one algorithm a file"),
         ("models", "MILP and LP: exact, aggregate, relaxed"),
@@ -183,11 +182,15 @@ def layers() -> Picture:
     return picture
 
 
+PICTURES = {"round": life_of_a_round, "layers": layers}
+"""What draws each picture, by the file's name without its suffix."""
+
+
 def main() -> None:
-    """Write both pictures."""
+    """Write the pictures beside this script."""
     suffix = sys.argv[1] if len(sys.argv) > 1 else ".svg"
-    life_of_a_round().save("round", suffix)
-    layers().save("layers", suffix)
+    for name, draw in PICTURES.items():
+        draw().save(Path(__file__).with_name(name + suffix))
 
 
 if __name__ == "__main__":
