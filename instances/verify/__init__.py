@@ -12,8 +12,11 @@ from collections.abc import Mapping
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import certificate, sections
+from placewright.instances.verify.cluster_facts import read_cluster
+from placewright.instances.verify.data_facts import GeoFacts, read_geo
 from placewright.instances.verify.policies import RULES, policy_rules
 from placewright.instances.verify.reading import Reading, read
+from placewright.instances.verify.refusal_reasons import RefusalReason, RefusalReasons
 from placewright.instances.verify.result import Rule, Verification, Violation
 from placewright.instances.verify.rules.cells import cells
 from placewright.instances.verify.rules.gang import (
@@ -31,7 +34,18 @@ from placewright.instances.verify.rules.gang import (
     tasks,
 )
 
-__all__ = ["Verification", "Violation", "rule_ids", "verify", "verify_certificate"]
+__all__ = [
+    "GeoFacts",
+    "RefusalReason",
+    "RefusalReasons",
+    "Verification",
+    "Violation",
+    "read_cluster",
+    "read_geo",
+    "rule_ids",
+    "verify",
+    "verify_certificate",
+]
 
 _PLAN_RULES: tuple[Rule[Reading], ...] = (
     Rule("same_round", certificate.same_round),

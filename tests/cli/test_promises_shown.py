@@ -11,13 +11,13 @@ from placewright.cli.format.text import after, duration, intervals, several
 from placewright.cli.views.deadline.chart import print_leases
 from placewright.cli.views.deadline.facts import broken_in, promises_of
 from placewright.cli.views.deadline.gantt import chart_of
-from placewright.cli.views.deadline.refusals import RefusalReasons
 from placewright.cli.views.deadline.tables import print_broken, print_promises
 from placewright.cli.views.summary import document_text
 from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, load_round, write
+from placewright.instances.verify import RefusalReasons
 from placewright.rounds import solve_round
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -183,11 +183,11 @@ def test_overhead_readiness_and_another_running_option_shorten_the_window(promis
         ]
     )
     plan = promising.planned(round_, {}, refused=[{"job": j.name} for j in round_.jobs])
-    found = promises_of(round_, plan)
+    found = RefusalReasons(round_, plan)
     by = promising.NOW + 3600
-    assert RefusalReasons(found).of("slow", by)[1:6] == (4, promising.NOW + 4800, (0, 3), 3, 3)
-    assert RefusalReasons(found).of("late", by)[1:6] == (2, promising.NOW + 4800, (2, 3), 1, 1)
-    assert RefusalReasons(found).of("never", by)[1:6] == (None, by, (0, 0), 0, 0)
+    assert found.of("slow", by)[1:6] == (4, promising.NOW + 4800, (0, 3), 3, 3)
+    assert found.of("late", by)[1:6] == (2, promising.NOW + 4800, (2, 3), 1, 1)
+    assert found.of("never", by)[1:6] == (None, by, (0, 0), 0, 0)
     assert "no lease is long enough for its overhead" in printed(round_, plan)
 
 
@@ -211,7 +211,7 @@ def test_the_option_that_comes_closest_is_told(promising):
             }
         ],
     )
-    reason = RefusalReasons(promises_of(round_, plan)).of("elastic", promising.NOW + 3600)
+    reason = RefusalReasons(round_, plan).of("elastic", promising.NOW + 3600)
     # 7,200 s at speed 1.9 are four leases, of which three begin early enough and two have room.
     assert reason[:2] == (8000, 4)
     assert reason[3:6] == ((0, 3), 3, 2)
@@ -256,10 +256,10 @@ def test_rooms_are_counted_by_model_and_by_quota(promising):
         ],
         refused=[{"job": "ask"}, {"job": "poor"}],
     )
-    found = promises_of(round_, plan)
-    assert RefusalReasons(found).of("ask", promising.NOW + 3600)[3:6] == ((0, 3), 3, 2)
-    assert RefusalReasons(found).of("any", promising.NOW + 3600)[3:6] == ((0, 3), 3, 3)
-    assert RefusalReasons(found).of("poor", promising.NOW + 3600)[4:6] == (0, 0)
+    found = RefusalReasons(round_, plan)
+    assert found.of("ask", promising.NOW + 3600)[3:6] == ((0, 3), 3, 2)
+    assert found.of("any", promising.NOW + 3600)[3:6] == ((0, 3), 3, 3)
+    assert found.of("poor", promising.NOW + 3600)[4:6] == (0, 0)
 
 
 def test_many_rows_are_cut(promising):

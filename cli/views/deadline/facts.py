@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from placewright.instances.documents.plan_leases import LeaseSection
-from placewright.instances.verify.reading import Reading, read
-from placewright.instances.verify.rules.deadline.leases import with_promises
 
 if TYPE_CHECKING:
     from placewright.instances.documents.deadline import Deadline, Due
@@ -110,20 +108,24 @@ class BestEffort(NamedTuple):
 
 
 class Promises:
-    """What a valid plan promises, and the `reading` of the plan that it is from.
+    """What a valid plan promises in its section `leases`.
 
     `given` has the earliest promise first, `broken` the one of most value, `refused` the earliest
     offer and those without one last, `best_effort` the largest job.
     """
 
-    def __init__(self, reading: Reading, section: LeaseSection) -> None:
-        jobs = reading.jobs
-        holding = {placed.job.name: placed.option.milli_gpu for placed in reading.placed}
+    def __init__(self, round_: Round, plan: Plan, section: LeaseSection) -> None:
+        jobs = {job.name: job for job in round_.jobs}
+        holding = {
+            decision.job: jobs[decision.job].options[decision.option].milli_gpu
+            for decision in plan.decisions
+            if decision.option is not None
+        }
         given = [_promise(jobs[entry.job], entry) for entry in section.jobs]
         after = {promise.job: promise.due for promise in given}
         refused = [_refused(jobs[entry.job], entry) for entry in section.refused]
         asked = {entry.job for entry in refused}
-        self.reading, self.round = reading, reading.round
+        self.round, self.plan = round_, plan
         self.given = sorted(given, key=lambda p: (p.due.at, p.finish))
         self.broken = sorted(
             (Broken(entry.job, entry.promise, after.get(entry.job)) for entry in section.broken),
@@ -142,10 +144,8 @@ class Promises:
 
 def promises_of(round_: Round, plan: Plan | None) -> Promises | None:
     """Return what a valid plan promises; None if it has no section `leases`."""
-    if plan is None or promised_in(plan) is None:
-        return None
-    reading = with_promises(read(round_, plan))
-    return None if reading.promises is None else Promises(reading, reading.promises.section)
+    section = None if plan is None else promised_in(plan)
+    return None if plan is None or section is None else Promises(round_, plan, section)
 
 
 def promised_in(plan: Plan) -> LeaseSection | None:

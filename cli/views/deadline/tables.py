@@ -21,8 +21,8 @@ from placewright.cli.format.text import (
     unit_of,
 )
 from placewright.cli.views.deadline.facts import Promise, Promises, Refused
-from placewright.cli.views.deadline.refusals import RefusalReason, RefusalReasons
 from placewright.cli.views.deadline.round_tables import clock_text, due_text, outage_texts
+from placewright.instances.verify import RefusalReason, RefusalReasons
 
 STANDING = {
     "new": "new",
@@ -50,7 +50,7 @@ def print_broken(console: Console, promises: Promises) -> None:
     away = outage_texts(promises.round, (0, max(-((now - last) // length), 1)))
     if away:
         console.print(f"  away meanwhile: {several(away, MAX_AWAY)}", soft_wrap=True)
-    reasons = RefusalReasons(promises)
+    reasons = RefusalReasons(promises.round, promises.plan)
     for entry in broken[:MAX_ROWS]:
         gone = "none" if entry.after is None else f"by {due_text(entry.after, now)}"
         reason = reasons.of(entry.job, entry.before.at)
@@ -187,7 +187,7 @@ def _print_refused(console: Console, promises: Promises) -> None:
         "what stands in the way",
         right=("GPUs", "last due"),
     )
-    reasons = RefusalReasons(promises)
+    reasons = RefusalReasons(promises.round, promises.plan)
     for entry in refused[:MAX_ROWS]:
         last = entry.dues[-1].at
         reason = reasons.of(entry.job, last, entry.option)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.instances.verify.cluster_facts import read_cluster
-from placewright.instances.verify.data_facts import GeoFacts, read_geo
+from placewright.instances.verify import GeoFacts, read_cluster, read_geo
 
 if TYPE_CHECKING:
     from placewright.instances.documents.geo import WanLink

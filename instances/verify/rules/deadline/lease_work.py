@@ -48,16 +48,22 @@ def in_order(spans: Spans, earliest: Sequence[int], horizon: int) -> npt.NDArray
     return ordered
 
 
+def largest_hosts(reading: Reading) -> dict[str, int]:
+    """Return the most GPUs of a host, by GPU model."""
+    largest: dict[str, int] = {}
+    for host in reading.cluster.hosts.values():
+        model, gpus = host.hardware.gpu_model, host.hardware.gpus
+        if model is not None:
+            largest[model] = max(gpus, largest.get(model, 0))
+    return largest
+
+
 class LeaseProgress:
     """The work that jobs do in their leases, and their completion times."""
 
     def __init__(self, reading: Reading) -> None:
         self._leases, self._now = reading.round.leases, reading.round.now
-        self._largest: dict[str, int] = {}
-        for host in reading.cluster.hosts.values():
-            model, gpus = host.hardware.gpu_model, host.hardware.gpus
-            if model is not None:
-                self._largest[model] = max(gpus, self._largest.get(model, 0))
+        self._largest = largest_hosts(reading)
         self._here = {
             placed.job.name: len({task.host.name for task in placed.tasks})
             for placed in reading.placed

@@ -7,22 +7,22 @@ hosts is not considered.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from placewright.array_types import Ints
-from placewright.cli.views.deadline.facts import deadline_of
-from placewright.instances.derived.lease_arithmetic import (
-    completion_time,
-    leases_needed,
-    min_hosts,
-    work_per_lease,
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.plan_leases import Interval
+from placewright.instances.documents.round import Round
+from placewright.instances.verify.reading import read
+from placewright.instances.verify.rules.deadline.lease_arithmetic import (
+    completion,
+    fewest_hosts,
+    lease_work,
 )
 from placewright.instances.verify.rules.deadline.lease_capacity import LeaseCapacity
-from placewright.instances.verify.rules.deadline.lease_work import first_usable
-
-if TYPE_CHECKING:
-    from placewright.cli.views.deadline.facts import Interval, Promises
-    from placewright.instances.documents.job import Job
+from placewright.instances.verify.rules.deadline.lease_work import first_usable, largest_hosts
+from placewright.instances.verify.rules.deadline.leases import with_promises
 
 
 class RefusalReason(NamedTuple):
@@ -61,10 +61,19 @@ class RefusalReason(NamedTuple):
 
 
 class RefusalReasons:
-    """Why jobs of a round get no promise beside those of a plan."""
+    """Why jobs of a round get no promise beside those of a valid plan.
 
-    def __init__(self, promises: Promises) -> None:
-        self._reading, self._given = promises.reading, promises.given
+    Raises
+    ------
+    ValueError
+        If the plan has no section `leases`.
+    """
+
+    def __init__(self, round_: Round, plan: Plan) -> None:
+        self._reading = with_promises(read(round_, plan))
+        if self._reading.promises is None:
+            raise ValueError("the plan has no section leases")
+        self._promises = self._reading.promises
 
     def of(self, name: str, by: int, offered: str | None = None) -> RefusalReason:
         """Return why a job cannot be promised to be done by some time.
@@ -85,13 +94,16 @@ class RefusalReasons:
 
     def _of(self, job: Job, index: int, by: int) -> RefusalReason:
         leases, now = self._reading.round.leases, self._reading.round.now
-        option, deadline = job.options[index], deadline_of(job)
-        pace, hosts = deadline.pace(index), min_hosts(option, self._largest)
-        needed = leases_needed(deadline.work, pace, leases.length_s, hosts)
-        if needed is None:
+        option, deadline = job.options[index], job.deadline
+        if deadline is None:
+            raise ValueError(f"job {job.name} has no deadline")
+        pace, hosts = deadline.pace(index), fewest_hosts(option, self._largest)
+        each = lease_work(pace, leases.length_s, hosts)
+        if not each:
             return RefusalReason(option.milli_gpu, None, by, (0, 0), 0, 0, ())
-        rest = deadline.work - (needed - 1) * work_per_lease(pace, leases.length_s, hosts)
-        last = (by - completion_time(now, rest, pace, hosts)) // leases.length_s
+        needed = -(-deadline.work // each)
+        rest = deadline.work - (needed - 1) * each
+        last = (by - completion(now, rest, pace, hosts)) // leases.length_s
         usable = first_usable(self._reading, job, index)
         first = min(usable, leases.horizon)
         end = min(max(last + 1, first), leases.horizon)
@@ -105,7 +117,7 @@ class RefusalReasons:
         return RefusalReason(
             option.milli_gpu,
             needed,
-            completion_time(leases.start(now, usable + needed - 1), rest, pace, hosts),
+            completion(leases.start(now, usable + needed - 1), rest, pace, hosts),
             (first, end),
             count(self._room.free),
             count(self._left),
@@ -114,23 +126,18 @@ class RefusalReasons:
 
     def _holders(self, name: str, first: int, end: int) -> tuple[str, ...]:
         """Return the other jobs that hold promises in a window, the largest GPU time first."""
+        jobs = self._reading.jobs
         held = {
-            promise.job: promise.milli_gpu
-            * sum(max(0, min(b, end) - max(a, first)) for a, b in promise.leases)
-            for promise in self._given
-            if promise.job != name
+            promised.job: jobs[promised.job].options[promised.option].milli_gpu
+            * sum(max(0, min(b, end) - max(a, first)) for a, b in promised.leases)
+            for promised in self._promises.section.jobs
+            if promised.job != name
         }
         return tuple(sorted((job for job in held if held[job]), key=lambda job: -held[job]))
 
     @cached_property
     def _largest(self) -> dict[str, int]:
-        """The most GPUs of a host, by model."""
-        largest: dict[str, int] = {}
-        for host in self._reading.cluster.hosts.values():
-            model, gpus = host.hardware.gpu_model, host.hardware.gpus
-            if model is not None:
-                largest[model] = max(gpus, largest.get(model, 0))
-        return largest
+        return largest_hosts(self._reading)
 
     @cached_property
     def _room(self) -> LeaseCapacity:
@@ -142,7 +149,4 @@ class RefusalReasons:
     @cached_property
     def _left(self) -> Ints:
         """Residual capacity beside the promises (rows, horizon), milli-GPU."""
-        promises = self._reading.promises
-        if promises is None:
-            raise ValueError("the plan has no section leases")
-        return self._room.free - self._room.taken(promises)
+        return self._room.free - self._room.taken(self._promises)
