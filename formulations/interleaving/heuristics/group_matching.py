@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from placewright.formulations.interleaving.problem.compile import Interleaving
+from placewright.formulations.interleaving.problem.packing_problem import PackingProblem
 from placewright.formulations.interleaving.set_packing.job_classes import merge_classes
-from placewright.formulations.interleaving.set_packing.problem import PackingProblem
 
 
 def match_running_groups(

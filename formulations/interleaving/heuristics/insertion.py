@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.interleaving.heuristics.usage_in_place import (
+from placewright.formulations.interleaving.placement.usage_in_place import (
     HostUsage,
     places_of,
     within_quotas,
@@ -19,13 +19,13 @@ from placewright.formulations.interleaving.heuristics.usage_in_place import (
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.job_groups import group_value, job_groups_of
 from placewright.formulations.interleaving.problem.merged_groups import merged_task_groups
-from placewright.formulations.interleaving.set_packing.columns import (
+from placewright.formulations.interleaving.problem.packing_problem import (
+    ALONE,
     allowed,
-    group_values,
     pad_members,
     periods,
 )
-from placewright.formulations.interleaving.set_packing.problem import ALONE
+from placewright.formulations.interleaving.set_packing.columns import group_values
 from placewright.formulations.plan_messages import Candidate, Group, Place
 
 

@@ -26,7 +26,7 @@ from placewright.formulations.interleaving.problem.compile import (
 from placewright.formulations.interleaving.problem.frozen_groups import may_form
 from placewright.formulations.interleaving.problem.job_groups import group_value, job_groups_of
 from placewright.formulations.interleaving.problem.option_classes import grouped_jobs
-from placewright.formulations.interleaving.set_packing.problem import (
+from placewright.formulations.interleaving.problem.packing_problem import (
     Grouping,
     GroupingBound,
     PackingProblem,

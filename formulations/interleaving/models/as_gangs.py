@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from operator import le
 
 from placewright.formulations.gang.problem.quotas import resources_held
-from placewright.formulations.interleaving.heuristics.kept_places import (
+from placewright.formulations.interleaving.placement.kept_places import (
     keep_places,
     members_in_place,
     stop_cost,
 )
-from placewright.formulations.interleaving.heuristics.usage_in_place import (
+from placewright.formulations.interleaving.placement.usage_in_place import (
     places_of,
     running_of,
     within_quotas,

@@ -34,7 +34,7 @@ from placewright.formulations.interleaving.models.as_gangs import GangRound, bui
 from placewright.formulations.interleaving.problem.compile import Interleaving, compile_interleaving
 from placewright.formulations.interleaving.problem.job_groups import group_value, job_groups_of
 from placewright.formulations.interleaving.problem.option_classes import with_one_option
-from placewright.formulations.interleaving.set_packing.problem import ALONE
+from placewright.formulations.interleaving.problem.packing_problem import ALONE
 from placewright.formulations.plan_messages import Bound, Candidate, Group
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round

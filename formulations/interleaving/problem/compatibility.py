@@ -9,7 +9,7 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.formulations.interleaving.problem.capacity_rows import hosts_of
 from placewright.formulations.interleaving.problem.conflicts import size_in_group
-from placewright.formulations.interleaving.set_packing.problem import ALONE
+from placewright.formulations.interleaving.problem.packing_problem import ALONE
 from placewright.instances.derived.compatibility import grouping_key
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.sharing import Sharing

@@ -28,18 +28,18 @@ from placewright.formulations.interleaving.problem.option_classes import (
     job_options,
     with_one_option,
 )
+from placewright.formulations.interleaving.problem.packing_problem import (
+    ALONE,
+    Objective,
+    PackingProblem,
+    Rules,
+)
 from placewright.formulations.interleaving.problem.residual_capacity import (
     OpenHosts,
     ResidualCapacity,
     find_open_hosts,
     quota_left,
     running_together,
-)
-from placewright.formulations.interleaving.set_packing.problem import (
-    ALONE,
-    Objective,
-    PackingProblem,
-    Rules,
 )
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.speed import speed

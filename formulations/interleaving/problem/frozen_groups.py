@@ -7,8 +7,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.formulations.interleaving.set_packing.columns import allowed, pad_members, periods
-from placewright.formulations.interleaving.set_packing.problem import MAX_MEMBERS, PackingProblem
+from placewright.formulations.interleaving.problem.packing_problem import (
+    MAX_MEMBERS,
+    PackingProblem,
+    allowed,
+    pad_members,
+    periods,
+)
 
 
 def frozen_groups_of(packing: PackingProblem, groups: Iterable[Ints]) -> Ints:

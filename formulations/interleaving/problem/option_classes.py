@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.formulations.interleaving import parameters
-from placewright.formulations.interleaving.set_packing.problem import (
+from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
     Grouping,
     PackingProblem,

@@ -7,12 +7,14 @@ from math import comb
 
 import numpy as np
 
-from placewright.array_types import Bools, Ints
-from placewright.formulations.interleaving.problem.period import best_offsets, contended
-from placewright.formulations.interleaving.set_packing.problem import (
+from placewright.array_types import Bools, Floats, Ints
+from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
     MAX_MEMBERS,
     PackingProblem,
+    allowed,
+    pad_members,
+    periods,
 )
 from placewright.topology.units import MILLION
 
@@ -51,22 +53,11 @@ def concatenate(*parts: Columns) -> Columns:
     )
 
 
-def pad_members(members: Ints) -> Ints:
-    """Return rows of members filled up to four with `ALONE`."""
-    return np.pad(members, ((0, 0), (0, MAX_MEMBERS - members.shape[1])), constant_values=ALONE)
-
-
 def count_columns(packing: PackingProblem) -> int:
     """Return the number of multisets of classes of one bucket, before filters."""
     sizes = np.bincount(packing.bucket[packing.bucket != ALONE], minlength=packing.buckets).tolist()
     groups = sum(comb(n + p - 1, p) for n in sizes for p in range(2, packing.max_members + 1))
     return packing.classes + groups
-
-
-def periods(packing: PackingProblem, members: Ints) -> Ints:
-    """Return the periods of groups with contention, members int64 (groups, 2 to 4) unpadded."""
-    bare, _ = best_offsets(packing.stages[members], spanning=packing.rules.spanning)
-    return contended(bare, packing.rules.contention[members.shape[1] - 2])
 
 
 def rates(packing: PackingProblem, members: Ints, period: Ints) -> Ints:
@@ -103,13 +94,6 @@ def with_values(packing: PackingProblem, members: Ints) -> Columns:
             group = members[some, :number]
             value[some] = group_values(packing, group, periods(packing, group))
     return Columns(members, value)
-
-
-def allowed(packing: PackingProblem, members: Ints, period: Ints) -> Bools:
-    """Return which groups are faster than taking turns, within all slowdown caps (groups,)."""
-    in_turn = packing.iteration[members].sum(axis=1)
-    permitted: Bools = period <= np.minimum(in_turn, packing.max_period()[members].min(axis=1))
-    return permitted
 
 
 def enumerate_columns(packing: PackingProblem) -> Columns:
@@ -220,3 +204,17 @@ def weights(packing: PackingProblem) -> Ints:
     if packing.rules.objective == "weighted_throughput":
         return packing.weight
     return np.ones(packing.classes, dtype=np.int64)
+
+
+def rate_numerator(packing: PackingProblem) -> Floats:
+    """Return numerators of value (classes,): a member's value is at most this per period.
+
+    float64 (classes,), right to a relative 10^-15.
+    """
+    if packing.rules.objective == "efficiency":
+        stage_total: Floats = (
+            packing.stages.sum(axis=1).astype(np.float64) * MILLION / packing.slots
+        )
+        return stage_total
+    numerator: Floats = packing.speed.astype(np.float64) * packing.iteration * weights(packing)
+    return numerator

@@ -20,13 +20,13 @@ from placewright.array_types import Floats, Ints
 from placewright.formulations.gang import parameters as gang_parameters
 from placewright.formulations.gang.models.aggregate.core_search import search_core
 from placewright.formulations.interleaving import parameters
-from placewright.formulations.interleaving.set_packing.columns import Columns
-from placewright.formulations.interleaving.set_packing.problem import (
+from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
     Grouping,
     GroupingBound,
     PackingProblem,
 )
+from placewright.formulations.interleaving.set_packing.columns import Columns
 from placewright.formulations.session import Session
 from placewright.solver import (
     Arrays,

@@ -8,19 +8,15 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.interleaving import parameters
-from placewright.formulations.interleaving.set_packing.columns import (
-    periods,
-    rates,
-    weights,
-    with_values,
-)
-from placewright.formulations.interleaving.set_packing.problem import (
+from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
     MAX_MEMBERS,
     Grouping,
     PackingProblem,
+    periods,
     sort_members,
 )
+from placewright.formulations.interleaving.set_packing.columns import rates, weights, with_values
 
 MAX_SCALED_WEIGHT = 1_000_000
 """Means of weights are scaled to be about as large, so that little is lost when they are rounded.

@@ -14,17 +14,17 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.interleaving import parameters
-from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
-    ValueBound,
-    column_values,
-)
-from placewright.formulations.interleaving.set_packing.columns import NOT_ALLOWED, Columns
-from placewright.formulations.interleaving.set_packing.problem import (
+from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
     MAX_MEMBERS,
     PackingProblem,
     sort_members,
 )
+from placewright.formulations.interleaving.set_packing.column_value import (
+    ValueBound,
+    column_values,
+)
+from placewright.formulations.interleaving.set_packing.columns import NOT_ALLOWED, Columns
 from placewright.formulations.session import Session
 
 SPLITS = np.array([[0, *rest] for rest in combinations(range(1, 2 * MAX_MEMBERS), MAX_MEMBERS - 1)])

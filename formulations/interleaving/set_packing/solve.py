@@ -8,6 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.formulations.interleaving import parameters
+from placewright.formulations.interleaving.problem.packing_problem import (
+    Grouping,
+    GroupingBound,
+    PackingProblem,
+)
 from placewright.formulations.interleaving.set_packing.column_generation.solve import (
     solve_by_column_generation,
 )
@@ -17,11 +22,6 @@ from placewright.formulations.interleaving.set_packing.columns import (
 )
 from placewright.formulations.interleaving.set_packing.integer_program import solve_program
 from placewright.formulations.interleaving.set_packing.job_classes import merge_classes
-from placewright.formulations.interleaving.set_packing.problem import (
-    Grouping,
-    GroupingBound,
-    PackingProblem,
-)
 from placewright.formulations.interleaving.set_packing.template_columns import solve_by_templates
 from placewright.formulations.interleaving.set_packing.templates import Profiles
 from placewright.formulations.session import Session

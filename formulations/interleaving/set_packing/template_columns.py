@@ -27,11 +27,17 @@ import numpy as np
 
 from placewright.array_types import Floats, Ints
 from placewright.formulations.interleaving import parameters
+from placewright.formulations.interleaving.problem.packing_problem import (
+    ALONE,
+    Grouping,
+    GroupingBound,
+    PackingProblem,
+    pad_members,
+)
 from placewright.formulations.interleaving.set_packing.columns import (
     Columns,
     concatenate,
     enumerate_columns,
-    pad_members,
     single_values,
     with_values,
 )
@@ -45,12 +51,6 @@ from placewright.formulations.interleaving.set_packing.job_classes import (
     merge_weights,
 )
 from placewright.formulations.interleaving.set_packing.pairwise_exchange import improve_by_exchange
-from placewright.formulations.interleaving.set_packing.problem import (
-    ALONE,
-    Grouping,
-    GroupingBound,
-    PackingProblem,
-)
 from placewright.formulations.interleaving.set_packing.templates import Profiles, Templates
 from placewright.formulations.session import Session
 from placewright.solver import Status

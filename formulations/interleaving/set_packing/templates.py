@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 
 from placewright.array_types import Ints
 from placewright.formulations.interleaving import parameters
-from placewright.formulations.interleaving.set_packing.columns import (
-    count_columns,
-    enumerate_columns,
-    periods,
-    weights,
-)
-from placewright.formulations.interleaving.set_packing.problem import (
+from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
     MAX_MEMBERS,
     PackingProblem,
+    periods,
     sort_members,
+)
+from placewright.formulations.interleaving.set_packing.columns import (
+    count_columns,
+    enumerate_columns,
+    weights,
 )
 
 Number = TypeVar("Number", np.int64, np.float64)

@@ -11,7 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.formulations.interleaving.set_packing.problem import ALONE, PackingProblem, Rules
+from placewright.formulations.interleaving.problem.packing_problem import (
+    ALONE,
+    PackingProblem,
+    Rules,
+)
 
 PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "traces" / "muri"
 TRACES = PUBLISHED if PUBLISHED.is_dir() else Path(__file__).parents[2] / "data" / "muri"

@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.interleaving import parameters
-from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
-    ValueBound,
-    column_values,
+from placewright.formulations.interleaving.problem.packing_problem import (
+    ALONE,
+    Grouping,
+    GroupingBound,
+    PackingProblem,
 )
 from placewright.formulations.interleaving.set_packing.column_generation.dual_repair import (
     repair_duals,
@@ -29,6 +31,10 @@ from placewright.formulations.interleaving.set_packing.column_generation.pricing
 from placewright.formulations.interleaving.set_packing.column_generation.solve import (
     solve_by_column_generation,
 )
+from placewright.formulations.interleaving.set_packing.column_value import (
+    ValueBound,
+    column_values,
+)
 from placewright.formulations.interleaving.set_packing.columns import (
     Columns,
     count_columns,
@@ -37,12 +43,6 @@ from placewright.formulations.interleaving.set_packing.columns import (
 )
 from placewright.formulations.interleaving.set_packing.integer_program import solve_program
 from placewright.formulations.interleaving.set_packing.pairwise_exchange import improve_by_exchange
-from placewright.formulations.interleaving.set_packing.problem import (
-    ALONE,
-    Grouping,
-    GroupingBound,
-    PackingProblem,
-)
 from placewright.formulations.interleaving.set_packing.solve import (
     solve_set_packing,
 )

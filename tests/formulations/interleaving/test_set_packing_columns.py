@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from placewright.formulations.interleaving.problem.packing_problem import ALONE, UNLIMITED_US, Rules
 from placewright.formulations.interleaving.set_packing.columns import (
     count_columns,
     enumerate_columns,
@@ -15,7 +16,6 @@ from placewright.formulations.interleaving.set_packing.columns import (
     with_values,
 )
 from placewright.formulations.interleaving.set_packing.job_classes import merge_classes
-from placewright.formulations.interleaving.set_packing.problem import ALONE, UNLIMITED_US, Rules
 
 
 def test_eight_kinds_of_jobs_make_494_columns(pools: ModuleType) -> None:

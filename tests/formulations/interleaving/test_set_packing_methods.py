@@ -9,17 +9,17 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from placewright.formulations.interleaving.problem.packing_problem import (
+    Grouping,
+    GroupingBound,
+    PackingProblem,
+)
 from placewright.formulations.interleaving.set_packing.column_generation.solve import (
     solve_by_column_generation,
 )
 from placewright.formulations.interleaving.set_packing.columns import enumerate_columns
 from placewright.formulations.interleaving.set_packing.integer_program import solve_program
 from placewright.formulations.interleaving.set_packing.job_classes import merge_classes
-from placewright.formulations.interleaving.set_packing.problem import (
-    Grouping,
-    GroupingBound,
-    PackingProblem,
-)
 from placewright.formulations.interleaving.set_packing.template_columns import solve_by_templates
 from placewright.formulations.interleaving.set_packing.templates import Profiles
 from placewright.formulations.session import Session

@@ -13,18 +13,18 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.interleaving import parameters
+from placewright.formulations.interleaving.problem.packing_problem import (
+    ALONE,
+    Grouping,
+    GroupingBound,
+    PackingProblem,
+)
 from placewright.formulations.interleaving.set_packing import solve
 from placewright.formulations.interleaving.set_packing.columns import enumerate_columns, with_values
 from placewright.formulations.interleaving.set_packing.integer_program import solve_program
 from placewright.formulations.interleaving.set_packing.job_classes import (
     merge_classes,
     merge_weights,
-)
-from placewright.formulations.interleaving.set_packing.problem import (
-    ALONE,
-    Grouping,
-    GroupingBound,
-    PackingProblem,
 )
 from placewright.formulations.interleaving.set_packing.template_columns import (
     Duals,

@@ -15,10 +15,10 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.interleaving import parameters
+from placewright.formulations.interleaving.problem.packing_problem import ALONE, PackingProblem
 from placewright.formulations.interleaving.set_packing.column_generation.pricing import (
     PricingResult,
 )
-from placewright.formulations.interleaving.set_packing.problem import ALONE, PackingProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placewright.array_types import Floats, Ints
+from placewright.formulations.interleaving.problem.packing_problem import ALONE, PackingProblem
 from placewright.formulations.interleaving.set_packing.columns import (
+    rate_numerator,
     single_values,
-    weights,
     with_values,
 )
-from placewright.formulations.interleaving.set_packing.problem import ALONE, PackingProblem
 from placewright.solver.lagrangian import round_to_integers
 from placewright.topology.units import MILLION
 
@@ -120,20 +120,6 @@ def rounded_prices(packing: PackingProblem, job: Floats, row: Floats) -> Prices 
     frozen = with_values(packing, packing.frozen_groups)
     gained = prices.reduced_cost(packing, frozen.members, frozen.value).clip(min=0)
     return replace(prices, base=base + sum(gained.tolist()))
-
-
-def rate_numerator(packing: PackingProblem) -> Floats:
-    """Return numerators of value (classes,): a member's value is at most this per period.
-
-    float64 (classes,), right to a relative 10^-15.
-    """
-    if packing.rules.objective == "efficiency":
-        stage_total: Floats = (
-            packing.stages.sum(axis=1).astype(np.float64) * MILLION / packing.slots
-        )
-        return stage_total
-    numerator: Floats = packing.speed.astype(np.float64) * packing.iteration * weights(packing)
-    return numerator
 
 
 def _max_group_value(packing: PackingProblem) -> float:

@@ -6,21 +6,21 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.interleaving import parameters
-from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
-    ValueBound,
-    column_values,
-)
-from placewright.formulations.interleaving.set_packing.column_generation.duals import Prices
-from placewright.formulations.interleaving.set_packing.columns import (
-    NOT_ALLOWED,
-    Columns,
-    concatenate,
-)
-from placewright.formulations.interleaving.set_packing.problem import (
+from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
     MAX_MEMBERS,
     PackingProblem,
     sort_members,
+)
+from placewright.formulations.interleaving.set_packing.column_generation.duals import Prices
+from placewright.formulations.interleaving.set_packing.column_value import (
+    ValueBound,
+    column_values,
+)
+from placewright.formulations.interleaving.set_packing.columns import (
+    NOT_ALLOWED,
+    Columns,
+    concatenate,
 )
 
 

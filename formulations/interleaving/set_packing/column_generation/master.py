@@ -26,8 +26,11 @@ import numpy as np
 
 from placewright.array_types import Floats, Ints
 from placewright.formulations.interleaving import parameters
-from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
-    column_values,
+from placewright.formulations.interleaving.problem.packing_problem import (
+    ALONE,
+    GroupingBound,
+    PackingProblem,
+    pad_members,
 )
 from placewright.formulations.interleaving.set_packing.column_generation.dual_repair import (
     member_increases,
@@ -45,20 +48,17 @@ from placewright.formulations.interleaving.set_packing.column_generation.pricing
     PricingResult,
     solve_pricing,
 )
+from placewright.formulations.interleaving.set_packing.column_value import (
+    column_values,
+)
 from placewright.formulations.interleaving.set_packing.columns import (
     NOT_ALLOWED,
     Columns,
     concatenate,
-    pad_members,
     single_values,
     with_values,
 )
 from placewright.formulations.interleaving.set_packing.integer_program import SetPackingProgram
-from placewright.formulations.interleaving.set_packing.problem import (
-    ALONE,
-    GroupingBound,
-    PackingProblem,
-)
 from placewright.formulations.session import Session
 
 

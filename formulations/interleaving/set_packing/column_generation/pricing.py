@@ -14,21 +14,21 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.interleaving import parameters
-from placewright.formulations.interleaving.problem.period import best_offsets, contended
-from placewright.formulations.interleaving.set_packing.column_generation.column_value import (
-    column_values,
+from placewright.formulations.interleaving.problem.packing_problem import (
+    MAX_MEMBERS,
+    PackingProblem,
+    pad_members,
 )
+from placewright.formulations.interleaving.problem.period import best_offsets, contended
 from placewright.formulations.interleaving.set_packing.column_generation.duals import Prices
 from placewright.formulations.interleaving.set_packing.column_generation.pricing_tree import (
     ClassTree,
     build_class_tree,
 )
-from placewright.formulations.interleaving.set_packing.columns import (
-    NOT_ALLOWED,
-    Columns,
-    pad_members,
+from placewright.formulations.interleaving.set_packing.column_value import (
+    column_values,
 )
-from placewright.formulations.interleaving.set_packing.problem import MAX_MEMBERS, PackingProblem
+from placewright.formulations.interleaving.set_packing.columns import NOT_ALLOWED, Columns
 from placewright.formulations.session import Session
 
 

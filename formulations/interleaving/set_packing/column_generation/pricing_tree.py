@@ -18,11 +18,9 @@ import numpy as np
 
 from placewright.array_types import Floats, Ints
 from placewright.formulations.interleaving import parameters
-from placewright.formulations.interleaving.set_packing.column_generation.duals import (
-    Prices,
-    rate_numerator,
-)
-from placewright.formulations.interleaving.set_packing.problem import PackingProblem
+from placewright.formulations.interleaving.problem.packing_problem import PackingProblem
+from placewright.formulations.interleaving.set_packing.column_generation.duals import Prices
+from placewright.formulations.interleaving.set_packing.columns import rate_numerator
 from placewright.topology.units import MILLION
 
 ROUNDING_FACTOR = 1 + 1e-12

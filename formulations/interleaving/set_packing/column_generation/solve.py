@@ -7,24 +7,24 @@ from collections.abc import Iterator
 import numpy as np
 
 from placewright.formulations.interleaving import parameters
+from placewright.formulations.interleaving.problem.packing_problem import (
+    Grouping,
+    GroupingBound,
+    PackingProblem,
+)
+from placewright.formulations.interleaving.set_packing.column_generation.diving import dive
 from placewright.formulations.interleaving.set_packing.column_generation.master import (
     MasterSolution,
     generate,
     initial_columns,
 )
 from placewright.formulations.interleaving.set_packing.columns import with_values
-from placewright.formulations.interleaving.set_packing.diving import dive
 from placewright.formulations.interleaving.set_packing.integer_program import (
     SetPackingProgram,
     greedy,
     round_relaxation,
 )
 from placewright.formulations.interleaving.set_packing.pairwise_exchange import improve_by_exchange
-from placewright.formulations.interleaving.set_packing.problem import (
-    Grouping,
-    GroupingBound,
-    PackingProblem,
-)
 from placewright.formulations.session import Session
 
 

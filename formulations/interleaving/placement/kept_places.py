@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from placewright.formulations.interleaving.heuristics.usage_in_place import (
+from placewright.formulations.interleaving.placement.usage_in_place import (
     HostUsage,
     places_of,
     running_of,

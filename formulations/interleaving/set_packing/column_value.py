@@ -7,15 +7,18 @@ from itertools import combinations
 import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
-from placewright.formulations.interleaving.set_packing.column_generation.duals import rate_numerator
+from placewright.formulations.interleaving.problem.packing_problem import (
+    ALONE,
+    PackingProblem,
+    allowed,
+    periods,
+)
 from placewright.formulations.interleaving.set_packing.columns import (
     NOT_ALLOWED,
-    allowed,
     group_values,
-    periods,
+    rate_numerator,
     single_values,
 )
-from placewright.formulations.interleaving.set_packing.problem import ALONE, PackingProblem
 from placewright.topology.units import MILLION
 
 ROUNDING_FACTOR = 1 + 1e-12

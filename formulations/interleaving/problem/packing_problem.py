@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.interleaving.problem.period import slots_of
+from placewright.formulations.interleaving.problem.period import best_offsets, contended, slots_of
 from placewright.topology.units import MILLION
 
 Objective: TypeAlias = Literal["throughput", "weighted_throughput", "efficiency"]
@@ -220,6 +220,24 @@ def sort_members(members: Ints) -> Ints:
     last = np.iinfo(np.int64).max
     order = np.sort(np.where(members == ALONE, last, members), axis=1)
     return np.where(order == last, ALONE, order)
+
+
+def pad_members(members: Ints) -> Ints:
+    """Return rows of members filled up to four with `ALONE`."""
+    return np.pad(members, ((0, 0), (0, MAX_MEMBERS - members.shape[1])), constant_values=ALONE)
+
+
+def periods(packing: PackingProblem, members: Ints) -> Ints:
+    """Return the periods of groups with contention, members int64 (groups, 2 to 4) unpadded."""
+    bare, _ = best_offsets(packing.stages[members], spanning=packing.rules.spanning)
+    return contended(bare, packing.rules.contention[members.shape[1] - 2])
+
+
+def allowed(packing: PackingProblem, members: Ints, period: Ints) -> Bools:
+    """Return which groups are faster than taking turns, within all slowdown caps (groups,)."""
+    in_turn = packing.iteration[members].sum(axis=1)
+    permitted: Bools = period <= np.minimum(in_turn, packing.max_period()[members].min(axis=1))
+    return permitted
 
 
 @dataclass(frozen=True, slots=True, eq=False)

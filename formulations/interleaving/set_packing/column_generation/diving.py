@@ -12,14 +12,14 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.interleaving import parameters
-from placewright.formulations.interleaving.set_packing.column_generation.master import (
-    MasterSolution,
-    solve_master,
-)
-from placewright.formulations.interleaving.set_packing.problem import (
+from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
     Grouping,
     PackingProblem,
+)
+from placewright.formulations.interleaving.set_packing.column_generation.master import (
+    MasterSolution,
+    solve_master,
 )
 from placewright.formulations.session import Session
 

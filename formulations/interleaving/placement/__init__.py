@@ -1,0 +1,1 @@
+"""Where running groups are, what they take of hosts, and which new groups keep their places."""
