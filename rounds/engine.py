@@ -43,7 +43,7 @@ class Engine:
     Parameters
     ----------
     round
-        A round that `references.check_round` accepts, as the loaders return it.
+        A round that `check_round` accepts, as the loaders return it.
     time_limit, gap, backend, seed, deterministic, progress, isolation, executor
         As for `solve_round`, for each round, and checked as there.
 

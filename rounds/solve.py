@@ -30,6 +30,7 @@ FINISH_SHARE = 2.0
 were verified with it is not verified again."""
 
 Progress: TypeAlias = Callable[[int, float | None], None]
+"""Is told the best value and the tightest bound, if any, of the last headline term."""
 
 
 def solve_round(
@@ -51,7 +52,7 @@ def solve_round(
     Parameters
     ----------
     round
-        A round that `references.check_round` accepts, as the loaders return it.
+        A round that `check_round` accepts, as the loaders return it.
     time_limit
         Wall-clock seconds; 0 gives the greedy plan.
     gap
@@ -71,7 +72,7 @@ def solve_round(
         `none` solves in this process, where no limit can be enforced from outside: for tiny rounds.
     executor
         Decides the regions of a round of policy `geo` side by side, such as
-        `executors.open_executor` opens; None: here, or in local processes if that pays. Rounds of
+        `open_executor` opens; None: here, or in local processes if that pays. Rounds of
         other policies take none.
 
     Returns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from placewright.cli.format.text import term_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-Progress = Callable[[int, float | None], None]
+    from placewright.rounds.solve import Progress
 
 
 @contextmanager

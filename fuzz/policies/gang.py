@@ -72,7 +72,9 @@ def _job(rng: Random, round_: Raw, number: int, *, parts: bool) -> Raw:
         if chance(rng, 0.15):
             job["opportunistic"] = True
     if chance(rng, 0.08):
-        level = (*round_["cluster"]["levels"], "host")[-1 - number % 2 * 0]
+        levels = (*round_["cluster"]["levels"], "host")
+        # All jobs with one label have one level.
+        level = levels[len(round_["cluster"]["hosts"]) % len(levels)]
         job["anti_affinity"] = {"label": "service", "level": level}
     return job
 

@@ -14,7 +14,7 @@ CORE_RESOURCES = ("cpu", "memory")
 
 
 def build_cluster(document: ClusterDocument) -> Cluster:
-    """Return the cluster as arrays; `document` must have passed `references.check_cluster`.
+    """Return the cluster as arrays; `document` must have passed `check_cluster`.
 
     Hosts keep the document's order, ranges expanded. What an entry leaves out comes from the
     catalogue if it names a host model, and is 0 otherwise.
@@ -58,7 +58,7 @@ def build_cluster(document: ClusterDocument) -> Cluster:
 def build_state(round_: Round, cluster: Cluster) -> State:
     """Return what is free, healthy and busy once the running jobs hold their share.
 
-    `round_` must have passed `references.check_round`.
+    `round_` must have passed `check_round`.
     """
     state = State.empty(cluster)
     host_of = cluster.host_index

@@ -12,7 +12,7 @@ def load_of(round_: Round) -> float:
     """Return GPUs asked by the pending jobs over GPUs free on healthy hosts.
 
     A job with options of different sizes asks the largest. Infinite if GPUs are asked and none are
-    free, 0 if none are asked. `round_` must have passed `references.check_round`.
+    free, 0 if none are asked. `round_` must have passed `check_round`.
     """
     cluster = build_cluster(round_.cluster)
     state = build_state(round_, cluster)

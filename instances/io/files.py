@@ -96,7 +96,7 @@ def load_values(path: AnyPath) -> Any:
     Raises
     ------
     InvalidInputError
-        The file cannot be read, or is neither JSON nor YAML as `markup` has it.
+        The file cannot be read, or is neither JSON nor YAML as `yaml_json` has it.
     """
     file = os.fspath(path)
     try:

@@ -1,7 +1,7 @@
 """The JSON Schema of each kind of document, for editors; `python -m` this module rewrites them.
 
-The committed files lie in `schema/`. A schema knows shapes and ranges; references between names
-are checked by `references` only.
+The committed files lie in `schema/`. A schema knows shapes and ranges; only
+`instances/checks` checks references between names.
 """
 
 from __future__ import annotations

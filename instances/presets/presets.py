@@ -1,7 +1,7 @@
 """Rounds that ask something of the running jobs; `solve_round` then decides them like any other.
 
 A preset replaces the terms of a round's policy, and what they need; reservations, quotas, limits
-and spread weights stay. Each is a pure function of a round that `references.check_round` accepts,
+and spread weights stay. Each is a pure function of a round that `check_round` accepts,
 and returns another such round.
 """
 

@@ -78,7 +78,7 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     Parameters
     ----------
     round
-        A round that `references.check_round` accepts, as the loaders return it.
+        A round that `check_round` accepts, as the loaders return it.
     plan
         Any plan, also one that another scheduler made.
 

@@ -39,7 +39,7 @@ class ClusterFacts:
 
 
 def read_cluster(document: ClusterDocument) -> ClusterFacts:
-    """Read a cluster that `references.check_cluster` accepts."""
+    """Read a cluster that `check_cluster` accepts."""
     levels = (*document.levels, HOST_LEVEL)
     parents = {(entry.level, entry.name): entry.parent for entry in document.domains}
     hosts = {}

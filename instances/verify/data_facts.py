@@ -126,7 +126,7 @@ def bits(regions: int) -> Iterator[int]:
 
 
 def read_geo(round_: Round, cluster: ClusterFacts) -> GeoFacts:
-    """Read the section `geo` of a round that `references.check_round` accepts."""
+    """Read the section `geo` of a round that `check_round` accepts."""
     geo = round_.geo
     names = tuple(d.name for d in round_.cluster.domains if d.level == geo.level)
     number = {name: r for r, name in enumerate(names)}

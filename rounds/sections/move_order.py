@@ -37,7 +37,7 @@ def move_section(
     Parameters
     ----------
     round
-        A round that `references.check_round` accepts.
+        A round that `check_round` accepts.
     decisions
         Those of a valid plan for it.
 

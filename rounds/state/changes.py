@@ -111,9 +111,9 @@ def apply_changes(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]
     Parameters
     ----------
     round_
-        A round that `references.check_round` accepts.
+        A round that `check_round` accepts.
     hosts
-        From `references.hosts_by_name`, which does not depend on health.
+        From `hosts_by_name`, which does not depend on health.
 
     Raises
     ------

@@ -124,7 +124,7 @@ def read_itp(
     at
         The second at which the jobs are taken; None: when the traces together ask for most GPUs.
     mix, policy
-        As in `geo_generator.generate`; under `geo` half of the jobs run, as far as there is room.
+        As in `generators.geo.generate`; under `geo` half of the jobs run, as far as there is room.
     seed
         Of what is resampled, and of data, links and who runs.
     grid
