@@ -23,6 +23,8 @@ PAGES = [
     *sorted(DOCS.rglob("*.md")),
 ]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+ANCHOR = re.compile(r"\]\(([^)#\s]*\.md)?#([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", flags=re.MULTILINE)
 DOCUMENT = re.compile(r"^```yaml\n(apiVersion: .*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 
@@ -34,6 +36,14 @@ def ids(page: Path) -> str:
 def test_every_link_inside_the_repository_leads_somewhere(page):
     for target in LINK.findall(page.read_text()):
         assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_link_to_a_heading_finds_it(page):
+    for target, anchor in ANCHOR.findall(page.read_text()):
+        headings = HEADING.findall((page.parent / (target or page.name)).read_text())
+        slugs = {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+        assert anchor in slugs, f"{target}#{anchor}"
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=ids)

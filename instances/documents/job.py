@@ -60,7 +60,8 @@ class Job(Document):
 
     @model_validator(mode="before")
     @classmethod
-    def _written_out(cls, raw: Any) -> Any:
+    def _write_out_options(cls, raw: Any) -> Any:
+        """Replace the one option of a job with a sensitivity by those of `derive_options`."""
         options = raw.get("options") if isinstance(raw, dict) else None
         if not (isinstance(options, list | tuple) and len(options) == 1 and _sensitive(raw)):
             return raw

@@ -1,5 +1,9 @@
 """From a sensitivity matrix to options: one per non-dominated point of CPU and memory.
 
+Options are written out as a job is read, not derived where needed (`instances.derived`),
+because they are part of the format: `running.option` and the option of a decision are indices in
+this list, and the digest by which a plan names its round is that of the round with all options.
+
 References
 ----------
 Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters", OSDI'22.
