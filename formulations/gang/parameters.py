@@ -15,10 +15,14 @@ __all__ = [
     "PARAMETERS",
     "BoundParameters",
     "IncrementalParameters",
+    "InsertionParameters",
     "ModelParameters",
+    "NeighbourhoodParameters",
+    "PackingParameters",
     "Parameters",
     "PlacementParameters",
     "ProblemParameters",
+    "RunParameters",
 ]
 
 
@@ -164,6 +168,153 @@ class BoundParameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InsertionParameters:
+    """Of `heuristics/`: insertion of jobs where others move or stop.
+
+    Attributes
+    ----------
+    max_displacement_passes
+        Passes over the pending jobs; in each, tasks arrive on a host at most once.
+    max_enumerated_jobs
+        Jobs of a host of which every subset may be its victims; of more, only the cheapest ones.
+    value_per_idle_gpu
+        Loss for each GPU that stays idle on a host; a job of one GPU and weight 1 has value 1000.
+    max_displacement_patterns
+        Patterns of whole hosts, those of least reduced cost, in the restricted master.
+    displacement_share, max_displacement_seconds
+        Of the time left for the restricted master, and its most seconds.
+    host_option_pairs_per_second
+        (Host, pending option) pairs per second left, up to which displacement comes before models.
+    max_quota_seconds, quota_gap_rel
+        Of the knapsack that keeps changes within quotas.
+    max_insertion_domains
+        Domains tried for one gang, the cheapest first.
+    max_ejection_depth
+        Ejections of a chain, one after the other, to fit one task.
+    max_ejection_hosts, max_deep_ejection_hosts
+        Hosts tried to fit one task: at the first depth of a chain, and deeper.
+    max_exchange_shapes
+        Pending shapes of equal value, none larger than another in all resources, that are tried.
+    max_evacuation_ejections
+        Jobs tried, one after the other, to make a host fit one evacuated job.
+    entitled_weight
+        Factor on the value of entitled options where `entitled` is made part of the value.
+    """
+
+    max_displacement_passes: int = 8
+    max_enumerated_jobs: int = 6
+    value_per_idle_gpu: float = 700.0
+    max_displacement_patterns: int = 600
+    displacement_share: float = 0.4
+    max_displacement_seconds: float = 6.0
+    host_option_pairs_per_second: int = 400_000
+    max_quota_seconds: float = 1.0
+    quota_gap_rel: float = 1e-4
+    max_insertion_domains: int = 3
+    max_ejection_depth: int = 2
+    max_ejection_hosts: int = 32
+    max_deep_ejection_hosts: int = 4
+    max_exchange_shapes: int = 4
+    max_evacuation_ejections: int = 3_000
+    entitled_weight: int = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackingParameters:
+    """Of `heuristics/`: bin packing and repacking.
+
+    Attributes
+    ----------
+    gpu_worth_gpu_seconds
+        GPU-seconds of moves that one GPU saved for pending jobs may cost.
+    max_cutting_iterations
+        Linear programs of the column generation that cuts GPUs into shares.
+    min_cutting_gain_rel
+        Reduced cost, relative to a GPU's worth, from which a pattern of shares counts as improving.
+    cutting_share, max_cutting_seconds
+        Of the time left for each of its programs, and the most seconds of the integer one.
+    near_best_rel
+        The cheapest exchange is taken of those that lower the excess by at least this part of what
+        the best one does.
+    max_partial_gpus
+        Partly used GPUs, the fullest first, that are tried for a share.
+    pattern_share, max_pattern_seconds, pattern_gap_rel
+        Of the time left for pricing patterns of one packing, and again for the choice among them;
+        the most seconds and the gap of that choice.
+    """
+
+    gpu_worth_gpu_seconds: int = 1_000
+    max_cutting_iterations: int = 100
+    min_cutting_gain_rel: float = 1e-6
+    cutting_share: float = 0.3
+    max_cutting_seconds: float = 5.0
+    near_best_rel: float = 0.8
+    max_partial_gpus: int = 8
+    pattern_share: float = 0.25
+    max_pattern_seconds: float = 10.0
+    pattern_gap_rel: float = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeighbourhoodParameters:
+    """Of `heuristics/`: searches that destroy a part of a placement and repair it.
+
+    Attributes
+    ----------
+    max_repairs, max_failures
+        Neighbourhoods in all, and in a row without gain, after which LNS ends.
+    max_hosts, max_hosts_with_parts
+        Hosts of a neighbourhood; fewer where tasks ask for GPU memory or slices, as a host then has
+        many more variables.
+    max_repair_seconds, repair_gap_rel
+        Of the model that repairs a neighbourhood.
+    reported_gain_rel
+        Growth of the value, relative to the last plan yielded, from which a plan is yielded before
+        the end.
+    num_ruins_per_task, max_ruins
+        Ruins of the fragmentation search per pending task, and in all.
+    max_ruined_tasks
+        Tasks removed together.
+    ruin_share
+        Of the time left, for all ruins.
+    max_cached_columns
+        Host states of which the increase of fragmentation is kept, to limit memory.
+    """
+
+    max_repairs: int = 400
+    max_failures: int = 25
+    max_hosts: int = 12
+    max_hosts_with_parts: int = 4
+    max_repair_seconds: float = 3.0
+    repair_gap_rel: float = 1e-4
+    reported_gain_rel: float = 1e-3
+    num_ruins_per_task: int = 2
+    max_ruins: int = 2_000
+    max_ruined_tasks: int = 8
+    ruin_share: float = 0.3
+    max_cached_columns: int = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParameters:
+    """Of `run.py`, the portfolio.
+
+    Attributes
+    ----------
+    max_exact_variables
+        Task variables of a host-indexed model up to which a round is small: solved whole.
+    min_pattern_variables
+        Task variables of a small round from which host patterns are tried before that model.
+    pattern_search_share
+        Of the time left, for that search of host patterns.
+    """
+
+    max_exact_variables: int = 6_000
+    min_pattern_variables: int = 100
+    pattern_search_share: float = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalParameters:
     """Of `incremental.py`, rounds that follow each other.
 
@@ -184,12 +335,16 @@ class IncrementalParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """All tuning parameters of the gang formulation, by package."""
+    """All tuning parameters of the gang formulation, by package or purpose."""
 
     problem: ProblemParameters = ProblemParameters()
     placement: PlacementParameters = PlacementParameters()
     models: ModelParameters = ModelParameters()
     bounds: BoundParameters = BoundParameters()
+    insertion: InsertionParameters = InsertionParameters()
+    packing: PackingParameters = PackingParameters()
+    neighbourhood: NeighbourhoodParameters = NeighbourhoodParameters()
+    run: RunParameters = RunParameters()
     incremental: IncrementalParameters = IncrementalParameters()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.bounds.fragmentation import stranded_lower_bound
 from placewright.formulations.gang.bounds.freed import freed_bounds
 from placewright.formulations.gang.heuristics.count_search import search_counts
@@ -51,15 +52,6 @@ from placewright.formulations.session import Session
 
 Applies: TypeAlias = Callable[[Search], bool]
 FREED = "freed"
-
-MAX_EXACT_CELLS = 6_000
-"""Most task variables of a host-indexed model that is still solved whole."""
-
-MIN_PATTERN_CELLS = 100
-"""Least task variables of such a model for which host patterns are tried before."""
-
-PATTERN_SHARE = 0.1
-"""Part of the time left for a search over host patterns whose round the exact model can solve."""
 
 
 def run(
@@ -219,9 +211,8 @@ def _counts_may_gain(search: Search) -> bool:
 
 def small(problem: Problem) -> bool:
     """Whether a host-indexed model of the whole round is small enough to solve."""
-    return (
-        len(problem.running) <= MAX_EXACT_CELLS and num_task_variables(problem) <= MAX_EXACT_CELLS
-    )
+    most = parameters.PARAMETERS.run.max_exact_variables
+    return len(problem.running) <= most and num_task_variables(problem) <= most
 
 
 def trivial_bounds(problem: Problem) -> Iterator[Bound]:
@@ -265,10 +256,11 @@ def _aggregate_model_of_small(problem: Problem, greedy: Placement) -> PricedMode
     The sums of a plain round are exact for it, but for the tree. Host patterns do not tell equal
     hosts apart, in whose many orders a branch and bound loses itself.
     """
-    if not only_powers_of_two(problem) and num_task_variables(problem) < MIN_PATTERN_CELLS:
+    plain = only_powers_of_two(problem)
+    if not plain and num_task_variables(problem) < parameters.PARAMETERS.run.min_pattern_variables:
         return None
     model = next(aggregate_models(problem, greedy))
-    exact = only_powers_of_two(problem) or isinstance(model.patterns, HostPatterns)
+    exact = plain or isinstance(model.patterns, HostPatterns)
     return model if exact else None
 
 
@@ -280,7 +272,8 @@ def _search_aggregate_model(
     if model.patterns is None:
         values = yield from search_term_by_term(session, *model, relaxed, gap=0.0)
     else:
-        values = yield from search_term_by_term(session, *model, gap=0.0, share=PATTERN_SHARE)
+        share = parameters.PARAMETERS.run.pattern_search_share
+        values = yield from search_term_by_term(session, *model, gap=0.0, share=share)
     if values is not None:
         placement = disaggregate(*model, values, session)
         upgrade_options(placement)

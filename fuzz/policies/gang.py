@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 
 from fuzz.book.gangs import plans
 from fuzz.drawing import NOW, chance, cluster, costs, options, settle
 from fuzz.policy import Policy, Raw, Setting
-from placewright.formulations.gang import run
+from placewright.formulations.gang import parameters
 
 PLAIN_TERMS = ("value", "disruption", "spread", "opened", "progress", "proximity", "leftover")
 
@@ -117,12 +118,12 @@ def _policy(rng: Random, round_: Raw, names: list[str]) -> Raw:
 @contextmanager
 def _counting() -> Iterator[None]:
     """Solve with the count models, as if the round were large."""
-    usual = run.MAX_EXACT_CELLS
-    run.MAX_EXACT_CELLS = 0
+    usual = parameters.PARAMETERS
+    parameters.PARAMETERS = replace(usual, run=replace(usual.run, max_exact_variables=0))
     try:
         yield
     finally:
-        run.MAX_EXACT_CELLS = usual
+        parameters.PARAMETERS = usual
 
 
 SETTINGS = (Setting("exact", 3), Setting("counting", 2, _counting))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from gang_parameters import set_parameters
 
-from placewright.formulations.gang import run
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 
@@ -12,7 +12,7 @@ from placewright.instances.documents.round import Round
 @pytest.fixture(params=["exact", "counts"])
 def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "counts":
-        monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+        set_parameters(monkeypatch, "run", max_exact_variables=-1)
     return str(request.param)
 
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gang_parameters import set_parameters
 
 from placewright.formulations import session as sessions
-from placewright.formulations.gang import run
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -74,7 +74,7 @@ def test_a_slow_machine_makes_the_same_plan(
 ) -> None:
     """However little of the time is left, as long as it is not over."""
     if name != "exact":
-        monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+        set_parameters(monkeypatch, "run", max_exact_variables=-1)
     round_ = ROUNDS[name]()
     left(LIMIT)
     first = planned(round_)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from gang_parameters import set_parameters
 
-from placewright.formulations.gang import incremental, run
+from placewright.formulations.gang import incremental
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.checks.round import check_round
@@ -100,7 +100,7 @@ def test_tiny_rounds_agree_with_solve_round(change: Churn) -> None:
 def test_rounds_too_large_for_one_model_are_within_their_bounds(
     mix: str, change: Churn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
     engine = Engine(
         generate_round(512, 200, mix=mix, seed=1),  # type: ignore[arg-type]
         isolation="none",
@@ -124,7 +124,7 @@ def test_rounds_too_large_for_one_model_are_within_their_bounds(
 def test_an_engine_without_host_patterns_decides_as_solve_round_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
     set_parameters(monkeypatch, "models", max_host_table_entries=0)
     engine = Engine(generate_round(64, 40, mix="tight"), isolation="none", time_limit=0.5)
     holds(engine, engine.round())
@@ -135,7 +135,7 @@ def test_an_engine_without_host_patterns_decides_as_solve_round_does(
 def test_a_fault_in_what_an_engine_does_alone_costs_no_plan(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
     engine = Engine(
         generate_round(512, 100, mix="tight"), isolation="none", time_limit=1.0, gap=0.05
     )
@@ -157,7 +157,7 @@ def test_a_fault_in_what_an_engine_does_alone_costs_no_plan(
 def test_an_engine_searches_in_each_round_whose_gap_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
     round_ = generate_round(512, 400, mix="tight")
     engine = Engine(round_, isolation="none", time_limit=60, gap=0.1)
     holds(engine, engine.round())

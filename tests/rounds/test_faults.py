@@ -223,10 +223,12 @@ def test_without_a_folder_for_files_the_round_is_solved_in_this_process(
 
 REPEATED = """
 import sys
-from placewright.formulations.gang import run
+from dataclasses import replace
+from placewright.formulations.gang import parameters
 from placewright.instances.generators.gang import generate_round
 from placewright.rounds import solve_round
-run.MAX_EXACT_CELLS = int(sys.argv[1])
+run = replace(parameters.PARAMETERS.run, max_exact_variables=int(sys.argv[1]))
+parameters.PARAMETERS = replace(parameters.PARAMETERS, run=run)
 round_ = generate_round(48, 36, mix="tight", seed=5)
 plan = solve_round(round_, deterministic=True, seed=7, time_limit=600)
 assert plan.certificate.repeatable, plan.certificate

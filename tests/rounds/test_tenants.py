@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gang_parameters import set_parameters
 
 from placewright import load_round, solve_round, verify
-from placewright.formulations.gang import run
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.instances import verify as verification
@@ -78,7 +78,7 @@ def test_each_worked_example_runs_the_published_numbers_of_tasks(
 ) -> None:
     """Also where it is taken for a round too large for the exact model."""
     if large:
-        monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+        set_parameters(monkeypatch, "run", max_exact_variables=-1)
     round_ = load_round(LIBRARY / f"{name}.yaml")
     plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
     assert verify(round_, plan).ok
@@ -307,7 +307,7 @@ def test_more_than_eight_tenants_end_with_the_sum_of_all(
     large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if large:
-        monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+        set_parameters(monkeypatch, "run", max_exact_variables=-1)
     names = [f"t{i}" for i in range(10)]
     jobs = [
         {**job(f"{name}-{k}", 1), "tenant": name, "priority": i}

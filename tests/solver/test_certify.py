@@ -22,8 +22,6 @@ from hypothesis import strategies as st
 
 from examples import examples
 from placewright.array_types import Floats
-from placewright.formulations.gang import run
-from placewright.formulations.gang.heuristics import lns
 from placewright.formulations.gang.models.aggregate import column_generation
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
@@ -202,7 +200,7 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
     monkeypatch.setattr(highs, "solve", backend)
     monkeypatch.setattr(column_generation, "multipliers", late)
     monkeypatch.setattr(exact, "multipliers", late)
-    monkeypatch.setattr(lns, "PATIENCE", 0)
+    set_parameters(monkeypatch, "neighbourhood", max_failures=0)
     monkeypatch.setattr(solve, "versions", lambda _: {})
     tight: Counter[str] = Counter()
     seeds = range(moving, ROUNDS, 2)
@@ -210,7 +208,7 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
         rng = np.random.default_rng(seed)
         round_ = rounds.random_round(rng, moving=moving)
         lying, early, searching = rng.random(3) < [0.3, 0.3, 0.2]
-        monkeypatch.setattr(run, "MAX_EXACT_CELLS", 6000 if rng.random() < 0.3 else -1)
+        set_parameters(monkeypatch, "run", max_exact_variables=6000 if rng.random() < 0.3 else -1)
         table = 60_000 if rng.random() < 0.7 else 0
         pairs = 8000 if rng.random() < 0.8 else 0
         set_parameters(

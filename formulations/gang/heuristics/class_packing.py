@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.array_types import Ints
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.vector_packing import (
     best_fit_decreasing,
     pack_by_columns,
@@ -24,9 +25,6 @@ from placewright.topology.units import WHOLE_GPU
 
 StartCounts: TypeAlias = defaultdict[tuple[int, int], int]
 """How many jobs of (class, choice) are still to be started."""
-
-TIGHTEST_GPUS = 8
-"""Partly used GPUs, tightest first, that are tried for a share."""
 
 
 def single_jobs(problem: Problem, starts: StartCounts) -> defaultdict[int, list[tuple[int, int]]]:
@@ -136,7 +134,8 @@ class ClassPacking:
         """Put one of some shapes, which ask for the same part."""
         has_room = self.placement.fits_partial_gpus(shapes[0], hosts) > 0
         tightest = np.where(has_room, self.placement.gpu_free[hosts], WHOLE_GPU + 1).min(axis=1)
-        for at in np.argsort(tightest, kind="stable")[:TIGHTEST_GPUS]:
+        most = parameters.PARAMETERS.packing.max_partial_gpus
+        for at in np.argsort(tightest, kind="stable")[:most]:
             if tightest[at] > WHOLE_GPU:
                 return
             for k in range(len(shapes) - 1, -1, -1):

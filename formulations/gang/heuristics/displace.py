@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.class_packing import StartCounts, single_jobs
 from placewright.formulations.gang.heuristics.disaggregate import domain_masks, gangs_of
 from placewright.formulations.gang.heuristics.displacement_cost import (
@@ -49,9 +50,6 @@ from placewright.formulations.gang.problem.jobs import (
     TaskPlacement,
 )
 from placewright.formulations.session import Session
-
-PASSES = 8
-"""Passes of insertion; in each, tasks arrive on a host at most once."""
 
 
 def displace_by_counts(
@@ -87,7 +85,7 @@ def displace_greedily(placement: Placement) -> None:
         PreemptiveInsertion(placement, defaultdict(int), cheapest_hosts),
         placement.value,
     )
-    for _ in range(PASSES):
+    for _ in range(parameters.PARAMETERS.insertion.max_displacement_passes):
         _displacement_pass(placement, insertion)
         if placement.value <= before:
             break

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.victim_sets import (
     NO_QUOTA_PRICES,
     QuotaPrices,
@@ -30,9 +31,6 @@ Quota: TypeAlias = Mapping[tuple[int, int], int]
 NO_QUOTA: Quota = {}
 _CountKey: TypeAlias = tuple[int, int, tuple[tuple[tuple[int, int], int], ...]]
 """A shape, a number of tasks, and what of quotas each must find free."""
-
-WASTE_PER_GPU = 700.0
-"""Loss per GPU that stays free on the host; a GPU of weight 1 has value 1000."""
 
 
 class DisplacementCost:
@@ -230,7 +228,10 @@ class DisplacementCost:
             fits &= room[:, d] >= need[d]
         for (tenant, resource), amount in quota.items():
             fits &= self._freed_quota(tenant, resource)[at] >= amount
-        cost: NDArray[np.float64] = table.loss[at] + WASTE_PER_GPU * (room[:, 0] - need[0])
+        idle = room[:, 0] - need[0]
+        cost: NDArray[np.float64] = (
+            table.loss[at] + parameters.PARAMETERS.insertion.value_per_idle_gpu * idle
+        )
         cost[~fits] = np.inf
         return cost
 

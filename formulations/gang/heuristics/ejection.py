@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.movable_jobs import (
     ANY_TENANT,
     MovableJob,
@@ -23,13 +24,6 @@ from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement, Ta
 from placewright.topology.units import WHOLE_GPU
 
 NOWHERE = -1
-
-MAX_EJECTION_HOSTS, MAX_DEEP_EJECTION_HOSTS = 32, 4
-"""Hosts from which jobs are ejected, one host after the other, to fit one task: at the first depth
-of a chain, and at the second."""
-
-MAX_EJECTION_DEPTH = 2
-"""Ejections of a chain, one after the other, to fit one task."""
 
 
 class EjectionMoves:
@@ -93,7 +87,7 @@ class EjectionMoves:
             return None
         host = self._best_fit(shape)
         if host is None:
-            host = self._eject(shape, MAX_EJECTION_DEPTH)
+            host = self._eject(shape, parameters.PARAMETERS.insertion.max_ejection_depth)
         if host is None:
             self._infeasible[shape] = free
         return host
@@ -234,14 +228,13 @@ class EjectionMoves:
             eligible & (whole < size) & (whole + self.movable.gpus_on_host >= size)
         )
         hosts = hosts[np.argsort(-whole[hosts], kind="stable")]
-        held = self.movable.gpus_of_shape[:, hosts]
+        held, tuning = self.movable.gpus_of_shape[:, hosts], parameters.PARAMETERS.insertion
         for depth in range(steps):
             could = self._relocatable_shapes(np.flatnonzero(held.any(axis=1)), eligible, depth)
             relocatable = set(could.tolist())
             enough = held[could].sum(axis=0) >= size - whole[hosts]
-            tried: list[int] = hosts[enough][
-                : MAX_DEEP_EJECTION_HOSTS if depth else MAX_EJECTION_HOSTS
-            ].tolist()
+            most = tuning.max_deep_ejection_hosts if depth else tuning.max_ejection_hosts
+            tried: list[int] = hosts[enough][:most].tolist()
             for host in tried:
                 lack, before = size - int(whole[host]), len(self._undo_log)
                 movers = [

@@ -8,13 +8,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.greedy import place_group
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group, RunningJob, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
-
-TRIES = 3_000
-"""Jobs tried in order to make room for one."""
 
 
 def evacuate(placement: Placement) -> None:
@@ -46,7 +44,7 @@ def _eject_one(placement: Placement, job: int) -> bool:
         hosts = {place[2] for place in there.places}
         if len(hosts) == 1 and placement.in_place(other):
             others[hosts.pop()].append(other)
-    tries = 0
+    tries, most = 0, parameters.PARAMETERS.insertion.max_evacuation_ejections
     free = placement.free_milli_gpu
     fit = np.flatnonzero(problem.shape_hosts[leaving[0]])
     for host in fit[np.argsort(-free[fit], kind="stable")].tolist():
@@ -54,7 +52,7 @@ def _eject_one(placement: Placement, job: int) -> bool:
         here[host] = True
         for other in sorted(others[host], key=lambda j: _largest(problem, problem.running[j])):
             tries += 1
-            if tries > TRIES:
+            if tries > most:
                 return False
             if relocate(placement, other, here, ~here & problem.open):
                 if relocate(placement, job, problem.vacate, here):

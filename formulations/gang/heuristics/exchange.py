@@ -13,12 +13,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from placewright.array_types import Ints
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.topology.units import WHOLE_GPU
-
-LIGHTEST_SHAPES = 4
-"""Waiting shapes of as many GPUs, none heavier than another in everything, that are tried."""
 
 
 def exchange_jobs(placement: Placement, hosts: Iterable[int]) -> None:
@@ -64,9 +62,10 @@ class _Exchange:
                     best[shape] = max(best.get(shape, (-1, -1, -1)), (choice.value, c, o))
         order = sorted(best, key=lambda s: (-best[s][0], self.sizes[s].tolist()))
         kept: defaultdict[tuple[int, bytes], list[int]] = defaultdict(list)
+        most = parameters.PARAMETERS.insertion.max_exchange_shapes
         for s in order:
             equal_value = kept[best[s][0], self.problem.shape_hosts[s].tobytes()]
-            if len(equal_value) < LIGHTEST_SHAPES and not any(
+            if len(equal_value) < most and not any(
                 (self.sizes[s] >= self.sizes[t]).all() for t in equal_value
             ):
                 equal_value.append(s)

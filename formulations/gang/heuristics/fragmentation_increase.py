@@ -11,15 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from placewright.array_types import Ints
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.task_mix import TaskMix
 from placewright.topology.units import WHOLE_GPU
 
 NO_ROOM = 1 << 60
 """Increase where a task of the shape has no room."""
-
-MAX_CACHED_COLUMNS = 20_000
-"""Columns that are remembered."""
 
 
 class TaskSlots(NamedTuple):
@@ -110,7 +108,7 @@ class FragmentationIncreases:
         key = (model, free.tobytes(), gpus.tobytes())
         column = self._columns.get(key)
         if column is None:
-            if len(self._columns) >= MAX_CACHED_COLUMNS:
+            if len(self._columns) >= parameters.PARAMETERS.neighbourhood.max_cached_columns:
                 self._columns.clear()
             column = self._columns[key] = self._column(free, gpus, model)
         self.least[:, host] = np.where(self._may[:, host], column.least, NO_ROOM)

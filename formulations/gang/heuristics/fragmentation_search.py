@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.fragmentation_increase import (
     FragmentationIncreases,
     TaskSlots,
@@ -27,12 +28,6 @@ from placewright.formulations.gang.problem.task_mix import STRANDED, TaskMix
 from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
-
-TRIES_PER_TASK = 2
-MAX_TRIES = 2_000
-MAX_REMOVED = 8
-TIME_SHARE = 0.3
-"""Part of the time left that the tries may take."""
 
 
 @dataclass(slots=True)
@@ -114,12 +109,13 @@ class _Search:
         if len(self._tasks) < 2:
             return
         rng = np.random.default_rng(session.seed)
-        reserve = (1 - TIME_SHARE) * session.remaining()
+        tuning = parameters.PARAMETERS.neighbourhood
+        reserve = (1 - tuning.ruin_share) * session.remaining()
         best = self._score()
-        for _ in range(min(TRIES_PER_TASK * len(self._tasks), MAX_TRIES)):
+        for _ in range(min(tuning.num_ruins_per_task * len(self._tasks), tuning.max_ruins)):
             if session.expired(reserve):
                 break
-            number = int(rng.integers(1, min(MAX_REMOVED, len(self._tasks)) + 1))
+            number = int(rng.integers(1, min(tuning.max_ruined_tasks, len(self._tasks)) + 1))
             taken = [self._tasks[i] for i in rng.choice(len(self._tasks), number, replace=False)]
             before = [(task, task.choice, task.slots) for task in taken]
             for task in taken:

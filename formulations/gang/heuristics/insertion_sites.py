@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.ejection import EjectionMoves
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
 
@@ -22,9 +23,6 @@ HostCounts: TypeAlias = list[tuple[int, int]]
 
 NO_TENANT = -2
 """In place of a tenant whose quota is exceeded."""
-
-SITES = 3
-"""Domains tried for one gang, the cheapest first."""
 
 
 class InsertionSites:
@@ -63,7 +61,8 @@ class InsertionSites:
                 count = each[chosen].copy()
                 count[-1] -= tasks[len(chosen) - 1] - group.count
                 sites.append((int(cost[chosen].sum()), chosen.tolist(), count.tolist()))
-        for _, chosen, count in sorted(sites, key=lambda site: site[0])[:SITES]:
+        most = parameters.PARAMETERS.insertion.max_insertion_domains
+        for _, chosen, count in sorted(sites, key=lambda site: site[0])[:most]:
             yield list(zip(chosen, count, strict=True))
 
     def _capacity_if_moved(self, group: Group) -> tuple[Ints, Ints]:

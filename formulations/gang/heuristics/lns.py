@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.bound_arithmetic import HOLD_SLACK
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
@@ -27,15 +28,6 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
 
-HOSTS = 12
-HOSTS_OF_PARTS = 4
-"""Where GPUs have memory or slices, a host has many more variables."""
-REPAIRS = 400
-PATIENCE = 25
-SECONDS = 3.0
-REPORTED_GAIN = 1e-3
-"""Relative growth of the value at which an improvement is verified before the end."""
-
 
 def large_neighbourhood_search(
     problem: Problem, session: Session, placement: Placement
@@ -43,11 +35,12 @@ def large_neighbourhood_search(
     """Improve a placement's value until time, patience or the gap says stop; yield the better."""
     if problem.terms[0] != "value":
         return
+    tuning = parameters.PARAMETERS.neighbourhood
     rng = np.random.default_rng(session.seed)
     failures, reported = 0, placement.value
-    for _ in range(REPAIRS):
+    for _ in range(tuning.max_repairs):
         # Room for one more repair, and for the bounds of the later terms.
-        if failures >= PATIENCE or session.expired(2 * SECONDS):
+        if failures >= tuning.max_failures or session.expired(2 * tuning.max_repair_seconds):
             break
         hosts = _draw_hosts(problem, placement, rng)
         if not len(hosts):
@@ -55,7 +48,7 @@ def large_neighbourhood_search(
         failures = 0 if _destroy_and_repair(problem, session, placement, hosts) else failures + 1
         if session.close_enough(placement.value):
             break
-        if placement.value >= reported * (1 + REPORTED_GAIN):
+        if placement.value >= reported * (1 + tuning.reported_gain_rel):
             reported = placement.value
             repair_preemptions(placement)
             yield assign(placement, "repair")
@@ -81,7 +74,8 @@ def _draw_hosts(
         return np.array([first])
     # Hosts with nothing to win come in, too: a job may have to move there.
     weight = gain[others] + gain.mean()
-    most = HOSTS if problem.part_demands is None else HOSTS_OF_PARTS
+    tuning = parameters.PARAMETERS.neighbourhood
+    most = tuning.max_hosts if problem.part_demands is None else tuning.max_hosts_with_parts
     size = min(most - 1, len(others))
     drawn = rng.choice(others, size=size, replace=False, p=weight / weight.sum())
     return np.sort(np.append(drawn, first))
@@ -146,7 +140,10 @@ def _destroy_and_repair(
         add_preemption(exact)
         add_value(exact)
     exact.model.hold("value", before + 1, HOLD_SLACK)
-    outcome = session.optimise(exact.model.arrays("value"), most=SECONDS, gap=1e-4)
+    tuning = parameters.PARAMETERS.neighbourhood
+    outcome = session.optimise(
+        exact.model.arrays("value"), most=tuning.max_repair_seconds, gap=tuning.repair_gap_rel
+    )
     if outcome is not None and outcome.values is not None:
         start_jobs(exact, slots, outcome.values, placement)
         return True

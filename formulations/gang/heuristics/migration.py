@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.count_search import search_counts
 from placewright.formulations.gang.heuristics.displace import displace_by_counts, displace_greedily
 from placewright.formulations.gang.heuristics.empty_domains import empty_domains
@@ -43,16 +44,7 @@ from placewright.formulations.session import Session
 from placewright.solver import Arrays, Outcome
 
 FREED = "freed"
-MAX_DISPLACEMENT_SECONDS = 6.0
 USED_TOLERANCE = 1e-9
-MAX_DISPLACEMENT_PATTERNS = 600
-"""Patterns of least reduced cost among which `displace_by_model` searches."""
-
-HOST_OPTION_PAIRS_PER_SECOND = 400_000
-"""Pairs of a host and a pending option, per second left, up to which displacement is quick."""
-
-INSERTION_SHARE = 0.2
-"""Of the time left, for inserting gangs before any model."""
 
 
 def evacuate_at_once(search: Search) -> Steps:
@@ -77,7 +69,9 @@ def _improves_by_displacement(search: Search) -> bool:
         return False
     options = sum(len(c.choices) for c in problem.classes if not c.running)
     pairs = options * problem.cluster.num_hosts
-    return pairs <= HOST_OPTION_PAIRS_PER_SECOND * session.remaining()
+    return (
+        pairs <= parameters.PARAMETERS.insertion.host_option_pairs_per_second * session.remaining()
+    )
 
 
 def _displace_at_once(search: Search) -> Steps:
@@ -109,7 +103,7 @@ DISPLACEMENT = (
         "first gang insertion",
         _insert_at_once,
         lambda s: s.incumbent is not None,
-        time_share=INSERTION_SHARE,
+        time_share=0.2,
         needs_time=False,
     ),
 )
@@ -334,10 +328,7 @@ those that decide the pending jobs around them. A plan found after the deadline 
 
 
 def displace_by_model(
-    session: Session,
-    model: PricedModel | HostPatternModel,
-    relaxed: Outcome | None,
-    seconds: float = MAX_DISPLACEMENT_SECONDS,
+    session: Session, model: PricedModel | HostPatternModel, relaxed: Outcome | None
 ) -> Placement | None:
     """Restricted master heuristic: an integer program over a few patterns, then disaggregation.
 
@@ -350,7 +341,12 @@ def displace_by_model(
         return None
     arrays = counts.model.arrays(VALUE)
     excluded = _columns_to_exclude(arrays, counts, patterns.pool.columns, relaxed)
-    outcome = session.optimise(arrays.without_columns(excluded), share=0.4, most=seconds)
+    tuning = parameters.PARAMETERS.insertion
+    outcome = session.optimise(
+        arrays.without_columns(excluded),
+        share=tuning.displacement_share,
+        most=tuning.max_displacement_seconds,
+    )
     if outcome is None or outcome.values is None:
         return None
     return displace_by_counts(
@@ -380,5 +376,5 @@ def _columns_to_exclude(
     used[: len(relaxed.values)] = relaxed.values
     worth = arrays.reduced_costs(relaxed.row_duals)
     order = np.lexsort((-worth[patterns], used[patterns] <= USED_TOLERANCE))
-    excluded[patterns[order[MAX_DISPLACEMENT_PATTERNS:]]] = True
+    excluded[patterns[order[parameters.PARAMETERS.insertion.max_displacement_patterns :]]] = True
     return excluded

@@ -14,11 +14,10 @@ from collections.abc import Iterable
 import networkx as nx
 import numpy as np
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.session import Session
 from placewright.solver import Model
-
-SECONDS = 1.0
 
 
 def keep_within_quotas(session: Session, placement: Placement) -> None:
@@ -45,7 +44,10 @@ def keep_within_quotas(session: Session, placement: Placement) -> None:
     at, of = np.nonzero(use)
     model.add(rows[of], kept[at], use[at, of])
     model.term("gain", kept, gain, sense="max")
-    outcome = session.optimise(model.arrays("gain"), most=SECONDS, gap=1e-4)
+    tuning = parameters.PARAMETERS.insertion
+    outcome = session.optimise(
+        model.arrays("gain"), most=tuning.max_quota_seconds, gap=tuning.quota_gap_rel
+    )
     if outcome is None or outcome.values is None:
         return
     for i in np.flatnonzero(np.rint(outcome.values) == 0).tolist():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.bundles import Bundles
 from placewright.formulations.gang.heuristics.swap_search import HostAssignment
 from placewright.formulations.gang.models.aggregate.column_generation import PricedModel
@@ -24,8 +25,6 @@ from placewright.solver import Outcome
 from placewright.topology.units import WHOLE_GPU
 
 TOLERANCE = 1e-6
-MOVE_WORTH = 1000 * WHOLE_GPU
-"""Milli-GPU-seconds of moves that one more GPU for shares may cost."""
 
 
 def repack_tasks(
@@ -52,7 +51,8 @@ def repack_tasks(
     if base.is_overcommitted or not (bundles.homes or waiting):
         return None
     gpus = np.where(problem.open, base.whole, 0)
-    units = bundles.units(session, MOVE_WORTH, int(gpus.sum()))
+    gpu_worth = parameters.PARAMETERS.packing.gpu_worth_gpu_seconds * WHOLE_GPU
+    units = bundles.units(session, gpu_worth, int(gpus.sum()))
     if units is None:
         return None
     assignment = HostAssignment(units, base.free, gpus, np.zeros(len(gpus), dtype=np.bool_))

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import VALUE
-
-ENTITLED_WEIGHT = 1000
 
 
 def scalarise_entitled(problem: Problem) -> Problem:
     """Return the round with `value` as its only term, and entitled options worth far more."""
+    weight = parameters.PARAMETERS.insertion.entitled_weight
     classes = tuple(
         replace(
             job_class,
             choices=tuple(
-                replace(choice, value=choice.value * (ENTITLED_WEIGHT if choice.entitled else 1))
+                replace(choice, value=choice.value * (weight if choice.entitled else 1))
                 for choice in job_class.choices
             ),
         )

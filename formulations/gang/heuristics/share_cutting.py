@@ -25,6 +25,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.gpu_columns import (
     pattern_of,
     unbounded_knapsack,
@@ -40,10 +41,6 @@ Content: TypeAlias = tuple[int, ...]
 """How many shares of each kind a GPU holds."""
 _GpuKey: TypeAlias = tuple[int, Content]
 """GPUs of one kind of host that hold the same."""
-
-TOLERANCE = 1e-6
-SEARCH_SECONDS = 5.0
-ITERATIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +171,20 @@ class _CuttingStock:
 
     def solve(self, session: Session) -> Counter[_Pattern] | None:
         """Return how often each pattern is used; None if no time is left."""
-        for _ in range(ITERATIONS):
-            outcome = session.optimise(self._model.arrays("cost", relax=True), share=0.3)
+        tuning = parameters.PARAMETERS.packing
+        for _ in range(tuning.max_cutting_iterations):
+            outcome = session.optimise(
+                self._model.arrays("cost", relax=True), share=tuning.cutting_share
+            )
             if outcome is None or outcome.row_duals is None:
                 return None
             if not self._add(self._price_out(outcome.row_duals)):
                 break
-        outcome = session.optimise(self._model.arrays("cost"), share=0.3, most=SEARCH_SECONDS)
+        outcome = session.optimise(
+            self._model.arrays("cost"),
+            share=tuning.cutting_share,
+            most=tuning.max_cutting_seconds,
+        )
         if outcome is None or outcome.values is None:
             return None
         number = np.rint(outcome.values[1:]).astype(np.int64).tolist()
@@ -195,7 +199,7 @@ class _CuttingStock:
         best, choice = unbounded_knapsack(
             steps, WHOLE_GPU // unit, np.where(self._types.allowed, price, 0.0)
         )
-        found = []
+        found, least = [], parameters.PARAMETERS.packing.min_cutting_gain_rel * self._gpu_worth
         for host_type, held in self._most:
             parts = self._parts[held]
             left = (WHOLE_GPU - parts @ milli) // unit
@@ -205,7 +209,7 @@ class _CuttingStock:
             row = self._row.get((host_type, held))
             gain = parts @ price + gpu_worth - cost + (0.0 if row is None else duals[row])
             k = int(gain.argmax())
-            if gain[k] > TOLERANCE * self._gpu_worth:
+            if gain[k] > least:
                 comes = tuple(pattern_of(steps, choice[host_type], int(left[k])).tolist())
                 found.append(_Pattern(host_type, held, tuple(parts[k].tolist()), comes))
         return found

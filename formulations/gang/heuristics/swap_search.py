@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Floats, Ints
+from placewright.formulations.gang import parameters
 from placewright.formulations.session import Session
 
 NOWHERE = -1
 TOLERANCE = 1e-9
-NEAR_BEST = 0.8
-"""Of swaps that lower the excess by this part of what the best one does, the cheapest is taken."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -275,7 +274,7 @@ class HostAssignment:
         best = float(change.min(initial=0.0))
         if best >= -TOLERANCE:
             return False
-        good = np.flatnonzero(change <= NEAR_BEST * best)
+        good = np.flatnonzero(change <= parameters.PARAMETERS.packing.near_best_rel * best)
         cost = self._move_cost(unit[good], to[good]) - self._move_cost(unit[good], host)
         swap = other[good] != NOWHERE
         cost[swap] += self._move_cost(other[good][swap], host)

@@ -14,13 +14,12 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.array_types import Ints
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.host_pricing import best_patterns
 from placewright.formulations.session import Session
 from placewright.solver import Model
 
 NOWHERE = -1
-TIME_SHARE = 0.25
-"""Most of the time left that one packing may take to price patterns, and again to choose."""
 
 
 def best_fit_decreasing(sizes: Ints, free: Ints) -> Ints:
@@ -100,7 +99,8 @@ class _PatternMaster:
 
     def solve(self, session: Session) -> list[Ints]:
         """Price patterns while they help, then choose among them; returns one pattern per host."""
-        reserve = session.remaining() * (1 - TIME_SHARE)
+        tuning = parameters.PARAMETERS.packing
+        reserve = session.remaining() * (1 - tuning.pattern_share)
         while not session.expired(reserve):
             outcome = session.optimise(self.model.arrays("worth", relax=True))
             if outcome is None or outcome.row_duals is None or outcome.objective is None:
@@ -113,7 +113,10 @@ class _PatternMaster:
             if not sum(self.add(pattern) for pattern in found):
                 break
         outcome = session.optimise(
-            self.model.arrays("worth"), share=TIME_SHARE, most=10.0, gap=1e-3
+            self.model.arrays("worth"),
+            share=tuning.pattern_share,
+            most=tuning.max_pattern_seconds,
+            gap=tuning.pattern_gap_rel,
         )
         if outcome is None or outcome.values is None:
             return []

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Choice, JobClass
 from placewright.formulations.gang.problem.problem import Problem
@@ -17,9 +18,6 @@ from placewright.formulations.gang.problem.problem import Problem
 QuotaPrices: TypeAlias = Mapping[tuple[int, int], float]
 """What a unit of a quota is worth, by (tenant, resource or -1 for milli-GPU)."""
 NO_QUOTA_PRICES: QuotaPrices = {}
-
-MAX_ENUMERATED_JOBS = 6
-"""Jobs of a host of which all sets are looked at."""
 
 
 def net_value(problem: Problem, job_class: JobClass, choice: Choice, prices: QuotaPrices) -> float:
@@ -140,7 +138,7 @@ def slice_of(rising: Ints, value: int) -> slice:
 
 def exceeds_enumeration(jobs: int) -> bool:
     """Whether a host has too many jobs to look at all sets of them."""
-    return jobs > MAX_ENUMERATED_JOBS
+    return jobs > parameters.PARAMETERS.insertion.max_enumerated_jobs
 
 
 def job_subsets(jobs: int) -> NDArray[np.bool_]:

@@ -8,8 +8,6 @@ import pytest
 from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
-from placewright.formulations.gang import run
-from placewright.formulations.gang.heuristics import lns
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -79,8 +77,8 @@ def test_no_plan_beats_a_bound_of_the_count_model(
     """Without a table hosts are counted by sums; without pairs unequal hosts share a class, too."""
     set_parameters(monkeypatch, "models", max_shape_class_pairs=pairs)
     set_parameters(monkeypatch, "models", max_host_table_entries=table)
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(lns, "PATIENCE", 2)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    set_parameters(monkeypatch, "neighbourhood", max_failures=2)
 
     @settings(max_examples=examples, **STABLE)
     @given(tiny.rounds())

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from gang_parameters import set_parameters
 
-from placewright.formulations.gang import run
-from placewright.formulations.gang.heuristics import lns
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -42,9 +40,9 @@ def started(round_: Round) -> dict[str, set[str]]:
 def test_each_task_is_on_a_host_that_its_group_lists(
     monkeypatch: pytest.MonkeyPatch, cells: int, kinds: int
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", cells)
+    set_parameters(monkeypatch, "run", max_exact_variables=cells)
     set_parameters(monkeypatch, "problem", max_host_kinds=kinds)
-    monkeypatch.setattr(lns, "PATIENCE", 2)
+    set_parameters(monkeypatch, "neighbourhood", max_failures=2)
     jobs = [job(f"own-{i}", 2000, ["own-[0-1]"]) for i in range(5)]
     jobs += [job(f"loan-{i}", 2000, ["loan-0", "loan-1"]) for i in range(2)]
     jobs += [job("gang", 1000, ["own-1", "loan-1"], count=2), job("any", 1000, None)]

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import run
 from placewright.instances.checks.round import check_round
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.plan import Certificate, Plan
@@ -158,7 +158,7 @@ def test_the_exact_model_proves_the_least_time_of_rings(backend: str, examples: 
 def test_no_plan_beats_a_bound_of_trees_and_meshes(
     monkeypatch: pytest.MonkeyPatch, cells: int
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", cells)
+    set_parameters(monkeypatch, "run", max_exact_variables=cells)
 
     @settings(max_examples=60, **STABLE)
     @given(rounds(patterns=("ring", "tree"), models=(*SWITCHED, "hgx-v100-8")))
@@ -175,7 +175,7 @@ def test_no_plan_beats_a_bound_of_trees_and_meshes(
 def test_collectives_of_tied_and_running_jobs_make_valid_plans(
     tiny_arrangement: Any, monkeypatch: pytest.MonkeyPatch, cells: int, moving: bool
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", cells)
+    set_parameters(monkeypatch, "run", max_exact_variables=cells)
 
     @settings(max_examples=25, **STABLE)
     @given(tiny_arrangement.rounds(moving=moving), st.sampled_from(["ring", "tree"]))

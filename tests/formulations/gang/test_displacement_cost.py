@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gang_parameters import set_parameters
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.heuristics import victim_sets
-from placewright.formulations.gang.heuristics.displacement_cost import (
-    WASTE_PER_GPU,
-    DisplacementCost,
-)
+from placewright.formulations.gang import parameters
+from placewright.formulations.gang.heuristics.displacement_cost import DisplacementCost
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
@@ -114,7 +112,11 @@ def least(problem: Problem, host: int, wanted: Ints, *, cheapest: bool = False) 
         rank = problem.shape_rank[shapes].min()
         idle = room_for(problem, host, chosen, wanted)
         if idle >= 0 and all(problem.running[j].level < rank for j in chosen):
-            best = min(best, sum(loss[j] for j in chosen) + WASTE_PER_GPU * idle)
+            best = min(
+                best,
+                sum(loss[j] for j in chosen)
+                + parameters.PARAMETERS.insertion.value_per_idle_gpu * idle,
+            )
     return best
 
 
@@ -140,7 +142,7 @@ def test_a_host_loses_the_least_over_all_sets_of_its_jobs(seed: int, *, shares: 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_of_many_jobs_a_host_stops_the_cheapest(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(victim_sets, "MAX_ENUMERATED_JOBS", 0)
+    set_parameters(monkeypatch, "insertion", max_enumerated_jobs=0)
     problem = compile_round(random_round(seed, shares=False))
     table, rng = DisplacementCost(Placement(problem)), np.random.default_rng(seed)
     for wanted in (some_tasks(problem, rng) for _ in range(3)):
@@ -164,7 +166,9 @@ def test_what_is_displaced_is_what_the_table_said(seed: int, *, shares: bool) ->
         lost = sum(value_of(problem, j) + cost_of(problem, j) / dearest for j in stopped)
         idle = room_for(problem, host, tuple(stopped), wanted)
         assert idle >= 0
-        assert said[host] == pytest.approx(lost + WASTE_PER_GPU * idle)
+        assert said[host] == pytest.approx(
+            lost + parameters.PARAMETERS.insertion.value_per_idle_gpu * idle
+        )
         assert table.of(wanted)[host] == inf
 
 

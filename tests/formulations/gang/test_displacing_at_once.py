@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gang_parameters import set_parameters
 
 from placewright.formulations import session as sessions
-from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics import migration
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
@@ -34,7 +34,7 @@ SEEDS = range(3)
 
 @pytest.fixture(autouse=True)
 def _counts_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
 
 
 def busy(seed: int) -> Round:

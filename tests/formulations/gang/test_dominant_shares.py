@@ -14,8 +14,6 @@ import pytest
 from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
-from placewright.formulations.gang import run
-from placewright.formulations.gang.heuristics import lns
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.scalarise_entitled import scalarise_entitled
 from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
@@ -102,8 +100,8 @@ def test_no_fair_plan_beats_a_bound_of_the_count_model(
 ) -> None:
     set_parameters(monkeypatch, "models", max_host_table_entries=table)
     set_parameters(monkeypatch, "models", max_shape_class_pairs=8000 if table else 0)
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(lns, "PATIENCE", 2)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    set_parameters(monkeypatch, "neighbourhood", max_failures=2)
 
     @settings(max_examples=examples, **STABLE)
     @given(tiny_fair.full_rounds() if kind is None else tiny_fair.fair_rounds(**kind))

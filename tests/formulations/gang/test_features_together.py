@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from placewright.array_types import Floats
-from placewright.formulations.gang import run
 from placewright.formulations.gang.models.aggregate import column_generation
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
@@ -117,7 +117,7 @@ def test_bounds_of_counts_hold_for_exact_plans(
     round_ = data.draw(rich_rounds(tiny))
     best = _first_term(_solved(round_))
     with monkeypatch.context() as patch:
-        patch.setattr(run, "MAX_EXACT_CELLS", -1)
+        set_parameters(patch, "run", max_exact_variables=-1)
         bounded = _first_term(_solved(round_))
     sign = 1 if best.sense == "max" else -1
     assert bounded.bound is not None
@@ -141,7 +141,7 @@ def test_certified_bounds_hold_whatever_the_duals(
         return multipliers(arrays, kinds[rng.integers(len(kinds))])
 
     with monkeypatch.context() as patch:
-        patch.setattr(run, "MAX_EXACT_CELLS", -1)
+        set_parameters(patch, "run", max_exact_variables=-1)
         patch.setattr(column_generation, "multipliers", spoiled)
         bounded = _first_term(_solved(round_))
     sign = 1 if best.sense == "max" else -1

@@ -6,10 +6,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import run
 from placewright.formulations.gang.bounds.fragmentation import stranded_lower_bound
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.checks.round import check_round
@@ -128,7 +128,7 @@ def test_larger_rounds_have_valid_plans_and_bounds(
     monkeypatch: pytest.MonkeyPatch,
     moving: bool,
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
     rounds = tiny.running_rounds() if moving else tiny.rounds(terms=TERMS[:3], jobs=4)
     found = moves.attainable_with_moves if moving else oracle.attainable
 

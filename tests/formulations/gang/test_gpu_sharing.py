@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import run
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.terms import add_terms
@@ -145,7 +145,7 @@ def test_the_exact_model_proves_the_optimum_of_all_plans(
 def test_the_count_model_bounds_all_plans_and_its_plans_are_valid(
     sharing: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", 0)
+    set_parameters(monkeypatch, "run", max_exact_variables=0)
 
     @settings(max_examples=60, **STABLE)
     @given(rounds())
@@ -302,7 +302,7 @@ def test_the_shares_of_the_bundled_round_are_two_quarters_and_a_half_on_each_gpu
 def test_slices_leave_a_host_that_is_to_be_vacated(
     monkeypatch: pytest.MonkeyPatch, cells: int
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", cells)
+    set_parameters(monkeypatch, "run", max_exact_variables=cells)
     jobs = []
     for name, profile, host, slot in (
         ("half", "3g.40gb", "a", 0),

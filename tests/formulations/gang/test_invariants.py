@@ -7,11 +7,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import run
-from placewright.formulations.gang.heuristics import lns
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
@@ -83,8 +82,8 @@ def test_another_host_never_lowers_the_proven_value(tiny: ModuleType) -> None:
 def test_names_and_order_change_no_bound_of_the_count_model(
     tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(lns, "PATIENCE", 0)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    set_parameters(monkeypatch, "neighbourhood", max_failures=0)
 
     def first_bound(round_: Round) -> float | None:
         plan = solve_round(round_, gap=0.0, isolation="none")

@@ -14,7 +14,6 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import run
 from placewright.formulations.gang.models.aggregate import sifting
 from placewright.formulations.gang.models.aggregate.column_generation import aggregate_models
 from placewright.formulations.gang.models.aggregate.core_search import option_reduced_costs
@@ -123,7 +122,7 @@ def test_the_best_options_are_found_and_proven_whatever_the_core(
     cells: int,
     columns: int,
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", cells)
+    set_parameters(monkeypatch, "run", max_exact_variables=cells)
     few_at_a_time(monkeypatch, columns)
 
     @settings(max_examples=examples, **STABLE)
@@ -141,7 +140,7 @@ def test_the_best_options_are_found_and_proven_whatever_the_core(
 def test_later_terms_are_bounded_with_the_options_left_out(
     oracle: ModuleType, monkeypatch: pytest.MonkeyPatch, cells: int, columns: int
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", cells)
+    set_parameters(monkeypatch, "run", max_exact_variables=cells)
     few_at_a_time(monkeypatch, columns)
 
     @settings(max_examples=80, **STABLE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from gang_parameters import set_parameters
 
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics.count_search import COUNT_SEARCH
@@ -27,7 +28,7 @@ NAMES = [phase.name for phase in (*run.PHASES, *MIGRATION, *COUNT_SEARCH)]
 
 @pytest.fixture(autouse=True)
 def _large_rounds_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
 
 
 def solved(round_: Round, *without: str) -> Plan:

@@ -11,8 +11,6 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import run
-from placewright.formulations.gang.heuristics import lns
 from placewright.formulations.gang.heuristics.scalarise_progress import scalarise_progress
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
@@ -158,8 +156,8 @@ def test_no_plan_beats_a_bound_of_the_count_model_on_progress(
     """Without a table hosts are counted by sums."""
     set_parameters(monkeypatch, "models", max_shape_class_pairs=8000 * (table > 0))
     set_parameters(monkeypatch, "models", max_host_table_entries=table)
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(lns, "PATIENCE", 2)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    set_parameters(monkeypatch, "neighbourhood", max_failures=2)
     rounds = tiny.running_rounds() if running else tiny.rounds(jobs=4)
     enumerate_ = moves.attainable_with_moves if running else oracle.attainable
 
@@ -265,7 +263,7 @@ def test_on_large_rounds_jobs_displace_by_progress_as_by_value(
     value: int,
     expected: list[int],
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
     certificate = solved(full_host(progress, value, terms=terms), "highs")
     assert [term.value for term in certificate.terms] == expected
 

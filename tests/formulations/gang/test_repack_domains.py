@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics.repack import repack_tasks
 from placewright.formulations.gang.heuristics.share_cutting import Home, ShareTypes, recut_shares
 from placewright.formulations.gang.heuristics.swap_search import NOWHERE, HostAssignment, Units
@@ -244,7 +244,7 @@ def test_whenever_time_is_up_the_plan_is_valid_and_no_worse_than_the_greedy_one(
 ) -> None:
     round_ = shared_round(seed, fixed=fixed, pending=pending)
     greedy = solve_round(round_, isolation="none", time_limit=0.0).certificate
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", 0)
+    set_parameters(monkeypatch, "run", max_exact_variables=0)
     for looks in (*range(0, 12, 2), 15, 20, 40):
         looking(monkeypatch, looks)
         found = solve_round(round_, isolation="none", time_limit=60.0).certificate
@@ -298,7 +298,7 @@ def test_a_plan_that_packs_anew_verifies_and_beats_no_optimum(
 ) -> None:
     round_ = shared_round(seed, fixed=fixed, pending=pending)
     best = solve_round(round_, isolation="none", time_limit=20.0).certificate.terms[0]
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", 0)
+    set_parameters(monkeypatch, "run", max_exact_variables=0)
     plan = solve_round(round_, isolation="none", time_limit=20.0)
     assert plan.certificate.degraded == ()
     found = plan.certificate.terms[0]
@@ -306,7 +306,7 @@ def test_a_plan_that_packs_anew_verifies_and_beats_no_optimum(
 
 
 def test_what_moves_cost_is_in_the_bound_of_what_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", 0)
+    set_parameters(monkeypatch, "run", max_exact_variables=0)
     task = {"options": [{"groups": [{"gpu": WHOLE}]}]}
     jobs = [
         {

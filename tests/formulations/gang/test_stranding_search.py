@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics.fragmentation_increase import (
     NO_ROOM,
     FragmentationIncreases,
@@ -143,7 +143,7 @@ def arriving(seed: int, pods: int = 60) -> Round:
 def test_the_search_strands_less_than_the_greedy_plan_and_keeps_quotas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
     for seed in range(3):
         round_ = arriving(seed)
         greedy = solve_round(round_, time_limit=0.0, isolation="none")
@@ -158,7 +158,7 @@ def test_the_search_strands_less_than_the_greedy_plan_and_keeps_quotas(
 
 
 def test_the_same_seed_gives_the_same_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
     round_ = arriving(3)
     one, other = (
         solve_round(round_, gap=1.0, isolation="none", time_limit=60.0, deterministic=True)
@@ -171,7 +171,7 @@ def test_an_engine_strands_as_little_as_a_round_from_scratch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whole GPUs only: rounds in which an engine otherwise adapts its last plan."""
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
 
     def pods(begin: int) -> list[Job]:
         asked = [(1000, 12), (2000, 10), (1000, 4)]

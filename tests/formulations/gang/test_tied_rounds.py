@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from gang_parameters import set_parameters
 
-from placewright.formulations.gang import run
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
@@ -66,7 +66,7 @@ def check(round_: Round, plan: Plan) -> None:
 def test_plans_of_rounds_with_tied_options_are_valid(
     monkeypatch: pytest.MonkeyPatch, mix: str, terms: tuple[str, ...], seed: int
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
     round_ = with_ties(generate_round(1024, 120, mix=mix, seed=seed), terms, seed)
     plan = solve_round(round_, time_limit=1.5, isolation="none")
     check(round_, plan)
@@ -74,7 +74,7 @@ def test_plans_of_rounds_with_tied_options_are_valid(
 
 
 def test_an_engine_goes_on_with_jobs_that_are_tied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
     terms = ("value", "disruption", "spread", "opened")
     first = with_ties(generate_round(256, 120, mix="tight", seed=3), terms, 3)
     rng = random.Random(0)

@@ -8,8 +8,6 @@ import pytest
 from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
-from placewright.formulations.gang import run
-from placewright.formulations.gang.heuristics import lns
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
@@ -85,8 +83,8 @@ def test_no_plan_with_tied_options_beats_a_bound_of_the_count_model(
     table: int,
 ) -> None:
     set_parameters(monkeypatch, "models", max_host_table_entries=table)
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(lns, "PATIENCE", 2)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    set_parameters(monkeypatch, "neighbourhood", max_failures=2)
 
     @settings(max_examples=50, **STABLE)
     @given(tiny_arrangement.rounds(moving=moving))

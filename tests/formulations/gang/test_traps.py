@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gang_parameters import set_parameters
 
-from placewright.formulations.gang import run
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import TermResult
 from placewright.instances.documents.round import Round
@@ -19,7 +19,7 @@ Raw = dict[str, Any]
 @pytest.fixture(params=["exact", "counts"])
 def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "counts":
-        monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+        set_parameters(monkeypatch, "run", max_exact_variables=-1)
     return str(request.param)
 
 

@@ -9,10 +9,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
-from placewright.formulations.gang import run
-from placewright.formulations.gang.heuristics import lns
 from placewright.formulations.gang.models.host.victims import select_victims
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.plan_messages import Candidate
@@ -51,8 +50,8 @@ def test_no_plan_beats_a_bound_on_who_must_stop(
     examples: int,
     preset: str | None,
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
-    monkeypatch.setattr(lns, "PATIENCE", 2)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    set_parameters(monkeypatch, "neighbourhood", max_failures=2)
 
     @settings(max_examples=examples, **STABLE)
     @given(tiny.running_rounds(preset=preset))
@@ -111,7 +110,7 @@ def cheapest(round_: Round, hosts: int, count: int) -> int:
 def test_hosts_to_return_are_a_cheapest_hitting_set_without_the_whole_exact_model(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(run, "MAX_EXACT_CELLS", -1)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
     hosts, count = 14, 2 + seed % 4
     round_ = loaned(seed, hosts)
     certificate = solved(return_hosts(round_, [f"h[0-{hosts - 1}]"], count), "highs")
