@@ -3,13 +3,16 @@
 A formulation is a generator `run(problem, session)`. It yields a `Candidate` for each plan it finds
 and a `Bound` for each bound it proves. The round verifies a candidate before the generator goes on,
 and leaves the verified term values of the best plan so far in `session.best`.
+
+A decision has several sessions: `part` gives a phase an earlier deadline, and `inner` begins a
+round inside the decision. They hold the same clock, and those on one round what is known of it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -78,6 +81,41 @@ def _unavailable(*_: Any) -> Iterator[Any]:
 
 
 @dataclass(slots=True)
+class BestKnown:
+    """What is known of a round; only whoever verifies its plans writes it.
+
+    Attributes
+    ----------
+    values
+        Verified values of the best plan by term, in the policy's order; None without a plan.
+    first_bound
+        Tightest bound of the first term.
+    proven
+        Whether every term of the best plan is proven.
+    """
+
+    values: Mapping[str, int] | None = None
+    first_bound: float | None = None
+    proven: bool = False
+
+
+@dataclass(slots=True)
+class Clock:
+    """The time of a decision, as all its sessions see it.
+
+    Attributes
+    ----------
+    reserved_s
+        Seconds before every deadline that are kept for the end of the decision.
+    stopped
+        Whether the clock ended some search, so that a repetition may differ.
+    """
+
+    reserved_s: float = 0.0
+    stopped: bool = False
+
+
+@dataclass(slots=True)
 class Session:
     """A round's clock, its way to a solver, and the best verified plan so far.
 
@@ -89,13 +127,6 @@ class Session:
         `time.monotonic()` at which the formulation should be done.
     gap
         Relative gap of the first term at which the search may stop.
-    best, first_bound, proven
-        Kept by the round: values of the best plan, tightest bound of the first term, and whether
-        every term of the best plan is proven.
-    degraded
-        What went wrong on the way.
-    wall_stopped
-        Whether the clock ended some search, so that a repetition may differ.
     budget
         Seconds that a deterministic round may plan with, whatever the clock says.
     has_plan
@@ -104,6 +135,10 @@ class Session:
     inner_rounds, region_rounds, gang
         Services: who decides rounds of gangs inside another decision, those of regions side by
         side, and gang problems.
+    known
+        What is known of the round.
+    clock, degraded
+        The time of the whole decision, and what went wrong in it.
     """
 
     solve: Solve
@@ -113,16 +148,55 @@ class Session:
     seed: int = 0
     deterministic: bool = False
     memory_mib: int | None = None
-    best: Mapping[str, int] | None = None
-    first_bound: float | None = None
-    proven: bool = False
-    degraded: list[str] = field(default_factory=list)
-    wall_stopped: bool = False
     budget: float = WORK
     has_plan: bool = False
     inner_rounds: InnerRounds = _unavailable
     region_rounds: RegionRounds = _unavailable
     gang: GangFormulation = _unavailable
+    known: BestKnown = field(default_factory=BestKnown)
+    clock: Clock = field(default_factory=Clock)
+    degraded: list[str] = field(default_factory=list)
+
+    @property
+    def best(self) -> Mapping[str, int] | None:
+        """Verified values of the best plan by term, None without a plan."""
+        return self.known.values
+
+    @property
+    def first_bound(self) -> float | None:
+        """Tightest bound of the first term."""
+        return self.known.first_bound
+
+    @property
+    def proven(self) -> bool:
+        """Whether every term of the best plan is proven."""
+        return self.known.proven
+
+    @property
+    def wall_stopped(self) -> bool:
+        """Whether the clock ended some search of the decision, so that a repetition may differ."""
+        return self.clock.stopped
+
+    def part(self, share: float = 1.0, reserve: float = 0.0) -> Session:
+        """Return a session on the same round that ends earlier.
+
+        Deterministic rounds have work limits instead: there it ends no earlier.
+
+        Parameters
+        ----------
+        share
+            Of the time left before the reserve.
+        reserve
+            Seconds kept for what follows.
+        """
+        if self.deterministic:
+            return self
+        left = max(0.0, self.before_deadline() - reserve)
+        return replace(self, deadline=self.deadline - reserve - (1 - share) * left)
+
+    def inner(self) -> Session:
+        """Return a session on a round inside the decision, of which nothing is known yet."""
+        return replace(self, known=BestKnown())
 
     def remaining(self) -> float:
         """Seconds left to plan with: before the deadline, negative after it.
@@ -134,7 +208,7 @@ class Session:
 
     def before_deadline(self) -> float:
         """Seconds by the clock before the deadline, in a deterministic round, too."""
-        return self.deadline - time.monotonic()
+        return self.deadline - self.clock.reserved_s - time.monotonic()
 
     def expired(self, reserve: float = 0.0) -> bool:
         """Whether no more than `reserve` seconds are left; then the clock has decided something.
@@ -149,12 +223,12 @@ class Session:
         Never where no time was given at all: whoever does so wants a greedy plan.
         """
         late = self.budget > 0 and self.before_deadline() < -grace
-        self.wall_stopped |= late
+        self.clock.stopped |= late
         return late
 
     def _ends(self, seconds: float, reserve: float = 0.0) -> bool:
         late = seconds <= max(0.0, reserve)
-        self.wall_stopped |= late
+        self.clock.stopped |= late
         return late
 
     def close_enough(self, value: float) -> bool:
@@ -203,7 +277,7 @@ class Session:
         except (BackendUnavailableError, UnsupportedModelError) as error:
             self.degraded.append(f"{backend}: {error}")
             return None
-        self.wall_stopped |= outcome.wall_stopped
+        self.clock.stopped |= outcome.wall_stopped
         if outcome.status is Status.FAILED or outcome.fault:
             self.degraded.append(f"{backend}: {outcome.message or outcome.status.value}")
         return outcome

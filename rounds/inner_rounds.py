@@ -34,8 +34,7 @@ def solve_inner_round(
         What the round compiles to, if that is known.
     """
     problem = compile_round(round_) if problem is None else problem
-    has_plan = session.best is not None
-    inner = replace(session, best=None, first_bound=None, proven=False, has_plan=has_plan)
+    inner = replace(session.inner(), has_plan=session.best is not None)
     default_decisions = DefaultDecisions()(round_)
     bounds = Bounds()
     for step in gang.run(problem, inner):
@@ -55,9 +54,7 @@ def solve_inner_round(
             if not checked.ok:
                 session.degraded.append(f"{step.source}: invalid plan: {checked.violations[0]}")
             elif inner.best is None or better(checked.terms, inner.best, problem.terms):
-                inner.best = checked.terms
+                inner.known.values = checked.terms
                 yield step
         if inner.best is not None:
             bounds.update_session(inner, problem.terms, inner.best)
-        inner.deadline = session.deadline
-        session.wall_stopped |= inner.wall_stopped

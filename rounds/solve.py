@@ -174,12 +174,12 @@ class Solve:
             session.degraded.append(f"{candidate.source}: invalid plan: {first}")
             return
         if self.best is None and not candidate.final:
-            session.deadline -= FINISH_SHARE * self._verify_seconds
+            session.clock.reserved_s += FINISH_SHARE * self._verify_seconds
         if self.best is None or better(verification.terms, self.values, self.terms):
             self.best, self.values = candidate, dict(verification.terms)
             self._has_reasons = reasoned
             self.document = plan
-            session.best = self.values
+            session.known.values = self.values
             self._report_progress(session)
 
     def _tighten(self, bound: Bound, session: Session) -> None:

@@ -95,7 +95,7 @@ def _lift_all(
     """
     unlawful = False
     first = problem.terms[0]
-    inner = replace(session, best=None, first_bound=None, proven=False)
+    inner = session.inner()
     if has_plan:
         _inform(inner, session, offset, first)
     for step in inner.gang(problem, inner):
@@ -105,20 +105,18 @@ def _lift_all(
             yield lifted
         else:
             unlawful = True
-        session.wall_stopped |= inner.wall_stopped
         _inform(inner, session, offset, first)
-    session.wall_stopped |= inner.wall_stopped
     return unlawful
 
 
 def _inform(inner: Session, session: Session, offset: Mapping[str, int], first: str) -> None:
     """Tell the inner session what the round knows, in values of the rest."""
-    inner.deadline, inner.proven = session.deadline, session.proven
+    inner.known.proven = session.proven
     if session.best is not None:
-        inner.best = {term: value - offset[term] for term, value in session.best.items()}
+        inner.known.values = {term: value - offset[term] for term, value in session.best.items()}
     if session.best is not None and next(iter(session.best)) == first:
         known = session.first_bound
-        inner.first_bound = None if known is None else known - offset[first]
+        inner.known.first_bound = None if known is None else known - offset[first]
 
 
 def _bound(bound: Bound, offset: Mapping[str, int]) -> Bound:

@@ -16,7 +16,7 @@ from itertools import islice
 
 import numpy as np
 
-from placewright.formulations.common.phases import Phase, run_phases
+from placewright.formulations.common.phases import Phase, SearchState, run_phases
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.admission import AdmissionBound, admit
 from placewright.formulations.deadline.bounds.trivial import trivial_bounds
@@ -37,12 +37,16 @@ from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 
 
-@dataclass(slots=True)
-class _Run:
+@dataclass
+class _Run(SearchState):
     """What the phases of one run share.
 
     Attributes
     ----------
+    steady
+        The admission with its steady alternatives only, which is itself if it has no others.
+    seconds
+        What the whole run may take.
     steady_best, best
         The best schedule of steady alternatives, and of all of them: None before their phases.
     bounds
@@ -50,8 +54,8 @@ class _Run:
     """
 
     admission: Admission
-    session: Session
     steady: Admission
+    seconds: float
     steady_best: Schedule | None = None
     best: Schedule | None = None
     bounds: list[Bound] = field(default_factory=list)
@@ -90,46 +94,23 @@ def run(
     without
         Names of phases to leave out, for an ablation.
     """
-    state = _Run(admission, session, admission.steady_only())
-    for step in run_phases(phases(), state, session, without):
+    seconds = max(0.0, session.remaining())
+    state = _Run(session, admission, admission.steady_only(), seconds, without=without)
+    for step in run_phases(PHASES, state):
         if isinstance(step, Bound):
             state.bounds.append(step)
         yield step
 
 
-def phases() -> tuple[Phase[_Run, Candidate | Bound], ...]:
-    """Return the phases of a run in their order."""
-    tuning = parameters.PARAMETERS
-    before_placement = 1 - tuning.placement_share
-    return (
-        Phase("trivial bounds", _bound_trivially),
-        Phase(
-            "steady admission",
-            _admit_steady,
-            applies=lambda state: state.steady is not state.admission,
-            until=before_placement * tuning.steady_share,
-        ),
-        Phase("admission", _admit_all, until=before_placement),
-        Phase(
-            "steady placement",
-            _place_steady,
-            applies=lambda state: state.steady_is_worse(),
-            share=tuning.steady_share,
-        ),
-        Phase("placement", _place),
-        Phase("integrated model", _solve_integrated, applies=lambda state: not _proven(state)),
-    )
-
-
-def _bound_trivially(state: _Run, _: Session) -> Iterator[Candidate | Bound]:
+def _bound_trivially(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield a bound of each term that needs no solver."""
     yield from trivial_bounds(state.admission)
 
 
-def _admit_steady(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+def _admit_steady(state: _Run) -> Iterator[Candidate | Bound]:
     """Find the best schedule of steady alternatives: its promises survive most placements."""
     alternatives = np.append(np.flatnonzero(state.admission.steady), NONE)
-    for step in _admit(state.steady.problem, session, state.admission.known):
+    for step in _admit(state.steady.problem, state.session, state.admission.known):
         if isinstance(step, Schedule):
             schedule = Schedule(alternatives[step.alternative], step.runs)
             if state.steady.problem.alternatives:
@@ -137,10 +118,10 @@ def _admit_steady(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
             state.steady_best = schedule
 
 
-def _admit_all(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+def _admit_all(state: _Run) -> Iterator[Candidate | Bound]:
     """Find the best schedule of all alternatives, and bounds of `broken` and `admitted`."""
     known = state.admission.known if state.steady_best is None else state.steady_best
-    for step in _admit(state.problem, session, known):
+    for step in _admit(state.problem, state.session, known):
         if isinstance(step, Bound):
             yield step
         else:
@@ -148,27 +129,59 @@ def _admit_all(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
             state.best = step
 
 
-def _place_steady(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+def _place_steady(state: _Run) -> Iterator[Candidate | Bound]:
     """Place the current lease of the steady schedule, since the better one may lose promises."""
     if state.steady_best is not None:
-        yield from place_current_lease(state.admission, state.steady_best, session)
+        yield from place_current_lease(state.admission, state.steady_best, state.session)
 
 
-def _place(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+def _place(state: _Run) -> Iterator[Candidate | Bound]:
     """Place the current lease of the better schedule, the steady one if they are equally good."""
     schedule = state.best if state.steady_is_worse() else state.steady_best or state.best
     if schedule is not None:
-        yield from place_current_lease(state.admission, schedule, session)
+        yield from place_current_lease(state.admission, schedule, state.session)
 
 
-def _solve_integrated(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+def _solve_integrated(state: _Run) -> Iterator[Candidate | Bound]:
     """Decide promises, leases and places in one model, where the round is small enough."""
-    for step in solve_integrated(state.admission, session):
+    for step in solve_integrated(state.admission, state.session):
         if isinstance(step, Bound):
             yield step
         else:
             plan, schedule = step
             yield with_promises(state.admission, plan, schedule, Offers(state.admission))[0]
+
+
+def _placement_seconds(state: _Run) -> float:
+    """Return the seconds kept for placement."""
+    return parameters.PARAMETERS.placement_share * state.seconds
+
+
+def _all_alternatives_seconds(state: _Run) -> float:
+    """Return the seconds kept for admission with all alternatives, and for placement."""
+    tuning = parameters.PARAMETERS
+    return (1 - (1 - tuning.placement_share) * tuning.steady_share) * state.seconds
+
+
+PHASES: tuple[Phase[_Run, Candidate | Bound], ...] = (
+    Phase("trivial bounds", _bound_trivially),
+    Phase(
+        "steady admission",
+        _admit_steady,
+        lambda state: state.steady is not state.admission,
+        reserve=_all_alternatives_seconds,
+    ),
+    Phase("admission", _admit_all, reserve=_placement_seconds),
+    Phase(
+        "steady placement",
+        _place_steady,
+        _Run.steady_is_worse,
+        share=lambda _: parameters.PARAMETERS.steady_share,
+    ),
+    Phase("placement", _place),
+    Phase("integrated model", _solve_integrated, lambda state: not _proven(state)),
+)
+"""The order of steps."""
 
 
 def _proven(state: _Run) -> bool:

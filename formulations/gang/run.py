@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
+from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.bounds.fragmentation import stranded_lower_bound
 from placewright.formulations.gang.bounds.freed import freed_bounds
@@ -23,8 +24,8 @@ from placewright.formulations.gang.heuristics.migration import (
     evacuate_at_once,
     migrate,
 )
-from placewright.formulations.gang.heuristics.phase import Phase, Search, Steps, run_phases
 from placewright.formulations.gang.heuristics.repack import repack_tasks
+from placewright.formulations.gang.heuristics.search import Search, Steps
 from placewright.formulations.gang.models.aggregate.column_generation import (
     MODELLED_TERMS,
     PricedModel,
@@ -64,7 +65,7 @@ def run(
     without
         Names of phases to leave out, also of those in `migration.py` and `count_search.py`.
     """
-    yield from run_phases(PHASES, Search(problem, session, without))
+    yield from run_phases(PHASES, Search(session, problem, without=without))
 
 
 def _greedy(search: Search) -> Steps:
@@ -285,21 +286,28 @@ def _search_aggregate_model(
 
 
 PHASES = (
-    Phase("greedy", _greedy, needs_time=False),
-    Phase("trivial bounds", _bound_trivially, needs_time=False),
-    Phase("upgrade", _upgrade, lambda s: PROGRESS in s.problem.terms, needs_time=False),
-    Phase("evacuation", evacuate_at_once, _evacuates, needs_time=False),
-    Phase("fragmentation search", _search_fragmentation, lambda s: STRANDED in s.problem.terms),
+    Phase("greedy", _greedy),
+    Phase("trivial bounds", _bound_trivially),
+    Phase("upgrade", _upgrade, lambda s: PROGRESS in s.problem.terms),
+    Phase("evacuation", evacuate_at_once, _evacuates),
+    Phase(
+        "fragmentation search",
+        _search_fragmentation,
+        lambda s: STRANDED in s.problem.terms,
+        needs_time=True,
+    ),
     # Small rounds.
-    Phase("counts of a small round", _search_small_counts, _counts_may_prove),
-    Phase("host-indexed model", _solve_exactly, _small),
+    Phase("counts of a small round", _search_small_counts, _counts_may_prove, needs_time=True),
+    Phase("host-indexed model", _solve_exactly, _small, needs_time=True),
     # Large rounds.
     *(replace(phase, applies=_both(_large, phase.applies)) for phase in DISPLACEMENT),
-    Phase("bound of freed", _bound_freed, lambda s: _large(s) and s.first == FREED),
-    Phase("relaxation", _relax, _large),
-    Phase("migration", _migrate, _migrates, needs_time=False),
-    Phase("repacking", _repack, _repacks),
-    Phase("counts", _search_counts, _counts_may_gain, needs_time=False),
-    Phase("bounds of later terms", _bound_later_terms, _relaxed, needs_time=False),
+    Phase(
+        "bound of freed", _bound_freed, lambda s: _large(s) and s.first == FREED, needs_time=True
+    ),
+    Phase("relaxation", _relax, _large, needs_time=True),
+    Phase("migration", _migrate, _migrates),
+    Phase("repacking", _repack, _repacks, needs_time=True),
+    Phase("counts", _search_counts, _counts_may_gain),
+    Phase("bounds of later terms", _bound_later_terms, _relaxed),
 )
 """The portfolio. Shares of the time of single solves stand in `parameters.py`."""

@@ -39,6 +39,8 @@ class Parameters:
         Largest total score, which a solver still tells apart by single units.
     cost_share_of_value
         Score of the highest cost of a job, as a fraction of the smallest value of a job.
+    decomposition_share
+        Time of the decomposition by region where the monolithic model follows.
     bound_share
         Time of the LP and of the integer model that bound `value`.
     max_integer_columns, max_integer_seconds
@@ -74,6 +76,7 @@ class Parameters:
     move_discount_parts: int = 20
     max_score: int = 10**10
     cost_share_of_value: float = 0.5
+    decomposition_share: float = 0.75
     bound_share: float = 0.3
     max_integer_columns: int = 3_000
     max_integer_seconds: float = 5.0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from placewright.formulations.bound_arithmetic import SHARPNESS, near
+from placewright.formulations.common.phases import Phase, SearchState, run_phases
 from placewright.formulations.geo import parameters
 from placewright.formulations.geo.bounds.assignment_bounds import (
     cost_bound,
@@ -35,10 +36,11 @@ UNREACHABLE = 2**62
 """GiB of remote reads where a job may not run."""
 
 
-class Context:
+class Context(SearchState):
     """What the phases share: the round, its size, and its job classes once they are needed."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, session: Session, without: Collection[str] = ()) -> None:
+        super().__init__(session, without=without)
         self.problem = problem
         self.value_bound = float("inf")
         size, tuning = len(problem.round.jobs) * problem.cluster.num_hosts, parameters.PARAMETERS
@@ -68,33 +70,8 @@ class Context:
         return running_jobs, classes, time.monotonic() - began
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A phase of the search, and when it applies.
-
-    Attributes
-    ----------
-    name
-        What it does.
-    run
-        Yields its plans and bounds.
-    applies
-        Whether it is run.
-    share
-        Share of the remaining time in rounds that are refined afterwards; otherwise all.
-    keeps_verification
-        Whether time to verify its plan is kept aside.
-    """
-
-    name: str
-    run: Callable[[Context, Session], Iterator[Candidate | Bound]]
-    applies: Callable[[Context, Session], bool]
-    share: float = 1.0
-    keeps_verification: bool = False
-
-
 def run(
-    problem: Problem, session: Session, phases: Sequence[Phase] | None = None
+    problem: Problem, session: Session, without: Collection[str] = ()
 ) -> Iterator[Candidate | Bound]:
     """Yield plans and bounds of a round of policy `geo`.
 
@@ -104,50 +81,29 @@ def run(
         The round, as arrays.
     session
         Clock and solver, and who decides inner rounds of gangs and those of regions.
-    phases
-        By default `PHASES`; fewer for an ablation.
+    without
+        Names of phases to leave out, for an ablation.
     """
     for term in problem.round.policy.terms[1:]:
         yield Bound(term, 0, certified=True)
-    context = Context(problem)
-    for phase in PHASES if phases is None else phases:
-        if phase.applies(context, session):
-            yield from _run_phase(phase, context, session)
+    yield from run_phases(PHASES, Context(problem, session, without))
 
 
-def _run_phase(phase: Phase, context: Context, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield what a phase yields within a session of its own, that ends with its share of time."""
-    inner = replace(session)
-    if phase.keeps_verification:
-        inner.deadline -= context.verification_s
-    if phase.share < 1.0 and context.refined and not session.deterministic:
-        inner.deadline -= (1.0 - phase.share) * max(0.0, inner.remaining())
-    deadline = session.deadline
-    try:
-        for step in phase.run(context, inner):
-            yield step
-            inner.best, inner.first_bound = session.best, session.first_bound
-            inner.proven = session.proven
-            inner.deadline += session.deadline - deadline
-            deadline = session.deadline
-    finally:
-        session.wall_stopped |= inner.wall_stopped
-
-
-def _monolithic(context: Context, session: Session) -> Iterator[Candidate | Bound]:
+def _monolithic(context: Context) -> Iterator[Candidate | Bound]:
     """Yield plans and bounds of the monolithic model."""
     problem = context.problem
-    yield from _solve_monolithic(problem, monolithic_round(problem), session)
+    yield from _solve_monolithic(problem, monolithic_round(problem), context.session)
 
 
-def _value_bound(context: Context, session: Session) -> Iterator[Bound]:
+def _value_bound(context: Context) -> Iterator[Bound]:
     """Yield the certified bound of `value`, and keep it in the context."""
-    context.value_bound = solve_value_bound(context.classes, session)
+    context.value_bound = solve_value_bound(context.classes, context.session)
     yield Bound("value", context.value_bound, certified=True)
 
 
-def _decomposition(context: Context, session: Session) -> Iterator[Candidate | Bound]:
+def _decomposition(context: Context) -> Iterator[Candidate | Bound]:
     """Yield the plan of the decomposition by region, then the bound of the integer model."""
+    session = context.session
     yield from decompose_by_region(
         context.running_jobs,
         context.classes,
@@ -158,17 +114,17 @@ def _decomposition(context: Context, session: Session) -> Iterator[Candidate | B
     yield from integer_value_bound(context.classes, session)
 
 
-def _least_remote_reads(context: Context, session: Session) -> Iterator[Candidate]:
+def _least_remote_reads(context: Context) -> Iterator[Candidate]:
     """Yield plans in which each job that starts reads the least it can."""
-    yield from _limit_remote_reads(context.problem, session, 0.0)
+    yield from _limit_remote_reads(context.problem, context.session, 0.0)
 
 
-def _monolithic_in_time(context: Context, session: Session) -> Iterator[Candidate | Bound]:
+def _monolithic_in_time(context: Context) -> Iterator[Candidate | Bound]:
     """Yield plans and bounds of the monolithic model, if there is time to build it.
 
     If costs do not count in its score, identical jobs are exchanged afterwards.
     """
-    problem = context.problem
+    problem, session = context.problem, context.session
     gangs = monolithic_round_in_time(problem, session)
     if gangs is None:
         return
@@ -181,8 +137,9 @@ def _monolithic_in_time(context: Context, session: Session) -> Iterator[Candidat
             yield add_data_orders(problem, exchanged)
 
 
-def _fewer_remote_reads(context: Context, session: Session) -> Iterator[Candidate]:
+def _fewer_remote_reads(context: Context) -> Iterator[Candidate]:
     """Yield plans in which jobs read little more than they must, until one is better."""
+    session = context.session
     for quantile in parameters.PARAMETERS.excess_quantiles:
         known = session.best or {}
         if not _proven(session) or not known.get("remote_reads"):
@@ -192,36 +149,36 @@ def _fewer_remote_reads(context: Context, session: Session) -> Iterator[Candidat
             return
 
 
-def _cost_bound(context: Context, session: Session) -> Iterator[Bound]:
+def _cost_bound(context: Context) -> Iterator[Bound]:
     """Yield the bound of the second term."""
-    yield from cost_bound(context.classes, session)
+    yield from cost_bound(context.classes, context.session)
 
 
-PHASES = (
-    Phase("monolithic model", _monolithic, lambda context, _: context.small),
+PHASES: tuple[Phase[Context, Candidate | Bound], ...] = (
+    Phase("monolithic model", _monolithic, lambda context: context.small),
     Phase(
         "Lagrangian bound of value",
         _value_bound,
-        lambda context, _: not context.small,
-        keeps_verification=True,
+        lambda context: not context.small,
+        reserve=lambda context: context.verification_s,
     ),
     Phase(
         "decomposition by region",
         _decomposition,
-        lambda context, _: not context.small,
-        share=0.75,
-        keeps_verification=True,
+        lambda context: not context.small,
+        share=lambda context: parameters.PARAMETERS.decomposition_share if context.refined else 1.0,
+        reserve=lambda context: context.verification_s,
     ),
-    Phase("least remote reads", _least_remote_reads, lambda context, _: context.refined),
+    Phase("least remote reads", _least_remote_reads, lambda context: context.refined),
     Phase(
         "monolithic model after decomposition",
         _monolithic_in_time,
-        lambda context, session: (
-            context.refined and not _proven(session, parameters.PARAMETERS.value_gap_rel)
+        lambda context: (
+            context.refined and not _proven(context.session, parameters.PARAMETERS.value_gap_rel)
         ),
     ),
-    Phase("fewer remote reads", _fewer_remote_reads, lambda context, _: context.refined),
-    Phase("bound of read costs", _cost_bound, lambda context, _: not context.small),
+    Phase("fewer remote reads", _fewer_remote_reads, lambda context: context.refined),
+    Phase("bound of read costs", _cost_bound, lambda context: not context.small),
 )
 """In their order; those of small rounds and of all others exclude each other."""
 
@@ -248,11 +205,8 @@ def _limit_remote_reads(problem: Problem, session: Session, quantile: float) -> 
     )
     if gangs is None:
         return
-    inner = replace(session, gap=0.0)
-    if not session.deterministic:
-        inner.deadline -= max(0.0, session.remaining()) / 2
-    for step in inner.inner_rounds(gangs.round, inner):
-        session.wall_stopped |= inner.wall_stopped and session.deterministic
+    half = replace(session.part(0.5), gap=0.0)
+    for step in half.inner_rounds(gangs.round, half):
         if isinstance(step, Candidate):
             yield add_data_orders(problem, gangs.lift(step))
             continue
@@ -267,8 +221,8 @@ def _solve_monolithic(
     """Yield the plans and bounds of the monolithic model, lifted to the round."""
     known: list[Bound] = []
     # Costs change the score by less than any relative gap that could be asked for.
-    inner = replace(session, gap=0.0)
-    for step in inner.inner_rounds(gangs.round, inner):
+    precise = replace(session, gap=0.0)
+    for step in precise.inner_rounds(gangs.round, precise):
         if isinstance(step, Bound):
             known.append(step)
             yield from gangs.lift_bound(step, session.best)
@@ -277,5 +231,3 @@ def _solve_monolithic(
             for bound in known:
                 if bound.term == "value":
                     yield from gangs.lift_bound(bound, session.best)
-        session.wall_stopped |= inner.wall_stopped
-        inner.deadline = session.deadline

@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import islice
 
 from placewright.formulations.common.inner_rounds import inner_plans
-from placewright.formulations.common.phases import Phase, run_phases
+from placewright.formulations.common.phases import Phase, SearchState, run_phases
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving.heuristics.packing_search import (
     PackingSearch,
@@ -49,7 +49,7 @@ from placewright.instances.documents.round import Round
 from placewright.topology.units import MILLION
 
 
-class _Run:
+class _Run(SearchState):
     """What the phases of one run share.
 
     Attributes
@@ -60,8 +60,11 @@ class _Run:
         The round of gangs in which every job has its GPUs alone, None if somebody can share them.
     """
 
-    def __init__(self, fixed: Interleaving, session: Session) -> None:
-        self.fixed, self.session = fixed, session
+    def __init__(
+        self, fixed: Interleaving, session: Session, without: Collection[str] = ()
+    ) -> None:
+        super().__init__(session, without=without)
+        self.fixed = fixed
         self.gangs = gangs_without_sharing(fixed.round)
         self._gang_steps: Iterator[Candidate | Bound] | None = None
         terms = fixed.round.policy.terms
@@ -95,43 +98,43 @@ def run(
     without
         Names of phases to leave out, for an ablation.
     """
-    yield from run_phases(PHASES, _Run(fixed, session), session, without)
+    yield from run_phases(PHASES, _Run(fixed, session, without))
 
 
-def _place_alone(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+def _place_alone(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield a plan in which no job shares GPUs; all such plans if sharing gains nothing."""
     if state.gangs is not None:
         yield from islice(state.gang_steps(), 1)
         return
     gangs = one_job_per_gang(state.fixed, _within_quotas(state.fixed))
-    lifted = (gangs.lift(found) for found in inner_plans(gangs.round, session))
+    lifted = (gangs.lift(found) for found in inner_plans(gangs.round, state.session))
     yield from islice((plan for plan in lifted if plan is not None), 1 if state.shares else None)
 
 
-def _bound_trivially(state: _Run, _: Session) -> Iterator[Candidate | Bound]:
+def _bound_trivially(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield a bound of each term that needs no solver."""
     yield from _trivial_bounds(state.fixed.round)
 
 
-def _solve_gangs(state: _Run, _: Session) -> Iterator[Candidate | Bound]:
+def _solve_gangs(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield what the gang formulation finds and proves where nobody can share GPUs."""
     yield from state.gang_steps()
 
 
-def _pack_pending(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+def _pack_pending(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield plans by set packing of pending jobs, beside running ones that stay."""
-    search = PackingSearch(state.fixed, state.free, session)
+    search = PackingSearch(state.fixed, state.free, state.session)
     yield from (step for step in search.steps() if isinstance(step, Candidate))
 
 
-def _bound_packing(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+def _bound_packing(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield bounds of the set packing of all jobs."""
-    yield from PackingSearch(state.free, state.free, session).bounds()
+    yield from PackingSearch(state.free, state.free, state.session).bounds()
 
 
-def _pack_all(state: _Run, session: Session) -> Iterator[Candidate | Bound]:
+def _pack_all(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield plans and bounds by set packing of all jobs, running ones too."""
-    yield from PackingSearch(state.free, state.free, session).steps()
+    yield from PackingSearch(state.free, state.free, state.session).steps()
 
 
 PHASES: tuple[Phase[_Run, Candidate | Bound], ...] = (
@@ -151,12 +154,8 @@ PHASES: tuple[Phase[_Run, Candidate | Bound], ...] = (
     Phase(
         "packing",
         _pack_all,
-        applies=lambda state: (
-            state.shares
-            and state.objective_first
-            and not state.session.proven
-            and not state.session.expired()
-        ),
+        applies=lambda state: state.shares and state.objective_first,
+        needs_time=True,
     ),
 )
 """The order of steps. Each phase may take all the time that is left."""

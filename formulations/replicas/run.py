@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placewright.array_types import Bools, Floats
-from placewright.formulations.common.phases import Phase, run_phases
+from placewright.formulations.common.phases import Phase, SearchState, run_phases
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.prove import (
@@ -53,14 +53,15 @@ def run(
     without
         Names of phases to leave out, for an ablation.
     """
-    yield from ReplicaSearch(problem, session).steps(without)
+    yield from ReplicaSearch(problem, session, without).steps()
 
 
-class ReplicaSearch:
+class ReplicaSearch(SearchState):
     """The state of one round's search."""
 
-    def __init__(self, problem: Problem, session: Session) -> None:
-        self.problem, self.session = problem, session
+    def __init__(self, problem: Problem, session: Session, without: Collection[str] = ()) -> None:
+        super().__init__(session, without=without)
+        self.problem = problem
         self._solution = self._greedy = GreedyPlacement(problem).solution()
         self._refused = np.zeros_like(problem.current)
         self._replica_tree: ReplicaTree | None = None
@@ -69,10 +70,14 @@ class ReplicaSearch:
         self._seconds = self._reserve = 0.0
         self._chosen: Floats | None = None
 
-    def steps(self, without: Collection[str] = ()) -> Iterator[Candidate | Bound]:
+    def steps(self) -> Iterator[Candidate | Bound]:
         """Yield candidates and bounds, phase by phase."""
         with self._background:
-            yield from run_phases(PHASES, self, self.session, without)
+            yield from run_phases(PHASES, self)
+
+    def ended(self) -> bool:
+        """Never before the bounds: they are certified even where a solver claims to prove all."""
+        return False
 
     @cached_property
     def _untransferable(self) -> Bools:
@@ -102,19 +107,19 @@ class ReplicaSearch:
             and problem.job_classes < parameters.PARAMETERS.relax_and_fix_job_classes
         )
 
-    def _plan_without_copies(self, _: Session) -> Iterator[Candidate]:
+    def _plan_without_copies(self) -> Iterator[Candidate]:
         """Yield the greedy plan beside the current replicas."""
         solution = exchange_homes(self.problem, greedy_solution(self.problem, copying=False))
         yield self._accept(solution, "as it lies")
 
-    def _greedy_plan(self, session: Session) -> Iterator[Candidate]:
+    def _greedy_plan(self) -> Iterator[Candidate]:
         """Yield the greedy plan; then the time for the search begins, if there is any."""
         self._greedy = exchange_homes(self.problem, greedy_solution(self.problem))
         yield self._accept(self._greedy, "greedy")
-        self._open = not session.expired()
-        self._seconds = session.remaining()
+        self._open = not self.session.expired()
+        self._seconds = self.session.remaining()
 
-    def _prepare(self, _: Session) -> Iterator[Candidate]:
+    def _prepare(self) -> Iterator[Candidate]:
         """Reserve time for bounds, test copies, and yield plans of LNS until code is compiled."""
         # What was refused beside copies of the greedy solution may do beside others.
         self._refused = self._untransferable.copy()
@@ -125,18 +130,18 @@ class ReplicaSearch:
         self._reserve = share * self._seconds
         self._annealing = yield from self._wait_for_machine_code(self._reserve)
 
-    def _anneal_once(self, _: Session) -> Iterator[Candidate]:
+    def _anneal_once(self) -> Iterator[Candidate]:
         """Yield the plan of one run of annealing."""
         yield self._accept(self._anneal(self._greedy, self._seconds, 0), "annealing")
 
-    def _grow_tree(self, _: Session) -> Iterator[Candidate]:
+    def _grow_tree(self) -> Iterator[Candidate]:
         """Build the replica tree, which grows in the background until the LNS has ended."""
         self._replica_tree = self._build_tree()
         if self._replica_tree is not None:
             self._background.enter_context(self._replica_tree.run_in_background(self._data_goal))
         yield from ()
 
-    def _anneal_again(self, session: Session) -> Iterator[Candidate]:
+    def _anneal_again(self) -> Iterator[Candidate]:
         """Yield the plans of more runs of annealing, each recombined with the incumbent."""
         values = parameters.PARAMETERS
         if self._fixing:
@@ -145,27 +150,29 @@ class ReplicaSearch:
             share = values.multi_start_time_share
         else:
             share = values.multi_start_time_share_with_tree
-        most = share * (session.remaining() - self._reserve)
+        most = share * (self.session.remaining() - self._reserve)
         yield from self._multi_start(self._greedy, self._seconds, most)
 
-    def _fix_and_widen(self, session: Session) -> Iterator[Candidate]:
+    def _fix_and_widen(self) -> Iterator[Candidate]:
         """Yield the plans of relax and fix; little time is left for LNS then."""
         self._chosen = yield from self._relax_and_fix(self._reserve)
         if self._chosen is not None:
             # LNS seldom improves on it, and proofs take the time.
             share = parameters.PARAMETERS.lns_time_share_after_relax_and_fix
-            self._reserve = max(self._reserve, session.remaining() - share * self._seconds)
+            left = self.session.remaining()
+            self._reserve = max(self._reserve, left - share * self._seconds)
 
-    def _lns(self, _: Session) -> Iterator[Candidate]:
+    def _lns(self) -> Iterator[Candidate]:
         """Yield the plans of LNS, near the replicas of relax and fix or of the relaxation."""
         near = self._relaxation_replicas() if self._chosen is None else self._chosen
         yield from self._neighbourhood_search(near, self._reserve)
         self._background.close()
 
-    def _bounds(self, session: Session) -> Iterator[Bound]:
+    def _bounds(self) -> Iterator[Bound]:
         """Yield bounds at the values of the best plan."""
         self._background.close()
-        yield from prove_bounds(self.problem, session, dict(session.best or {}), self._replica_tree)
+        best = dict(self.session.best or {})
+        yield from prove_bounds(self.problem, self.session, best, self._replica_tree)
 
     def _wait_for_machine_code(self, reserve: float) -> Generator[Candidate, None, bool]:
         """Say whether there is machine code to anneal with; search without it until there is.
@@ -185,7 +192,7 @@ class ReplicaSearch:
             session.degraded.append(f"nothing was annealed: {MACHINE_CODE.missing}")
         return found
 
-    def _solve_exactly(self, _: Session) -> Iterator[Candidate | Bound]:
+    def _solve_exactly(self) -> Iterator[Candidate | Bound]:
         """Solve the whole; what links refuse is left out the next time, until nothing is."""
         self._refused = np.zeros_like(self.problem.current)
         while True:

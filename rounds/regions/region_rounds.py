@@ -158,14 +158,9 @@ class RegionSolver:
         first_plans = [_solve_without_solver(part.gangs(), session) for part in parts]
         left = sum(one.searched for one in first_plans)
         for one, part in zip(first_plans, parts, strict=True):
-            inner = replace(session, best=None, first_bound=None, proven=False)
-            if not session.deterministic:
-                inner.deadline = time.monotonic() + max(0.0, session.before_deadline()) / max(
-                    1, left
-                )
+            inner = session.inner().part(1 / max(1, left))
             answer = _search_further(one, part.document, inner)
             left -= one.searched
-            session.wall_stopped |= answer.wall_stopped and session.deterministic
             yield answer
 
 
@@ -210,7 +205,7 @@ class _ExecutorCalls:
         self._collect()
         self.unanswered = sum(not future.done() for future in self._futures.values())
         if self.unanswered:
-            session.wall_stopped = True
+            session.clock.stopped = True
             session.degraded.append(
                 f"executor: {self.unanswered} of {len(self._parts)} regions had no answer in time "
                 "and were decided in this process, without a solver"
@@ -239,7 +234,7 @@ class _ExecutorCalls:
                 continue
             self.answers[region] = answer
             self._session.degraded += answer.degraded
-            self._session.wall_stopped |= answer.wall_stopped
+            self._session.clock.stopped |= answer.wall_stopped
 
     def _note_failure(self, error: Exception) -> None:
         words = (

@@ -14,7 +14,7 @@ Mathematics 65, 1996; Shaw, CP'98 (LNS).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import floor
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from placewright.array_types import Bools
 from placewright.formulations.bound_arithmetic import near
-from placewright.formulations.common.phases import Phase, run_phases
+from placewright.formulations.common.phases import Phase, SearchState, run_phases
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.core_mip import Selection, core_search, round_down
 from placewright.formulations.deadline.heuristics.feasibility_mip import (
@@ -51,7 +51,7 @@ class UpperBound:
     certified: bool
 
 
-class MasterSubproblem:
+class MasterSubproblem(SearchState):
     """A master problem chooses alternatives; subproblems find leases for its choices.
 
     Schedules that break no more than the first one, and admit more and more.
@@ -60,30 +60,29 @@ class MasterSubproblem:
     ----------
     bound
         The best bound so far of what any such schedule admits.
-    done
-        Whether no further phase is of use.
     """
 
     def __init__(self, problem: Problem, feasible: Bools, best: Schedule, session: Session) -> None:
-        self.problem, self.feasible, self.best, self.session = problem, feasible, best, session
+        super().__init__(session)
+        self.problem, self.feasible, self.best = problem, feasible, best
         self.broken = best.broken(problem)
         self.tried = set[bytes]()
         self.saved = problem.loss[problem.job] - problem.lost
         most = np.zeros(problem.jobs, dtype=np.int64)
         np.maximum.at(most, problem.job[feasible], problem.value[feasible])
-        self.bound, self.done = int(most.sum()), False
+        self.bound = int(most.sum())
 
-    def steps(self, without: Collection[str] = ()) -> Iterator[Schedule | UpperBound]:
+    def steps(self) -> Iterator[Schedule | UpperBound]:
         """Yield better schedules, and bounds."""
-        yield from run_phases(PHASES, self, self.session, without)
+        yield from run_phases(PHASES, self)
 
     def admits_most(self) -> Iterator[Schedule | UpperBound]:
         """Yield the trivial bound where it is reached: everybody has its best promise."""
         if self.best.admitted(self.problem) == self.bound:
             yield UpperBound(self.bound, certified=True)
-            self.done = True
+            self.finished = True
         elif not fits_in_memory(self.problem):
-            self.done = True
+            self.finished = True
 
     def bound_with_kept_value(self) -> Iterator[Schedule | UpperBound]:
         """Solve for all choices that keep as much value of promises as the best schedule."""
@@ -98,7 +97,7 @@ class MasterSubproblem:
                 self.bound = step.value
             yield step
         close = near(self.bound, self.best.admitted(problem), parameters.PARAMETERS.close_gap_rel)
-        self.done = close and not self.small()
+        self.finished = close and not self.small()
 
     def improve_with_kept_promises(self) -> Iterator[Schedule | UpperBound]:
         """Solve for the choices that keep of each promise what the best schedule keeps.
@@ -206,26 +205,18 @@ class MasterSubproblem:
 
 
 PHASES: tuple[Phase[MasterSubproblem, Schedule | UpperBound], ...] = (
-    Phase("trivial", lambda search, _: search.admits_most()),
+    Phase("trivial", MasterSubproblem.admits_most),
     Phase(
         "master with kept value",
-        lambda search, _: search.bound_with_kept_value(),
-        applies=lambda search: not search.done and bool(search.broken),
+        MasterSubproblem.bound_with_kept_value,
+        lambda search: bool(search.broken),
     ),
-    Phase(
-        "master with kept promises",
-        lambda search, _: search.improve_with_kept_promises(),
-        applies=lambda search: not search.done,
-    ),
-    Phase(
-        "time-indexed model",
-        lambda search, _: search.solve_time_indexed(),
-        applies=lambda search: not search.done and search.small(),
-    ),
+    Phase("master with kept promises", MasterSubproblem.improve_with_kept_promises),
+    Phase("time-indexed model", MasterSubproblem.solve_time_indexed, MasterSubproblem.small),
     Phase(
         "LNS",
-        lambda search, _: search.search_neighbourhoods(),
-        applies=lambda search: not search.done and not search.small(),
+        MasterSubproblem.search_neighbourhoods,
+        lambda search: not search.small(),
     ),
 )
 """The order of steps. Each phase may take all the time that is left."""

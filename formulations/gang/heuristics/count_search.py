@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import chain
 
+from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.gang.heuristics.disaggregate import disaggregate
 from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
 from placewright.formulations.gang.heuristics.lp_rounding import round_relaxation
-from placewright.formulations.gang.heuristics.phase import Phase, Search, Steps, run_phases
+from placewright.formulations.gang.heuristics.search import Search, Steps
 from placewright.formulations.gang.models.aggregate.column_generation import (
     PricedModel,
     search_term_by_term,
@@ -41,7 +42,7 @@ def search_counts(
     without
         Names of phases to leave out.
     """
-    search = Search(problem, session, without)
+    search = Search(session, problem, without=without)
     search.greedy = search.incumbent = greedy
     search.tightest, search.models, search.relaxation = tightest, models, relaxation
     yield from run_phases(COUNT_SEARCH, search)
@@ -87,8 +88,8 @@ def _improve(search: Search) -> Steps:
 
 
 COUNT_SEARCH = (
-    Phase("LP rounding", _round, needs_time=False),
-    Phase("count search", _search_models, needs_time=False),
-    Phase("LNS of counts", _improve, needs_time=False, needs_gap=True),
+    Phase("LP rounding", _round),
+    Phase("count search", _search_models),
+    Phase("LNS of counts", _improve, needs_gap=True),
 )
 """Phases over the aggregate models; disaggregation needs no time that a solver would."""

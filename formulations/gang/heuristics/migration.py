@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.count_search import search_counts
 from placewright.formulations.gang.heuristics.displace import displace_by_counts, displace_greedily
@@ -16,11 +17,11 @@ from placewright.formulations.gang.heuristics.empty_domains import empty_domains
 from placewright.formulations.gang.heuristics.evacuate import evacuate
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
-from placewright.formulations.gang.heuristics.phase import Phase, Search, Steps, run_phases
 from placewright.formulations.gang.heuristics.repack import repack_tasks
 from placewright.formulations.gang.heuristics.repack_domains import repack_domains
 from placewright.formulations.gang.heuristics.scalarise_entitled import scalarise_entitled
 from placewright.formulations.gang.heuristics.scalarise_progress import scalarise_progress
+from placewright.formulations.gang.heuristics.search import Search, Steps
 from placewright.formulations.gang.models.aggregate.column_generation import (
     HostPatternModel,
     PricedModel,
@@ -92,19 +93,12 @@ def _insert_at_once(search: Search) -> Steps:
 
 
 DISPLACEMENT = (
-    Phase(
-        "displacement",
-        _displace_at_once,
-        _improves_by_displacement,
-        needs_time=False,
-        needs_gap=True,
-    ),
+    Phase("displacement", _displace_at_once, _improves_by_displacement, needs_gap=True),
     Phase(
         "first gang insertion",
         _insert_at_once,
         lambda s: s.incumbent is not None,
-        time_share=0.2,
-        needs_time=False,
+        share=lambda _: parameters.PARAMETERS.insertion.first_insertion_share,
     ),
 )
 """Improvers without a solver, before any model."""
@@ -145,7 +139,7 @@ def migrate(
     without
         Names of phases to leave out.
     """
-    search = Search(problem, session, without)
+    search = Search(session, problem, without=without)
     search.tightest, search.relaxation, search.incumbent = tightest, relaxation, incumbent
     search.known = incumbent
     search.reported_value = -inf if incumbent is None else incumbent.value
@@ -251,8 +245,10 @@ def _search_residual(search: Search) -> Steps:
     placement = Placement(fixed)
     fill_by_policy(placement)
     models = aggregate_models(fixed, placement)
+    # Where its first term is another, what is known of the round's ends no search.
+    session = search.session if fixed.terms[0] == search.first else search.session.inner()
     for step in search_counts(
-        search.session, fixed, placement, next(models), models, without=search.without
+        session, fixed, placement, next(models), models, without=search.without
     ):
         # Bounds of the residual problem do not hold for this one.
         if isinstance(step, Candidate):
@@ -265,9 +261,8 @@ def _search_residual(search: Search) -> Steps:
 
 def _run_scalarised(search: Search, scalarised: Problem) -> Steps:
     """Yield the plans, not the bounds, of a round with other values and no other term."""
-    # What is best and bound in the round asked is neither in this one.
-    session = replace(search.session, best=None, first_bound=None)
-    inner = Search(scalarised, session, search.without)
+    session = search.session.inner()
+    inner = Search(session, scalarised, without=search.without)
     placement = Placement(scalarised)
     fill_by_policy(placement)
     for step in run_phases(DISPLACEMENT, inner):
@@ -278,7 +273,6 @@ def _run_scalarised(search: Search, scalarised: Problem) -> Steps:
     for step in migrate(session, scalarised, tightest, relaxation, inner.incumbent, search.without):
         if isinstance(step, Candidate):
             yield step
-    search.session.wall_stopped |= session.wall_stopped
 
 
 def _asks_for_progress(search: Search) -> bool:
@@ -302,26 +296,20 @@ def _moves_running_jobs(search: Search) -> bool:
 
 
 MIGRATION = (
-    Phase("displacement by model", _displace, needs_time=False),
-    Phase("repacking", _repack, _has_incumbent, needs_time=False),
-    Phase("gang insertion", _insert_gangs, _has_incumbent, needs_time=False),
-    Phase("known incumbent", _return_to_known, _has_incumbent, needs_time=False),
-    Phase("victim selection", _select_victims, needs_time=False),
-    Phase("progress", _scalarise_progress, _asks_for_progress, needs_time=False),
-    Phase("LNS", _improve_incumbent, _moves_running_jobs, needs_time=False),
-    Phase(
-        "residual evacuation",
-        _evacuate,
-        lambda s: not s.improved and _needs_search(s),
-        needs_time=False,
-    ),
+    Phase("displacement by model", _displace),
+    Phase("repacking", _repack, _has_incumbent),
+    Phase("gang insertion", _insert_gangs, _has_incumbent),
+    Phase("known incumbent", _return_to_known, _has_incumbent),
+    Phase("victim selection", _select_victims),
+    Phase("progress", _scalarise_progress, _asks_for_progress),
+    Phase("LNS", _improve_incumbent, _moves_running_jobs),
+    Phase("residual evacuation", _evacuate, lambda s: not s.improved and _needs_search(s)),
     Phase(
         "domain repacking",
         _repack_domains,
         lambda s: s.first == FREED and s.evacuated is not None,
-        needs_time=False,
     ),
-    Phase("residual counts", _search_residual, lambda s: s.evacuated is not None, needs_time=False),
+    Phase("residual counts", _search_residual, lambda s: s.evacuated is not None),
 )
 """Phases after the linear relaxation: first those that move or stop running jobs for value, then
 those that decide the pending jobs around them. A plan found after the deadline is still yielded."""

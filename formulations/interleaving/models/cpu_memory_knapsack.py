@@ -19,7 +19,6 @@ knapsack is the first of the two programs of Synergy-OPT; the second one places 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -63,20 +62,19 @@ def solve_without_sharing(gangs: GangRound, session: Session) -> Iterator[Candid
         yield proportional
     problem = gangs.problem
     constant = sum(_value_alone(problem, j) for j in problem.colocated)
-    inner = replace(session, best=None, first_bound=None, proven=False)
+    inner = session.inner()
     for step in run_gangs(compile_round(gangs.round), inner):
         if isinstance(step, Bound):
             yield _lift_bound(problem, step, constant)
         elif (lifted := gangs.lift(step)) is not None:
             yield lifted
-        session.wall_stopped |= inner.wall_stopped
-        inner.deadline, inner.proven = session.deadline, session.proven
+        inner.known.proven = session.proven
         if session.best is not None:
-            inner.best = _gang_values(gangs, session.best, constant)
+            inner.known.values = _gang_values(gangs, session.best, constant)
             first = next(iter(session.best))
             moved = constant if first == problem.objective else 0
             known = session.first_bound
-            inner.first_bound = None if known is None else known - moved
+            inner.known.first_bound = None if known is None else known - moved
 
 
 def _proportional_plan(gangs: GangRound) -> Candidate | None:

@@ -11,11 +11,12 @@ import pytest
 from gang_parameters import set_parameters
 
 from placewright.formulations import session as sessions
+from placewright.formulations.common.phases import run_phases
 from placewright.formulations.gang.heuristics import migration
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.heuristics.migration import DISPLACEMENT
-from placewright.formulations.gang.heuristics.phase import Search, run_phases
+from placewright.formulations.gang.heuristics.search import Search
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
@@ -100,8 +101,8 @@ def test_a_plan_that_lands_for_less_does_not_take_the_place_of_a_better_one(
 def test_nothing_is_displaced_at_once_where_that_would_take_much_of_the_time() -> None:
     problem = compile_round(busy(0))
     session = Session(InProcess().solve, deadline=time.monotonic() + LIMIT)
-    assert [step.source for step in run_phases(DISPLACEMENT, Search(problem, session))]
+    assert [step.source for step in run_phases(DISPLACEMENT, Search(session, problem))]
     short = replace(session, deadline=time.monotonic() - LIMIT)
-    assert [*run_phases(DISPLACEMENT, Search(problem, short))] == []
+    assert [*run_phases(DISPLACEMENT, Search(short, problem))] == []
     part = replace(session, has_plan=True)
-    assert [*run_phases(DISPLACEMENT, Search(problem, part))] == []
+    assert [*run_phases(DISPLACEMENT, Search(part, problem))] == []

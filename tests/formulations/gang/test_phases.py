@@ -7,12 +7,13 @@ from functools import partial
 import pytest
 from gang_parameters import set_parameters
 
+from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics.count_search import COUNT_SEARCH
 from placewright.formulations.gang.heuristics.migration import MIGRATION
-from placewright.formulations.gang.heuristics.phase import Phase, Search, Steps, run_phases
+from placewright.formulations.gang.heuristics.search import Search, Steps
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.plan_messages import Candidate
+from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -68,17 +69,17 @@ def test_what_a_phase_finds_is_missing_without_it() -> None:
 def test_left_out_phases_are_not_run_and_none_after_the_search_has_finished() -> None:
     ran: list[str] = []
 
-    def phase(name: str, *, ends: bool = False) -> Phase:
+    def phase(name: str, *, ends: bool = False) -> Phase[Search, Candidate | Bound]:
         def note(search: Search) -> Steps:
             ran.append(name)
             search.finished = ends
             yield Candidate({}, name)
 
-        return Phase(name, note, needs_time=False)
+        return Phase(name, note)
 
     phases = [phase("a"), phase("b"), phase("c", ends=True), phase("d")]
     problem = compile_round(generate_round(32, 4, mix="easy"))
     session = Session(InProcess().solve, deadline=0.0)
-    steps = [*run_phases(phases, Search(problem, session, without=["b"]))]
+    steps = [*run_phases(phases, Search(session, problem, without=["b"]))]
     assert ran == ["a", "c"]
     assert [step.source for step in steps if isinstance(step, Candidate)] == ["a", "c"]

@@ -1,0 +1,70 @@
+"""The state of a portfolio search: its phases are constructive and improving heuristics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from placewright.formulations.common.phases import SearchState
+from placewright.formulations.gang.models.aggregate.column_generation import PricedModel
+from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.solver import Outcome
+
+Steps: TypeAlias = Iterator[Candidate | Bound]
+
+
+@dataclass
+class Search(SearchState):
+    """The state of a portfolio search.
+
+    Attributes
+    ----------
+    greedy
+        The first placement, which moves no running job.
+    incumbent
+        The placement of most value among those that move or stop running jobs.
+    reported_value
+        Value of the best placement already yielded by a phase of migration.
+    models
+        Aggregate models still to be tried; `tightest` is the first, and `relaxation` the optimum of
+        its linear relaxation for the first term.
+    known
+        The incumbent with which migration began.
+    repacked, improved
+        Whether the incumbent comes from repacking, and whether LNS has worked on it.
+    evacuated
+        The plan that moves no more jobs than it has to.
+    """
+
+    problem: Problem
+    greedy: Placement | None = None
+    incumbent: Placement | None = None
+    reported_value: float = float("-inf")
+    models: Iterator[PricedModel] = field(default_factory=lambda: iter(()))
+    tightest: PricedModel | None = None
+    relaxation: Outcome | None = None
+    known: Placement | None = None
+    repacked: bool = False
+    improved: bool = False
+    evacuated: Candidate | None = None
+
+    @property
+    def first(self) -> str:
+        """The first term."""
+        return self.problem.terms[0]
+
+    def report(self, placement: Placement, source: str) -> Steps:
+        """Yield a placement whose preemptions are lawful as a candidate."""
+        repair_preemptions(placement)
+        yield assign(placement, source)
+
+    def report_improvement(self, placement: Placement, source: str) -> Steps:
+        """Yield a placement worth no less than those yielded before: later terms may be better."""
+        if placement.value >= self.reported_value:
+            self.reported_value = placement.value
+            yield from self.report(placement, source)
