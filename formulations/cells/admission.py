@@ -1,9 +1,9 @@
-"""Which guaranteed jobs start, and where: decided before anything else in a round.
+"""Admission of guaranteed jobs (Zhao et al., HiveD, OSDI 2020): which start, and in which cells.
 
-Guaranteed jobs come first, those of higher priority before others, each by the binding rule: into
-the cells that its tenant has bound, else into one more cell, the smallest that does, else into as
-many as it takes, the largest first. What matters is the tenant's guaranteed jobs and cells alone,
-so that it is served as in a cluster of its own; all others make way.
+They are decided before all others, in the order of priority, each by the binding rule: it is placed
+in the cells that its tenant has bound; else in these and one more, the smallest that suffices; else
+the largest unbound cell is bound and the rule applied again. Only the tenant's own guaranteed jobs
+and cells matter, as in a cluster of its own; other jobs are evicted.
 """
 
 from __future__ import annotations
@@ -35,11 +35,18 @@ from placewright.topology.units import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What guaranteed jobs get, by their indices in the round.
+    """Which guaranteed jobs start and why others wait, by their indices in the round.
 
-    `placed` starts those pending ones that it starts. Of those that wait `full` found their
-    tenant's cells used up; `unserved` ones found no usable cell for a claim that the tenant has.
-    `bound` are the cells in use afterwards: tenant, entry, level, domain and hosts.
+    Attributes
+    ----------
+    placed
+        The plan that starts pending guaranteed jobs.
+    cells_exhausted
+        Jobs that wait since all cells of their tenant are in use.
+    without_cell
+        Jobs that wait since no usable cell is left for an entry of their tenant.
+    bound
+        The cells in use afterwards: tenant, entry, level, domain and hosts.
     """
 
     placed: Candidate
@@ -54,7 +61,7 @@ def admit(round_: Round) -> Admission:
 
 
 class _AdmissionState:
-    """A round of guaranteed jobs, and of what stays whatever happens, being filled."""
+    """A round of guaranteed and pinned jobs alone, and its placement so far."""
 
     def __init__(self, round_: Round) -> None:
         self.round = round_
@@ -74,7 +81,7 @@ class _AdmissionState:
             self.there[j]: c for c, one in enumerate(self.problem.classes) for j in one.jobs
         }
         self.tenants = {tenant.name: t for t, tenant in enumerate(round_.tenants)}
-        # Whoever runs goes on holding what it does: of who is evicted nobody knows yet who moves.
+        # All running jobs count in quotas: it is open which evicted ones find another place.
         running = tuple(pinned(job) for job in jobs if job.running is not None)
         self.quota = remaining_quotas(round_.model_copy(update={"jobs": running}), cluster)
         self.held = _held(round_, mine)
@@ -90,7 +97,7 @@ class _AdmissionState:
     def admission(self) -> Admission:
         jobs = self.round.jobs
         cells_exhausted, without_cell = set[int](), set[int]()
-        failed: dict[int, set[int]] = {}  # what is alike fails alike
+        failed: dict[int, set[int]] = {}  # by class: if one job fails, so do the others
         waiting = [j for j in self.mine if jobs[j].running is None]
         for j in sorted(waiting, key=lambda j: (-jobs[j].priority, j)):
             c = self.class_of[j]
@@ -100,7 +107,6 @@ class _AdmissionState:
                     continue
                 failed[c] = without_cell if lacking else cells_exhausted
             failed[c].add(j)
-        self.placement.least_rank[:] = 0
         repair_preemptions(self.placement)
         named = assign(self.placement, "cells")
         starts = self._on_quiet_gpus({self.there[j]: start for j, start in named.starts.items()})
@@ -111,13 +117,13 @@ class _AdmissionState:
         )
 
     def _start(self, tenant: int, c: int) -> bool | None:
-        """Start a job of a class; if it cannot, whether for lack of usable cells."""
+        """Start a job of a class; None if it starts, else whether usable cells were missing."""
         lacking = False
         choices = self.problem.classes[c].choices
         for o in sorted(range(len(choices)), key=lambda o: -choices[o].value):
             if not self.problem.within_quota(self.quota, tenant, choices[o]):
                 continue
-            puts, missed = self._fit(tenant, choices[o])
+            puts, missed = self._place(tenant, choices[o])
             lacking |= missed
             if puts is not None:
                 self.placement.start(c, o, puts)
@@ -125,63 +131,66 @@ class _AdmissionState:
                 return None
         return lacking
 
-    def _fit(self, tenant: int, choice: Choice) -> tuple[list[TaskPlacement] | None, bool]:
-        """Put an option into cells of its tenant; also whether some cell was not to be had."""
+    def _place(self, tenant: int, choice: Choice) -> tuple[list[TaskPlacement] | None, bool]:
+        """Place an option in cells of its tenant; also return whether some cell was not usable."""
         inside = np.zeros(self.problem.cluster.num_hosts, dtype=np.bool_)
-        for kind, cell in self.bindings.of_tenant(tenant):
-            inside[self._hosts(kind, cell)] = True
+        for key, bound in self.bindings.of_tenant(tenant):
+            inside[self._hosts(key, bound)] = True
         new: list[tuple[EntryKey, Cell]] = []
         lacking = False
-        puts = self._put(choice, inside)
+        puts = self._place_inside(choice, inside)
         while puts is None:
-            most: EntryKey | None = None
-            for kind in self.bindings.open_kinds(tenant):
-                one = self.bindings.bind(kind)
-                if one is None:
+            largest_key: EntryKey | None = None
+            for key in self.bindings.unbound_entries(tenant):
+                cell = self.bindings.bind(key)
+                if cell is None:
                     lacking = True
                     continue
-                most = kind
+                largest_key = key
                 more = inside.copy()
-                more[self._hosts(kind, one)] = True
-                puts = self._put(choice, more)
+                more[self._hosts(key, cell)] = True
+                puts = self._place_inside(choice, more)
                 if puts is not None:
-                    new.append((kind, one))
+                    new.append((key, cell))
                     break
-                self.bindings.unbind(kind, one)
-            largest = None if puts is not None or most is None else self.bindings.bind(most)
-            if most is None or largest is None:
+                self.bindings.unbind(key, cell)
+            if puts is not None or largest_key is None:
                 break
-            inside[self._hosts(most, largest)] = True
-            new.append((most, largest))
+            largest = self.bindings.bind(largest_key)
+            if largest is None:
+                break
+            inside[self._hosts(largest_key, largest)] = True
+            new.append((largest_key, largest))
         used = {put.host for put in puts or ()}
-        for kind, cell in new:
-            if used.isdisjoint(self._hosts(kind, cell)):
-                self.bindings.unbind(kind, cell)
+        for key, bound in new:
+            if used.isdisjoint(self._hosts(key, bound)):
+                self.bindings.unbind(key, bound)
         return puts, lacking
 
-    def _put(self, choice: Choice, inside: NDArray[np.bool_]) -> list[TaskPlacement] | None:
-        # Nothing of any rank may arrive outside.
-        self.placement.least_rank[:] = np.where(inside, 0, self.placement.arrivals.shape[1])
-        return place_choice(self.placement, choice)
+    def _place_inside(
+        self, choice: Choice, inside: NDArray[np.bool_]
+    ) -> list[TaskPlacement] | None:
+        with self.placement.only_on(inside):
+            return place_choice(self.placement, choice)
 
-    def _hosts(self, kind: EntryKey, cell: Cell) -> list[int]:
-        return [self.index[host] for host in self.bindings.hosts(kind, cell)]
+    def _hosts(self, key: EntryKey, cell: Cell) -> list[int]:
+        return [self.index[host] for host in self.bindings.hosts(key, cell)]
 
     def _bound(self) -> list[tuple[int, int, str, str, tuple[str, ...]]]:
         return [
             (
-                *kind,
-                self.round.tenants[kind[0]].cells[kind[1]].level,
-                self.bindings.domain(kind, cell),
-                self.bindings.hosts(kind, cell),
+                *key,
+                self.round.tenants[key[0]].cells[key[1]].level,
+                self.bindings.domain(key, cell),
+                self.bindings.hosts(key, cell),
             )
-            for kind, cell in self.bindings.bound
+            for key, cell in self.bindings.bound
         ]
 
     def _on_quiet_gpus(
         self, starts: dict[int, tuple[int, tuple[Place, ...]]]
     ) -> dict[int, tuple[int, tuple[Place, ...]]]:
-        """Give whole GPUs to tasks again, those first that hold least of what would have to go."""
+        """Choose the whole GPUs of tasks anew, those first that evictable jobs use least."""
         cluster, problem = self.problem.cluster, self.problem
         shared = {
             (host, gpu)
@@ -213,14 +222,14 @@ class _AdmissionState:
 
 
 def pinned(job: Job) -> Job:
-    """Return a job that stays where it runs, if it does."""
+    """Return a job pinned to where it runs, if it runs."""
     if job.running is None or job.running.pinned:
         return job
     return job.model_copy(update={"running": job.running.model_copy(update={"pinned": True})})
 
 
 def _held(round_: Round, mine: set[int]) -> dict[tuple[str, int], int]:
-    """Milli-GPU of each GPU, by host and index, that jobs without a guarantee run on."""
+    """Return the milli-GPU that evictable jobs hold of each GPU, by host and index."""
     held: defaultdict[tuple[str, int], int] = defaultdict(int)
     for j, job in enumerate(round_.jobs):
         if job.running is not None and not job.running.pinned and j not in mine:

@@ -1,4 +1,4 @@
-"""Which cells of a round's chains are bound, and the binding of another one."""
+"""Bindings of virtual cells to physical ones (HiveD): which are bound, and binding one more."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from placewright.topology.chain import Cell
 
 
 class Bindings:
-    """The cells of tenants that are bound in a round, at first those in use.
+    """The cells that are bound to tenants; at first those that running jobs use.
 
     Parameters
     ----------
     round_
-        A round that `references.check_round` accepts.
+        A round that `check_round` accepts.
     unusable
-        Hosts that no cell which is bound now may have.
+        Hosts, by name, that no newly bound cell may contain.
     cost
-        What it costs to claim a host, by name; of equally small cells the cheapest is bound.
+        Cost of claiming a host, by name; of equally small cells the cheapest is bound.
     """
 
     def __init__(
@@ -36,68 +36,68 @@ class Bindings:
         self._cost_of_host = cost
         self._cost_of_cell: dict[tuple[int, Cell], int] = {}
         self._free: dict[int, Buddy] = {}
-        self._left = Counter({kind: entry.count for kind, entry in owned_cells(round_.tenants)})
+        self._left = Counter({key: entry.count for key, entry in owned_cells(round_.tenants)})
         self._level = {
-            kind: self._chains[kind].levels.index(entry.level)
-            for kind, entry in owned_cells(round_.tenants)
+            key: self._chains[key].levels.index(entry.level)
+            for key, entry in owned_cells(round_.tenants)
         }
         for chain in self._chains.values():
             top = chain.shape.levels - 1
             roots = (Cell(top, number) for number in range(len(chain.names[top])))
             self._free.setdefault(id(chain), Buddy(chain.shape, roots))
         self.bound: list[tuple[EntryKey, Cell]] = []
-        for _, kind, cell in bindings_in_use(round_, self._chains):
-            self._free[id(self._chains[kind])].claim(cell)
-            self._left[kind] -= 1
-            self.bound.append((kind, cell))
+        for _, key, cell in bindings_in_use(round_, self._chains):
+            self._free[id(self._chains[key])].claim(cell)
+            self._left[key] -= 1
+            self.bound.append((key, cell))
         for chain in {id(chain): chain for chain in self._chains.values()}.values():
             for number, host in enumerate(chain.names[0]):
                 if host in unusable:
                     self._free[id(chain)].claim(Cell(0, number))
 
-    def hosts(self, kind: EntryKey, cell: Cell) -> tuple[str, ...]:
+    def hosts(self, key: EntryKey, cell: Cell) -> tuple[str, ...]:
         """Return the hosts of a cell."""
-        return self._chains[kind].hosts(cell)
+        return self._chains[key].hosts(cell)
 
-    def domain(self, kind: EntryKey, cell: Cell) -> str:
-        """Return the domain that a cell is."""
-        return self._chains[kind].name(cell)
+    def domain(self, key: EntryKey, cell: Cell) -> str:
+        """Return the name of the domain that is a cell."""
+        return self._chains[key].name(cell)
 
-    def open_kinds(self, tenant: int) -> list[EntryKey]:
-        """Return the entries of a tenant of which cells are not bound, smallest cells first."""
+    def unbound_entries(self, tenant: int) -> list[EntryKey]:
+        """Return the entries of a tenant with unbound cells, smallest cells first."""
 
-        def size(kind: EntryKey) -> int:
-            return self._chains[kind].shape.ratio(self._level[kind], 0)
+        def size(key: EntryKey) -> int:
+            return self._chains[key].shape.ratio(self._level[key], 0)
 
-        mine = (kind for kind, left in self._left.items() if kind[0] == tenant and left)
-        return sorted(mine, key=lambda kind: (size(kind), kind))
+        mine = (key for key, left in self._left.items() if key[0] == tenant and left)
+        return sorted(mine, key=lambda key: (size(key), key))
 
     def of_tenant(self, tenant: int) -> Iterator[tuple[EntryKey, Cell]]:
-        """Yield what is bound to a tenant."""
-        for kind, cell in self.bound:
-            if kind[0] == tenant:
-                yield kind, cell
+        """Yield the cells bound to a tenant, each with its entry."""
+        for key, cell in self.bound:
+            if key[0] == tenant:
+                yield key, cell
 
-    def bind(self, kind: EntryKey) -> Cell | None:
-        """Bind one more cell of an entry, or None where hosts failed or are not to be had."""
-        chain = self._chains[kind]
+    def bind(self, key: EntryKey) -> Cell | None:
+        """Bind one more cell of an entry and return it; None if no usable cell is free."""
+        chain = self._chains[key]
 
         def cost(cell: Cell) -> int:
-            key = id(chain), cell
-            known = self._cost_of_cell.get(key)
+            of_chain = id(chain), cell
+            known = self._cost_of_cell.get(of_chain)
             if known is None:
                 known = sum(map(self._cost_of_host, chain.hosts(cell)))
-                self._cost_of_cell[key] = known
+                self._cost_of_cell[of_chain] = known
             return known
 
-        cell = self._free[id(chain)].take(self._level[kind], cost)
+        cell = self._free[id(chain)].take(self._level[key], cost)
         if cell is not None:
-            self._left[kind] -= 1
-            self.bound.append((kind, cell))
+            self._left[key] -= 1
+            self.bound.append((key, cell))
         return cell
 
-    def unbind(self, kind: EntryKey, cell: Cell) -> None:
+    def unbind(self, key: EntryKey, cell: Cell) -> None:
         """Give a bound cell back."""
-        self._free[id(self._chains[kind])].give(cell)
-        self._left[kind] += 1
-        self.bound.remove((kind, cell))
+        self._free[id(self._chains[key])].give(cell)
+        self._left[key] += 1
+        self.bound.remove((key, cell))

@@ -1,4 +1,4 @@
-"""Buddy allocation in the trees of a chain: the smallest free cell that fits, split downwards."""
+"""Buddy allocation (Knowlton 1965) in the trees of a chain: the smallest free cell is split."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Cost = Callable[[Cell], int]
 
 
 class Buddy:
-    """Which cells are free, kept as the maximal free ones.
+    """The free cells of a chain, as a list of the maximal ones.
 
     Parameters
     ----------
     chain
         The shape of the trees.
     roots
-        Their outermost cells, of any levels and disjoint, all free at first. Free cells are merged
-        up to them and no further.
+        Disjoint cells of any levels, all free at first. Free cells are merged no further than into
+        a root.
     """
 
     def __init__(self, chain: Chain, roots: Iterable[Cell]) -> None:
@@ -32,13 +32,13 @@ class Buddy:
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """How many maximal free cells each level has."""
+        """Number of maximal free cells per level, innermost first."""
         return tuple(len(indices) for indices in self._free)
 
     def take(self, level: int, cost: Cost | None = None) -> Cell | None:
-        """Take a cell out of the smallest free cell that fits, or None if there is none.
+        """Take a cell of a level out of the smallest free cell that holds one; None if none does.
 
-        Of several, on the way down too, the one of least `cost`, then the first.
+        Ties, also among the parts of a split, go to the least `cost`, then to the first.
         """
         for outer in range(level, self.chain.levels):
             if self._free[outer]:
@@ -54,7 +54,7 @@ class Buddy:
         return None
 
     def claim(self, cell: Cell) -> bool:
-        """Take this very cell; False, and nothing happens, unless all of it is free."""
+        """Take this very cell if all of it is free; return whether it was."""
         for outer in range(cell.level, self.chain.levels):
             over = self.chain.above(cell, outer)
             if self._is_free(over):
@@ -67,7 +67,7 @@ class Buddy:
         return False
 
     def give(self, cell: Cell) -> None:
-        """Give a taken cell back; free buddies become one cell again.
+        """Give a taken cell back; free buddies are merged.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class Buddy:
         insort(self._free[cell.level], cell.number)
 
     def free_root(self, root: Cell) -> bool:
-        """Whether nothing of a root is taken."""
+        """Whether no part of a root is taken."""
         return self._is_free(root)
 
     def _split(self, cell: Cell) -> None:
@@ -99,7 +99,7 @@ class Buddy:
         below[at:at] = parts
 
     def _is_free(self, cell: Cell) -> bool:
-        """Whether it is a maximal free cell."""
+        """Whether a cell is one of the maximal free ones."""
         indices = self._free[cell.level]
         at = bisect_left(indices, cell.number)
         return at < len(indices) and indices[at] == cell.number

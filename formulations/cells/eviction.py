@@ -1,4 +1,4 @@
-"""Which running jobs are in the way of guaranteed ones that start."""
+"""Eviction: the running jobs that leave their places to guaranteed jobs that start."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ from placewright.topology.units import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class Evictions:
-    """Who has to leave its place, each with a guaranteed job that comes to one of its hosts.
+    """The evicted jobs.
 
-    `toll` is what that costs at least, in milli-GPU-seconds: of those whose GPUs are taken, for of
-    the others someone else might leave instead.
+    Attributes
+    ----------
+    jobs
+        Of each evicted job the guaranteed job that arrives on one of its hosts.
+    min_cost
+        Least disruption of any evictions, in milli-GPU-seconds: that of jobs whose GPUs are taken.
+        The others might be spared if different jobs left.
     """
 
     jobs: Mapping[int, int]
@@ -33,16 +38,16 @@ def evictions(
     stay: set[int],
     order: Sequence[int],
 ) -> Evictions:
-    """Return who has to leave so that guaranteed jobs start.
+    """Return the running jobs to evict so that guaranteed jobs start; greedy, in a given order.
 
     Parameters
     ----------
     starts
         Option and tasks of the guaranteed jobs that start, by their indices in the round.
     stay
-        Running jobs that cannot leave; there is room for them and for those that start.
+        Running jobs that cannot be evicted; they fit beside the jobs that start.
     order
-        The other running jobs; the first ones keep their places if there is room for some only.
+        The other running jobs, those first that are to keep their places.
     """
     comes: dict[str, int] = {}
     for j, (_, tasks) in starts.items():
@@ -83,7 +88,7 @@ def evictions(
 
 
 class _ResidualCapacity:
-    """What is left of some hosts."""
+    """Residual capacity of some hosts."""
 
     def __init__(self, hosts: Mapping[str, Hardware]) -> None:
         self._free = {host: dict(has.capacity) for host, has in hosts.items()}
@@ -92,11 +97,11 @@ class _ResidualCapacity:
 
     @property
     def enough(self) -> bool:
-        """Whether nothing is taken more than there is."""
+        """Whether no resource is overcommitted."""
         return not self._short
 
     def take(self, job: Job, option: int, tasks: Sequence[Task], times: int) -> None:
-        """Take what a job needs; -1 gives it back."""
+        """Charge what a job holds (`times` 1), or release it (-1)."""
         for task in tasks:
             free = self._free.get(task.host)
             if free is None:
@@ -119,7 +124,7 @@ class _ResidualCapacity:
 def _parts(job: Job, option: int, tasks: Sequence[Task]) -> set[tuple[str, int]]:
     """Return the GPUs, by host and index, of which tasks take memory or a MIG slice.
 
-    Who shares such a GPU with a guaranteed job that comes is in its way, whatever it leaves.
+    No running job shares such a GPU with a guaranteed job that arrives, even if both fit.
     """
     groups = job.options[option].groups
     return {
@@ -139,7 +144,7 @@ def _each(job: Job, option: int, task: Task) -> int:
 
 
 def _least_cost(job: Job, now: int) -> int:
-    """Return what it costs at least that a job loses its place: by a task that moves, or all."""
+    """Return the least disruption of evicting a job: one task migrates, or all are preempted."""
     running = job.running
     if running is None:
         return 0

@@ -1,7 +1,7 @@
-"""The round that is left once guaranteed jobs have their places.
+"""The residual round: what is left to decide once the places of guaranteed jobs are fixed.
 
-In it they are pinned, those that wait are not there, and running jobs that are in the way are
-pending: they find another place, which is a migration of the round, or they are preempted.
+In it guaranteed jobs that run or start are pinned and those that wait are left out. Evicted jobs
+are pending: one that starts elsewhere has migrated, one that does not start is preempted.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from placewright.instances.documents.policy import Policy, TaskKind
 from placewright.instances.documents.round import Round
 
 ADDITIVE_TERMS = ("value", "progress", "entitled", "spread", "proximity", "opened", "bottleneck")
-"""Terms in which the whole is the rest and what guaranteed jobs and evictions make of them."""
+"""Terms of the whole round that are those of the residual round plus a constant."""
 
 _DEFINED_TERMS = (*ADDITIVE_TERMS, "disruption", "remaining", "leftover", "share", "stranded")
-"""Terms of which the rest says something; if no guaranteed job starts, it says all."""
+"""Terms bounded by the residual round; if no guaranteed job starts, all terms are."""
 
 _IMPOSSIBLE = Option(value=0, groups=(TaskGroup(gpu=MAX_GPU),))
-"""What no host has."""
+"""An option that fits no host."""
 
 _TaskPlace: TypeAlias = tuple[int, int, int, frozenset[int], int | None]
 """A task in its place: group, index, host, GPUs and slot."""
@@ -39,7 +39,7 @@ _TaskPlace: TypeAlias = tuple[int, int, int, frozenset[int], int | None]
 
 @dataclass(frozen=True, slots=True)
 class ResidualRound:
-    """What is left to decide, and how plans and bounds of it are lifted to the whole round.
+    """The residual round, and the lifting of its plans to the whole round.
 
     Parameters
     ----------
@@ -48,15 +48,15 @@ class ResidualRound:
     hosts
         Its hosts, as the indices of places count them.
     round
-        What is left, as a round without cells.
+        The residual round, without cells.
     outer
-        For each job of the rest its index in the whole round.
+        For each job of the residual round its index in the whole round.
     borrowed
-        Options that are not entitled in the whole round, by the index of a job of the rest.
+        Options that are not entitled in the whole round, by job index of the residual round.
     placed
         The plan that starts guaranteed jobs, by their indices in the whole round.
     evicted
-        Running jobs that are in the way, by their indices in the whole round.
+        The evicted jobs, by their indices in the whole round.
     """
 
     whole: Round
@@ -67,12 +67,12 @@ class ResidualRound:
     placed: Candidate
     evicted: Evictions
 
-    def lifted(self, found: Candidate) -> Candidate | None:
-        """Tell a plan for the rest as one for the whole round.
+    def lift(self, found: Candidate) -> Candidate | None:
+        """Lift a plan of the residual round to the whole round; None if it is unlawful there.
 
-        None if it is none: something arrives where an evicted job finds no other place, from which
-        nobody but guaranteed jobs may profit; or an evicted job displaces another that it was
-        beside before.
+        It is where a job that is not guaranteed arrives on a host of an evicted job that is
+        preempted: only guaranteed jobs may profit from that. It is, too, where an evicted job
+        preempts another without arriving on a host of that job.
         """
         starts, slots = dict(self.placed.starts), dict(self.placed.slots)
         kept = set[int]()
@@ -104,7 +104,7 @@ class ResidualRound:
         return Candidate(starts, found.source, preempted | stopped, found.final, slots)
 
     def base(self) -> Candidate:
-        """Return the plan in which nothing happens but what has to."""
+        """Return the plan in which guaranteed jobs start, evicted ones stop, and no more."""
         return replace(self.placed, preempted=self.evicted.jobs)
 
     def left_by(self, jobs: Collection[int]) -> set[int]:
@@ -113,7 +113,7 @@ class ResidualRound:
         return {self.hosts[task.host] for one in running if one for task in one.tasks}
 
     def _arrivals(self, job: int, places: tuple[Place, ...], slots: Slots) -> Iterator[int]:
-        """Yield the hosts at which a job arrives that is not guaranteed."""
+        """Yield the hosts at which a job arrives; none for guaranteed jobs."""
         if job in self.placed.starts:
             return
         running = self.whole.jobs[job].running
@@ -134,7 +134,7 @@ class ResidualRound:
 
 
 def residual_round_of(whole: Round, placed: Candidate) -> ResidualRound:
-    """Return what is left of a round when guaranteed jobs start as given and the others wait.
+    """Return the residual round when guaranteed jobs start as given and the others wait.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def residual_round_of(whole: Round, placed: Candidate) -> ResidualRound:
         if j in mine and j not in starts and job.running is None:
             if "share" not in whole.policy.terms:
                 continue
-            # Its tenant counts in that term all the same.
+            # Its tenant still counts in that term.
             job = job.model_copy(update={"options": (_IMPOSSIBLE,)})
         if j in borrowed:
             still[len(jobs)] = borrowed[j]
@@ -189,7 +189,7 @@ def residual_round_of(whole: Round, placed: Candidate) -> ResidualRound:
 
 
 def _policy(whole: Round, *, some: bool) -> Policy:
-    """Return the policy of the rest: the terms of which it says something, and the same mix."""
+    """Return the policy of the residual round: the terms that it bounds, and the same mix."""
     policy = whole.policy
     terms = [term for term in policy.terms if not some or term in _DEFINED_TERMS]
     mix = policy.mix
@@ -201,7 +201,7 @@ def _policy(whole: Round, *, some: bool) -> Policy:
 
 
 def _mix(whole: Round) -> tuple[TaskKind, ...] | None:
-    """Return the tasks of a round as a mix; None if some ask for what kinds of tasks do not."""
+    """Return the tasks of a round as a mix; None if some ask for named resources."""
     kinds: list[TaskKind] = []
     for job in whole.jobs:
         option = job.options[0 if job.running is None else job.running.option]

@@ -1,8 +1,8 @@
-"""Residual decision: a formulation decides what guaranteed jobs leave; plans are of all jobs."""
+"""Cells: the gang formulation decides the residual round; plans and bounds are lifted."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from placewright.formulations.cells.residual_round import ADDITIVE_TERMS, ResidualRound
@@ -16,10 +16,10 @@ from placewright.formulations.session import Session
 
 
 def _offsets(rest: ResidualRound, base: Mapping[str, int]) -> dict[str, int]:
-    """Return, per term, by how much the whole round's value exceeds that of the rest.
+    """Return, per term, by how much the whole round's value exceeds that of the residual round.
 
-    Exact for terms that add up and for those of what tenants hold and hosts have left in the end;
-    for the others low enough that bounds stay bounds.
+    Exact for additive terms, and 0 where both rounds have the same value; otherwise low enough that
+    a lifted bound is a bound.
     """
     if not rest.placed.starts:
         return dict.fromkeys(base, 0)
@@ -35,10 +35,16 @@ def _offsets(rest: ResidualRound, base: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellProblem:
-    """What is left to decide once guaranteed jobs have their places.
+    """A round of which the places of guaranteed jobs are fixed.
 
-    `base` has the terms of `rest.base()` in the whole round, and `gangs` is what the rest compiles
-    to.
+    Attributes
+    ----------
+    rest
+        The residual round, with the plan that fixes them.
+    base
+        The terms of `rest.base()` in the whole round.
+    gangs
+        The compiled residual round.
     """
 
     rest: ResidualRound
@@ -47,13 +53,12 @@ class CellProblem:
 
 
 def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
-    """Yield candidates and bounds of the whole round from those of the rest.
+    """Yield candidates and bounds of the whole round from those of the residual round.
 
-    The session's gang formulation decides the rest. What is bounded are the plans in which
-    guaranteed jobs have these places. What evicted jobs leave is open to others only if they find
-    another place, which no model of the rest knows. So a greedy plan that arrives nowhere there
-    comes first, and if others turn out to be unlawful, a second search with these hosts closed
-    comes last.
+    The session's gang formulation decides the residual round. Bounds hold for plans in which
+    guaranteed jobs have these places. Other jobs may arrive on a host of evicted ones only if these
+    find another place, which is no constraint of the gang models. So the first plan is greedy and
+    avoids these hosts; if later ones are unlawful, a second search that avoids them comes last.
     """
     rest, problem = cells.rest, cells.gangs
     offset = _offsets(rest, cells.base)
@@ -62,22 +67,30 @@ def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
     if not left:
         yield from _lift_all(rest, offset, problem, session, has_plan=has_plan)
         return
-    for state in (problem.state, problem.cleared):
-        state.busy[left] = True
-    closed = replace(problem, open=problem.open.copy())
-    closed.open[left] = False
+    problem = _with_busy_hosts(problem, left)
+    open_ = problem.open.copy()
+    open_[left] = False
+    closed = replace(problem, open=open_)
     placement = Placement(closed)
     fill_greedily(placement)
     repair_preemptions(placement)
-    lifted = rest.lifted(assign(placement, "greedy"))
+    lifted = rest.lift(assign(placement, "greedy"))
     if lifted is None:
-        raise AssertionError("a plan arrives on closed hosts; expected none")
+        raise AssertionError("a plan arrives on hosts of evicted jobs; expected none")
     yield lifted
     unlawful = yield from _lift_all(rest, offset, problem, session, has_plan=has_plan)
     if unlawful and not session.proven and not session.expired():
         for step in _lift_all(rest, offset, closed, session, has_plan=has_plan):
             if isinstance(step, Candidate):
                 yield step
+
+
+def _with_busy_hosts(problem: Problem, hosts: Sequence[int]) -> Problem:
+    """Return the problem with hosts in use, as evicted jobs still run there."""
+    state, cleared = problem.state.copy(), problem.cleared.copy()
+    for each in (state, cleared):
+        each.busy[hosts] = True
+    return replace(problem, state=state, cleared=cleared)
 
 
 def _lift_all(
@@ -88,10 +101,10 @@ def _lift_all(
     *,
     has_plan: bool,
 ) -> Generator[Candidate | Bound, None, bool]:
-    """Run a formulation with a session of its own, and tell what it yields of the whole round.
+    """Run the gang formulation with a session of its own, and lift what it yields.
 
-    The formulation begins as if nothing was known, unless a given plan is `audited`. Returns
-    whether some candidate was no lawful plan of the whole round.
+    Its session learns the best known plan after its first step; if `has_plan`, before. Returns
+    whether some candidate was unlawful in the whole round.
     """
     unlawful = False
     first = problem.terms[0]
@@ -101,7 +114,7 @@ def _lift_all(
     for step in inner.gang(problem, inner):
         if isinstance(step, Bound):
             yield _bound(step, offset)
-        elif (lifted := rest.lifted(step)) is not None:
+        elif (lifted := rest.lift(step)) is not None:
             yield lifted
         else:
             unlawful = True
@@ -110,7 +123,7 @@ def _lift_all(
 
 
 def _inform(inner: Session, session: Session, offset: Mapping[str, int], first: str) -> None:
-    """Tell the inner session what the round knows, in values of the rest."""
+    """Set best values and bound of the inner session, in values of the residual round."""
     inner.known.proven = session.proven
     if session.best is not None:
         inner.known.values = {term: value - offset[term] for term, value in session.best.items()}
@@ -120,7 +133,7 @@ def _inform(inner: Session, session: Session, offset: Mapping[str, int], first: 
 
 
 def _bound(bound: Bound, offset: Mapping[str, int]) -> Bound:
-    """Tell a bound of the whole round."""
+    """Lift a bound to the whole round."""
     return replace(
         bound,
         value=bound.value + offset[bound.term],

@@ -171,6 +171,14 @@ class Placement(HostState):
             self._note_stop(job, 1)
 
     @contextmanager
+    def only_on(self, hosts: NDArray[np.bool_]) -> Iterator[None]:
+        """Context: no task arrives on hosts other than these, bool (hosts,)."""
+        before = self.least_rank
+        self.least_rank = np.where(hosts, before, self.arrivals.shape[1])  # above every rank
+        yield
+        self.least_rank = before
+
+    @contextmanager
     def only_from_rank(self, rank: int) -> Iterator[None]:
         """Context: no pending job below a rank starts."""
         classes, of_shape = self.problem.classes, self.problem.shape_rank
