@@ -3,7 +3,7 @@
 References
 ----------
 Bian et al., "Online Evolutionary Batch Size Orchestration for Scheduling Deep Learning Workloads in
-GPU Clusters", SC'21, the score by which it selects (`src/scheduler.py` of its artifact): with Y
+GPU Clusters", SC'21, the score by which it selects (module `scheduler` of its artifact): with Y
 samples done of a predicted share rho of all, Y (1 / rho - 1) remain, and a schedule scores the sum
 over its jobs of Y (1 / rho - 1) c / X(c), c GPUs at a throughput of X(c): the GPU-seconds that
 remain. The least wins.
