@@ -13,9 +13,9 @@ from placewright.formulations.interleaving.problem.packing_problem import (
     PackingProblem,
 )
 from placewright.formulations.interleaving.set_packing.column_generation.diving import dive
+from placewright.formulations.interleaving.set_packing.column_generation.generate import generate
 from placewright.formulations.interleaving.set_packing.column_generation.master import (
     MasterSolution,
-    generate,
     initial_columns,
 )
 from placewright.formulations.interleaving.set_packing.columns import with_values
