@@ -39,7 +39,7 @@ def admit_arrival(problem: Problem, schedule: Schedule, job: int) -> Arrival | N
 
 
 def admit_earliest(problem: Problem, schedule: Schedule, job: int) -> Arrival | None:
-    """Return a job's alternative of earliest end that fits, whatever it is worth.
+    """Return a job's alternative of earliest end that fits, whatever its value.
 
     The ends of the alternatives do not matter. None if the job does not fit before the horizon.
     """

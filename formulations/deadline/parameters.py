@@ -68,9 +68,9 @@ class Parameters:
     max_time_indexed_cells
         Alternatives times leases of the exact time-indexed MIP.
     must_run_value_per_gpu
-        Value per GPU of a job that must run now; larger than what a displaced job is worth.
+        Value per GPU of a job that must run now; larger than the value of a displaced job.
     num_doublings_of_value
-        Doublings of a job's GPUs after which each of its GPUs is worth twice one
+        Doublings of a job's GPUs after which each of its GPUs counts twice one
         of a job of a single GPU.
     max_total_progress
         Sum of `progress` over all options, up to which a solver tells single options apart.

@@ -1,7 +1,7 @@
 """The deadline formulation: admission of promises, leases by list scheduling, places by gangs.
 
-Admission is exact for the counted capacity of the leases, as far as `admission.py` says; then the
-current lease is placed on hosts, and what that costs is in the gap.
+Admission is exact for the counted capacity of the leases, within the limits that `admission.py`
+states; then the current lease is placed on hosts, and what that costs is in the gap.
 
 References
 ----------

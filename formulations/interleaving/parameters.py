@@ -46,7 +46,7 @@ class Parameters:
         Multisets per template from which templates count as few.
     max_templates
         Templates that are filled.
-    min_weights_per_kind
+    min_weights_per_family
         Weights that jobs alike in all else keep, where weights are merged.
     max_columns_zero_gap
         Columns up to which the integer program is solved to gap 0.
@@ -154,7 +154,7 @@ class Parameters:
     min_template_columns: int = 30_000
     min_columns_per_template: int = 8
     max_templates: int = 50_000
-    min_weights_per_kind: int = 3
+    min_weights_per_family: int = 3
     max_columns_zero_gap: int = 2_000
     bound_agreement_rel: float = 1e-9
     max_cost_bits: int = 22

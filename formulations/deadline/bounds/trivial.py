@@ -71,7 +71,7 @@ def _best_effort(admission: Admission, capacity: int) -> int:
         least = min(option.milli_gpu for option in job.options)
         value = job.weight * min(MILLION, MILLION * done // work)
         if job.running is not None and job.running.pinned:
-            total += value  # what is pinned is not part of the room
+            total += value  # the capacity leaves out pinned jobs
         else:
             items.append((value, least))
     items.sort(key=lambda item: Fraction(item[0], item[1]) if item[1] else item[0] * MILLION**3)

@@ -55,7 +55,7 @@ class Offers:
         jobs = admission.round.jobs
         rows = CapacityRows(admission.round, (jobs[j] for j in admission.jobs))
         largest = largest_host_gpus(admission.round)
-        # Room that only those have who are there already is not to be had by anybody else.
+        # Capacity that only jobs already there may use is not offered to others.
         self._earliest = 1 if rows.has_closed_running_gpus() else 0
         self._requests = [
             request
@@ -133,10 +133,10 @@ def _last_lease(fits: Bools, class_of: Ints, first: Ints, need: Ints) -> Ints:
 
     Parameters
     ----------
-    room
-        (classes, horizon): which leases have room for a kind.
-    kind, first, need
-        (number,): of what kind each is, the first lease that it can use, how many it needs.
+    fits
+        (classes, horizon): the leases in which a request of each demand class fits.
+    class_of, first, need
+        (requests,): its demand class, the first lease that it can use, the leases that it needs.
     """
     horizon = fits.shape[1]
     last = np.full(len(class_of), NONE, dtype=np.int64)

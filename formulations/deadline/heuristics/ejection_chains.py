@@ -123,8 +123,8 @@ class EjectionChains:
 
     def _dominated(self, alternative: int) -> bool:
         """Whether an alternative that asks no more, in no smaller a window, was rejected."""
-        kind, first, end, need = self._signature(alternative)
-        demand = self.state.class_demand[kind]
+        demand_class, first, end, need = self._signature(alternative)
+        demand = self.state.class_demand[demand_class]
         return any(
             first >= other_first
             and end <= other_end
@@ -143,7 +143,7 @@ class EjectionChains:
             if chain is None:
                 self.undo(moves, before)
                 return False
-            # The last step first: it enters a lease that has room.
+            # The last step first: it enters a lease with capacity.
             for job, left, entered in chain:
                 state.unassign(job, left)
                 state.assign(job, entered)
@@ -173,8 +173,8 @@ class EjectionChains:
                 continue
             allowed = state.idle[candidates]
             allowed &= ~visited
-            kinds = state.demand_class[state.alternative[candidates]]
-            direct = allowed & fits[row[kinds]]
+            classes = state.demand_class[state.alternative[candidates]]
+            direct = allowed & fits[row[classes]]
             if len(out := np.flatnonzero(direct.any(axis=1))):
                 job, to = int(candidates[out[0]]), int(np.flatnonzero(direct[out[0]])[-1])
                 chain = [(job, at, to)]
@@ -186,15 +186,16 @@ class EjectionChains:
             smallest = allowed[:, reached].argmax(axis=0)
             for to, by in zip(reached.tolist(), smallest.tolist(), strict=True):
                 parent[to] = (int(candidates[by]), at, to)
-                next_deficit = np.maximum(0, state.class_demand[kinds[by]] - state.residual[:, to])
-                queue.append((to, np.where(state.class_demand[kinds[by]] > 0, next_deficit, 0)))
+                demand = state.class_demand[classes[by]]
+                next_deficit = np.maximum(0, demand - state.residual[:, to])
+                queue.append((to, np.where(demand > 0, next_deficit, 0)))
         dead_ends |= visited
         return None
 
     def _candidates(self, lease: int, deficit: Ints, *, partial: bool) -> Ints:
         """Return jobs that could leave a lease: those that free all of the deficit, smallest first.
 
-        Those that free some of it follow if `partly`, largest first.
+        Those that free some of it follow if `partial`, largest first.
         """
         state = self.state
         jobs = np.flatnonzero(state.runs[:, lease])

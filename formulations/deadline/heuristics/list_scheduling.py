@@ -50,8 +50,8 @@ def list_schedule(
     orders
         Tried one after the other until nothing is dropped; the best schedule counts: the least
         broken, then the most admitted. One at least.
-    effort
-        Of chains (`Chains`), for each order.
+    work_limit
+        Of `EjectionChains`, for each order.
     """
     chosen = alternative[alternative != NONE]
     found = []
@@ -167,7 +167,7 @@ def _displace(chains: EjectionChains, slack: Slack, alternative: int) -> None:
 def _displacement_order(state: ScheduleState, alternative: int) -> Ints:
     """Return the alternatives that hold leases the given one lacks, cheapest per lease first.
 
-    That is, who keeps no promise before who does, and then who is worth least per lease.
+    Jobs that lose no promise come first, then those of least value per lease.
     """
     problem = state.problem
     needed, window = (
@@ -217,7 +217,7 @@ def schedule_by_lease(state: ScheduleState, alternatives: Ints, order: Order) ->
     )
     demand, need = problem.demand[alternatives], problem.need[alternatives].copy()
     size, slack = demand.max(axis=1, initial=0), usable.sum(axis=0) - need
-    # Worth decides only among those who can no longer wait.
+    # Value decides only among jobs without slack.
     rank = np.empty(problem.alternatives, dtype=np.int64)
     rank[by_density(problem, alternatives)] = np.arange(len(alternatives))
     rank = rank[alternatives]
@@ -237,15 +237,15 @@ def schedule_by_lease(state: ScheduleState, alternatives: Ints, order: Order) ->
     return lost
 
 
-def _first_fit(demand: Ints, room: Ints) -> Ints:
+def _first_fit(demand: Ints, residual: Ints) -> Ints:
     """Return which demands (number, rows) fit in turn, skipping those that do not: indices."""
     waiting, chosen = np.arange(len(demand)), []
     while len(waiting):
         sums = demand[waiting].cumsum(axis=0)
-        met = int((sums <= room).all(axis=1).sum())
+        met = int((sums <= residual).all(axis=1).sum())
         chosen.append(waiting[:met])
-        room = room - (sums[met - 1] if met else 0)
+        residual = residual - (sums[met - 1] if met else 0)
         waiting = waiting[met:]
-        waiting = waiting[(demand[waiting] <= room).all(axis=1)]
+        waiting = waiting[(demand[waiting] <= residual).all(axis=1)]
     accepted: Ints = np.concatenate([np.zeros(0, dtype=np.int64), *chosen])
     return accepted

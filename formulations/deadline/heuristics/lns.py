@@ -70,7 +70,7 @@ class _Neighbourhoods:
         self.state = ScheduleState.of(problem, schedule)
         self.objective = objective(problem, schedule)
         self._saved = problem.loss[problem.job] - problem.lost
-        # The last entry stands for NONE. What is kept of promises is worth more than all the rest.
+        # The last entry stands for NONE. The value kept of promises outweighs all else.
         every = float(problem.value.sum() + 1)
         self._value = np.append(problem.value + every * self._saved, 0.0)
         self._area = np.maximum(1, problem.need) * problem.demand.max(axis=1, initial=1)
@@ -103,7 +103,7 @@ class _Neighbourhoods:
         return factors
 
     def _improving(self) -> Ints:
-        """Return the alternatives that are worth more than what their jobs have."""
+        """Return the alternatives of more value than what their jobs have."""
         more = self._value[:-1] > self._value[self.state.alternative[self.problem.job]]
         improving: Ints = np.flatnonzero(more)
         return improving

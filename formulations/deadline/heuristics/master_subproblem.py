@@ -45,7 +45,7 @@ from placewright.formulations.session import Session
 
 @dataclass(frozen=True, slots=True)
 class UpperBound:
-    """No schedule that breaks no more is worth more; `certified`: recomputed in whole numbers."""
+    """No schedule that breaks no more admits more value; `certified`: recomputed in integers."""
 
     value: int
     certified: bool

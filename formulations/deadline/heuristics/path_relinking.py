@@ -46,7 +46,7 @@ def relink(
     waiting = by_density(
         problem, alternative[(alternative != state.alternative) & (alternative != NONE)]
     )
-    # Whoever gets more time makes room for others.
+    # Jobs with more time leave capacity to others.
     before = state.alternative[problem.job[waiting]]
     later = (before != NONE) & (problem.end[waiting] > problem.end[before])
     for _ in range(parameters.PARAMETERS.max_relinking_passes):

@@ -57,7 +57,7 @@ def _gang_plans(current: CurrentLease, session: Session) -> Iterator[Candidate]:
     gangs = compile_round(current.round)
     placement = displacement_greedy(gangs)
     repair_preemptions(placement)
-    yield assign(placement, "crowding")
+    yield assign(placement, "displacement")
     yield from inner_plans(current.round, session, gangs)
 
 

@@ -109,7 +109,7 @@ def _residual_problem(admission: Admission, current: Mapping[int, CurrentPlace])
 def _insert_missing(state: ScheduleState, alternatives: Ints) -> None:
     """Insert jobs that miss leases, by their alternative or the best other one that fits.
 
-    Promises of old come first, and then what is worth most.
+    Existing promises come first, then the largest value.
     """
     problem = state.problem
     chains = EjectionChains(state)

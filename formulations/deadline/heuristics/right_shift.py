@@ -47,8 +47,8 @@ def right_shift(
         the jobs that run there is what counts.
     headroom
         Thousandths of the capacity of later leases that are left free where that is possible.
-    effort
-        Leases that chains may look into, in all.
+    work_limit
+        Of `EjectionChains`, in all.
     """
     for headroom_share in (headroom, headroom // 2, headroom // 4):
         state = _reschedule(
@@ -66,7 +66,7 @@ def right_shift(
     current.exchange()
     current.move_in()
     costlier = int(cost[state.runs[:, 0]].sum()) > int(cost[schedule.runs[:, 0]].sum())
-    # Headroom is worth what it costs; without it a schedule is changed for the better only.
+    # Headroom justifies its cost; without it a schedule is changed for the better only.
     return schedule if costlier and not headroom else state.schedule()
 
 
@@ -163,11 +163,11 @@ class _CurrentLease:
         dead_ends = np.zeros((len(state.class_demand), state.problem.horizon), dtype=np.bool_)
         dead_ends[:, 0] = True
         for job in inside[np.argsort(-cost[inside], kind="stable")].tolist():
-            kind = int(state.demand_class[state.alternative[job]])
-            less = (state.class_demand <= state.class_demand[kind]).all(axis=1)
-            dead_ends[kind] = dead_ends[less].any(axis=0)
+            demand_class = int(state.demand_class[state.alternative[job]])
+            less = (state.class_demand <= state.class_demand[demand_class]).all(axis=1)
+            dead_ends[demand_class] = dead_ends[less].any(axis=0)
             state.unassign(job, 0)
-            if self.chains.extend(job, 1, dead_ends[kind]) is None:
+            if self.chains.extend(job, 1, dead_ends[demand_class]) is None:
                 state.assign(job, 0)
 
     def exchange(self) -> None:
@@ -200,13 +200,13 @@ class _CurrentLease:
         state = self.state
         for part in chunks(len(others), len(leases)):
             jobs = others[part]
-            room = state.runs[np.ix_(jobs, leases)]
+            leaves_enough = state.runs[np.ix_(jobs, leases)]
             demands = state.class_demand[state.demand_class[state.alternative[jobs]]]
             for row, each in enumerate(demand.tolist()):
-                room &= state.residual[row, leases] + demands[:, row, None] >= each
-            able = np.flatnonzero(room.any(axis=1))
+                leaves_enough &= state.residual[row, leases] + demands[:, row, None] >= each
+            able = np.flatnonzero(leaves_enough.any(axis=1))
             if len(able):
-                return int(jobs[able[0]]), int(leases[room[able[0]].argmax()])
+                return int(jobs[able[0]]), int(leases[leaves_enough[able[0]].argmax()])
         return None
 
     def _move(self, job: int, left: int, entered: int) -> None:
@@ -224,8 +224,8 @@ class _CurrentLease:
         others = others[np.argsort(-self.cost[others], kind="stable")]
         for part in chunks(len(others), len(leases)):
             fits = state.idle[np.ix_(others[part], leases)]
-            for row, room in enumerate(left):
-                fits &= room >= demands[others[part], row, None]
+            for row, residual in enumerate(left):
+                fits &= residual >= demands[others[part], row, None]
             able = np.flatnonzero(fits.any(axis=1))
             if len(able):
                 lease = int(leases[fits[able[0]].argmax()])
@@ -238,24 +238,24 @@ class _CurrentLease:
     def _displace(self, job: int) -> None:
         """Move a job in and several costlier ones out."""
         state, cost = self.state, self.cost
-        kind, lease = (
+        demand_class, lease = (
             int(state.demand_class[state.alternative[job]]),
             int(np.flatnonzero(state.runs[job])[-1]),
         )
         state.unassign(job, lease)
         others = np.flatnonzero(state.runs[:, 0] & (cost > cost[job]))
         others = others[np.argsort(-cost[others], kind="stable")]
-        room, row = state.fits_by_class()
-        able_to_move = state.idle[others] & room[row[state.demand_class[state.alternative[others]]]]
+        fits, row = state.fits_by_class()
+        able_to_move = state.idle[others] & fits[row[state.demand_class[state.alternative[others]]]]
         moved: list[tuple[int, int]] = []
         change = int(cost[job])
         for other in others[able_to_move.any(axis=1)].tolist():
-            room = state.idle[other] & state.fits(int(state.demand_class[state.alternative[other]]))
-            if change - cost[other] < 0 and room.any():
+            free = state.idle[other] & state.fits(int(state.demand_class[state.alternative[other]]))
+            if change - cost[other] < 0 and free.any():
                 change -= int(cost[other])
-                moved.append((other, int(np.flatnonzero(room)[-1])))
+                moved.append((other, int(np.flatnonzero(free)[-1])))
                 self._move(other, 0, moved[-1][1])
-            if state.fits(kind)[0]:
+            if state.fits(demand_class)[0]:
                 state.assign(job, 0)
                 return
         for other, place in reversed(moved):

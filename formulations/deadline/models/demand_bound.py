@@ -64,7 +64,7 @@ class DemandRow:
 def loads_of(problem: Problem) -> tuple[Load, ...]:
     """Return the loads of a problem: of each capacity row its GPUs, and its gangs of each size.
 
-    A size adds nothing, and is left out, where the room of every lease is a multiple of it. The
+    A size adds nothing, and is left out, where the capacity of every lease is a multiple of it. The
     last sizes of too many are left out, too.
     """
     loads: list[Load] = []
@@ -171,7 +171,7 @@ class DemandRows:
         chosen
             (alternatives,): between 0 and 1.
         tolerance
-            Excess that counts, relative to the room.
+            Excess that counts, relative to the capacity.
         """
         horizon = self.problem.horizon
         active = np.flatnonzero(chosen > 0)

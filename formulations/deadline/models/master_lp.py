@@ -169,9 +169,9 @@ class MasterLp:
         jobs, at = np.unique(problem.job[alternatives], return_inverse=True)
         least = np.where(self.must[jobs], 1.0, -np.inf)
         model.add(model.rows("job", len(jobs), lower=least, upper=1.0)[at], columns, 1.0)
-        worth = float(objective.value[chosen].sum())
-        model.term("worth", columns, objective.value[alternatives], sense="max", constant=worth)
-        return RestrictedMaster(alternatives, chosen, model.arrays("worth"))
+        constant = float(objective.value[chosen].sum())
+        model.term("value", columns, objective.value[alternatives], sense="max", constant=constant)
+        return RestrictedMaster(alternatives, chosen, model.arrays("value"))
 
     def solve(self, session: Session) -> MasterSolution | None:
         """Solve the LP with all rows it violates; None if there is no time, or no solution."""
@@ -228,26 +228,28 @@ class MasterLp:
         scale = overflow_safe_scale(float(sums))
         integer_prices: Ints = round_to_integers(prices * scale, np.int64)
         kept = round(kept_price * scale)
-        worth = (
+        reduced_cost = (
             objective.value * scale + kept * objective.kept - integer_prices @ self._coefficients
         )
-        best, most = self._best_alternatives(worth)
+        best, most = self._best_alternatives(reduced_cost)
         total = int(integer_prices @ self._limits) - kept * objective.min_kept + int(most.sum())
-        lost = np.where(self.allowed, most[problem.job] - worth, np.inf)
+        lost = np.where(self.allowed, most[problem.job] - reduced_cost, np.inf)
         lost[best[best != NONE]] = np.inf
         other = np.where(self.must | (best == NONE), np.inf, most)
         np.minimum.at(other, problem.job, lost)
         return LagrangianBound(total / scale, total // scale, best, other / scale)
 
-    def _best_alternatives(self, worth: Ints) -> tuple[Ints, Ints]:
+    def _best_alternatives(self, reduced_cost: Ints) -> tuple[Ints, Ints]:
         """Return each job's alternative of best reduced cost, or `NONE`, and that cost (jobs,)."""
         problem = self.problem
         alternatives = np.flatnonzero(self.allowed)
-        alternatives = alternatives[np.lexsort((worth[alternatives], problem.job[alternatives]))]
+        alternatives = alternatives[
+            np.lexsort((reduced_cost[alternatives], problem.job[alternatives]))
+        ]
         best = np.full(problem.jobs, NONE, dtype=np.int64)
         # The last of each job is left.
         best[problem.job[alternatives]] = alternatives
-        most = np.where(best == NONE, 0, np.append(worth, 0)[best])
+        most = np.where(best == NONE, 0, np.append(reduced_cost, 0)[best])
         refused = (most <= 0) & ~self.must
         best[refused] = NONE
         most[refused] = 0

@@ -38,7 +38,7 @@ class Problem:
         (jobs,): value of the promise that a job has already; 0 for one without.
     job, need, first, end, value
         (alternatives,): the alternative's job; leases that it needs; the first lease that it can
-        use, and the one after the last, so that it needs `need` of `end - first`; what it is worth.
+        use, and the one after the last, so that it needs `need` of `end - first`; its value.
         Alternatives of one job lie together, and jobs in order.
     demand
         (alternatives, rows): what the alternative asks of each row in each of its leases.
@@ -162,7 +162,7 @@ def chunks(number: int, each: int) -> Iterator[slice]:
 def demand_classes_of(demand: Ints) -> tuple[Ints, Ints]:
     """Return the distinct demands (classes, rows), and the class of each alternative.
 
-    Kinds are in lexicographic order, as `np.unique` has them, which takes ten times as long.
+    Classes are in lexicographic order, as `np.unique` has them, which takes ten times as long.
     """
     order = np.lexsort(demand.T[::-1]) if demand.size else np.arange(len(demand))
     new = np.ones(len(order), dtype=bool)

@@ -23,13 +23,12 @@ class ScheduleState:
     ----------
     alternative
         (jobs,): the alternative by which each job runs, or `NONE`.
-    runs, open
+    runs, idle
         (jobs, horizon): where the job runs, and where its alternative would also allow it to run.
-    free
+    residual
         (rows, horizon): what is left of each row, milli-GPU.
-    kind, asks
-        Alternatives that ask the same of all rows are of one kind: (alternatives,) and (classes,
-        rows).
+    demand_class, class_demand
+        (alternatives,), and (classes, rows): alternatives of one class ask the same of all rows.
     """
 
     def __init__(self, problem: Problem, capacity: Ints | None = None) -> None:
@@ -81,9 +80,9 @@ class ScheduleState:
         return fits
 
     def fits_by_class(self) -> tuple[Bools, Ints]:
-        """Return whether one more job of each class that is scheduled fits (classes, horizon).
+        """Return whether one more job of each scheduled class fits, and the row of each class.
 
-        And the row of each of these kinds there (kinds,).
+        (scheduled classes, horizon) and (classes,).
         """
         runs = (
             np.bincount(
@@ -102,11 +101,11 @@ class ScheduleState:
     def free_leases(self, alternative: int) -> Ints:
         """Return the leases, ascending, that an alternative may use and that hold it."""
         first, end = self.problem.first[alternative], self.problem.end[alternative]
-        room = (
+        fits = (
             self.residual[self._rows[self.demand_class[alternative]], first:end]
             >= self._row_demand[self.demand_class[alternative]]
         )
-        leases: Ints = np.flatnonzero(room.all(axis=0)) + first
+        leases: Ints = np.flatnonzero(fits.all(axis=0)) + first
         return leases
 
     def add(self, alternative: int, leases: Ints) -> None:

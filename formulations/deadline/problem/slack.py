@@ -29,7 +29,7 @@ class Slack:
 
     Attributes
     ----------
-    left
+    residual
         (rows, horizon): for T of 1 to the horizon; negative where the promises cannot all be kept.
     """
 

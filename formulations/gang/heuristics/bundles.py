@@ -57,7 +57,7 @@ class Bundles:
 
         Parameters
         ----------
-        worth
+        gpu_worth
             What a GPU that is not needed is worth, in milli-GPU-seconds.
         gpus
             GPUs that are there: fewer are worth nothing. None: each one is worth saving.

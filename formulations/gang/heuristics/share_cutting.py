@@ -71,8 +71,8 @@ def recut_shares(
         The jobs on each GPU, one share each; all of them may move.
     waiting
         Jobs that want a share and run nowhere.
-    worth
-        What a GPU beyond `enough` is worth if it is not needed, in milli-GPU-seconds.
+    gpu_worth
+        What a GPU beyond `available` is worth if it is not needed, in milli-GPU-seconds.
     """
     gpus_of_key: defaultdict[_GpuKey, list[Home]] = defaultdict(list)
     for home, jobs in gpus.items():

@@ -30,16 +30,18 @@ class Units:
     demand : int64 (units, resources)
     home : int64 (units,)
         The host where a unit is before the round, NOWHERE if it is new.
-    cost : int64 (units,)
+    move_cost : int64 (units,)
         What it costs that the unit is not at home.
     value : int64 (units,)
         What is lost if those in it that wait are given up.
-    core : int64 (units, resources)
+    running_demand : int64 (units, resources)
         The demand of those in it that run.
-    must : bool (units,)
+    has_running : bool (units,)
         Whether some in it run, so that it needs a host.
-    allowed : bool (kinds, hosts)
-        Where units may be; `kind` (units,) says which row holds.
+    allowed : bool (host sets, hosts)
+        Where units may be.
+    host_set : int64 (units,)
+        The row of `allowed` that holds.
     """
 
     gpus: Ints
@@ -60,12 +62,12 @@ class HostAssignment:
     ----------
     host : int64 (units,)
         NOWHERE where no host has the GPUs, or all in the unit are given up.
-    given_up : bool (units,)
+    dropped : bool (units,)
         Units of which those that wait are given up.
 
     Parameters
     ----------
-    room : int64 (hosts, resources)
+    capacity : int64 (hosts, resources)
         What units may take of each host besides GPUs.
     gpus : int64 (hosts,)
         Whole GPUs that units may take.

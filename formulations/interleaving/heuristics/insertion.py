@@ -30,7 +30,7 @@ from placewright.formulations.plan_messages import Candidate, Group, Place
 
 
 def insert_waiting(free: Interleaving, candidate: Candidate) -> Candidate | None:
-    """Return a plan in which waiting jobs have joined job groups; None if none can.
+    """Return a plan in which waiting jobs are inserted in job groups; None if none can.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class _Insertion:
         mine = {j for members in sets for j in members}
         others = tuple(g for g in self._candidate.groups if not mine.intersection(g.members))
         groups = (*others, *job_groups_of(self._free, sets))
-        source = f"{self._candidate.source}, joined"
+        source = f"{self._candidate.source}, insertion"
         return replace(self._candidate, starts=starts, groups=groups, source=source)
 
     def _try_insert(self, c: int, placed_group: _PlacedGroup) -> bool:

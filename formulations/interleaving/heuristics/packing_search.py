@@ -46,7 +46,7 @@ class PackingSearch:
         self._staying = staying(self._problem)
         self._constant = sum(group_value(self._problem, job_group) for job_group in self._staying)
         running = [round_.jobs[j].running is not None for j in self._problem.of_class]
-        # Whoever is stopped is stopped by the gangs, where that is lawful.
+        # The gang formulation decides which jobs to preempt, within its rules.
         self._packing = replace(self._problem.packing, must_cover=np.array(running, dtype=bool))
         self._holds = (("disruption", 0),) if round_.policy.terms[0] == "disruption" else ()
 
@@ -173,7 +173,7 @@ class PackingSearch:
     ) -> PackingProblem | None:
         """Return the problem with rows tightened that unplaced groups use; None: all placed.
 
-        Then there is room for what the others take.
+        That leaves capacity to the others.
         """
         if found.all():
             return None

@@ -178,7 +178,7 @@ def _job(problem: Interleaving, number: int, anchor: int | None, job_group: Grou
     running = None if anchor is None else _running(problem, job_group, anchor)
     return jobs[0].model_copy(
         update={
-            "name": f"team-{number}",
+            "name": f"group-{number}",
             "tenant": None,
             "priority": min(priorities) if running is None else max(priorities),
             "options": _options(problem, job_group),
@@ -243,7 +243,7 @@ def _staying_job(problem: Interleaving, number: int, job_group: Group) -> Job:
         option = option.model_copy(update={"groups": merged_task_groups(jobs, problem.sharing)})
     return jobs[0].model_copy(
         update={
-            "name": f"team-{number}",
+            "name": f"group-{number}",
             "tenant": None,
             "options": (option,),
             "running": running.model_copy(update={"option": 0, "pinned": True}),

@@ -1,13 +1,13 @@
 """Rounds in which nobody can share GPUs: what is left to decide is CPU and memory, and places.
 
-Each job is a gang with its options, and an option is worth the speed that its cores and memory
-give. That is a multiple-choice knapsack over all hosts' CPU and memory,
+Each job is a gang with its options, and the value of an option is the speed that its cores and
+memory give. That is a multiple-choice knapsack over all hosts' CPU and memory,
 
-    max  sum_j sum_o worth(j, o) y[j,o]
+    max  sum_j sum_o value(j, o) y[j,o]
     s.t. sum_o y[j,o] <= 1                             for each job j
          sum_j sum_o demand(j, o, r) y[j,o] <= total   for each resource r
 
-which the count models of the gang formulation hold, with one integer per kind of jobs and option,
+which the count models of the gang formulation hold, with one integer per job class and option,
 and tighten by what one host holds together. So all that they prove is proven with places.
 
 References

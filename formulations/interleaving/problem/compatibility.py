@@ -34,7 +34,7 @@ def gpu_memory_of_buckets(
 ) -> tuple[Ints, Ints]:
     """Return the MiB per GPU of each job in a group, and the limit of each bucket.
 
-    Of a bucket with several task groups the one is looked at that is the most crowded.
+    Of a bucket with several task groups, the one of highest memory load counts.
 
     Returns
     -------

@@ -50,7 +50,7 @@ from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
-"""Terms that say what sharing is worth."""
+"""Terms that value the sharing of GPUs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,16 +65,16 @@ class Interleaving:
         One class per job, in the order of `jobs`, then one for each other option of a job.
     of_class : tuple of int
         The job of each class, by its index in the round.
-    kind : dict of int to int
-        Equal for alike jobs; of those with several classes.
+    class_of_job : dict of int to int
+        Of each job with several options: equal for jobs that are alike in all but the first.
     objective
         The term by which groups are chosen, the first of its kind in the policy; if it has none,
         what it has by default.
-    together : dict of int to tuple of int
+    colocated : dict of int to tuple of int
         For each running job who runs on its GPUs, itself too, by indices in the round.
     stays : frozenset of int
         Running jobs that stay as they are, with whom they are.
-    opened : Open
+    open_hosts : OpenHosts
         Where tasks may arrive.
     """
 

@@ -57,7 +57,7 @@ def add_choice_rows(
 ) -> tuple[PackingProblem, dict[int, int]] | None:
     """Return the problem with a multiple-choice row per class of jobs, and each job's class.
 
-    Jobs of one kind are alike in all options but the first, so that it does not matter which of
+    Jobs of one class are alike in all options but the first, so that it does not matter which of
     them runs one of those.
 
     Parameters
@@ -70,7 +70,7 @@ def add_choice_rows(
     Returns
     -------
     tuple or None
-        None if there are more than `MAX_KINDS` kinds.
+        None if there are more than `max_option_job_classes` of them.
     """
     firsts = len(set(of_class))
     other = np.arange(packing.classes) >= firsts

@@ -1,12 +1,13 @@
 """The grouping problem as arrays: classes of jobs, who may share GPUs, and what columns take.
 
-    max  sum_q worth(q) x_q
+    max  sum_q value(q) x_q
     s.t. sum_q n(q, c) x_q <= count(c)        for each class c,  = where the class must be covered
          sum_q use(r, q) x_q <= limit(r)      for each row r
-         x_q >= 0 and whole
+         x_q >= 0 and integer
 
-A column q is a multiset of 1 to `most` classes: a job on its own, or a group of one bucket. Its use
-of a row is linear in its members but for a peak, and all columns of a bucket take one more amount:
+A column q is a multiset of 1 to `max_members` classes: a job on its own, or a group of one bucket.
+Its use of a row is linear in its members but for a peak, and all columns of a bucket take one more
+amount:
 
     use(r, q) = per_group[r, bucket] + sum over members c of per_member[r, c]
               + max over members c of peak[r, c]
@@ -49,12 +50,12 @@ class Rules:
     Attributes
     ----------
     objective
-        The term that columns are worth.
+        The term that the value of columns counts.
     spanning
         Whether the first of three stages may span two of four slots.
     contention
         Millionths by which the period of 2, 3, 4 members is longer.
-    most
+    max_members
         Members of a group, 1 to 4.
     """
 
@@ -156,9 +157,9 @@ class PackingProblem:
         Parameters
         ----------
         first : int64 (fewer classes,)
-            A class of this packing problem that looks like each new one.
+            A class of this packing problem that each new one equals.
         of : int64 (classes,)
-            The new class of each; one that is `apart` is alone in its own.
+            The new class of each; one with a `separation_key` is alone in its own.
         """
         count = np.zeros(len(first), dtype=np.int64)
         np.add.at(count, of, self.count)
@@ -183,10 +184,7 @@ class PackingProblem:
         )
 
     def separation_key(self) -> Ints:
-        """Return a number per class (classes,); conflicting and frozen ones have their own.
-
-        Shape (classes,).
-        """
+        """Return a number per class (classes,): conflicting and frozen ones have their own."""
         named = np.concatenate(
             [self.conflicts.ravel(), self.frozen_groups[self.frozen_groups != ALONE]]
         )
@@ -242,7 +240,7 @@ def allowed(packing: PackingProblem, members: Ints, period: Ints) -> Bools:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouping:
-    """Columns that respect every row, and what they are worth.
+    """Columns that respect every row, and their value.
 
     Attributes
     ----------
@@ -250,7 +248,7 @@ class Grouping:
         Classes of the packing problem in ascending order, `ALONE` after the last one. A column that
         is used twice stands here twice.
     value
-        Sum of the worth of the columns.
+        Sum of the values of the columns.
     source
         Which search found it.
     """

@@ -32,7 +32,7 @@ def column_values(packing: PackingProblem, members: Ints) -> Ints:
     ----------
     members : int64 (columns, 4)
         Ascending classes of one bucket per column, `ALONE` last; none more often than it has jobs.
-        No members at all are worth 0.
+        Without members a column has the value 0.
     """
     size = (members != ALONE).sum(axis=1)
     value = np.where(size > 0, single_values(packing)[members[:, 0]], 0)

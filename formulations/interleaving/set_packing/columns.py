@@ -19,7 +19,7 @@ from placewright.formulations.interleaving.problem.packing_problem import (
 from placewright.topology.units import MILLION
 
 NOT_ALLOWED = -1
-"""Less than the worth of any column."""
+"""Less than the value of any column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class Columns:
     ----------
     members : int64 (columns, 4)
         Classes in ascending order, `ALONE` after the last one.
-    worth : int64 (columns,)
+    value : int64 (columns,)
         What one such column adds to the term.
     """
 
@@ -119,12 +119,12 @@ def _bucket_columns(
 ) -> list[Columns]:
     """Return the groups of a bucket, by number of members.
 
-    `classes` ascend; `own` and `dispensable` are theirs: what they are worth alone, and whether
+    `classes` ascend; `own` and `dispensable` are theirs: their value alone, and whether
     a column may do without them.
     """
     parts: list[Columns] = []
-    # Multisets by positions in `classes`, in lexicographic order, and the best that a part of each
-    # is worth, itself included.
+    # Multisets by positions in `classes`, in lexicographic order, and the largest value of a subset
+    # of each, itself included.
     level = np.arange(len(classes), dtype=np.int64)[:, None]
     best = own
     conflict = _conflicts(packing, classes)

@@ -53,7 +53,7 @@ class SetPackingProgram:
         Variables are the columns; rows are the classes, then the rows of the packing problem. The
         objective counts in units.
     unit
-        What one of the objective is worth, a power of two.
+        The value of one unit of the objective, a power of two.
     """
 
     packing: PackingProblem
@@ -82,8 +82,8 @@ class SetPackingProgram:
             int(columns.value.max(initial=0)).bit_length() - parameters.PARAMETERS.max_cost_bits
         )
         unit = 1 << min(max(digits, 0), parameters.PARAMETERS.max_fraction_bits)
-        model.term("worth", x, columns.value / unit, sense="max")
-        return cls(packing, columns, repeats, use, model.arrays("worth"), unit)
+        model.term("value", x, columns.value / unit, sense="max")
+        return cls(packing, columns, repeats, use, model.arrays("value"), unit)
 
     def relaxation(self) -> Arrays:
         """Return the LP relaxation."""

@@ -21,7 +21,7 @@ from placewright.formulations.interleaving.set_packing.columns import rates, wei
 MAX_SCALED_WEIGHT = 1_000_000
 """Means of weights are scaled to be about as large, so that little is lost when they are rounded.
 
-Then what a column is worth has at most 53 binary digits, and is exact in solvers.
+Then the value of a column has at most 53 binary digits, and is exact in solvers.
 """
 
 
@@ -32,9 +32,9 @@ class AggregatedProblem:
     Attributes
     ----------
     packing
-        The classes that are left, those of one kind next to each other.
-    kind : int64 (classes of `packing`,)
-        Classes of one kind differ in nothing but weight; kinds ascend.
+        The classes that are left, those of one family next to each other.
+    family : int64 (classes of `packing`,)
+        Classes of one family differ in nothing but weight; families ascend.
     original
         The packing problem of which they were made.
     of : int64 (classes of `original`,)
@@ -44,7 +44,7 @@ class AggregatedProblem:
     """
 
     packing: PackingProblem
-    kind: Ints
+    family: Ints
     original: PackingProblem
     of: Ints
     unit: int = 1
@@ -56,16 +56,16 @@ class AggregatedProblem:
         """
         column, place = np.nonzero(grouping.members != ALONE)
         taken = grouping.members[column, place]
-        wanted_kind = self.kind[taken]
-        order = np.lexsort((-_rates(self.packing, grouping.members)[column, place], wanted_kind))
+        wanted_family = self.family[taken]
+        order = np.lexsort((-_rates(self.packing, grouping.members)[column, place], wanted_family))
         jobs = np.repeat(np.arange(self.original.classes), self.original.count)
-        kind = self.kind[self.of][jobs]
-        jobs = jobs[np.lexsort((-self.original.weight[jobs], kind))]
-        # The first place of a kind is for the first job of the kind, the second for the second ...
-        rank = np.arange(len(order)) - np.searchsorted(wanted_kind[order], wanted_kind[order])
+        family = self.family[self.of][jobs]
+        jobs = jobs[np.lexsort((-self.original.weight[jobs], family))]
+        # The k-th place of a family is for its k-th job.
+        rank = np.arange(len(order)) - np.searchsorted(wanted_family[order], wanted_family[order])
         chosen = np.full_like(grouping.members, ALONE)
         chosen[column[order], place[order]] = jobs[
-            np.searchsorted(np.sort(kind), wanted_kind[order]) + rank
+            np.searchsorted(np.sort(family), wanted_family[order]) + rank
         ]
         members = sort_members(chosen)
         value = int(with_values(self.original, members).value.sum())
@@ -74,52 +74,52 @@ class AggregatedProblem:
 
 def merge_classes(packing: PackingProblem) -> AggregatedProblem:
     """Return the problem with classes merged that the rules cannot tell apart."""
-    kinds = [
+    columns = [
         packing.separation_key(),
         packing.bucket,
         packing.must_cover,
         packing.iteration,
         packing.memory,
     ]
-    kinds += [packing.max_period(), *packing.stages.T, *packing.per_member, *packing.peak]
+    columns += [packing.max_period(), *packing.stages.T, *packing.per_member, *packing.peak]
     if packing.rules.objective != "efficiency":
-        kinds += [packing.speed, packing.best]
+        columns += [packing.speed, packing.best]
     weight = weights(packing)
-    keys = np.vstack([*kinds, weight]).T
+    keys = np.vstack([*columns, weight]).T
     unique, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     of = of.reshape(-1)
-    new_kind = (unique[1:, :-1] != unique[:-1, :-1]).any(axis=1)
-    kind = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(new_kind)])[: len(unique)]
+    new_family = (unique[1:, :-1] != unique[:-1, :-1]).any(axis=1)
+    family = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(new_family)])[: len(unique)]
     smaller = replace(packing.aggregate(first, of), weight=weight[first])
-    return AggregatedProblem(smaller, kind, packing, of)
+    return AggregatedProblem(smaller, family, packing, of)
 
 
 def merge_weights(fine: AggregatedProblem, most: int) -> AggregatedProblem:
     """Return the problem with weights merged until there are about `most` classes.
 
-    A weight is then the mean of the jobs'. No kind has more than as many classes as another may
-    have, and where all have so few, everything stays as it is.
+    A weight is then the mean of the jobs'. All families have the same limit of classes; where none
+    exceeds it, everything stays as it is.
     """
     packing = fine.packing
-    per_kind = np.bincount(fine.kind)
-    weights_of = max(most // max(len(per_kind), 1), parameters.PARAMETERS.min_weights_per_kind)
-    while np.minimum(per_kind, weights_of + 1).sum() <= most and weights_of < per_kind.max(
+    per_family = np.bincount(fine.family)
+    weights_of = max(most // max(len(per_family), 1), parameters.PARAMETERS.min_weights_per_family)
+    while np.minimum(per_family, weights_of + 1).sum() <= most and weights_of < per_family.max(
         initial=0
     ):
         weights_of += 1
-    if per_kind.max(initial=0) <= weights_of:
+    if per_family.max(initial=0) <= weights_of:
         return fine
-    first_of_kind = np.searchsorted(fine.kind, fine.kind)
+    first_of_family = np.searchsorted(fine.family, fine.family)
     before = np.cumsum(packing.count) - packing.count
-    before -= before[first_of_kind]
-    jobs = np.bincount(fine.kind, weights=packing.count)[fine.kind].astype(np.int64)
+    before -= before[first_of_family]
+    jobs = np.bincount(fine.family, weights=packing.count)[fine.family].astype(np.int64)
     # Of many weights each part has about as many jobs, of few each is a part.
     part = np.where(
-        per_kind[fine.kind] > weights_of,
+        per_family[fine.family] > weights_of,
         before * weights_of // jobs.clip(min=1),
-        np.arange(packing.classes) - first_of_kind,
+        np.arange(packing.classes) - first_of_family,
     )
-    keys = np.column_stack([fine.kind, part])
+    keys = np.column_stack([fine.family, part])
     _, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     of = of.reshape(-1)
     unit = max(MAX_SCALED_WEIGHT // int(packing.weight.max(initial=1)), 1)
@@ -128,7 +128,7 @@ def merge_weights(fine: AggregatedProblem, most: int) -> AggregatedProblem:
     smaller = packing.aggregate(first, of)
     mean = total * unit // smaller.count.clip(min=1)
     return AggregatedProblem(
-        replace(smaller, weight=mean), fine.kind[first], fine.original, of[fine.of], unit
+        replace(smaller, weight=mean), fine.family[first], fine.original, of[fine.of], unit
     )
 
 

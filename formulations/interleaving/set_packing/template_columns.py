@@ -1,16 +1,16 @@
 """Column generation for many classes of few profiles: which classes fill the places of templates.
 
 The program of `integer_program.py` has a column for each multiset of classes. Here it begins with
-few, and its duals, y of classes and p of rows, say what is missing: a template of bucket b filled
+few, and its duals, y of classes and p of rows, price what is missing: a template of bucket b filled
 by classes c in places i pays if
 
-    worth + sum_i worth(i, c_i)  >  sum_r p_r per_group[r, b]
+    value + sum_i value(i, c_i)  >  sum_r p_r per_group[r, b]
                                     + sum_i ( y[c_i] + sum_r p_r per_member[r, c_i] )
 
 so each place may choose for itself. Where nothing pays, the relaxation is solved over all columns.
 
-The bound is proven apart from that, in whole numbers, for any prices p >= 0 (weak duality). Let the
-places of each template ask for prices that add up to what its columns cost less their fixed worth;
+The bound is proven separately, in integers, for any prices p >= 0 (weak duality). Let the
+places of each template ask for prices that add up to what its columns cost less their fixed value;
 then any y that leaves no class a gain in any place, nor on its own, is a point of the dual:
 
     bound  =  sum_c y[c] count(c) + sum_r p_r limit(r)
@@ -217,7 +217,7 @@ def _initial_duals(packing: PackingProblem, profiles: Profiles, session: Session
 def _solve_duals(program: SetPackingProgram, session: Session) -> Duals | None:
     """Return the duals of the relaxation.
 
-    Where these columns cannot cover all who must be covered, to cover them is worth more than
+    Where these columns cannot cover all who must be covered, covering them gains more than
     anything else instead, so that there is a point; the price of such a job is then less by as
     much.
     """
@@ -255,11 +255,11 @@ def _row_cost(prices: list[int], amounts: Ints) -> Ints:
 
 
 def _interpolate_weights(fine: AggregatedProblem, coarse: AggregatedProblem, value: Floats) -> Ints:
-    """Return duals of all weights, interpolated from the merged weights of their kind."""
+    """Return duals of all weights, interpolated from the merged weights of their family."""
     result = np.zeros(fine.packing.classes)
-    for kind in np.unique(fine.kind).tolist():
-        few, many = coarse.kind == kind, fine.kind == kind
-        # Beyond the heaviest of the few, what a job is worth grows as if it ran alone.
+    for family in np.unique(fine.family).tolist():
+        few, many = coarse.family == family, fine.family == family
+        # Beyond the heaviest of the few, the value of a job grows as if it ran alone.
         weight = np.append(coarse.packing.weight[few] / coarse.unit, np.inf)
         weight[-1] = max(fine.packing.weight[many].max(), weight[-2] + 1.0)
         grown = (weight[-1] - weight[-2]) * fine.packing.best[many].max()

@@ -50,9 +50,9 @@ class Profiles:
     def of_problem(cls, packing: PackingProblem) -> Profiles:
         """Find the profiles.
 
-        Classes that are `apart` have one of their own. So have those that must be covered, unless
-        that makes too many templates: they are the ones that are worth less than nothing where
-        others pay more, and a bound that puts one of them in several places of a template is poor.
+        Classes with a `separation_key` have one of their own. So have those that must be covered,
+        unless that makes too many templates: their prices may be negative, and a bound that puts
+        one of them in several places of a template is poor.
         """
         number = packing.separation_key()
         own_profile = np.where(
@@ -97,7 +97,7 @@ class _Places:
         Index of the template's period among the different ones.
     candidates : int64 (candidates,)
         Classes of the profile, each as often as a template could hold it.
-    worth : int64 (different periods, candidates)
+    value : int64 (different periods, candidates)
     """
 
     template: Ints
@@ -116,8 +116,8 @@ class Templates:
     ----------
     members : int64 (templates, 4)
         Profiles in ascending order, `ALONE` after the last one.
-    bucket, size, worth : int64 (templates,)
-        Bucket, number of places, and what a template is worth whoever fills it.
+    bucket, size, value : int64 (templates,)
+        Bucket, number of places, and the value of a template whoever fills it.
     """
 
     members: Ints
@@ -129,10 +129,10 @@ class Templates:
     @classmethod
     def of_problem(cls, packing: PackingProblem, profiles: Profiles) -> Templates:
         """Return the templates of the profiles, with each class's value in each place."""
-        kinds = profiles.packing
-        # If every profile must be covered, no group is left out for being worth too little.
+        packed = profiles.packing
+        # If every profile must be covered, no group is left out for its small value.
         columns = enumerate_columns(
-            replace(kinds, must_cover=np.ones(kinds.classes, dtype=np.bool_))
+            replace(packed, must_cover=np.ones(packed.classes, dtype=np.bool_))
         )
         columns = columns.take(columns.members[:, 1] != ALONE)
         members = columns.members
@@ -142,7 +142,7 @@ class Templates:
         for number in range(2, MAX_MEMBERS + 1):
             some = np.flatnonzero(size == number)
             if len(some):
-                period[some] = periods(kinds, members[some, :number])
+                period[some] = periods(packed, members[some, :number])
         turn = np.zeros_like(members)
         for k in range(1, MAX_MEMBERS):
             again = members[:, k] == members[:, k - 1]
@@ -150,7 +150,7 @@ class Templates:
         shared = packing.rules.objective == "efficiency"
         speed = (0 if shared else 1) * packing.speed * packing.iteration
         places = []
-        for profile in range(kinds.classes):
+        for profile in range(packed.classes):
             template, place = np.nonzero(members == profile)
             classes = np.flatnonzero(profiles.of == profile)
             candidates = np.repeat(classes, packing.count[classes].clip(max=MAX_MEMBERS))
@@ -158,7 +158,7 @@ class Templates:
             value = speed[candidates] // different[:, None] * weights(packing)[candidates]
             places.append(_Places(template, place, turn[template, place], index, candidates, value))
         fixed = columns.value if shared else np.zeros(len(members), dtype=np.int64)
-        return cls(members, kinds.bucket[members[:, 0]], size, fixed, tuple(places))
+        return cls(members, packed.bucket[members[:, 0]], size, fixed, tuple(places))
 
     def __len__(self) -> int:
         return len(self.size)

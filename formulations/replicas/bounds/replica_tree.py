@@ -53,11 +53,11 @@ class ReplicaTree:
 
     Attributes
     ----------
-    program, arrays
+    relaxation, arrays
         The relaxation.
     holds : tuple of (term, value)
         What its plans keep.
-    root : Relaxed
+    root : RelaxationResult
         What the relaxation says.
     """
 

@@ -98,7 +98,7 @@ def test_classes_are_merged_where_nothing_that_counts_differs(pools: ModuleType)
     assert merge_classes(base).packing.count.tolist() == [4]
     weighted = merge_classes(replace(base, rules=Rules("weighted_throughput")))
     assert weighted.packing.count.tolist() == [1, 1, 1, 1]
-    assert weighted.kind.tolist() == [0, 0, 0, 0]
+    assert weighted.family.tolist() == [0, 0, 0, 0]
     assert merge_classes(replace(base, conflicts=np.array([[0, 1]]))).packing.count.tolist() == [
         2,
         1,

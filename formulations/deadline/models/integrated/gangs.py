@@ -2,7 +2,7 @@
 
 Each job that may run now is a gang without a promise and, if it could have one that it runs for
 now, a second gang with it, whose arrivals precede all others. A running job is where it is in both.
-Of the two at most one runs, as the model says.
+At most one of the two runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Gangs:
     ----------
     each : tuple of Gang
         In the order of the jobs of the problem's round. All are of a class of their own.
-    leaving : frozenset of int
+    evicted : frozenset of int
         Jobs of the whole round that run where they cannot stay: here they wait.
     """
 

@@ -10,7 +10,7 @@ r"""The rows that tie promises and their leases to the current lease, placed on 
                        fewest(q) S[q] <= sum_h u[g,h] <= most(q) S[q], summed over these q
     other gangs        sum of y[g] of the job + sum of its S[q] <= 1
     who stops          1 - (y of the job) <= arrivals on its hosts that precede it
-                       x[t,h] <= room (y of the job), arrivals there that do not
+                       x[t,h] <= capacity (y of the job), arrivals there that do not
 
 Every plan is a point of the model, with the values of its terms `broken` and `admitted`, and every
 point a plan; but for jobs that are on a host which is away, and jobs kept apart by labels.
@@ -90,18 +90,18 @@ class IntegratedModel:
         leases = np.arange(problem.horizon)
         can = (modes.first[:, None] <= leases) & (leases < modes.end[:, None])
         can &= (modes.need > 0)[:, None]
-        self._manner, self._lease = np.nonzero(can)
-        self._runs = model.variables("runs", len(self._manner), upper=1)
+        self._mode, self._lease = np.nonzero(can)
+        self._runs = model.variables("runs", len(self._mode), upper=1)
         done = model.rows("done", len(modes.alternative), lower=0, upper=0)
-        model.add(done[self._manner], self._runs, 1.0)
+        model.add(done[self._mode], self._runs, 1.0)
         model.add(done, self._chosen, -modes.need)
-        inside = model.rows("inside", len(self._manner), upper=0)
+        inside = model.rows("inside", len(self._mode), upper=0)
         model.add(inside, self._runs, 1.0)
-        model.add(inside, self._chosen[self._manner], -1.0)
+        model.add(inside, self._chosen[self._mode], -1.0)
         for row, asked in enumerate(problem.demand[modes.alternative].T):
             unit = max(1, int(np.gcd.reduce(asked)))
             rows = model.rows(f"later {row}", problem.horizon, upper=problem.capacity[row] // unit)
-            model.add(rows[self._lease], self._runs, asked[self._manner] // unit)
+            model.add(rows[self._lease], self._runs, asked[self._mode] // unit)
 
     def _tie_current_lease(self) -> None:
         """Tie the promised gangs of the current lease to their modes."""
@@ -139,7 +139,7 @@ class IntegratedModel:
         stays = np.flatnonzero(exact.stays.entry == entry)
         host = np.append(exact.x_host[comes], exact.stays.host[stays])
         column = np.append(exact.x[comes], exact.stays.s[stays])
-        room = np.append(
+        capacity = np.append(
             exact.room[exact.x_set[comes], exact.x_host[comes]],
             np.ones(len(stays), dtype=np.int64),
         )
@@ -147,7 +147,7 @@ class IntegratedModel:
         used = model.variables("hosts", len(hosts), upper=1)
         rows = model.rows("on host", len(column), upper=0)
         model.add(rows, column, 1.0)
-        model.add(rows, used[at], -room)
+        model.add(rows, used[at], -capacity)
         rows = model.rows("off host", len(hosts), upper=0)
         model.add(rows, used, 1.0)
         model.add(rows[at], column, -1.0)
@@ -173,9 +173,9 @@ class IntegratedModel:
             below = np.flatnonzero(there & (rank <= level))
             rows = model.rows("no profit", len(below), upper=0.0)
             model.add(rows, exact.x[below], 1.0)
-            room = exact.room[exact.x_set[below], exact.x_host[below]]
+            capacity = exact.room[exact.x_set[below], exact.x_host[below]]
             for e in mine:
-                model.add(rows, exact.y[[e] * len(below)], -room)
+                model.add(rows, exact.y[[e] * len(below)], -capacity)
             above = np.flatnonzero(there & (rank > level) & ~on_own_host)
             row = model.rows("victim", 1, lower=1.0)
             model.add(row[[0] * len(mine)], exact.y[mine], 1.0)
@@ -237,7 +237,7 @@ class IntegratedModel:
         for q in np.flatnonzero(values[self._chosen] > 0.5).tolist():
             job = int(problem.job[self.modes.alternative[q]])
             alternative[job] = self.modes.alternative[q]
-            mine = self._manner == q
+            mine = self._mode == q
             runs[job, self._lease[mine & (values[self._runs] > 0.5)]] = True
             runs[job, 0] = self.modes.fewest[q] != NOT_NOW
         return Schedule(alternative, runs)

@@ -27,7 +27,7 @@ class DualRepair:
 
     Attributes
     ----------
-    added : int64 (classes,)
+    increase : int64 (classes,)
         What is added to the scaled price of a job of each class.
     threshold
         No group has a greater scaled reduced cost at the raised prices.
@@ -41,7 +41,7 @@ class DualRepair:
 
 
 def repair_duals(packing: PackingProblem, found: PricingResult, group_limit: int) -> DualRepair:
-    """Return the cheapest of some repairs; at most `fit` groups of the bucket fit."""
+    """Return the cheapest of some repairs; at most `group_limit` groups of the bucket fit."""
     top = max(int(found.reduced.max(initial=found.rest_bound)), found.rest_bound)
     best = DualRepair(np.zeros(packing.classes, dtype=np.int64), top, top * group_limit)
     for share in parameters.PARAMETERS.dual_repair_threshold_shares:

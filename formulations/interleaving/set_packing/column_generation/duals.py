@@ -31,10 +31,10 @@ from placewright.solver.lagrangian import round_to_integers
 from placewright.topology.units import MILLION
 
 MAX_SCALE = 1 << 20
-"""Fractions of a unit of worth in which prices are counted at most."""
+"""Fractions of a unit of value in which prices are counted at most."""
 
 MAX_SCALED_VALUE = 1 << 52
-"""Scaled worth of a job at most, so that scaled worth less prices stays far within 64 bits."""
+"""Scaled value of a job at most, so that scaled value less prices stays far within 64 bits."""
 
 MAX_PRICE = 1 << 60
 """No price may be larger."""
@@ -47,7 +47,7 @@ class Prices:
     Attributes
     ----------
     scale
-        Parts into which a unit of worth is divided.
+        Parts into which a unit of value is divided.
     member : int64 (classes,)
         What each member of a column pays: y and its part of the rows.
     group : int64 (buckets,)

@@ -42,7 +42,7 @@ class PricingResult:
         Groups with a scaled reduced cost above the tolerance.
     reduced : int64 (columns,)
         Theirs.
-    rest
+    rest_bound
         No other group of the bucket has a greater one; at least the tolerance.
     """
 
@@ -64,12 +64,12 @@ def solve_pricing(
 
     Parameters
     ----------
-    work
+    bucket
+        Has at least one class with a job.
+    nodes
         Nodes to bound, after which the search stops.
     reserve
         Seconds to leave before the deadline.
-
-    The bucket has at least one class with a job.
     """
     search = _BranchAndBound(packing, prices, bucket, tolerance)
     for size in range(2, packing.max_members + 1):

@@ -75,7 +75,7 @@ def build_class_tree(packing: PackingProblem, prices: Prices, bucket: int) -> Cl
     own = packing.stages[classes].sum(axis=1)
     typical = float(own.mean())
     value = rate_numerator(packing)[classes]
-    # At twice the typical iteration, in what a typical job is worth at the speed it has alone.
+    # At twice the typical iteration, in the value of a typical job at the speed it has alone.
     unit = max(float(value.mean()), 1.0) / typical
     net = value / (2 * typical) - prices.member[classes] / prices.scale
     measures = np.column_stack(
