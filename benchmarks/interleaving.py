@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.baselines import Answer, InvalidPlanError, of_plan
 from benchmarks.compare import compared
 from benchmarks.groups import Group, Queue, measure, plan_of
-from benchmarks.matching import PAIRINGS, Way, alone, grouped, ways
+from benchmarks.matching import PAIRINGS, Settings, all_settings, alone, grouped
 from benchmarks.measure import REPEATS, measured
 from benchmarks.report import OURS, SKIPPED, Row
 from benchmarks.tuning_rounds import Tuning
@@ -123,10 +123,10 @@ def shared(plan: Plan) -> dict[str, float]:
     }
 
 
-def _best(pairing: str, chosen: Sequence[Way], round_: Round) -> Answer:
-    """Answer with the best of several ways of matching."""
+def _best(pairing: str, chosen: Sequence[Settings], round_: Round) -> Answer:
+    """Answer with the best of several settings of matching."""
     queue = Queue.of(round_)
-    found = [grouped(queue, way, PAIRINGS[pairing]) for way in chosen]
+    found = [grouped(queue, settings, PAIRINGS[pairing]) for settings in chosen]
     return _answer(round_, queue, max(found, key=lambda groups: _worth(queue, groups)))
 
 
@@ -151,12 +151,15 @@ def _answer(round_: Round, queue: Queue, groups: Sequence[Group]) -> Answer:
 
 
 def _methods(seconds: float, jobs: int) -> Mapping[str, Method]:
-    """Return all methods; with the description's way or the best of all ways of each pairing."""
+    """Return all methods; each pairing with the described settings, and with the best of all."""
     tried = [name for name in PAIRINGS if name != "matching" or jobs <= MATCHED]
     return {
         OURS: partial(placewright, seconds),
-        **{name: partial(_best, name, ways(described=True)) for name in tried},
-        **{f"{name}, best way": partial(_best, name, ways(described=False)) for name in tried},
+        **{name: partial(_best, name, all_settings(described=True)) for name in tried},
+        **{
+            f"{name}, best settings": partial(_best, name, all_settings(described=False))
+            for name in tried
+        },
         "alone": _alone,
     }
 

@@ -37,11 +37,11 @@ PATIENCE = 5
 class _Runs:
     """The pieces of bins that lie between a job's submission and a deadline, one after another.
 
-    `way` is the pair of job and deadline that a piece is for, `bin` its bin, `seconds` how long it
-    is. Of each way `job`, `gpus`, `work` (seconds) and `value`.
+    `alternative` is the pair of job and deadline that a piece is for, `bin` its bin, `seconds` how
+    long it is. Of each alternative `job`, `gpus`, `work` (seconds) and `value`.
     """
 
-    way: Ints
+    alternative: Ints
     bin: Ints
     seconds: Floats
     job: Ints
@@ -51,7 +51,7 @@ class _Runs:
 
 
 def value_at_most(jobs: Sequence[TraceJob], gpus: int, *, bin_s: int, steps: int = STEPS) -> float:
-    """Return what the deadlines of a trace are worth at most on so many GPUs.
+    """Return an upper bound of the value of the deadlines of a trace on a number of GPUs.
 
     Parameters
     ----------
@@ -61,40 +61,47 @@ def value_at_most(jobs: Sequence[TraceJob], gpus: int, *, bin_s: int, steps: int
         How often prices change.
     """
     runs, bins = _runs(jobs, bin_s)
-    room = float(gpus * bin_s)
+    capacity = float(gpus * bin_s)
     prices = np.zeros(bins)
-    # A price per GPU-second as high as the densest way makes every way worthless.
+    # A price per GPU-second as high as the densest alternative makes every alternative worthless.
     length = float((runs.value / (runs.gpus * runs.work)).max(initial=0.0)) / 4
     best, since = np.inf, 0
     for _ in range(steps):
-        bound, used = _priced(runs, prices, room)
+        bound, used = _priced(runs, prices, capacity)
         if bound < best * (1 - 1e-6):
             best, since = bound, 0
         else:
             since += 1
             if since >= PATIENCE:
                 length, since = length / 2, 0
-        prices = np.maximum(0.0, prices + length * (used - room) / room)
+        prices = np.maximum(0.0, prices + length * (used - capacity) / capacity)
     return best
 
 
 def _runs(jobs: Sequence[TraceJob], bin_s: int) -> tuple[_Runs, int]:
     """Return the pieces of all jobs that some deadline suits, and how many bins there are."""
-    ways = [
+    alternatives = [
         (number, job.gpus, job.duration_s, value, job.submit_s, at)
         for number, job in enumerate(jobs)
         for at, value in job.due
         if at - job.submit_s >= job.duration_s
     ]
-    table = np.array(ways, dtype=np.int64).reshape(-1, 6)
+    table = np.array(alternatives, dtype=np.int64).reshape(-1, 6)
     start, end = table[:, 4], table[:, 5]
     first, last = start // bin_s, -(-end // bin_s)
     count = last - first
-    way = np.repeat(np.arange(len(table)), count)
-    bin_ = np.arange(len(way)) - np.repeat(np.cumsum(count) - count, count) + first[way]
-    begins, ends = np.maximum(start[way], bin_ * bin_s), np.minimum(end[way], (bin_ + 1) * bin_s)
+    alternative = np.repeat(np.arange(len(table)), count)
+    bin_ = (
+        np.arange(len(alternative))
+        - np.repeat(np.cumsum(count) - count, count)
+        + first[alternative]
+    )
+    begins, ends = (
+        np.maximum(start[alternative], bin_ * bin_s),
+        np.minimum(end[alternative], (bin_ + 1) * bin_s),
+    )
     runs = _Runs(
-        way,
+        alternative,
         bin_,
         (ends - begins).astype(np.float64),
         table[:, 0],
@@ -103,23 +110,23 @@ def _runs(jobs: Sequence[TraceJob], bin_s: int) -> tuple[_Runs, int]:
     return runs, int(last.max(initial=0))
 
 
-def _priced(runs: _Runs, prices: Floats, room: float) -> tuple[float, Floats]:
-    """Return the bound at these prices, and the GPU-seconds that the best ways take of each bin."""
-    order = np.lexsort((prices[runs.bin], runs.way))
-    way, bin_, seconds = runs.way[order], runs.bin[order], runs.seconds[order]
+def _priced(runs: _Runs, prices: Floats, capacity: float) -> tuple[float, Floats]:
+    """Return the bound at these prices, and the GPU-seconds of each bin that are used."""
+    order = np.lexsort((prices[runs.bin], runs.alternative))
+    alternative, bin_, seconds = runs.alternative[order], runs.bin[order], runs.seconds[order]
     before = np.cumsum(seconds) - seconds
-    begins = np.searchsorted(way, np.arange(len(runs.job)))
-    before -= before[begins][way]
-    taken = np.clip(runs.work[way] - before, 0.0, seconds) * runs.gpus[way]
-    cost = np.bincount(way, weights=taken * prices[bin_], minlength=len(runs.job))
+    begins = np.searchsorted(alternative, np.arange(len(runs.job)))
+    before -= before[begins][alternative]
+    taken = np.clip(runs.work[alternative] - before, 0.0, seconds) * runs.gpus[alternative]
+    cost = np.bincount(alternative, weights=taken * prices[bin_], minlength=len(runs.job))
     left = runs.value - cost
-    # The best way of each job, if it is worth its cost at all.
+    # The best alternative of each job, if its value exceeds its cost.
     ranked = np.lexsort((-left, runs.job))
     best = ranked[np.unique(runs.job[ranked], return_index=True)[1]]
     best = best[left[best] > 0]
     chosen = np.zeros(len(runs.job), dtype=np.bool_)
     chosen[best] = True
-    mine = chosen[way]
+    mine = chosen[alternative]
     used = np.zeros(len(prices))
     np.add.at(used, bin_[mine], taken[mine])
-    return float(prices.sum() * room + left[best].sum()), used
+    return float(prices.sum() * capacity + left[best].sum()), used

@@ -139,7 +139,7 @@ def outcome(served: Sequence[Served], figures: dict[str, float]) -> Answer:
     value, most = sum(one.value for one in served), sum(one.most for one in served)
     asked = [one for one in served if one.most]
     ends = [one.finish - one.came for one in served if not one.most and one.finish is not None]
-    told = {
+    figures = {
         **figures,
         "missed value %": 100 * (most - value) / max(1, most),
         "missed jobs %": 100 * sum(not one.value for one in asked) / max(1, len(asked)),
@@ -147,7 +147,7 @@ def outcome(served: Sequence[Served], figures: dict[str, float]) -> Answer:
         "stops per job": sum(one.stops for one in served) / max(1, len(served)),
         "moves per job": sum(one.moves for one in served) / max(1, len(served)),
     }
-    return Answer("feasible", "admitted", value, figures=told)
+    return Answer("feasible", "admitted", value, figures=figures)
 
 
 def counted(

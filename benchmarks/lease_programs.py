@@ -2,7 +2,7 @@
 
 That of Chronus's artifact has a 0/1 variable per deadline of a job and lease, so that a job with
 four deadlines has four rows of them. It asks that each job has one of its deadlines; where not all
-jobs find room it has no solution, so here at most one. Placewright's own exact model is in
+jobs fit it has no solution, so here at most one. Placewright's own exact model is in
 `formulations/deadline/models/time_indexed.py`.
 
 References
@@ -34,7 +34,7 @@ _ROUNDING = 1e-6
 
 
 def artifact_program(problem: Problem) -> tuple[Model, Ints, Ints]:
-    """Return the artifact's program, the columns of ways (ways,) and of (ways, horizon), or -1.
+    """Return the artifact's program, and its columns (alternatives,) and (alternatives, horizon).
 
     Its only term, `admitted`, adds to the value at most 1 for what the current lease is used.
     """

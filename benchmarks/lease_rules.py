@@ -53,15 +53,15 @@ class _Leases:
         self.runs = np.zeros((problem.jobs, problem.horizon), dtype=np.bool_)
 
     def open(self, alternative: int) -> Ints:
-        """Return the leases of a way's window in which it finds room."""
+        """Return the leases of an alternative's window in which it fits."""
         problem = self.problem
         first, end = problem.first[alternative], problem.end[alternative]
-        room = (self.free[:, first:end] >= problem.demand[alternative][:, None]).all(axis=0)
-        found: Ints = first + np.flatnonzero(room)
+        fits = (self.free[:, first:end] >= problem.demand[alternative][:, None]).all(axis=0)
+        found: Ints = first + np.flatnonzero(fits)
         return found
 
     def give(self, alternative: int, leases: Ints) -> None:
-        """Let a way's job run in these leases."""
+        """Let an alternative's job run in these leases."""
         job = self.problem.job[alternative]
         self.alternative[job] = alternative
         self.runs[job, leases] = True
@@ -72,15 +72,15 @@ class _Leases:
         return Schedule(self.alternative, self.runs)
 
 
-def _ways(problem: Problem) -> list[Ints]:
-    """Return the ways of each job, the best first and then the earliest deadline."""
+def _alternatives(problem: Problem) -> list[Ints]:
+    """Return the alternatives of each job, the best first and then the earliest deadline."""
     order = np.lexsort((problem.end, -problem.value, problem.job))
     edges = np.searchsorted(problem.job[order], np.arange(1, problem.jobs))
     return np.split(order, edges)
 
 
 def _size(problem: Problem) -> Ints:
-    """Return milli-GPU of each way: what it asks of the row of which it asks most."""
+    """Return milli-GPU of each alternative: what it asks of the row of which it asks most."""
     size: Ints = problem.demand.max(axis=1, initial=0)
     return size
 
@@ -90,7 +90,7 @@ def earliest_deadline(problem: Problem) -> Schedule:
 
     One that would be late goes on with its next deadline, in the order of that.
     """
-    made, alternatives = _Leases(problem), _ways(problem)
+    made, alternatives = _Leases(problem), _alternatives(problem)
     fresh = problem.loss == 0
     queue = [
         (bool(fresh[job]), int(problem.end[of[0]]), job, 0)
@@ -116,7 +116,7 @@ def least_laxity(problem: Problem) -> Schedule:
     A job with too little time left goes on with its next deadline. One that misses its last is
     refused, and time begins anew without it; those refused get what is left in the end.
     """
-    alternatives = _ways(problem)
+    alternatives = _alternatives(problem)
     left = np.array([len(of) > 0 for of in alternatives], dtype=np.bool_)
     while True:
         runs, alternative = _laxity(problem, alternatives, left)
@@ -130,7 +130,7 @@ def least_laxity(problem: Problem) -> Schedule:
 
 
 def _laxity(problem: Problem, alternatives: list[Ints], taking: Bools) -> tuple[Bools, Ints]:
-    """Go through the leases once; return who runs, and the ways of those that are in time."""
+    """Go through the leases once; return who runs, and the alternatives of those in time."""
     jobs = np.flatnonzero(taking)
     at = np.array([alternatives[job][0] for job in jobs], dtype=np.int64)
     done = np.zeros(len(jobs), dtype=np.int64)
@@ -160,7 +160,7 @@ def _laxity(problem: Problem, alternatives: list[Ints], taking: Bools) -> tuple[
 
 
 def _same(problem: Problem, alternative: int, other: int) -> bool:
-    """Whether two ways of a job differ in their deadlines only."""
+    """Whether two alternatives of a job differ in their deadlines only."""
     return bool(
         problem.need[alternative] == problem.need[other]
         and (problem.demand[alternative] == problem.demand[other]).all()
@@ -183,7 +183,7 @@ def _fitting(demand: Ints, capacity: Ints) -> Bools:
 
 
 def _rest(made: _Leases, alternatives: list[Ints], jobs: Iterable[int]) -> Schedule:
-    """Give jobs, in their order, the first way that has room, in its latest free leases."""
+    """Give jobs, in their order, the first alternative that fits, in its latest free leases."""
     for job in jobs:
         for alternative in alternatives[job].tolist():
             leases = made.open(alternative)
@@ -196,9 +196,9 @@ def _rest(made: _Leases, alternatives: list[Ints], jobs: Iterable[int]) -> Sched
 def chronus(problem: Problem) -> Schedule:
     """Admit as Chronus's artifact does when jobs arrive one after another, in their order.
 
-    Each gets the latest leases that have room before its best deadline. A job that finds none is
-    given the earliest end, found by bisection, before which it has room, if a later deadline of its
-    own allows that.
+    Each gets the latest leases with capacity before its best deadline. A job that finds none is
+    given the earliest end before which it fits, found by bisection, if a later deadline of its own
+    allows that.
     """
     return _latest_first(problem, np.arange(problem.jobs))
 
@@ -208,7 +208,7 @@ def chronus_at_once(problem: Problem) -> Schedule:
 
     As `chronus`, the largest gang first, then least slack, then the latest deadline.
     """
-    alternatives = _ways(problem)
+    alternatives = _alternatives(problem)
     jobs = np.array([job for job, of in enumerate(alternatives) if len(of)], dtype=np.int64)
     best = np.array([alternatives[job][0] for job in jobs], dtype=np.int64)
     slack = problem.end[best] - problem.first[best] - problem.need[best]
@@ -218,19 +218,19 @@ def chronus_at_once(problem: Problem) -> Schedule:
 
 
 def _latest_first(problem: Problem, jobs: Ints) -> Schedule:
-    made, alternatives = _Leases(problem), _ways(problem)
+    made, alternatives = _Leases(problem), _alternatives(problem)
     for job in jobs[np.argsort(problem.loss[jobs] == 0, kind="stable")].tolist():
         for i, alternative in enumerate(alternatives[job].tolist()):
             leases, need = made.open(alternative), problem.need[alternative]
             if len(leases) >= need:
-                # Packing latest first before the earliest end with room takes all room before it.
+                # Packing latest first before the earliest feasible end fills all leases before.
                 made.give(alternative, leases[:need] if i else leases[-need:])
                 break
     return made.done()
 
 
 def by_density(problem: Problem) -> Schedule:
-    """Take ways by value per milli-GPU and lease; the best of three ways to choose the leases.
+    """Take alternatives by value per milli-GPU and lease; the best of three choices of leases.
 
     The earliest leases, the latest ones, or those that have most left, the latest first.
     """
@@ -260,9 +260,9 @@ def _greedily(problem: Problem, order: list[int], pick: str) -> Schedule:
 def least_share(problem: Problem) -> Schedule:
     """Admit as ElasticFlow does: a job that arrives has the least GPUs that make its deadline.
 
-    Jobs in their order, ways by the GPUs that they ask, and then by value; each in its earliest
-    free leases, or each in its latest, whichever admits more. A job has the same GPUs in all its
-    leases, which the paper does not ask.
+    Jobs in their order, alternatives by the GPUs that they ask, and then by value; each in its
+    earliest free leases, or each in its latest, whichever admits more. A job has the same GPUs in
+    all its leases, which the paper does not ask.
     """
     size = _size(problem)
     order = np.lexsort((-problem.value, size, problem.job, problem.loss[problem.job] == 0)).tolist()

@@ -8,8 +8,8 @@ what is left fits; a group that is slower than taking turns is dissolved.
 
 Where the description leaves a choice, it is made in favour of the method: of the merges that are
 more than what is needed, those that cost most are not made; a dissolved group leaves its place to
-one of its members, and whatever has room in the end runs alone. `ways` lists further choices. Never
-is more given out than there is: jobs count when their tasks have found hosts.
+one of its members, and whatever fits in the end runs alone. `all_settings` lists further choices.
+Never is more given out than there is: jobs count when their tasks have found hosts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.groups import Group, Queue, measure
 from placewright.array_types import Ints
 
-__all__ = ["PAIRINGS", "Pairing", "Way", "alone", "grouped", "ways"]
+__all__ = ["PAIRINGS", "Pairing", "Settings", "all_settings", "alone", "grouped"]
 
 Pairing: TypeAlias = Callable[[int, Ints, Ints], Iterable[tuple[int, int]]]
 
@@ -34,31 +34,31 @@ ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Settings:
     """What the description leaves open.
 
     `weight` of a pair: efficiency of the merged group, or its throughput. `order` in which jobs are
     admitted: as the round has them, or those that ask the fewest GPUs first. For each that fits
-    `admitted` are, so that groups need not have four. `lawful`: groups slower than taking turns are
-    not merged in the first place.
+    `admitted` are, so that groups need not have four. `without_losses`: groups slower than taking
+    turns are not merged in the first place.
     """
 
     weight: Literal["gamma", "throughput"]
     order: Literal["arrival", "fewest"] = "arrival"
     admitted: int = IN_A_GROUP
-    lawful: bool = False
+    without_losses: bool = False
 
 
-def ways(*, described: bool) -> list[Way]:
-    """Return the way that the description takes with both weights, or every way there is."""
+def all_settings(*, described: bool) -> list[Settings]:
+    """Return the settings of the description with both weights, or all settings."""
     if described:
-        return [Way("gamma"), Way("throughput")]
+        return [Settings("gamma"), Settings("throughput")]
     return [
-        Way(weight, order, admitted, lawful)
+        Settings(weight, order, admitted, without_losses)
         for weight in ("gamma", "throughput")
         for order in ("arrival", "fewest")
         for admitted in range(1, IN_A_GROUP + 1)
-        for lawful in (False, True)
+        for without_losses in (False, True)
     ]
 
 
@@ -85,16 +85,16 @@ def heaviest_first(number: int, pairs: Ints, weights: Ints) -> Iterator[tuple[in
 PAIRINGS: Mapping[str, Pairing] = {"matching": blossom, "greedy": heaviest_first}
 
 
-def grouped(queue: Queue, way: Way, pairing: Pairing) -> list[Group]:
+def grouped(queue: Queue, settings: Settings, pairing: Pairing) -> list[Group]:
     """Return the groups, and jobs alone, that run; all of them fit the hosts."""
     order = np.arange(len(queue.gpus))
-    if way.order == "fewest":
+    if settings.order == "fewest":
         order = np.argsort(queue.gpus, kind="stable")
-    groups: list[Group] = [(job,) for job in _admitted(queue, order.tolist(), way.admitted)]
+    groups: list[Group] = [(job,) for job in _admitted(queue, order.tolist(), settings.admitted)]
     for _ in range(ROUNDS):
         if queue.fits(groups):
             break
-        merges = _merges(queue, groups, way, pairing)
+        merges = _merges(queue, groups, settings, pairing)
         if not merges:
             break
         groups = _merged(queue, groups, merges)
@@ -133,7 +133,7 @@ def _admitted(queue: Queue, order: Sequence[int], together: int) -> list[int]:
 
 
 def _merges(
-    queue: Queue, groups: Sequence[Group], way: Way, pairing: Pairing
+    queue: Queue, groups: Sequence[Group], settings: Settings, pairing: Pairing
 ) -> list[tuple[float, int, int]]:
     """Pair groups of each GPU count; what throughput a merge loses per GPU, and the two groups."""
     made: list[tuple[float, int, int]] = []
@@ -147,8 +147,8 @@ def _merges(
         if not len(pairs):
             continue
         merged = measure(queue, [groups[u] + groups[v] for u, v in pairs.tolist()])
-        weights = merged.gamma if way.weight == "gamma" else merged.throughput
-        kept = ~merged.lost if way.lawful else np.ones(len(pairs), dtype=bool)
+        weights = merged.gamma if settings.weight == "gamma" else merged.throughput
+        kept = ~merged.lost if settings.without_losses else np.ones(len(pairs), dtype=bool)
         losses = (alone[pairs].sum(axis=1) - merged.throughput) / count
         loss_of = {(u, v): loss for (u, v), loss in zip(pairs.tolist(), losses, strict=True)}
         local = np.searchsorted(here, pairs[kept])
@@ -182,10 +182,10 @@ def _running(queue: Queue, groups: Sequence[Group]) -> list[Group]:
     """Dissolve groups that lose to taking turns, and fill the hosts: groups, then jobs alone."""
     found = measure(queue, groups)
     kept = [group[:1] if lost else group for group, lost in zip(groups, found.lost, strict=True)]
-    worth = measure(queue, kept).throughput / queue.gpus[[group[0] for group in kept]]
+    value = measure(queue, kept).throughput / queue.gpus[[group[0] for group in kept]]
     running = kept
     if not queue.fits(kept):
-        running = _filled(queue, [], [kept[i] for i in np.argsort(-worth, kind="stable")])
+        running = _filled(queue, [], [kept[i] for i in np.argsort(-value, kind="stable")])
     return alone(queue, running)
 
 

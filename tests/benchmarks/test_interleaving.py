@@ -75,7 +75,7 @@ def round_of(
 
 
 def ours_and_verified(bench: Any, round_: Round, groups: list[tuple[int, ...]]) -> tuple[int, int]:
-    """What the benchmark says groups are worth, and what the verifier says of their plan."""
+    """The value of groups by the benchmark, and what the verifier says of their plan."""
     queue = bench.groups.Queue.of(round_)
     found = verify(round_, bench.groups.plan_of(round_, queue, groups))
     assert found.ok, found.violations
@@ -163,9 +163,11 @@ def test_blossom_finds_the_heaviest_matching_and_greedy_half_of_it(
     assert 2 * total(bench.matching.PAIRINGS["greedy"]) >= exact
 
 
-def grouped(bench: Any, round_: Round, pairing: str = "matching", **way: Any) -> list[list[int]]:
+def grouped(
+    bench: Any, round_: Round, pairing: str = "matching", **settings: Any
+) -> list[list[int]]:
     queue = bench.groups.Queue.of(round_)
-    chosen = bench.matching.Way(**{"weight": "throughput", **way})
+    chosen = bench.matching.Settings(**{"weight": "throughput", **settings})
     groups = bench.matching.grouped(queue, chosen, bench.matching.PAIRINGS[pairing])
     return sorted(sorted(group) for group in groups)
 
@@ -196,7 +198,7 @@ def test_a_lost_group_leaves_its_place_to_one_member(bench: SimpleNamespace) -> 
     round_ = round_of((1, GPU), (1, GPU), (1, GPU), (1, GPU), hosts=(1,))
     assert len(grouped(bench, round_)) == 1
     assert all(len(group) == 1 for group in grouped(bench, round_))
-    assert grouped(bench, round_, lawful=True) == [[0]]
+    assert grouped(bench, round_, without_losses=True) == [[0]]
 
 
 def test_jobs_are_admitted_in_fours_by_order_and_the_rest_fills_what_is_left(
@@ -231,8 +233,8 @@ def test_every_way_of_matching_makes_valid_plans_of_the_value_it_says(
         )
         queue = bench.groups.Queue.of(round_)
         for pairing in bench.matching.PAIRINGS.values():
-            for way in bench.matching.ways(described=False):
-                groups = bench.matching.grouped(queue, way, pairing)
+            for chosen in bench.matching.all_settings(described=False):
+                groups = bench.matching.grouped(queue, chosen, pairing)
                 ours, verified = ours_and_verified(bench, round_, groups)
                 assert ours == verified
 
@@ -309,18 +311,26 @@ def test_rows_say_how_much_better_ours_is_and_means_how_little_on_any_seed(
         return [bench.measure.Measured(function(prepare()), 1.0, 2.0, 3.0)] * repeats
 
     def planted(seconds: float, round_: Round) -> Any:
-        return bench.interleaving._best("matching", bench.matching.ways(described=False), round_)
+        return bench.interleaving._best(
+            "matching", bench.matching.all_settings(described=False), round_
+        )
 
     monkeypatch.setattr(bench.interleaving, "measured", measured)
     monkeypatch.setattr(bench.interleaving, "placewright", planted)
     chosen = [bench.interleaving.Case("tiny", 12, seed) for seed in range(2)]
     rows = list(bench.interleaving.run(chosen, quick=False))
-    methods = ["placewright", "matching", "greedy", "matching, best way", "greedy, best way"]
+    methods = [
+        "placewright",
+        "matching",
+        "greedy",
+        "matching, best settings",
+        "greedy, best settings",
+    ]
     assert [row.method for row in rows] == 3 * [*methods, "alone"]
     better = "ours better by %"
     assert [row.status for row in rows[-6:]] == ["mean"] * 6
     for row in rows:
-        if row.method == "matching, best way":
+        if row.method == "matching, best settings":
             assert row.figures[better] == 0
         elif row.method == "matching":
             assert row.figures[better] >= 0
@@ -338,7 +348,7 @@ def test_on_the_published_trace_no_way_of_matching_is_better_than_ours(
         round_ = bench.interleaving.Case("trace3", 40, seed, variant).make()
         ours = bench.interleaving.placewright(20.0, round_)
         assert ours.value == ours.bound
-        every = bench.matching.ways(described=False)
+        every = bench.matching.all_settings(described=False)
         for pairing in bench.matching.PAIRINGS:
             assert bench.interleaving._best(pairing, every, round_).value <= ours.value
         assert bench.interleaving._alone(round_).value < ours.value

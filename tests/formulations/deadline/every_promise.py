@@ -184,7 +184,7 @@ class Promises:
         return min(self.horizon, -(-1000 * self.jobs[j]["deadline"]["work_s"] // each))
 
     @cached_property
-    def room(self) -> list[tuple[str, frozenset[str] | str, list[int]]]:
+    def capacity(self) -> list[tuple[str, frozenset[str] | str, list[int]]]:
         """Each row of capacity: by sets of models, and of tenants; what it has in each lease."""
         models = sorted({host["gpu_model"] for host in self.hosts.values()})
         rows: list[tuple[str, frozenset[str] | str, list[int]]] = []
@@ -209,10 +209,10 @@ class Promises:
     def demand(self, j: int, option: int) -> tuple[int, ...]:
         """What a job asks of each row in one lease."""
         if self.pinned(j):
-            return (0,) * len(self.room)
+            return (0,) * len(self.capacity)
         allowed = self.group(j, option).get("gpu_models")
         milli, asked = self.milli(j, option), []
-        for kind, what, _ in self.room:
+        for kind, what, _ in self.capacity:
             if kind == "tenant":
                 asked.append(milli if self.jobs[j].get("tenant") == what else 0)
             else:
@@ -227,8 +227,8 @@ class Promises:
         Each list entry is a job, what it does now, and whether it must have a promise (None: as it
         likes).
         """
-        room = [row[2] for row in self.room]
-        start = tuple(tuple(row[1:]) for row in room)
+        capacity = [row[2] for row in self.capacity]
+        start = tuple(tuple(row[1:]) for row in capacity)
         states: dict[Any, dict[tuple[int, int], tuple[Given | None, ...]]] = {start: {(0, 0): ()}}
         for j, do, must in lists:
             old = self.jobs[j].get("deadline", {}).get("promise")
@@ -242,10 +242,10 @@ class Promises:
                     rest = left if given is None else self._less(left, j, given)
                     if rest is None:
                         continue
-                    worth = 0 if given is None else given.value
+                    value = 0 if given is None else given.value
                     kept = after.setdefault(rest, {})
                     for (broken, admitted), had in values.items():
-                        key = broken + max(0, loss - worth), admitted + worth
+                        key = broken + max(0, loss - value), admitted + value
                         kept.setdefault(key, (*had, given))
             states = {left: _unbeaten(values) for left, values in after.items()}
         every: dict[tuple[int, int], tuple[Given | None, ...]] = {}

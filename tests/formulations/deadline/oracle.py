@@ -1,4 +1,4 @@
-"""The best promises of a tiny problem, by enumeration: every way of every job in all its leases.
+"""The best promises of a tiny problem, by enumeration of all alternatives in all their leases.
 
 Jobs are taken one after the other. A state is what is left of each row in each lease; of all
 choices that lead to one state the best is kept, since what follows depends on the state alone.
@@ -46,7 +46,7 @@ def best(problem: Problem) -> Best:
             )
             for leases in combinations(window, int(problem.need[alternative])):
                 if problem.end[alternative] > horizon:
-                    raise ValueError("a way ends beyond the horizon")
+                    raise ValueError("an alternative ends beyond the horizon")
                 taken = tuple(
                     int(problem.demand[alternative, r]) if t in leases else 0
                     for r in range(rows)

@@ -162,7 +162,7 @@ def test_mending_brings_promises_back_or_leaves_a_schedule_that_fits(tiny: Modul
 
 
 def first_alternatives(problem: Problem) -> Any:
-    """Let the jobs without a promise come first, by their first way."""
+    """Let the jobs without a promise come first, by their first alternative."""
     alternative = np.full(problem.jobs, NONE, dtype=np.int64)
     alternatives = np.flatnonzero(feasible_alone(problem) & (problem.loss[problem.job] == 0))[::-1]
     alternative[problem.job[alternatives]] = alternatives

@@ -34,12 +34,12 @@ def prices(*records: Record) -> AdmissionPrice:
     return made
 
 
-def test_all_ask_while_there_is_room_for_all() -> None:
+def test_all_ask_while_there_is_capacity_for_all() -> None:
     assert prices().price(0, FOUR) == 0
     assert prices(record("a", 2, 1.0, 5), record("b", 2, 0.9, 1)).price(0, FOUR) == 0
 
 
-def test_the_price_is_what_the_last_job_with_room_is_worth() -> None:
+def test_the_price_is_the_value_of_the_last_job_that_fits() -> None:
     dear, fair, cheap = record("a", 2, 1.0, 9), record("b", 2, 1.1, 5), record("c", 4, 1.0, 1)
     price = prices(cheap, dear, fair).price(0, FOUR)
     assert price == pytest.approx(fair.value_per_gpu_time)

@@ -1,4 +1,4 @@
-"""From rounds to ways and capacity, by hand."""
+"""From rounds to alternatives and capacity, by hand."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_faster_option_needs_fewer_leases() -> None:
     assert made.problem.demand.tolist() == [[2000], [4000]]
 
 
-def test_deadlines_that_cannot_be_met_are_no_ways() -> None:
+def test_deadlines_that_cannot_be_met_are_no_alternatives() -> None:
     due = [
         {"at": 10, "value": 9},
         {"at": 1000 + HOUR, "value": 8},

@@ -41,7 +41,7 @@ def session() -> Session:
 
 
 def single(capacity: list[int], jobs: list[tuple[int, int, int]]) -> Problem:
-    """Jobs of (demand, need, end), worth 1 each."""
+    """Jobs of (demand, need, end), of value 1 each."""
     whole = {"dtype": np.int64}
     demand, need, end = np.array(jobs, **whole).T
     n = len(jobs)
@@ -58,7 +58,7 @@ def single(capacity: list[int], jobs: list[tuple[int, int, int]]) -> Problem:
 
 
 def free(problem: Problem) -> MasterLp:
-    """Choose any way that can run."""
+    """Choose any alternative that can run."""
     objective = MasterObjective(problem.value, np.zeros_like(problem.value), 0)
     return MasterLp(
         DemandRows(problem),
@@ -82,7 +82,7 @@ def test_a_window_that_jobs_can_leave_forces_only_the_rest_into_it() -> None:
     assert demands.capacity(row) == 4
 
 
-def test_leases_without_room_for_a_job_are_no_way_out_for_it() -> None:
+def test_leases_too_small_for_a_job_do_not_relieve_its_demand() -> None:
     demands = DemandRows(single([2, 0, 1, 2], [(2, 2, 4), (1, 2, 4)]))
     assert demands.forced_leases(window(4, 0, 2)).tolist() == [1, 0]
     assert feasible_alone(single([2, 0, 1, 2], [(2, 2, 4), (2, 2, 3), (1, 2, 3)])).tolist() == [
@@ -92,7 +92,7 @@ def test_leases_without_room_for_a_job_are_no_way_out_for_it() -> None:
     ]
 
 
-def test_room_is_what_sums_of_gangs_reach() -> None:
+def test_capacity_is_what_sums_of_gangs_reach() -> None:
     load, pairs = loads_of(single([6000, 7000, 9000], [(3000, 1, 3), (6000, 1, 3)]))
     assert (load.weight.tolist(), load.capacity.tolist()) == ([1, 2], [2, 2, 3])
     assert (pairs.weight.tolist(), pairs.capacity.tolist()) == ([0, 1], [1, 1, 1])
@@ -105,7 +105,7 @@ def test_room_is_what_sums_of_gangs_reach() -> None:
 
 
 def schedules(problem: Problem, rng: np.random.Generator) -> Any:
-    """Yield ways that run together, found by chance."""
+    """Yield alternatives that run together, found by chance."""
     for _ in range(4):
         left = problem.capacity.copy()
         alternative = np.full(problem.jobs, NONE, dtype=np.int64)

@@ -51,7 +51,7 @@ def placed(round_: Round) -> Plan:
     problem = compile_round(round_)
     placement = displacement_greedy(problem)
     repair_preemptions(placement)
-    found = assign(placement, "crowding")
+    found = assign(placement, "displacement")
     decisions = decisions_of(round_, problem.cluster.hosts, DefaultDecisions()(round_), found)
     moves = move_section(round_, decisions)
     plan = Plan.model_construct(decisions=decisions, sections=(moves,) if moves else ())
@@ -71,7 +71,7 @@ def test_powers_of_two_that_fit_by_count_all_find_a_place(
     jobs, left = [], HOSTS * GPUS
     for number, (gpus, must, runs) in enumerate(asked):
         each = min(gpus, GPUS)
-        # Running jobs come to every third host in turn, so that room is scattered.
+        # Running jobs come to every third host in turn, so that free GPUs are scattered.
         hosts = [h for h in range(HOSTS) if len(free[h]) >= each]
         hosts = hosts[number % max(1, len(hosts)) :] + hosts[: number % max(1, len(hosts))]
         places = None
@@ -104,7 +104,7 @@ def test_one_who_may_wait_leaves_before_one_who_must_run_moves() -> None:
     assert decisions == {"may": "migrate", "also": "keep", "third": "keep", "large": "start"}
 
 
-def test_who_must_run_moves_where_that_makes_room() -> None:
+def test_who_must_run_moves_where_that_frees_gpus() -> None:
     jobs = [gang(f"small{h}", 2, True, [(h, 0)]) for h in range(HOSTS)]
     jobs.append(gang("large", 8, True, None))
     decisions = {one.job: str(one.decision) for one in placed(round_of(jobs)).decisions}

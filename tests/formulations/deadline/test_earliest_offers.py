@@ -46,7 +46,7 @@ def job(name: str, gpus: tuple[int, ...], hours: float, **deadline: Any) -> dict
 
 
 def refusing(made: Admission, *refused: int) -> tuple[Schedule, dict[int, Promise]]:
-    """The schedule of the first way of all other jobs, and the offers to these."""
+    """The schedule of the first alternative of all other jobs, and the offers to these."""
     alternative = np.full(made.problem.jobs, NONE, dtype=np.int64)
     for position in range(made.problem.jobs):
         if position not in refused:
@@ -56,7 +56,7 @@ def refusing(made: Admission, *refused: int) -> tuple[Schedule, dict[int, Promis
     return schedule, {offer.job: offer for offer in Offers(made).for_refused(schedule)}
 
 
-def test_the_first_leases_with_room_are_offered_whatever_the_deadline_was() -> None:
+def test_the_first_leases_with_capacity_are_offered_whatever_the_deadline_was() -> None:
     made = admission([job("full", (8,), 1), job("late", (2,), 1.5, due=[{"at": 0, "value": 1}])])
     _, offers = refusing(made, 1)
     at = NOW + 2 * HOUR + HOUR // 2
@@ -67,7 +67,7 @@ def test_the_option_that_is_done_first_is_offered() -> None:
     paces = [{"speed": 1000}, {"speed": 2000, "overhead_s": 60}]
     made = admission([job("full", (6,), 2), job("late", (2, 4), 3, paces=paces)])
     _, offers = refusing(made, 1)
-    # Beside the other there is room for two GPUs at once, for four after two hours.
+    # Beside the other there is capacity for two GPUs at once, for four after two hours.
     assert (offers[1].option, offers[1].leases) == (0, ((0, 3),))
     made = admission([job("full", (6,), 1), job("late", (2, 4), 4, paces=paces)])
     _, offers = refusing(made, 1)

@@ -37,14 +37,14 @@ def choose_alternatives(found: list[Any]) -> Any:
 def beaten(found: list[Any], plan: Plan) -> list[tuple[str, Any]]:
     """Plans that beat a bound of a term, the earlier ones being no worse."""
     assert plan.certificate is not None
-    told = {term.name: term for term in plan.certificate.terms}
+    terms = {term.name: term for term in plan.certificate.terms}
     return [
         (term, other)
         for number, term in enumerate(TERMS)
         for other in found
-        if (bound := told[term].bound) is not None
+        if (bound := terms[term].bound) is not None
         if other.values[term] != bound and no_worse(term, other.values[term], bound)
-        if all(no_worse(t, other.values[t], told[t].value) for t in TERMS[:number])
+        if all(no_worse(t, other.values[t], terms[t].value) for t in TERMS[:number])
     ]
 
 
@@ -196,10 +196,10 @@ def test_a_job_gathers_on_one_host_to_be_in_time(helper: Any, writing: ModuleTyp
     assert {task.host for task in plan.decisions[0].tasks} == {"h1"}
 
 
-def test_no_promise_is_broken_for_a_new_one_that_only_counts_as_room(
+def test_no_promise_is_broken_for_a_new_one_that_only_counts_as_capacity(
     helper: Any, writing: ModuleType
 ) -> None:
-    # By count `old` finds room beside the new one: two GPUs of the host that has failed.
+    # By count `old` fits beside the new one: two GPUs of the host that has failed.
     failed = {"name": "h1", "gpus": 2, "healthy": False}
     hosts = [{"name": "h0", "gpus": 3}, failed, {"name": "h2", "gpus": 1}]
     old = {

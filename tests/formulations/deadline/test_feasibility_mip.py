@@ -1,4 +1,4 @@
-"""Leases of chosen ways, and the best of few ways, are those that enumeration finds."""
+"""Leases of chosen alternatives, and the best of few, are those that enumeration finds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def only(problem: Problem, alternatives: Ints) -> Problem:
     )
 
 
-def test_all_chosen_ways_are_arranged_where_that_can_be(
+def test_all_chosen_alternatives_are_arranged_where_that_can_be(
     oracle: ModuleType, tiny: ModuleType
 ) -> None:
     outcomes = []
@@ -63,7 +63,7 @@ def test_all_chosen_ways_are_arranged_where_that_can_be(
     assert 50 < sum(outcomes) < len(outcomes) - 50
 
 
-def test_the_best_of_few_ways_breaks_no_more_and_admits_most(
+def test_the_best_of_few_alternatives_breaks_no_more_and_admits_most(
     oracle: ModuleType, tiny: ModuleType
 ) -> None:
     better = 0

@@ -230,9 +230,9 @@ def test_the_price_of_a_promise_knows_of_gpus_that_are_not_there(
     gone: dict[str, Any], names: set[str]
 ) -> None:
     """The dear job takes most of what one GPU has for promises in a day."""
-    worth = {"dear": 9, "fair": 5, "cheap": 1}
+    value = {"dear": 9, "fair": 5, "cheap": 1}
     work = {"dear": 60_000, "fair": 20_000, "cheap": 20_000}
-    round_ = trace(*(job(name, work[name], (10**6, worth[name])) for name in worth), gpus=(1, 1))
+    round_ = trace(*(job(name, work[name], (10**6, value[name])) for name in value), gpus=(1, 1))
     leases = Leases(length_s=21_600, outages=gone.get("outages", ()))
     update = {"leases": leases, "reservations": gone.get("reservations", ())}
     assert asking(round_.model_copy(update=update)) == names

@@ -1,4 +1,4 @@
-"""Chosen ways get leases: all of them where that is possible, and promises before all others."""
+"""Chosen alternatives get leases: all where that is possible, and promises before all others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 
 
 def some_alternatives(problem: Problem, seed: int) -> Ints:
-    """One way of most jobs, at random."""
+    """One alternative of most jobs, at random."""
     rng = np.random.default_rng(seed)
     alternative = np.full(problem.jobs, NONE, dtype=np.int64)
     for job in range(problem.jobs):
@@ -38,7 +38,7 @@ def some_alternatives(problem: Problem, seed: int) -> Ints:
 
 
 def only(problem: Problem, alternative: Ints) -> Problem:
-    """The problem with no other ways than these, worth one each."""
+    """The problem with no other alternatives than these, of value 1."""
     alternatives = alternative[alternative != NONE]
     return replace(
         problem,
@@ -87,7 +87,7 @@ def test_single_gpus_that_may_begin_at_once_need_no_repair(
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_chains_find_room_for_single_gpus_whenever_they_begin(
+def test_chains_find_leases_for_single_gpus_whenever_they_begin(
     tiny: ModuleType, oracle: ModuleType, order: Any
 ) -> None:
     checked = 0

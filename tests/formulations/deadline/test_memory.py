@@ -1,4 +1,4 @@
-"""What a round takes in memory does not grow with its ways times its leases."""
+"""What a round takes in memory does not grow with its alternatives times its leases."""
 
 from __future__ import annotations
 

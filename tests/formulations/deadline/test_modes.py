@@ -36,7 +36,7 @@ def test_ranges_of_hosts_are_those_of_one_speed(
         assert len({relative_speed(pace, hosts) for hosts in range(fewest, last + 1)}) == 1
 
 
-def test_a_manner_says_what_is_needed_after_the_current_lease() -> None:
+def test_a_mode_says_what_is_needed_after_the_current_lease() -> None:
     job: dict[str, Any] = {
         "name": "j",
         "options": [{"groups": [{"gpu": 1000, "count": 2}]}],
@@ -58,9 +58,9 @@ def test_a_manner_says_what_is_needed_after_the_current_lease() -> None:
         }
     )
     modes = modes_of(compile_admission(round_), 2)
-    told = zip(modes.fewest, modes.most, modes.need, modes.first, modes.end, strict=True)
+    found = zip(modes.fewest, modes.most, modes.need, modes.first, modes.end, strict=True)
     # 600 s of work now and 900 later; 300 now and 1,200 later; or all of it after this lease.
-    assert [tuple(map(int, one)) for one in told] == [
+    assert [tuple(map(int, one)) for one in found] == [
         (1, 1, 2, 1, 4),
         (2, 2, 2, 1, 4),
         (NOT_NOW, NOT_NOW, 3, 1, 4),

@@ -23,7 +23,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 
 
 def least(problem: Problem, alternative: Ints, cost: Ints) -> int:
-    """The least cost of the current lease, over all schedules of these ways."""
+    """The least cost of the current lease, over all schedules of these alternatives."""
     states = {tuple(problem.capacity.ravel().tolist()): 0}
     for alternative_ in alternative[alternative != NONE].tolist():
         after: dict[tuple[int, ...], int] = {}
@@ -92,7 +92,7 @@ def test_who_can_wait_waits_and_who_cannot_runs() -> None:
     assert now(right_shift(problem, schedule, np.array([1, 1, 2]))) == [0]
 
 
-def test_a_running_job_goes_on_where_there_is_room() -> None:
+def test_a_running_job_goes_on_where_there_is_capacity() -> None:
     problem, schedule = lanes([2] * 4, [(1, 2, 4), (1, 2, 4), (2, 1, 4)])
     assert now(right_shift(problem, schedule, np.array([1, -1, 2]))) == [1]
 

@@ -117,7 +117,7 @@ def test_a_round_of_leases_is_solved_with_valid_candidates_only(seed: int) -> No
     plan = solve_round(round_, isolation="none", deterministic=True)
     assert verify(round_, plan).ok
     assert plan.certificate is not None
-    assert not [told for told in plan.certificate.degraded if "invalid plan" in told]
+    assert not [line for line in plan.certificate.degraded if "invalid plan" in line]
     assert plan.certificate.gap is not None
 
 

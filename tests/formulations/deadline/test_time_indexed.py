@@ -68,7 +68,7 @@ def test_every_backend_finds_what_enumeration_finds(
 
 
 def single(capacity: list[int], jobs: list[tuple[int, int, int]], first: int = 0) -> Problem:
-    """Jobs of (demand, need, end), worth 1 each."""
+    """Jobs of (demand, need, end), of value 1 each."""
     whole = {"dtype": np.int64}
     demand, need, end = np.array(jobs, **whole).T
     n = len(jobs)
@@ -108,7 +108,7 @@ def test_jobs_of_one_gpu_need_no_branching(
     [
         # Capacity rises: no row at the deadline alone sees that two leases are empty.
         (single([0, 0, 2, 2], [(1, 3, 4)]), 0),
-        # Capacity falls: every prefix has room.
+        # Capacity falls: every prefix has capacity.
         (single([2, 1, 0], [(1, 3, 3)]), 0),
         # The area fits, but a gang of two leaves no lease for the job that needs both.
         (single([2, 2], [(2, 1, 2), (1, 2, 2)]), 1),

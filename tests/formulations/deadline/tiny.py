@@ -33,22 +33,22 @@ def problem(
     gangs
         Whether jobs ask for more than one unit, and their options for different numbers of them.
     releases
-        Whether ways may begin after lease 0.
+        Whether alternatives may begin after lease 0.
     promises
         Whether some jobs have a promise already.
     rows
-        Capacity rows; each way asks of some of them.
+        Capacity rows; each alternative asks of some of them.
     jobs, horizon, capacity
         The most of each.
     """
     rng = np.random.default_rng(seed)
     leases, n = int(rng.integers(1, horizon + 1)), int(rng.integers(1, jobs + 1))
-    room = rng.integers(1 if shape == "constant" else 0, capacity + 1, (rows, leases))
+    capacities = rng.integers(1 if shape == "constant" else 0, capacity + 1, (rows, leases))
     if shape == "constant":
-        room[:] = room[:, :1]
+        capacities[:] = capacities[:, :1]
     elif shape != "any":
-        room.sort(axis=1)
-        room = room if shape == "rising" else room[:, ::-1]
+        capacities.sort(axis=1)
+        capacities = capacities if shape == "rising" else capacities[:, ::-1]
     job, need, first, end, value, demand = [], [], [], [], [], []
     loss = np.zeros(n, dtype=np.int64)
     for j in range(n):
@@ -58,8 +58,8 @@ def problem(
             wants = rng.integers(0 if rows > 1 else 1, capacity + 1 if gangs else 2, rows)
             wants[int(rng.integers(rows))] = max(1, wants.max())
             ends = np.unique(rng.integers(begin + 1, leases + 1, int(rng.integers(1, 3))))
-            worth = np.sort(rng.integers(1, 8, len(ends)))[::-1]
-            for e, v in zip(ends, worth, strict=True):
+            values = np.sort(rng.integers(1, 8, len(ends)))[::-1]
+            for e, v in zip(ends, values, strict=True):
                 job.append(j)
                 need.append(min(length, leases - begin))
                 first.append(begin)
@@ -70,7 +70,7 @@ def problem(
             loss[j] = rng.integers(1, 8)
     whole = {"dtype": np.int64}
     return Problem(
-        capacity=np.ascontiguousarray(room, **whole),
+        capacity=np.ascontiguousarray(capacities, **whole),
         loss=loss,
         job=np.array(job, **whole),
         need=np.array(need, **whole),

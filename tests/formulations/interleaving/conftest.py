@@ -12,9 +12,9 @@ Helper: TypeAlias = Callable[[str, str], ModuleType]
 
 
 @pytest.fixture(scope="session")
-def pools(helper: Helper) -> ModuleType:
-    """Return small random pools, pools drawn from Muri's traces, and the brute-force optimum."""
-    return helper(__file__, "pools")
+def packings(helper: Helper) -> ModuleType:
+    """Return random packing problems, others drawn from Muri's traces, and brute-force optima."""
+    return helper(__file__, "packings")
 
 
 @pytest.fixture(scope="session")

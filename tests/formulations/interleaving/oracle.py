@@ -1,7 +1,7 @@
 """The best first term of a tiny round of interleaving, by brute force, from its document alone.
 
-Every way to say which jobs hold GPUs, with which option and with whom, is valued by the definition
-of the term; the ways are tried from the best on, each with every place that its tasks can have,
+Every choice of jobs that hold GPUs, with which option and with whom, is valued by the definition
+of the term; the choices are tried from the best on, each with every place that its tasks can have,
 until one is a plan in which `verify` finds no fault. GPUs of one host that are free are anonymous,
 and so are equal tasks; shares of GPUs are all of one size. No other symmetry is used, and nothing
 is shared with the formulations.
@@ -24,7 +24,7 @@ from placewright.instances.verify import verify
 
 WHOLE = 1000
 MILLION = 10**6
-MAX_WAYS = 60_000
+MAX_PARTITIONS = 60_000
 MAX_PLANS = 4_000
 _FREE_TO_DIFFER = {"name", "value", "progress"}
 _OF_GROUPS = {"name", "cpu", "memory", "resources", "gpu_memory"}
@@ -38,7 +38,7 @@ class TooManyPlansError(Exception):
 
 
 class Unit(NamedTuple):
-    """Jobs that hold the same GPUs, or one job with any option; `lawful`: it may be placed anew."""
+    """Jobs that hold the same GPUs, or one job with any option; `may_form`: may be placed anew."""
 
     members: tuple[Job, ...]
     option: int
@@ -58,7 +58,7 @@ def best(round_: Round) -> Best:
     Raises
     ------
     TooManyPlansError
-        There are more than `MAX_WAYS` ways to group the jobs, or `MAX_PLANS` plans to look at.
+        The jobs have more than `MAX_PARTITIONS` partitions, or more than `MAX_PLANS` plans.
     """
     return Enumeration(round_).best()
 
@@ -125,7 +125,7 @@ def percentile(series: tuple[int, ...], percent: int) -> int:
 
 
 class Enumeration:
-    """The ways to group the jobs of one round, and the places of each."""
+    """The partitions of the jobs of one round, and the places of each."""
 
     def __init__(self, round_: Round) -> None:
         self.round = round_
@@ -168,7 +168,7 @@ class Enumeration:
     def placed(tasks: tuple[Task, ...]) -> dict[Key, Place]:
         return {(t.group, t.index): (t.host, tuple(sorted(t.gpus))) for t in tasks}
 
-    # Which jobs hold GPUs together, and what that is worth.
+    # Which jobs hold GPUs together, and the value of that.
 
     def size(self, job: Job) -> int:
         if job.profile is not None and job.profile.memory:
@@ -181,7 +181,7 @@ class Enumeration:
         return bool(job.profile and whole and first.milli_gpu) and job.anti_affinity is None
 
     @staticmethod
-    def likeness(option: Option) -> object:
+    def grouping_key(option: Option) -> object:
         raw = option.model_dump(exclude=_FREE_TO_DIFFER)
         return {
             **raw,
@@ -226,40 +226,42 @@ class Enumeration:
         return (
             len(members) < min(slots, 4)
             and all(self.shareable(one) for one in (members[0], job))
-            and self.likeness(members[0].options[0]) == self.likeness(job.options[0])
+            and self.grouping_key(members[0].options[0]) == self.grouping_key(job.options[0])
         )
 
-    def ways(self) -> list[tuple[Unit, ...]]:
+    def partitions(self) -> list[tuple[Unit, ...]]:
         """Every partition of some jobs into units, all pinned jobs among them."""
-        ways: list[tuple[tuple[tuple[Job, ...], int], ...]] = [()]
+        partitions: list[tuple[tuple[tuple[Job, ...], int], ...]] = [()]
         for job in self.round.jobs:
             following = []
             options = range(len(job.options))
             if job.running is not None:
                 options = range(job.running.option, job.running.option + 1)
-            for way in ways:
+            for partition in partitions:
                 if job.running is None or not job.running.pinned:
-                    following.append(way)
-                following += [(*way, ((job,), option)) for option in options]
+                    following.append(partition)
+                following += [(*partition, ((job,), option)) for option in options]
                 if 0 in options:
-                    for i, (members, option) in enumerate(way):
+                    for i, (members, option) in enumerate(partition):
                         if option == 0 and self.may_join(members, job):
-                            following.append((*way[:i], ((*members, job), 0), *way[i + 1 :]))
-            if len(following) > MAX_WAYS:
+                            following.append(
+                                (*partition[:i], ((*members, job), 0), *partition[i + 1 :])
+                            )
+            if len(following) > MAX_PARTITIONS:
                 raise TooManyPlansError
-            ways = following
+            partitions = following
         units = [
-            tuple(Unit(members, option, self.may_form(members)) for members, option in way)
-            for way in ways
+            tuple(Unit(members, option, self.may_form(members)) for members, option in partition)
+            for partition in partitions
         ]
-        return [way for way in units if self.allowed(way)]
+        return [partition for partition in units if self.allowed(partition)]
 
-    def allowed(self, way: tuple[Unit, ...]) -> bool:
+    def allowed(self, partition: tuple[Unit, ...]) -> bool:
         """Whether groups that break a rule run as they are, as needed, and quotas are respected.
 
         Whoever shares GPUs with a pinned job does so before and after.
         """
-        for unit in way:
+        for unit in partition:
             names = frozenset(job.name for job in unit.members)
             if not unit.may_form and names not in self.groups_that_run:
                 return False
@@ -267,10 +269,10 @@ class Enumeration:
                 if job.running is not None and job.running.pinned and names != self.mates(job):
                     return False
         if self.sharing.as_needed:
-            save = sum((len(u.members) - 1) * u.members[0].options[0].milli_gpu for u in way)
+            save = sum((len(u.members) - 1) * u.members[0].options[0].milli_gpu for u in partition)
             if save > self.may_save():
                 return False
-        return self.within_quotas(way)
+        return self.within_quotas(partition)
 
     def mates(self, job: Job) -> frozenset[str]:
         """The jobs that run on the GPUs of a job, itself too."""
@@ -293,7 +295,7 @@ class Enumeration:
         largest = max((j.options[0].milli_gpu for j in self.round.jobs if j.profile), default=0)
         return max(already, lack + largest - 1000)
 
-    def within_quotas(self, way: tuple[Unit, ...]) -> bool:
+    def within_quotas(self, partition: tuple[Unit, ...]) -> bool:
         def asks(option: Option) -> Counter[str]:
             total: Counter[str] = Counter()
             for g in option.groups:
@@ -301,7 +303,7 @@ class Enumeration:
                 total.update({name: amount * g.count for name, amount in wants.items()})
             return total
 
-        chosen = {job.name: unit.option for unit in way for job in unit.members}
+        chosen = {job.name: unit.option for unit in partition for job in unit.members}
         for tenant in self.round.tenants:
             mine = [job for job in self.round.jobs if job.tenant == tenant.name]
             if not any(job.running is None and job.name in chosen for job in mine):
@@ -349,21 +351,21 @@ class Enumeration:
     def best(self) -> Best:
         value_of: dict[Unit, int] = {}
         by_value: defaultdict[int, list[tuple[Unit, ...]]] = defaultdict(list)
-        for way in self.ways():
+        for partition in self.partitions():
             total = 0
-            for unit in way:
+            for unit in partition:
                 key = Unit(tuple(j.name for j in unit.members), unit.option, unit.may_form)  # type: ignore[arg-type]
                 if key not in value_of:
                     value_of[key] = self.value(unit)
                 total += value_of[key]
-            by_value[total].append(way)
+            by_value[total].append(partition)
         for value in sorted(by_value, reverse=True):
-            for way in by_value[value]:
-                for places in self.places(way):
+            for partition in by_value[value]:
+                for places in self.places(partition):
                     self.plans += 1
                     if self.plans > MAX_PLANS:
                         raise TooManyPlansError
-                    plan = self.written(way, places)
+                    plan = self.written(partition, places)
                     if plan is None:
                         continue
                     checked = verify(self.round, plan)
@@ -372,17 +374,17 @@ class Enumeration:
                         return Best(value, plan)
         raise AssertionError("a round of which no plan is valid, not even to keep what runs")
 
-    def places(self, way: tuple[Unit, ...]) -> Iterator[list[dict[Key, Place]]]:
-        """Every way to place the tasks of all units, those that stay before the others."""
-        for stays in product(*(self.stays(unit) for unit in way)):
-            room = Room(self)
+    def places(self, partition: tuple[Unit, ...]) -> Iterator[list[dict[Key, Place]]]:
+        """All placements of the tasks of all units, those that stay before the others."""
+        for stays in product(*(self.stays(unit) for unit in partition)):
+            residual = Residual(self)
             fixed = [
-                room.take(self.asks(unit, key), place)
-                for unit, stay in zip(way, stays, strict=True)
+                residual.take(self.asks(unit, key), place)
+                for unit, stay in zip(partition, stays, strict=True)
                 for key, place in stay.items()
             ]
             if all(fixed):
-                yield from self.anew(way, [dict(stay) for stay in stays], room, 0)
+                yield from self.anew(partition, [dict(stay) for stay in stays], residual, 0)
 
     def stays(self, unit: Unit) -> list[dict[Key, Place]]:
         """Which tasks of a unit are where some member runs; {}: all arrive."""
@@ -411,13 +413,17 @@ class Enumeration:
         return {**asks, "cpu": cpu, "gpu": unit.members[0].options[unit.option].groups[key[0]].gpu}
 
     def anew(
-        self, way: tuple[Unit, ...], chosen: list[dict[Key, Place]], room: Room, at: int
+        self,
+        partition: tuple[Unit, ...],
+        chosen: list[dict[Key, Place]],
+        residual: Residual,
+        at: int,
     ) -> Iterator[list[dict[Key, Place]]]:
         """Place the tasks of unit `at`, and of all after it, that have no place yet."""
-        if at == len(way):
+        if at == len(partition):
             yield [dict(places) for places in chosen]
             return
-        unit = way[at]
+        unit = partition[at]
         groups = unit.members[0].options[unit.option].groups
         missing: list[list[Key]] = [
             [(g, i) for i in range(group.count) if (g, i) not in chosen[at]]
@@ -429,7 +435,7 @@ class Enumeration:
         for hosts in product(
             *(combinations_with_replacement(self.open, len(keys)) for keys in missing)
         ):
-            inside, placed = room.copy(), dict(chosen[at])
+            inside, placed = residual.copy(), dict(chosen[at])
             for keys, names in zip(missing, hosts, strict=True):
                 for key, name in zip(keys, names, strict=True):
                     entry = self.hosts[name]
@@ -446,13 +452,15 @@ class Enumeration:
                     continue
                 break
             else:
-                yield from self.anew(way, [*chosen[:at], placed, *chosen[at + 1 :]], inside, at + 1)
+                yield from self.anew(
+                    partition, [*chosen[:at], placed, *chosen[at + 1 :]], inside, at + 1
+                )
 
-    def written(self, way: tuple[Unit, ...], places: list[dict[Key, Place]]) -> Plan | None:
+    def written(self, partition: tuple[Unit, ...], places: list[dict[Key, Place]]) -> Plan | None:
         """The plan, or None if a preempted job would make room for nobody."""
         at: dict[str, tuple[int, dict[Key, Place]]] = {
             job.name: (unit.option, placed)
-            for unit, placed in zip(way, places, strict=True)
+            for unit, placed in zip(partition, places, strict=True)
             for job in unit.members
         }
         decisions = []
@@ -484,7 +492,7 @@ class Enumeration:
         moved = [d.job for d in decisions if d.decision is DecisionKind.MIGRATE]
         if stopped or moved:
             sections.append({"kind": "moves", "steps": stopped, "needs_spare": moved})
-        groups = [unit.members for unit in way if len(unit.members) > 1]
+        groups = [unit.members for unit in partition if len(unit.members) > 1]
         if groups:
             sections.append({"kind": "groups", "groups": [self.listed(group) for group in groups]})
         return Plan(decisions=tuple(decisions), sections=tuple(sections))
@@ -512,7 +520,7 @@ class Enumeration:
         return None
 
 
-class Room:
+class Residual:
     """What is left of hosts and GPUs while tasks are placed."""
 
     def __init__(self, of: Enumeration | None = None) -> None:
@@ -525,8 +533,8 @@ class Room:
             }  # fmt: skip
             self.gpus[name] = [WHOLE] * (entry.gpus or 0)
 
-    def copy(self) -> Room:
-        other = Room()
+    def copy(self) -> Residual:
+        other = Residual()
         other.left = {name: dict(left) for name, left in self.left.items()}
         other.gpus = {name: list(gpus) for name, gpus in self.gpus.items()}
         other.reserved = self.reserved

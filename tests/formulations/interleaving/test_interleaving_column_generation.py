@@ -77,9 +77,9 @@ def check_grouping(packing: PackingProblem, grouping: Grouping) -> None:
 
 
 def jittered(
-    pools: ModuleType, seed: int, jobs: int, objective: str, trace: str = "trace1"
+    packings: ModuleType, seed: int, jobs: int, objective: str, trace: str = "trace1"
 ) -> PackingProblem:
-    packing: PackingProblem = pools.muri_pool(seed, jobs, trace, objective)
+    packing: PackingProblem = packings.muri_packing(seed, jobs, trace, objective)
     rng = np.random.default_rng(seed)
     stages = np.rint(packing.stages * rng.uniform(0.9, 1.1, packing.stages.shape)).astype(np.int64)
     iteration = np.rint(packing.iteration * rng.uniform(0.9, 1.1, jobs)).astype(np.int64)
@@ -108,9 +108,9 @@ seeds = settings(
     work=st.sampled_from([1, 20, 100, MANY]),
 )
 def test_a_bound_at_any_prices_holds_however_early_the_search_stops(
-    pools: ModuleType, seed: int, jobs: int, objective: str, work: int
+    packings: ModuleType, seed: int, jobs: int, objective: str, work: int
 ) -> None:
-    packing = pools.random_pool(seed, jobs, objective)
+    packing = packings.random_packing(seed, jobs, objective)
     prices = rounded_prices(packing, *any_prices(packing, seed))
     assert prices is not None
     bound, fit = prices.base, max_groups(packing)
@@ -118,17 +118,17 @@ def test_a_bound_at_any_prices_holds_however_early_the_search_stops(
         if (packing.bucket == bucket).any():
             found = solve_pricing(packing, prices, bucket, 0, work, new_session())
             bound += repair_duals(packing, found, int(fit[bucket])).cost
-    best = pools.optimum(packing)
+    best = packings.optimum(packing)
     assert best is None or bound // prices.scale >= best
 
 
 @seeds
 @given(seed=st.integers(0, 10**6), jobs=st.integers(1, 6), objective=st.sampled_from(OBJECTIVES))
 def test_generated_bounds_and_groupings_stand_on_both_sides_of_the_optimum(
-    pools: ModuleType, seed: int, jobs: int, objective: str
+    packings: ModuleType, seed: int, jobs: int, objective: str
 ) -> None:
-    packing = pools.random_pool(seed, jobs, objective)
-    best = pools.optimum(packing)
+    packing = packings.random_packing(seed, jobs, objective)
+    best = packings.optimum(packing)
     groupings, bounds = searched(packing)
     if best is None:
         assert not groupings
@@ -144,9 +144,9 @@ def test_generated_bounds_and_groupings_stand_on_both_sides_of_the_optimum(
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(12))
 def test_no_grouping_of_any_method_beats_a_bound_of_any_method(
-    pools: ModuleType, seed: int, objective: str
+    packings: ModuleType, seed: int, objective: str
 ) -> None:
-    packing = pools.random_pool(seed, 14, objective)
+    packing = packings.random_packing(seed, 14, objective)
     if seed % 2:
         packing = replace(packing, must_cover=np.zeros_like(packing.must_cover))
     groupings, bounds = searched(packing)
@@ -159,9 +159,9 @@ def test_no_grouping_of_any_method_beats_a_bound_of_any_method(
 
 
 def test_where_running_jobs_cannot_all_stay_nothing_is_made_of_groups_that_are_not_allowed(
-    pools: ModuleType,
+    packings: ModuleType,
 ) -> None:
-    packing = pools.random_pool(1004, 17, "efficiency", kinds=17)
+    packing = packings.random_packing(1004, 17, "efficiency", job_types=17)
     groupings, _ = searched(packing)
     assert not groupings
 
@@ -169,11 +169,11 @@ def test_where_running_jobs_cannot_all_stay_nothing_is_made_of_groups_that_are_n
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_search_to_the_end_finds_every_group_that_pays(
-    pools: ModuleType, seed: int, objective: str
+    packings: ModuleType, seed: int, objective: str
 ) -> None:
     packing = replace(
-        pools.random_pool(seed, 10, objective),
-        frozen_groups=pools.random_pool(0, 1, objective).frozen_groups,
+        packings.random_packing(seed, 10, objective),
+        frozen_groups=packings.random_packing(0, 1, objective).frozen_groups,
     )
     prices = rounded_prices(packing, *any_prices(packing, seed))
     assert prices is not None
@@ -193,9 +193,9 @@ def test_a_search_to_the_end_finds_every_group_that_pays(
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(6))
 def test_hope_is_never_below_what_a_column_is_worth(
-    pools: ModuleType, seed: int, objective: str
+    packings: ModuleType, seed: int, objective: str
 ) -> None:
-    packing = pools.random_pool(seed, 10, objective)
+    packing = packings.random_packing(seed, 10, objective)
     columns = enumerate_columns(packing)
     allowed = column_values(packing, columns.members) >= 0
     hope = ValueBound(packing).of(columns.members)
@@ -205,9 +205,9 @@ def test_hope_is_never_below_what_a_column_is_worth(
 
 @pytest.mark.parametrize("seed", range(8))
 def test_groups_put_together_anew_are_worth_no_less_and_keep_the_rules(
-    pools: ModuleType, seed: int
+    packings: ModuleType, seed: int
 ) -> None:
-    packing = pools.random_pool(seed, 30, "throughput")
+    packing = packings.random_packing(seed, 30, "throughput")
     alone = Columns(np.full((0, 4), ALONE, dtype=np.int64), np.zeros(0, dtype=np.int64))
     groupings, _ = searched(packing)
     for grouping in groupings[:1]:
@@ -219,9 +219,9 @@ def test_groups_put_together_anew_are_worth_no_less_and_keep_the_rules(
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_a_hundred_distinct_jobs_are_grouped_within_three_percent(
-    pools: ModuleType, objective: str
+    packings: ModuleType, objective: str
 ) -> None:
-    packing = jittered(pools, 2, 100, objective)
+    packing = jittered(packings, 2, 100, objective)
     assert count_columns(packing) > parameters.PARAMETERS.max_enumerated_columns
     found = list(solve_set_packing(packing, new_session()))
     groupings = [f for f in found if isinstance(f, Grouping)]
@@ -230,18 +230,18 @@ def test_a_hundred_distinct_jobs_are_grouped_within_three_percent(
     check_grouping(packing, groupings[-1])
 
 
-def test_without_time_there_is_still_a_grouping_and_a_bound(pools: ModuleType) -> None:
-    packing = pools.random_pool(1, 40, "throughput")
+def test_without_time_there_is_still_a_grouping_and_a_bound(packings: ModuleType) -> None:
+    packing = packings.random_packing(1, 40, "throughput")
     packing = replace(packing, must_cover=np.zeros_like(packing.must_cover))
     groupings, bounds = searched(packing, seconds=0.0)
     assert groupings
     assert bounds[-1].value >= groupings[-1].value
 
 
-def test_columns_that_are_worth_nothing_are_no_reason_to_go_on(pools: ModuleType) -> None:
+def test_columns_that_are_worth_nothing_are_no_reason_to_go_on(packings: ModuleType) -> None:
     session = new_session()
     found = list(
-        solve_by_column_generation(pools.random_pool(43, 2, "weighted_throughput"), session)
+        solve_by_column_generation(packings.random_packing(43, 2, "weighted_throughput"), session)
     )
     assert found[-1].value == 0
     assert not session.wall_stopped

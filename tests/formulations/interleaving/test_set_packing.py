@@ -38,9 +38,9 @@ def searched(
 
 
 def check_against_optimum(
-    pools: ModuleType, packing: PackingProblem, backend: str = "highs"
+    packings: ModuleType, packing: PackingProblem, backend: str = "highs"
 ) -> None:
-    best = pools.optimum(packing)
+    best = packings.optimum(packing)
     groupings, bounds = searched(packing, backend)
     if best is None:
         assert not groupings
@@ -51,7 +51,7 @@ def check_against_optimum(
     for bound in bounds:
         assert bound.value >= best
     for grouping in groupings:
-        assert pools.kept_by(packing, grouping.members)
+        assert packings.kept_by(packing, grouping.members)
 
 
 @settings(
@@ -64,29 +64,29 @@ def check_against_optimum(
     objective=st.sampled_from(["throughput", "weighted_throughput", "efficiency"]),
 )
 def test_the_optimum_is_that_of_all_choices(
-    pools: ModuleType, seed: int, jobs: int, objective: str
+    packings: ModuleType, seed: int, jobs: int, objective: str
 ) -> None:
-    check_against_optimum(pools, pools.random_pool(seed, jobs, objective))
+    check_against_optimum(packings, packings.random_packing(seed, jobs, objective))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("objective", ["throughput", "weighted_throughput", "efficiency"])
 def test_every_backend_finds_the_optimum_of_seven_jobs(
-    pools: ModuleType, backend: str, objective: str
+    packings: ModuleType, backend: str, objective: str
 ) -> None:
     for seed in range(8):
-        check_against_optimum(pools, pools.random_pool(seed, 7, objective), backend)
+        check_against_optimum(packings, packings.random_packing(seed, 7, objective), backend)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_optimum_of_eight_different_jobs_is_found(pools: ModuleType, seed: int) -> None:
-    objective = pools.OBJECTIVES[seed % 3]
-    check_against_optimum(pools, pools.random_pool(seed, 8, objective, kinds=8))
+def test_the_optimum_of_eight_different_jobs_is_found(packings: ModuleType, seed: int) -> None:
+    objective = packings.OBJECTIVES[seed % 3]
+    check_against_optimum(packings, packings.random_packing(seed, 8, objective, job_types=8))
 
 
-def test_jobs_whose_long_stages_differ_share_the_one_gpu(pools: ModuleType) -> None:
+def test_jobs_whose_long_stages_differ_share_the_one_gpu(packings: ModuleType) -> None:
     stages = np.diag([90, 90, 90]) + 5
-    packing = pools.packing_of(
+    packing = packings.packing_of(
         THROUGHPUT, 3, stages=stages, iteration=[105] * 3, per_group=[[1]], limit=[1]
     )
     groupings, bounds = searched(packing)
@@ -106,29 +106,29 @@ def test_jobs_whose_long_stages_differ_share_the_one_gpu(pools: ModuleType) -> N
     ],
 )
 def test_a_rule_keeps_three_jobs_from_one_gpu(
-    pools: ModuleType, rule: str, given_: dict[str, list[int]]
+    packings: ModuleType, rule: str, given_: dict[str, list[int]]
 ) -> None:
     base = {"stages": np.diag([90, 90, 90]) + 5, "iteration": [105] * 3}
-    packing = pools.packing_of(
+    packing = packings.packing_of(
         THROUGHPUT, 3, **(base | {"per_group": [[1]], "limit": [1]} | given_)
     )
     groupings, _ = searched(packing)
     assert (groupings[-1].members != ALONE).sum() == 2, rule
-    assert groupings[-1].value == pools.optimum(packing)
+    assert groupings[-1].value == packings.optimum(packing)
 
 
-def test_a_group_that_is_no_better_than_taking_turns_is_not_formed(pools: ModuleType) -> None:
+def test_a_group_that_is_no_better_than_taking_turns_is_not_formed(packings: ModuleType) -> None:
     stages = [[50, 1, 1], [50, 1, 1]]
     rules = replace(THROUGHPUT, contention=(2 * 10**6,) * 3)
-    packing = pools.packing_of(
+    packing = packings.packing_of(
         rules, 2, stages=stages, iteration=[52, 52], per_group=[[1]], limit=[1]
     )
     groupings, _ = searched(packing)
     assert (groupings[-1].members != ALONE).sum() == 1
 
 
-def test_a_job_that_must_be_covered_takes_the_place_of_a_better_one(pools: ModuleType) -> None:
-    packing = pools.packing_of(
+def test_a_job_that_must_be_covered_takes_the_place_of_a_better_one(packings: ModuleType) -> None:
+    packing = packings.packing_of(
         THROUGHPUT,
         2,
         bucket=[ALONE, ALONE],
@@ -142,16 +142,18 @@ def test_a_job_that_must_be_covered_takes_the_place_of_a_better_one(pools: Modul
     assert bounds[-1].value == 10**6
 
 
-def test_jobs_that_must_be_covered_and_cannot_be_leave_nothing_to_yield(pools: ModuleType) -> None:
-    packing = pools.packing_of(
+def test_jobs_that_must_be_covered_and_cannot_be_leave_nothing_to_yield(
+    packings: ModuleType,
+) -> None:
+    packing = packings.packing_of(
         THROUGHPUT, 2, bucket=[ALONE] * 2, must_cover=[True, True], per_member=[[1, 1]], limit=[1]
     )
     assert searched(packing)[0] == []
 
 
-def test_of_equal_jobs_the_heaviest_get_on_fastest(pools: ModuleType) -> None:
+def test_of_equal_jobs_the_heaviest_get_on_fastest(packings: ModuleType) -> None:
     stages = [[90, 5, 5], [5, 90, 5], [90, 5, 5], [90, 5, 5]]
-    packing = pools.packing_of(
+    packing = packings.packing_of(
         Rules("weighted_throughput"),
         4,
         stages=stages,
@@ -163,14 +165,14 @@ def test_of_equal_jobs_the_heaviest_get_on_fastest(pools: ModuleType) -> None:
     groupings, _ = searched(packing)
     alone = groupings[-1].members[(groupings[-1].members != ALONE).sum(axis=1) == 1]
     assert alone.tolist() == [[2, ALONE, ALONE, ALONE]]
-    assert groupings[-1].value == pools.optimum(packing)
+    assert groupings[-1].value == packings.optimum(packing)
 
 
-def test_groups_are_formed_only_as_far_as_a_row_of_savings_allows(pools: ModuleType) -> None:
+def test_groups_are_formed_only_as_far_as_a_row_of_savings_allows(packings: ModuleType) -> None:
     jobs = 8
     stages = np.tile(np.diag([90, 90, 90, 90]) + 5, (2, 1))
     for saved in range(4):
-        packing = pools.packing_of(
+        packing = packings.packing_of(
             THROUGHPUT,
             jobs,
             stages=stages,
@@ -183,8 +185,8 @@ def test_groups_are_formed_only_as_far_as_a_row_of_savings_allows(pools: ModuleT
         assert (groupings[-1].members != ALONE).sum() == 2 + saved
 
 
-def test_the_order_of_jobs_changes_no_value(pools: ModuleType) -> None:
-    packing = pools.random_pool(3, 12, "weighted_throughput", kinds=5)
+def test_the_order_of_jobs_changes_no_value(packings: ModuleType) -> None:
+    packing = packings.random_packing(3, 12, "weighted_throughput", job_types=5)
     order = np.random.default_rng(0).permutation(12)
     by_class = ("stages", "iteration", "slowdown", "speed", "best", "weight", "memory")
     moved = {
@@ -199,32 +201,32 @@ def test_the_order_of_jobs_changes_no_value(pools: ModuleType) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_weights_and_speeds_may_be_as_large_as_documents_allow(
-    pools: ModuleType, backend: str
+    packings: ModuleType, backend: str
 ) -> None:
     for seed in range(6):
-        packing = pools.random_pool(seed, 6, "weighted_throughput")
+        packing = packings.random_packing(seed, 6, "weighted_throughput")
         fast = replace(packing, speed=99 * packing.speed, best=99 * packing.best)
-        check_against_optimum(pools, replace(fast, weight=333_333 * packing.weight), backend)
+        check_against_optimum(packings, replace(fast, weight=333_333 * packing.weight), backend)
 
 
-def test_without_time_there_is_a_greedy_grouping(pools: ModuleType) -> None:
-    packing = pools.random_pool(1, 8, "throughput")
+def test_without_time_there_is_a_greedy_grouping(packings: ModuleType) -> None:
+    packing = packings.random_packing(1, 8, "throughput")
     groupings, bounds = searched(packing, seconds=0.0)
     assert [g.source for g in groupings] == ["greedy"]
     assert not bounds
 
 
-def test_a_pool_without_jobs_is_worth_nothing(pools: ModuleType) -> None:
-    groupings, bounds = searched(pools.packing_of(THROUGHPUT, 0))
+def test_without_jobs_the_value_is_zero(packings: ModuleType) -> None:
+    groupings, bounds = searched(packings.packing_of(THROUGHPUT, 0))
     assert groupings[-1].value == 0
     assert [b.value for b in bounds] == [0]
 
 
 @pytest.mark.parametrize(("jobs", "trace"), [(64, "trace1"), (200, "trace1"), (1000, "trace3")])
-def test_rounds_of_muris_traces_are_proven(pools: ModuleType, jobs: int, trace: str) -> None:
-    packing = pools.muri_pool(0, jobs, trace)
+def test_rounds_of_muris_traces_are_proven(packings: ModuleType, jobs: int, trace: str) -> None:
+    packing = packings.muri_packing(0, jobs, trace)
     groupings, bounds = searched(packing)
     assert bounds[-1].value == groupings[-1].value
     certified = [bound.value for bound in bounds if bound.certified]
     assert certified[-1] <= 1.01 * groupings[-1].value
-    assert pools.kept_by(packing, groupings[-1].members)
+    assert packings.kept_by(packing, groupings[-1].members)

@@ -1,4 +1,4 @@
-"""Writing all columns, filling templates and generating columns agree on what is possible."""
+"""Enumeration, templates and column generation agree."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from placewright.solver import InProcess
 SEEDS = (*range(8), 1020)
 
 
-def ways(packing: PackingProblem) -> Iterator[list[Grouping | GroupingBound]]:
-    """Yield what each way to search finds; the first one is exact."""
+def methods(packing: PackingProblem) -> Iterator[list[Grouping | GroupingBound]]:
+    """Yield what each method finds; the first one is exact."""
     small = merge_classes(packing)
     yield list(solve_program(small.packing, enumerate_columns(small.packing), a_session()))
     yield list(solve_by_templates(small, Profiles.of_problem(small.packing), a_session()))
@@ -42,14 +42,16 @@ def a_session() -> Session:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_way_finds_more_than_there_is_or_proves_less(pools: ModuleType, seed: int) -> None:
+def test_no_method_finds_more_than_there_is_or_proves_less(packings: ModuleType, seed: int) -> None:
     rng = np.random.default_rng(seed)
     jobs = int(rng.integers(8, 26))
-    kinds = int(rng.integers(2, jobs))
-    packing = pools.random_pool(seed, jobs, pools.OBJECTIVES[seed % 3], kinds=kinds)
-    exact, *others = ways(packing)
+    job_types = int(rng.integers(2, jobs))
+    packing = packings.random_packing(
+        seed, jobs, packings.OBJECTIVES[seed % 3], job_types=job_types
+    )
+    exact, *others = methods(packing)
     values = [found.value for found in exact if isinstance(found, Grouping)]
-    for found in [f for way in others for f in way]:
+    for found in [f for found_ in others for f in found_]:
         if isinstance(found, Grouping):
             assert values
             assert found.value <= max(values)

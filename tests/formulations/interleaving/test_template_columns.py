@@ -57,14 +57,14 @@ def filled(packing: PackingProblem) -> tuple[list[Grouping], list[GroupingBound]
 @given(
     seed=st.integers(0, 10**6),
     jobs=st.integers(2, 6),
-    kinds=st.integers(1, 3),
+    job_types=st.integers(1, 3),
     objective=st.sampled_from(OBJECTIVES),
 )
 def test_no_choice_beats_the_bound_and_every_grouping_is_a_choice(
-    pools: ModuleType, seed: int, jobs: int, kinds: int, objective: str
+    packings: ModuleType, seed: int, jobs: int, job_types: int, objective: str
 ) -> None:
-    packing = pools.random_pool(seed, jobs, objective, kinds=kinds)
-    best = pools.optimum(packing)
+    packing = packings.random_packing(seed, jobs, objective, job_types=job_types)
+    best = packings.optimum(packing)
     groupings, bounds = filled(packing)
     if best is None:
         assert not groupings
@@ -72,7 +72,7 @@ def test_no_choice_beats_the_bound_and_every_grouping_is_a_choice(
     assert bounds
     assert all(bound.certified and bound.value >= best for bound in bounds)
     for grouping in groupings:
-        assert pools.kept_by(packing, grouping.members)
+        assert packings.kept_by(packing, grouping.members)
         assert grouping.value == with_values(packing, grouping.members).value.sum() <= best
 
 
@@ -84,10 +84,10 @@ def test_no_choice_beats_the_bound_and_every_grouping_is_a_choice(
     objective=st.sampled_from(OBJECTIVES),
 )
 def test_whatever_the_prices_no_choice_beats_their_bound(
-    pools: ModuleType, seed: int, jobs: int, most: int, objective: str
+    packings: ModuleType, seed: int, jobs: int, most: int, objective: str
 ) -> None:
-    packing = pools.random_pool(seed, jobs, objective, kinds=max(jobs // 2, 1))
-    best = pools.optimum(packing)
+    packing = packings.random_packing(seed, jobs, objective, job_types=max(jobs // 2, 1))
+    best = packings.optimum(packing)
     assume(best is not None)
     fine = merge_classes(packing)
     coarse = merge_weights(fine, most)
@@ -103,10 +103,10 @@ def test_whatever_the_prices_no_choice_beats_their_bound(
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_columns_that_nothing_adds_to_have_the_relaxation_of_all_columns(
-    pools: ModuleType, objective: str
+    packings: ModuleType, objective: str
 ) -> None:
     for seed in range(12):
-        jobs = pools.random_pool(seed, 9, objective, kinds=3)
+        jobs = packings.random_packing(seed, 9, objective, job_types=3)
         # Three jobs of each: their columns can be used three times, not one and a half.
         packing = merge_classes(
             replace(jobs, count=4 * jobs.count, conflicts=jobs.conflicts[:0])
@@ -128,9 +128,9 @@ def first_bound(packing: PackingProblem, columns: object) -> int | None:
     return None
 
 
-def test_each_place_is_filled_by_who_earns_most_there(pools: ModuleType) -> None:
-    packing = pools.packing_of(
-        pools.Rules("weighted_throughput", max_members=2),
+def test_each_place_is_filled_by_who_earns_most_there(packings: ModuleType) -> None:
+    packing = packings.packing_of(
+        packings.Rules("weighted_throughput", max_members=2),
         4,
         stages=[[90, 5, 5], [90, 5, 5], [5, 90, 5], [5, 90, 5]],
         iteration=[100] * 4,
@@ -150,11 +150,11 @@ def test_each_place_is_filled_by_who_earns_most_there(pools: ModuleType) -> None
 
 
 def test_jobs_of_close_weights_share_a_class_and_weights_keep_their_mean(
-    pools: ModuleType,
+    packings: ModuleType,
 ) -> None:
     weight = np.array([1, 2, 3, 100, 101, 102, 7])
-    packing = pools.packing_of(
-        pools.Rules("weighted_throughput"), 7, weight=weight, memory=[0] * 6 + [1]
+    packing = packings.packing_of(
+        packings.Rules("weighted_throughput"), 7, weight=weight, memory=[0] * 6 + [1]
     )
     fine = merge_classes(packing)
     coarse = merge_weights(fine, 4)
@@ -166,13 +166,13 @@ def test_jobs_of_close_weights_share_a_class_and_weights_keep_their_mean(
 
 
 @pytest.mark.parametrize("tenants", [1, 4])
-def test_pools_of_many_weights_and_tenants_end_near_their_bound(
-    pools: ModuleType, tenants: int, monkeypatch: pytest.MonkeyPatch
+def test_packings_of_many_weights_and_tenants_end_near_their_bound(
+    packings: ModuleType, tenants: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_parameters(monkeypatch, parameters, template_mip_seconds=0.1)
     jobs = 80
     rng = np.random.default_rng(0)
-    packing = pools.muri_pool(0, jobs, "trace1", "weighted_throughput")
+    packing = packings.muri_packing(0, jobs, "trace1", "weighted_throughput")
     packing = replace(packing, weight=rng.integers(1, 1000 if tenants == 1 else 4, jobs))
     if tenants > 1:
         owner = np.arange(tenants)[:, None] == rng.integers(tenants, size=jobs)
@@ -191,12 +191,12 @@ def test_pools_of_many_weights_and_tenants_end_near_their_bound(
     bound = min(f.value for f in found if isinstance(f, GroupingBound))
     assert best <= bound <= 1.02 * best
     last = [f for f in found if isinstance(f, Grouping)][-1]
-    assert pools.kept_by(packing, last.members)
+    assert packings.kept_by(packing, last.members)
     assert (last.members[:, 1] != ALONE).any()
 
 
-def test_without_time_a_large_pool_has_a_greedy_grouping(pools: ModuleType) -> None:
-    packing = pools.random_pool(0, 60, "weighted_throughput", kinds=3)
+def test_without_time_a_large_problem_has_a_greedy_grouping(packings: ModuleType) -> None:
+    packing = packings.random_packing(0, 60, "weighted_throughput", job_types=3)
     packing = replace(packing, weight=np.arange(60), must_cover=np.zeros(60, dtype=np.bool_))
     fine = merge_classes(replace(packing, conflicts=packing.conflicts[:0]))
     found = list(solve_by_templates(fine, Profiles.of_problem(fine.packing), a_session(0.0)))
@@ -204,9 +204,9 @@ def test_without_time_a_large_pool_has_a_greedy_grouping(pools: ModuleType) -> N
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_filling_comes_close_to_all_columns(pools: ModuleType, objective: str) -> None:
+def test_filling_comes_close_to_all_columns(packings: ModuleType, objective: str) -> None:
     for seed in range(8):
-        packing = pools.random_pool(seed, 24, objective, kinds=4)
+        packing = packings.random_packing(seed, 24, objective, job_types=4)
         every = [f.value for f in solve.solve_set_packing(packing, a_session())]
         groupings, bounds = filled(packing)
         if not groupings:

@@ -1,4 +1,4 @@
-"""Pools of the grouping problem, and the optimum of small ones by trying every partition."""
+"""Packing problems, and the optimum of small ones by trying every partition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MURI_CONTENTION = (1_310_345, 1_477_833, 1_349_754)
 
 
 def packing_of(rules: Rules, jobs: int, **given) -> PackingProblem:
-    """Return a pool of one class per job; what is not given does not limit anything."""
+    """Return a packing problem of one class per job; what is not given does not limit anything."""
     one = np.ones(jobs, dtype=np.int64)
     rows = len(given.get("limit", ()))
     buckets = len(given.get("gpu_memory", (0,)))
@@ -51,42 +51,44 @@ def packing_of(rules: Rules, jobs: int, **given) -> PackingProblem:
     }
     arrays = {}
     for name, value in (default | given).items():
-        kind = np.bool_ if name == "must_cover" else np.int64
-        arrays[name] = np.asarray(value, dtype=kind)
+        dtype = np.bool_ if name == "must_cover" else np.int64
+        arrays[name] = np.asarray(value, dtype=dtype)
     return PackingProblem(rules, **arrays)
 
 
-def random_pool(
-    seed: int, jobs: int, objective: str, *, kinds: int | None = None
+def random_packing(
+    seed: int, jobs: int, objective: str, *, job_types: int | None = None
 ) -> PackingProblem:
-    """Return a pool of some kinds of jobs in up to two buckets, with every rule now and then."""
+    """Return a problem of some types of jobs in up to two buckets, each rule now and then."""
     rng = np.random.default_rng(seed)
     spanning = bool(rng.integers(2))
     resources = 3 if spanning else int(rng.integers(2, 6))
-    kinds = int(rng.integers((jobs + 1) // 2, jobs + 1)) if kinds is None else kinds
-    kind = rng.integers(kinds, size=jobs)
+    job_types = int(rng.integers((jobs + 1) // 2, jobs + 1)) if job_types is None else job_types
+    job_type = rng.integers(job_types, size=jobs)
     # Mostly one long stage each, so that many can take turns.
-    stages = rng.integers(0, 8, (kinds, resources))
-    stages[np.arange(kinds), rng.integers(resources, size=kinds)] += rng.integers(8, 40, kinds)
-    iteration = np.maximum(stages.sum(axis=1) * rng.integers(700, 1300, kinds) // 1000, 1)
-    slowdown = np.where(rng.random(kinds) < 0.2, rng.integers(1000, 3000, kinds), 0)
+    stages = rng.integers(0, 8, (job_types, resources))
+    stages[np.arange(job_types), rng.integers(resources, size=job_types)] += rng.integers(
+        8, 40, job_types
+    )
+    iteration = np.maximum(stages.sum(axis=1) * rng.integers(700, 1300, job_types) // 1000, 1)
+    slowdown = np.where(rng.random(job_types) < 0.2, rng.integers(1000, 3000, job_types), 0)
     speed = rng.choice([10**6, 700_000], jobs)
-    bucket = (rng.random(kinds) < 0.2).astype(np.int64)
-    lonely = rng.random(kinds) < 0.08
-    stages[lonely & (rng.random(kinds) < 0.5)] = 0
+    bucket = (rng.random(job_types) < 0.2).astype(np.int64)
+    lonely = rng.random(job_types) < 0.08
+    stages[lonely & (rng.random(job_types) < 0.5)] = 0
     bucket[lonely] = ALONE
     gpus = np.array([1, 2])
     per_group = np.array([gpus, [0, 0], -gpus])
-    asked = np.where(bucket[kind] == ALONE, 1, gpus[bucket[kind]])
-    own = np.where(bucket[kind] == ALONE, 1, 0)
+    asked = np.where(bucket[job_type] == ALONE, 1, gpus[bucket[job_type]])
+    own = np.where(bucket[job_type] == ALONE, 1, 0)
     tenant = (rng.random(jobs) < 0.5) * asked
-    saved = np.where(bucket[kind] == ALONE, 0, asked)
+    saved = np.where(bucket[job_type] == ALONE, 0, asked)
     # GPUs, what one tenant asks, and what groups save.
     limits = [rng.integers(1, jobs // 2 + 2), rng.integers(1, 2 * jobs), rng.integers(0, jobs)]
     pairs = rng.integers(jobs, size=(int(rng.integers(3)), 2))
     most = int(rng.choice([1, 2, 3, 4, 4, 4, 4, 4, 4]))
-    colocated = np.flatnonzero(bucket[kind] == 0)[: int(rng.integers(2, 4))]
-    standing = [*colocated, *[ALONE] * (4 - len(colocated))]
+    colocated = np.flatnonzero(bucket[job_type] == 0)[: int(rng.integers(2, 4))]
+    frozen = [*colocated, *[ALONE] * (4 - len(colocated))]
     runs = 1 < len(colocated) <= min(most, resources) and rng.random() < 0.3
     return packing_of(
         Rules(
@@ -96,25 +98,25 @@ def random_pool(
             most,
         ),
         jobs,
-        stages=stages[kind],
-        iteration=iteration[kind],
-        slowdown=slowdown[kind],
+        stages=stages[job_type],
+        iteration=iteration[job_type],
+        slowdown=slowdown[job_type],
         speed=speed,
         best=speed + rng.choice([0, 0, 0, 500_000], jobs),
         weight=rng.choice([0, 1, 1, 3], jobs),
-        memory=rng.choice([10, 20], kinds)[kind],
-        bucket=bucket[kind],
+        memory=rng.choice([10, 20], job_types)[job_type],
+        bucket=bucket[job_type],
         must_cover=rng.random(jobs) < 0.1,
         conflicts=pairs[pairs[:, 0] != pairs[:, 1]],
         gpu_memory=rng.choice([0, 45], 2),
         per_group=per_group,
         per_member=np.array([own, tenant, saved]),
-        frozen_groups=[standing] if runs else np.zeros((0, 4)),
+        frozen_groups=[frozen] if runs else np.zeros((0, 4)),
         limit=np.where(rng.random(3) < [1.0, 0.5, 0.5], limits, 10**6),
     )
 
 
-def muri_pool(seed: int, jobs: int, trace: str, objective: str = "throughput") -> PackingProblem:
+def muri_packing(seed: int, jobs: int, trace: str, objective: str = "throughput") -> PackingProblem:
     """Return jobs drawn from a trace, on a quarter of the GPUs that they ask, hosts of 8."""
     with (TRACES / f"{trace}.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -166,16 +168,16 @@ def period(stages: Sequence[Sequence[int]], spanning: bool) -> int:
 
 
 def optimum(packing: PackingProblem) -> int | None:
-    """Return the most that any choice of columns is worth; None if there is no choice.
+    """Return the largest value of any choice of columns; None if there is no choice.
 
-    For pools of one job per class.
+    For problems of one job per class.
     """
     rules, jobs = packing.rules, packing.classes
     conflicts = {frozenset(pair) for pair in packing.conflicts.tolist()}
-    standing = [tuple(j for j in group if j != ALONE) for group in packing.frozen_groups.tolist()]
+    frozen = [tuple(j for j in group if j != ALONE) for group in packing.frozen_groups.tolist()]
 
     @cache
-    def worth(group: tuple[int, ...]) -> int | None:
+    def value_of(group: tuple[int, ...]) -> int | None:
         weights = (
             packing.weight if rules.objective == "weighted_throughput" else packing.weight * 0 + 1
         )
@@ -191,11 +193,11 @@ def optimum(packing: PackingProblem) -> int | None:
             return None
         if any(packing.bucket[j] != bucket for j in group):
             return None
-        may_form = group in standing
+        may_form = group in frozen
         if not may_form and any(pair <= set(group) for pair in conflicts):
             return None
-        room = int(packing.gpu_memory[bucket])
-        if not may_form and room and sum(int(packing.memory[j]) for j in group) > room:
+        gpu_memory = int(packing.gpu_memory[bucket])
+        if not may_form and gpu_memory and sum(int(packing.memory[j]) for j in group) > gpu_memory:
             return None
         bare = period([packing.stages[j].tolist() for j in group], rules.spanning)
         length = -(-bare * rules.contention[len(group) - 2] // 10**6)
@@ -231,7 +233,7 @@ def optimum(packing: PackingProblem) -> int | None:
 
     best = None
     for groups in choices(0, []):
-        values = [worth(group) for group in groups]
+        values = [value_of(group) for group in groups]
         if None in values or not keeps_rows(groups):
             continue
         value = sum(v for v in values if v is not None)

@@ -128,15 +128,17 @@ def test_leases_have_as_much_for_the_formulation_as_for_the_verifier(round_: Rou
     asking = [job for job in round_.jobs if job.deadline is not None]
     rows = CapacityRows(round_, asking)
     pairs = [(job, option) for job in asking for option in range(len(job.options))]
-    room = LeaseCapacity(reading_of(round_), pairs)
+    capacity = LeaseCapacity(reading_of(round_), pairs)
     demand = np.array([rows.demand(*pair) for pair in pairs]).reshape(len(pairs), rows.count)
     ours = [(*have, *asks) for have, asks in zip(rows.capacity(), demand.T, strict=True)]
-    theirs = [(*have, *asks) for have, asks in zip(room.free, room.demand(pairs).T, strict=True)]
+    theirs = [
+        (*have, *asks) for have, asks in zip(capacity.free, capacity.demand(pairs).T, strict=True)
+    ]
     assert sorted(ours) == sorted(theirs)
 
 
 @given(round_=rounds())
-def test_ways_are_done_when_the_verifier_says(round_: Round) -> None:
+def test_alternatives_are_done_when_the_verifier_says(round_: Round) -> None:
     made = compile_admission(round_)
     admission = replace(made, steady=~made.fast).steady_only()
     pacing, problem = LeaseProgress(reading_of(round_)), admission.problem
@@ -159,7 +161,7 @@ def test_ways_are_done_when_the_verifier_says(round_: Round) -> None:
 
 
 def pinned(admission: Admission, alternative: int) -> bool:
-    """Whether a way is of a pinned job."""
+    """Whether an alternative is of a pinned job."""
     running = admission.round.jobs[admission.jobs[admission.problem.job[alternative]]].running
     return running is not None and running.pinned
 

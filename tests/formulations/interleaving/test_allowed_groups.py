@@ -1,4 +1,4 @@
-"""The verifier and the brute force agree on which groups are lawful, and what they are worth."""
+"""The verifier and the brute force agree on which groups are allowed, and on their value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_verifier_refuses_groupings_of_pending_jobs_that_break_a_rule_and_no
     oracle: ModuleType, tiny: ModuleType
 ) -> None:
     class Everything(oracle.Enumeration):  # type: ignore[misc,name-defined]
-        def allowed(self, way: object) -> bool:
+        def allowed(self, partition: object) -> bool:
             return True
 
         def may_form(self, members: object) -> bool:
@@ -27,15 +27,17 @@ def test_the_verifier_refuses_groupings_of_pending_jobs_that_break_a_rule_and_no
     for seed in range(120):
         round_ = tiny.random_round(seed, running=False)
         strict, every = oracle.Enumeration(round_), Everything(round_)
-        ways = every.ways()
-        for way in Random(seed).sample(ways, min(len(ways), 40)):
-            for places in islice(every.places(way), 2):
-                checked = verify(round_, every.written(way, places))
+        partitions = every.partitions()
+        for partition in Random(seed).sample(partitions, min(len(partitions), 40)):
+            for places in islice(every.places(partition), 2):
+                checked = verify(round_, every.written(partition, places))
                 broken = {violation.rule for violation in checked.violations}
                 assert broken <= RULES | OTHERS
-                good = all(strict.may_form(unit.members) for unit in way) and strict.allowed(way)
+                good = all(strict.may_form(unit.members) for unit in partition) and strict.allowed(
+                    partition
+                )
                 assert bool(broken & RULES) is not good, (seed, broken)
-                total = sum(every.value(unit) for unit in way)
+                total = sum(every.value(unit) for unit in partition)
                 assert broken or checked.terms[round_.policy.terms[0]] == total
                 seen.update(broken or {"valid"})
     assert set(seen) >= RULES | {"valid"}
