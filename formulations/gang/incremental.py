@@ -21,6 +21,7 @@ from placewright.array_types import Ints
 from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.bounds.dual_prices import DualPrices
+from placewright.formulations.gang.bounds.trivial import trivial_bounds
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.exchange import exchange_jobs
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
@@ -46,7 +47,7 @@ from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
 from placewright.formulations.gang.problem.terms import VALUE
-from placewright.formulations.gang.run import run, small, trivial_bounds
+from placewright.formulations.gang.run import run, small
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.solver import Outcome

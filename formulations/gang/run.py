@@ -1,8 +1,8 @@
 """The gang formulation: greedy at once, then exact on small rounds, counts on large ones.
 
-`exact/`, `models/aggregate/model.py` and `models/aggregate/host_columns.py` say what each model is
-exact for. Bounds are those of docs/bounds.md: the first term over a relaxation, every later term
-with the earlier ones held no worse than the best plan's verified values.
+`models/host/`, `models/aggregate/model.py` and `models/aggregate/host_columns.py` say what each
+model is exact for. Bounds are those of docs/bounds.md: the first term over a relaxation, every
+later term with the earlier ones held no worse than the best plan's verified values.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from typing import TypeAlias
 
 from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.bounds.fragmentation import stranded_lower_bound
 from placewright.formulations.gang.bounds.freed import freed_bounds
+from placewright.formulations.gang.bounds.trivial import trivial_bounds
 from placewright.formulations.gang.heuristics.count_search import search_counts
 from placewright.formulations.gang.heuristics.disaggregate import disaggregate
-from placewright.formulations.gang.heuristics.evacuate import evacuation_cost
 from placewright.formulations.gang.heuristics.fragmentation_search import search_fragmentation
 from placewright.formulations.gang.heuristics.migration import (
     DISPLACEMENT,
@@ -43,11 +42,9 @@ from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.placement.upgrade import upgrade_options
-from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS, sum_of_smallest
-from placewright.formulations.gang.problem.freeable_domains import FreeableDomains
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
-from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
+from placewright.formulations.gang.problem.terms import PROGRESS, VALUE
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 
@@ -214,41 +211,6 @@ def small(problem: Problem) -> bool:
     """Whether a host-indexed model of the whole round is small enough to solve."""
     most = parameters.PARAMETERS.run.max_exact_variables
     return len(problem.running) <= most and num_task_variables(problem) <= most
-
-
-def trivial_bounds(problem: Problem) -> Iterator[Bound]:
-    """Bounds that need no solver.
-
-    Every pending job with its best option, all free at no cost; no spread, no pair apart, no host
-    opened, nothing moved but what the hosts to vacate hold; what arrives takes what is stranded for
-    most kinds.
-    """
-    known = {"remaining": problem.pinned_remaining}
-    pending = [c for c in problem.classes if not c.running]
-    shares = [t.upper_bound for t in problem.shares_with_jobs(problem.num_jobs.tolist())]
-    for term in problem.terms:
-        if term == VALUE:
-            known[term] = sum(len(c.jobs) * max(o.value for o in c.choices) for c in pending)
-        if term == ENTITLED:
-            known[term] = sum(
-                len(c.jobs) * max(o.entitled_value for o in c.choices) for c in pending
-            )
-        if term == PROGRESS:
-            known[term] = sum(len(c.jobs) * max(o.progress for o in c.choices) for c in pending)
-        if term in SHARE_TERMS:
-            known[term] = sum_of_smallest(term, shares)
-        if term == "freed":
-            freeing = FreeableDomains(problem)
-            known[term] = int(freeing.worth_of_domain[freeing.freeable].sum())
-        if term == STRANDED:
-            known[term] = stranded_lower_bound(problem)
-        yield Bound(term, known.get(term, 0), certified=True)
-    earlier = problem.terms[
-        : problem.terms.index("disruption") if "disruption" in problem.terms else 0
-    ]
-    if "remaining" in earlier:
-        emptied = (("remaining", problem.pinned_remaining),)
-        yield Bound("disruption", evacuation_cost(problem), emptied, certified=True)
 
 
 def _aggregate_model_of_small(problem: Problem, greedy: Placement) -> PricedModel | None:
