@@ -84,7 +84,7 @@ class Interrupts:
 
     @contextmanager
     def stopping(self) -> Iterator[None]:
-        """Raise KeyboardInterrupt instead, for what then stops early with what it has.
+        """Raise KeyboardInterrupt instead, for code that then returns its best result so far.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class Interrupts:
 
     @contextmanager
     def writing(self, file: str) -> Iterator[None]:
-        """Raise nothing while a file is written, which then is remembered.
+        """Defer signals while a file is written, and remember that it was.
 
         Not so for `-` and what else may have to wait for a reader.
         """

@@ -24,7 +24,7 @@ class Bounds:
         self._trusts_claims = True
 
     def add(self, bound: Bound) -> None:
-        """Keep a bound as a whole number, unless it is claimed and claims are no longer believed.
+        """Keep a bound, rounded to a whole number; claimed bounds are dropped once one was refuted.
 
         Every term is a whole number, and a solver's bound only one within its tolerance.
         """

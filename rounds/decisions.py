@@ -11,7 +11,7 @@ from placewright.instances.documents.round import Round
 
 
 class DefaultDecisions:
-    """Decisions of rounds that follow each other if nothing happens; each is written once.
+    """The decisions of a round in which nothing happens; those of jobs seen before are reused.
 
     It keeps the last round alive.
     """
@@ -21,7 +21,7 @@ class DefaultDecisions:
         self._known: dict[int, Decision] = {}
 
     def __call__(self, round_: Round) -> tuple[Decision, ...]:
-        """Return a decision per job: who runs stays where it is, the others wait."""
+        """Return a decision per job: running jobs are kept, pending jobs wait."""
         # By identity: jobs do not change, and those known are alive, so an id is one job's own.
         known = self._known
         self._known = {id(job): known.get(id(job)) or _default_decision(job) for job in round_.jobs}
@@ -41,7 +41,7 @@ def _default_decision(job: Job) -> Decision:
 
 
 def wait_decision(job: Job, reason: Reason) -> Decision:
-    """Return the decision that a job wait_decision."""
+    """Return the decision by which a job waits."""
     return Decision.model_construct(job=job.name, decision=DecisionKind.WAIT, reason=reason)
 
 

@@ -1,4 +1,4 @@
-"""`Engine`: round after round of one cluster, each decided from what the last one knew."""
+"""`Engine`: consecutive rounds of one cluster, each warm-started from the one before."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Engine:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Wait for the calls of other threads of this process.
+        """Serialise calls: wait for those of other threads of this process.
 
         A fork knows nothing of the thread that held a lock when it was made, so each process has
         its own.

@@ -1,4 +1,4 @@
-"""Inner rounds: a round of gangs inside another decision, with verified plans, each better."""
+"""Inner rounds: a gang round that is a subproblem of another policy, with verified plans."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from placewright.rounds.sections.move_order import move_section
 def solve_inner_round(
     round_: Round, session: Session, problem: Problem | None = None
 ) -> Iterator[Candidate | Bound]:
-    """Yield plans and bounds of a round of gangs until it is proven, or time is over.
+    """Yield bounds and better and better plans of a gang round, until it is proven or time is up.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How good is a plan? Fresh bounds for any valid one, also one that another scheduler made."""
+"""Bounds for any valid plan, also one of another scheduler: how far from optimal it may be."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ Solver: TypeAlias = Worker | InProcess
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the caller asked for; the round's own limits stand in for what was left out."""
+    """Search limits and solver; what the caller leaves out comes from the round's own limits."""
 
     seconds: float
     gap: float
@@ -84,7 +84,7 @@ class Settings:
 
     @contextmanager
     def session(self, meter: Meter, solver: Solver | None = None) -> Iterator[Session]:
-        """Open a session whose clock started with the meter; a solver not given ends with it."""
+        """Open a session whose clock began with the meter; it ends a solver that was not given."""
         own = self.solver() if solver is None else solver
         if isinstance(own, Worker):
             meter.watch(own)

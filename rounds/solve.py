@@ -127,7 +127,7 @@ class Solve:
         self._progress_error: Exception | None = None
 
     def plan(self, solver: Solver | None = None) -> Plan:
-        """Return the best plan, verified; a solver that is not given lives for this round."""
+        """Return the best plan, verified. Without a `solver`, one is started for this round."""
         self.default_decisions = self.memory.default_decisions(self.round)
         self.decider = DECIDERS[self.round.policy.formulation].decider(self.round, self.resources)
         self.terms = self.decider.terms

@@ -14,7 +14,7 @@ _PACKAGES = {"highs": "highspy", "cp-sat": "ortools", "cbc": "pulp", "scip": "or
 
 
 class Meter:
-    """Measures from its creation on."""
+    """Measures the process and its workers from the meter's creation on."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -22,7 +22,7 @@ class Meter:
         self._cpu = time.process_time()
 
     def watch(self, worker: Worker) -> None:
-        """Count what a worker uses from now on."""
+        """Count the usage of a worker process from now on."""
         self._worker = worker
         self._cpu += worker.cpu_seconds()
 

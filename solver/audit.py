@@ -1,4 +1,4 @@
-"""What a backend said, checked against the arrays: nothing unverified leaves this package."""
+"""Checks of what a backend returned against the arrays: nothing unchecked leaves this package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placewright.array_types import Floats
 from placewright.solver.arrays import Arrays
 from placewright.solver.outcome import Outcome, Status
 
-__all__ = ["TOLERANCE", "audit", "known_objective", "settled"]
+__all__ = ["TOLERANCE", "audit", "checked_point", "known_objective"]
 
 TOLERANCE = 1e-6
 """Relative feasibility tolerance, and by how much an objective may pass a bound."""
@@ -26,8 +26,8 @@ INFINITE = 1e20
 """Solvers take numbers from here on for infinite."""
 
 
-def settled(arrays: Arrays, values: Floats) -> Floats | None:
-    """Round a solver's point to exact integers, and to the bounds it misses by a tolerance.
+def checked_point(arrays: Arrays, values: Floats) -> Floats | None:
+    """Round a solver's point to exact integers, clip it to its bounds, and check its rows.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def settled(arrays: Arrays, values: Floats) -> Floats | None:
 
 def known_objective(arrays: Arrays, start: Floats | None) -> float | None:
     """Give the objective of a start of shape (columns,), or None when it is not feasible."""
-    point = None if start is None else settled(arrays, start)
+    point = None if start is None else checked_point(arrays, start)
     return None if point is None else arrays.objective_of(point)
 
 
@@ -64,12 +64,12 @@ def audit(arrays: Arrays, outcome: Outcome, known: float | None = None) -> Outco
 
     Returns
     -------
-    The outcome with a settled point, its objective recomputed and a bound that no known point
+    The outcome with a checked point, its objective recomputed and a bound that no known point
     beats; or status FAILED with a message that names the backend and its lie.
     """
     objective, values = outcome.objective, outcome.values
     if values is not None:
-        values = settled(arrays, values)
+        values = checked_point(arrays, values)
         if values is None:
             return _failed(outcome, "returned a point that is not feasible")
         objective = arrays.objective_of(values)

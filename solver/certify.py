@@ -1,4 +1,4 @@
-"""Bounds recomputed from row multipliers, in whole numbers: a wrong multiplier weakens, never lies.
+"""Weak duality in integer arithmetic: bounds from row multipliers, valid whatever they are.
 
 Weak duality, for a maximum over  row_lower <= A x <= row_upper,  lower <= x <= upper:  for any y,
 

@@ -88,7 +88,7 @@ class Child:
         self._close()
 
     def leave(self) -> None:
-        """Forget the process without ending it."""
+        """Detach from the process without ending it."""
         self.discard.detach()
         self._close()
 
@@ -98,7 +98,7 @@ class Child:
         os.close(self.outlet)
 
     def epitaph(self) -> str:
-        """Say how the process has ended by itself; waits until it has."""
+        """Wait for the process to end, and describe how it did."""
         code = self.process.wait()
         how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
         words = (self.scratch / "stderr").read_text(errors="replace").split("\n")

@@ -30,7 +30,7 @@ class NotCachedError(Exception):
 
 
 class _Refusal(event.Listener):
-    """Refuses to compile functions of this package; others may compile theirs meanwhile."""
+    """Listener of numba's compiler: raises for functions of this package, lets others pass."""
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func

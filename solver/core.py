@@ -22,8 +22,8 @@ from placewright.solver.arrays import ALWAYS, Arrays
 
 __all__ = ["Core", "ReducedCosts", "reduced_costs_of"]
 
-SETTLED = 1e-6
-"""How far from a bound a column of the relaxation may be and still count as there."""
+AT_BOUND = 1e-6
+"""Tolerance within which a column of the relaxation is at a bound."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,14 +72,14 @@ def reduced_costs_of(arrays: Arrays, row_duals: Floats, values: Floats) -> Reduc
     if not np.isfinite(point[used]).all():
         return None
     most = float(dual[dual != 0] @ limit[dual != 0] + reduced[used] @ point[used])
-    settled = arrays.integer & (np.abs(values - point) <= SETTLED)
-    loss = np.where(settled, np.abs(reduced), 0.0)
+    at_bound = arrays.integer & (np.abs(values - point) <= AT_BOUND)
+    loss = np.where(at_bound, np.abs(reduced), 0.0)
     return ReducedCosts(arrays.sign, most + arrays.sign * arrays.constant, point, loss)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Core:
-    """A model of which some columns stay where they are.
+    """A restriction of a model: some columns are fixed at their point.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The best checked point and bound of one search, and how it came to them."""
+"""The best checked point and bound of one search, updated by callbacks of the solver."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 
 from placewright.array_types import Floats
 from placewright.solver.arrays import Arrays
-from placewright.solver.audit import settled
+from placewright.solver.audit import checked_point
 from placewright.solver.outcome import Progress
 
 __all__ = ["Incumbent"]
 
 
 class Incumbent:
-    """Listen to a search; only settled points and better bounds count.
+    """Callback of a search: keeps checked points and better bounds.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Incumbent:
         return Progress(seconds, point, None if point is None else self.objective, self.bound)
 
     def _improving(self, values: Floats | None) -> Floats | None:
-        point = None if values is None else settled(self._arrays, values)
+        point = None if values is None else checked_point(self._arrays, values)
         if point is None:
             return None
         objective = self._arrays.objective_of(point)

@@ -31,7 +31,7 @@ NOT_INSTALLED = "numba is not installed (pip install 'placewright[replicas]')"
 
 
 class Clock(Protocol):
-    """The time that a round has left, in seconds; a `deterministic` one must not look at it."""
+    """The remaining time of a round, in seconds; `deterministic` rounds must not depend on it."""
 
     deterministic: bool
 

@@ -1,4 +1,4 @@
-"""What a backend is allowed, what it reports on the way and what it returns."""
+"""The types of a solve: limits and options, progress, and the outcome."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SolveOptions:
-    """What of a solution is of use, where that is not the best point.
+    """What the caller needs of a solve, where that is not the best point.
 
     Parameters
     ----------

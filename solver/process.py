@@ -1,4 +1,4 @@
-"""The parent's side of the solver process: a backend that can be killed, and is.
+"""The parent's side of the solver process: backends run in a subprocess that can be killed.
 
 The worker is a fresh Python (never a fork) that lives as long as its `Worker`; a time limit, a
 memory limit, a crash or an interrupt ends it, and the next solve starts another. It belongs to the
@@ -237,7 +237,7 @@ _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    """In a fork: their processes are those of the process that was forked."""
+    """After a fork: forget all workers, which belong to the parent."""
     for worker in list(_workers):
         worker._forget()
 
@@ -253,7 +253,7 @@ def _started() -> Child:
 
 
 def _remains(incumbent: Incumbent, end: _EndedError) -> Outcome:
-    """Give what is known of a search that was ended from outside."""
+    """Return the outcome of a killed search: its best checked point and bound."""
     return Outcome(
         Status.FAILED if incumbent.values is None else Status.FEASIBLE,
         values=incumbent.values,

@@ -1,4 +1,4 @@
-"""The child's side of `child.py`: it answers requests, and ends when its parent does."""
+"""The child's side of `child.py`: a loop that answers requests until the parent ends."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Warm:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Say that a backend is not there (`available` False) or cannot take the model."""
+    """Answer that a backend is not installed (`available` False) or cannot take the model."""
 
     available: bool
     message: str
@@ -49,7 +49,7 @@ def frame(message: object) -> bytes:
 
 
 def take(received: bytearray) -> object | None:
-    """Cut the first whole message from the bytes received so far; None when there is none yet."""
+    """Take the first complete message off the bytes received; None if there is none yet."""
     if len(received) < _LENGTH.size:
         return None
     end = _LENGTH.size + _LENGTH.unpack_from(received)[0]

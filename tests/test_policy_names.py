@@ -1,4 +1,4 @@
-"""Policies are told apart by looking up what is registered for them, never by their names."""
+"""Policies are distinguished by looking up what is registered for them, never by their names."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Chain:
 
 
 def claims_fit(chain: Chain, claims: Sequence[int], free: Sequence[int]) -> bool:
-    """Whether claims for cells can all be met at once from free ones.
+    """Whether all claims for cells can be met together from the free cells.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def claims_fit(chain: Chain, claims: Sequence[int], free: Sequence[int]) -> bool
 
 
 def _sums(chain: Chain, cells: Sequence[int]) -> Iterator[int]:
-    """Yield what the cells of a level and of those above hold, in cells of that level."""
+    """Yield, per level, the cells there and above, counted in cells of that level."""
     held = 0
     for level in reversed(range(chain.levels)):
         held = cells[level] + (held * chain.children[level] if level < chain.levels - 1 else 0)

@@ -113,7 +113,7 @@ def nvlink_domains(cluster: Cluster) -> Ints:
 
 
 def outermost_link(cluster: Cluster) -> Link | None:
-    """Return what joins an outermost domain to the others where no WAN does, if it is given."""
+    """Return the link between outermost domains; None if there are WAN links, or no such link."""
     return None if cluster.wan else cluster.links.get(cluster.levels[0])
 
 

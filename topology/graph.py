@@ -220,7 +220,7 @@ def _add_rail_switches(graph: nx.Graph[Node], cluster: Cluster) -> None:
 
 
 def _leaf(cluster: Cluster, host: int) -> Node:
-    """Return the domain right above a host; where there is none, the cluster stands for it."""
+    """Return the innermost domain of a host, or the cluster if it has no levels."""
     if len(cluster.levels) == 1:
         return ("cluster", cluster.name)
     return (cluster.levels[-2], cluster.names[-2][cluster.parent[-1][host]])

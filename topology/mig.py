@@ -69,7 +69,7 @@ class Product:
 
 
 def _product(family: str, gigabytes: int, one: int, two: int, half: int) -> Product:
-    """Name the profiles after what one, two and four memory slices are called."""
+    """Return a product; profiles are named by the size of one, two and four memory slices."""
     names = (
         f"1g.{one}gb",
         f"1g.{one}gb+me",
@@ -119,7 +119,7 @@ _COMPUTE = {
 
 
 def memory_in_name(gpu_model: str) -> int | None:
-    """Return the MiB that the name of a GPU model tells (``A100-SXM4-80GB``), None if it does not.
+    """Return the GPU memory in the name of a model (``A100-SXM4-80GB``), in MiB; None without one.
 
     Vendors write GB for the GiB of their memory modules.
     """

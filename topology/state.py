@@ -13,7 +13,7 @@ from placewright.topology.units import WHOLE_GPU
 
 @dataclass(frozen=True, eq=False, slots=True)
 class State:
-    """The changing part of a cluster; the arrays are the owner's to write.
+    """The mutable state of a cluster; its owner may write the arrays.
 
     Parameters
     ----------

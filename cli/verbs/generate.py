@@ -1,4 +1,4 @@
-"""The verbs that make documents of nothing but their options: `generate` and `schema`."""
+"""The verbs `generate` and `schema`, which make documents from their options alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs under `preset`: from a round to one that asks something of its running jobs."""
+"""The verbs under `preset`: rounds that drain, replace, defragment or return hosts."""
 
 from __future__ import annotations
 

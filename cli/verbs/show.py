@@ -92,7 +92,7 @@ def show(
 def _read(
     file: str, plan_file: str | None, round_file: str | None
 ) -> tuple[Round | ClusterDocument, Plan | None]:
-    """Read what is to be drawn; a plan comes with its round, checked against it."""
+    """Read the documents to draw; a plan must fit its round."""
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.round import Round
     from placewright.instances.io.files import load, load_plan, load_round

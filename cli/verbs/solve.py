@@ -154,7 +154,7 @@ def _opened(stack: ExitStack, executor: str | None, round_: Round) -> Executor |
 
 
 def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:
-    """Say on stderr what fell short, and return the exit code."""
+    """Report on stderr what the plan falls short of, and return the exit code."""
     from placewright.cli.format.text import percent, several
     from placewright.cli.views.deadline.facts import broken_in
 

@@ -12,7 +12,7 @@ from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
 
 def check_arrangement(round_: Round) -> None:
-    """Refuse unknown levels, slices that do not come out even, GPUs that cannot communicate.
+    """Refuse unknown levels, groups that are no multiple of a slice, GPUs that cannot communicate.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""What follows from documents: arrays, hardware, demand, cell trees."""
+"""Data derived from documents: arrays, hardware, demand, cell trees, lease arithmetic."""

@@ -13,7 +13,7 @@ from placewright.topology.units import WHOLE_GPU
 
 
 def relative_speed(pace: Pace, hosts: int) -> int:
-    """Return the thousandths of its speed that an option has when its tasks lie on `hosts` hosts.
+    """Return the speed of an option on `hosts` hosts, in thousandths of that on one host.
 
     Between two entries of `spanning` the one of more hosts counts, beyond the last one the last.
     """

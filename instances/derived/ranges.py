@@ -8,7 +8,7 @@ _RANGE = re.compile(r"(.*)\[(\d{1,9})-(\d{1,9})\]\Z")
 
 
 def size(name: str) -> int:
-    """Count the hosts that a name stands for: 1 if it is no range, below 1 if it runs backwards."""
+    """Return the number of hosts of a name or range: 1 for a name, below 1 for a reversed range."""
     match = _RANGE.match(name)
     return int(match[3]) - int(match[2]) + 1 if match else 1
 

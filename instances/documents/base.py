@@ -47,7 +47,7 @@ class Document(BaseModel):
 
     @classmethod
     def model_construct(cls, **values: Any) -> Self:  # type: ignore[override]
-        """Make a document of values that are known to be right, and all that are required.
+        """Make a document from valid values, all required ones among them, without validation.
 
         Plans have one for each job and task. As documents have no aliases, extra fields or
         private attributes, this takes less than half of the time of pydantic's own.

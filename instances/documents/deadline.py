@@ -1,4 +1,4 @@
-"""Deadlines of jobs: the work that is left, when it is due, and how fast each option does it.
+"""Deadlines of jobs: remaining work, due times with values, and the pace of each option.
 
 Work is in seconds at speed 1000, and a gain in thousandths of such a second.
 

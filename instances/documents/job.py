@@ -81,7 +81,7 @@ class Job(Document):
 
 
 def _sensitive(raw: dict[str, Any]) -> bool:
-    """Whether the profile of a raw job says anything of a sensitivity."""
+    """Whether the profile of a raw job may have a sensitivity."""
     profile = raw.get("profile")
     if isinstance(profile, dict):
         return profile.get("sensitivity") is not None

@@ -18,14 +18,14 @@ class RemoteRead(Document):
 
 
 class Reader(Document):
-    """A job that runs and reads over links; every other of its reads is of its own region."""
+    """A running job with remote reads; its other reads are local."""
 
     job: Name
     reads: Many[RemoteRead] = Field(min_length=1)
 
 
 class WaitsForData(Document):
-    """A job that does not run yet: `region` has the GPUs for it, and all its data at `ready`."""
+    """A job that waits for data: all of it is in `region` at `ready`, which has the GPUs for it."""
 
     job: Name
     region: Name
@@ -57,7 +57,7 @@ class Drop(Document):
 
 
 class Home(Document):
-    """The region in which a job is to run once the data is where it belongs, and on which GPUs."""
+    """The region and GPU model of a job once all transfers of the plan are done."""
 
     job: Name
     region: Name

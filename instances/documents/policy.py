@@ -24,7 +24,7 @@ from placewright.instances.policies import GANG, POLICIES, PolicySpec, term_name
 
 
 def _known(name: Any, names: Sequence[str]) -> Any:
-    """Return a name that is one of some; refuse any other as a pydantic `Literal` does."""
+    """Return a name if it is a known one; refuse any other as a pydantic `Literal` does."""
     if not isinstance(name, str) or name not in names:
         *others, last = map(repr, names)
         raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
@@ -143,7 +143,7 @@ class Policy(Document):
 
 
 def headline(terms: Sequence[str]) -> Sequence[str]:
-    """Return the terms whose largest gap is a plan's: those up to `admitted`, or the first one.
+    """Return the headline terms, whose largest gap is the plan's: up to `admitted`, else the first.
 
     A plan that keeps all promises proves little about those that it gives.
     """

@@ -1,4 +1,4 @@
-"""What the generator draws last, of a round that is otherwise made: parts of GPUs, and tenants."""
+"""GPU shares, MIG slices and tenants, drawn after the rest of a generated round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The identity of a round: a hash that a plan carries to say which round it was made for."""
+"""The digest of a round: sha256 of its canonical JSON, by which a plan names its round."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from placewright.instances.documents.round import Round
 
 
 class Digester:
-    """Digests of rounds that follow each other: a document that both have is written once.
+    """Digests of consecutive rounds: the JSON of a document that both share is made once.
 
     It keeps the last round alive.
     """

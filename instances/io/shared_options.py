@@ -1,4 +1,4 @@
-"""Jobs of a raw round whose options are equal share them, so that they are read and kept once."""
+"""Interning: equal options of a raw round are validated and kept once, and shared by jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXACT = 2
 
 
 def with_shared_options(jobs: Any) -> Any:
-    """Return the raw jobs of a round with options that are read; wrong ones stay as they are.
+    """Return the raw jobs with validated, shared options; invalid options stay raw.
 
     Whoever reads the whole round tells what is wrong with them, and with jobs of another form.
     """

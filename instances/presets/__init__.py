@@ -1,1 +1,1 @@
-"""From a round to a round that asks something of its running jobs."""
+"""Presets: rounds made from rounds, to drain, replace, defragment or return hosts."""

@@ -1,4 +1,4 @@
-"""Rounds that ask something of the running jobs; `solve_round` then decides them like any other.
+"""Presets that move running jobs, as rounds that `solve_round` decides like any other.
 
 A preset replaces the terms of a round's policy, and what they need; reservations, quotas, limits
 and spread weights stay. Each is a pure function of a round that `check_round` accepts,
@@ -143,7 +143,7 @@ def with_policy(
     vacate: tuple[str, ...] = (),
     freeing: Freeing | None = None,
 ) -> Round:
-    """Return a round with the policy `gang` and these terms; none but vacating and freeing is left.
+    """Return a round with policy `gang`, these terms, and no other setting than these two.
 
     Raises
     ------

@@ -81,7 +81,7 @@ def return_hosts(round: Round, hosts: Sequence[str], count: int) -> Round:  # no
 
 
 def _whole(count: int, names: list[str], hardware: Hardware) -> TaskGroup:
-    """Return a group that takes all of as many hosts of one hardware."""
+    """Return a task group that fills that many hosts of one kind of hardware."""
     capacity = dict(hardware.capacity)
     return TaskGroup(
         name="hosts",
@@ -96,7 +96,7 @@ def _whole(count: int, names: list[str], hardware: Hardware) -> TaskGroup:
 
 
 def _splits(count: int, numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to take `count` from several kinds, no more of each than there are."""
+    """Yield the ways to split `count` between kinds, at most as many of each as there are."""
     if not numbers:
         if count == 0:
             yield ()
@@ -117,5 +117,5 @@ def _free_name(jobs: Sequence[Job]) -> str:
 
 
 def _below(job: Job) -> Job:
-    """Return a job of a priority below the highest."""
+    """Return the job with a priority below the highest."""
     return job.model_copy(update={"priority": min(job.priority, HIGHEST_PRIORITY - 1)})

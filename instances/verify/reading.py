@@ -1,4 +1,4 @@
-"""Round and plan side by side: each decision with the job, option, groups and hosts it names."""
+"""A plan resolved against its round: decisions with their jobs, options, groups and hosts."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Preempted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the rules and terms look at.
+    """The resolved plan that rules and terms look at.
 
     Whatever the plan names and the round does not have is left out here; the rules `known_job`,
     `legal_decision`, `option`, `gang` and `known_host` report it, and no other rule stumbles over
@@ -193,7 +193,7 @@ def demand(group: TaskGroup) -> tuple[tuple[str, int], ...]:
 
 
 def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
-    """Look up everything that the plan names."""
+    """Resolve everything that the plan names."""
     jobs = {job.name: job for job in round.jobs}
     running = {job.name: job.running for job in round.jobs if job.running is not None}
     cluster = read_cluster(round.cluster)

@@ -85,7 +85,7 @@ class RefusalReasons:
         found = [self._of(job, option, by) for option in range(len(job.options))]
 
         def far(option: int) -> tuple[bool, bool, int, bool]:
-            """Return the key by which an option is farther from a promise than another."""
+            """Sort key: how far an option is from a promise."""
             reason, other = found[option], job.options[option].name != offered
             late = reason.earliest > by or reason.capable < (reason.needed or 0)
             return reason.needed is None, late, reason.missing, other

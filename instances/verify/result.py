@@ -1,4 +1,4 @@
-"""What a verification says: violations by rule, and the objective terms recomputed."""
+"""The result of a verification: violations by rule, and the recomputed objective terms."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from placewright.rounds.usage import Meter
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a decider may use: limits, what earlier rounds left, and who decides parts of a round.
+    """What a decider may use: settings, the memory of earlier rounds, an executor for subproblems.
 
     `gang` decides rounds of gangs, and `executor` those of regions side by side, None here.
     """
@@ -83,7 +83,7 @@ class PolicyDecider(NamedTuple):
 def bounds_by_deciding(
     decider: Callable[[Round, Resources], Decider],
 ) -> Callable[[Round, Plan, Resources, Session], Iterator[Candidate | Bound]]:
-    """Return how plans are bounded where deciding the round proves the bounds of any plan."""
+    """Bound plans by deciding the round: for policies whose bounds hold for every plan."""
 
     def bounds(
         round_: Round,

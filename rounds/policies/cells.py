@@ -51,7 +51,7 @@ class CellsDecider:
 
     @cached_property
     def whole(self) -> Problem:
-        """The whole round as a gang problem, in whose jobs the plans count."""
+        """The whole round as a gang problem; candidates use its job indices."""
         return compile_round(self._round)
 
     @property
@@ -98,7 +98,7 @@ class CellsDecider:
 
 
 def base_terms(rest: ResidualRound) -> dict[str, int]:
-    """Return the terms of the plan in which nothing happens but what guaranteed jobs cause."""
+    """Return the terms of the plan that starts guaranteed jobs and changes nothing else."""
     decisions = decisions_of(
         rest.whole, tuple(rest.hosts), DefaultDecisions()(rest.whole), rest.base()
     )
@@ -106,7 +106,7 @@ def base_terms(rest: ResidualRound) -> dict[str, int]:
 
 
 def residual_round_of_plan(round_: Round, plan: Plan) -> ResidualRound:
-    """Return what is left of a round when guaranteed jobs start as in a valid plan for it."""
+    """Return the residual round once guaranteed jobs start as in a valid plan."""
     names = (name for entry in round_.cluster.hosts for name in expand(entry.name))
     index = {name: at for at, name in enumerate(names)}
     decisions = {decision.job: decision for decision in plan.decisions}

@@ -50,7 +50,7 @@ class InterleavingDecider:
 
     @cached_property
     def _proven(self) -> dict[int, Reason]:
-        """What is proven of each pending job, as if nobody shared its GPUs with it."""
+        """Reasons that are proven for each pending job, as if jobs did not share GPUs."""
         jobs = self._round.jobs
         left = quota_left(self._round, [j for j, job in enumerate(jobs) if job.running])
         gangs = one_job_per_gang(self._kept, self._kept.jobs)

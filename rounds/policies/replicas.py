@@ -19,7 +19,7 @@ from placewright.rounds.sections.replicas_and_flows import flow_section, replica
 
 
 class ReplicasDecider:
-    """Decides a round in which data finds its regions; jobs stay as they are."""
+    """Decides which regions hold replicas; jobs stay as they are."""
 
     hosts: tuple[str, ...] = ()
     """No plan places a task."""
@@ -37,7 +37,7 @@ class ReplicasDecider:
         return compile_replicas(self._round)
 
     def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
-        """Return why each pending job waits: it can run nowhere, or nobody starts in this round."""
+        """Return why each pending job waits: no region can run it, or the policy starts no jobs."""
         homes = (candidate.data or DataPlan()).homes
         return {
             j: Reason.NOT_ASKED if j in homes else Reason.NO_REGION
@@ -69,7 +69,7 @@ def _bounds(
     resources: Resources,  # noqa: ARG001
     session: Session,
 ) -> Iterator[Candidate | Bound]:
-    """Yield bounds alone, for all of the time; where data lives is not decided once more."""
+    """Yield bounds only: all of the time goes into proofs, none into a new plan."""
     return prove_bounds(compile_replicas(round_), session, session.best or {})
 
 

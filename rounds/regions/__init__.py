@@ -1,1 +1,1 @@
-"""The rounds of regions, side by side, in this process, in others or on a cluster."""
+"""Region subproblems of `geo`, solved in parallel: here, in local processes, or on Dask."""

@@ -26,7 +26,7 @@ EXPECTED = "expected local, local:N or dask://HOST:PORT"
 
 @contextmanager
 def open_executor(text: str) -> Iterator[Executor]:
-    """Open the executor that a text names; it ends with the context, a Dask cluster goes on.
+    """Open the executor that a text names, as a context; a Dask cluster outlives it.
 
     Nothing of it waits for a task that nobody wants any more.
 
@@ -53,7 +53,7 @@ def open_executor(text: str) -> Iterator[Executor]:
 
 
 def check_executor(round_: Round, executor: object) -> None:
-    """Refuse what is no executor, or one for a round that has no use for it; None is neither.
+    """Refuse what is no executor, and any executor for a round without regions; None passes.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def check_executor_use(round_: Round, executor: object) -> None:
 
 
 def default_executor(round_: Round) -> str | None:
-    """Return what to open where nothing is asked: local processes if they pay, or None."""
+    """Return the default executor: local processes where they pay, else None."""
     pays = len(round_.jobs) >= MIN_JOBS and cores() >= MIN_CORES
     return LOCAL if pays and round_.policy.spec.by_region else None
 

@@ -23,7 +23,7 @@ __all__ = ["Call", "Failed", "ProcessError", "Processes", "Returned"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Ask for a function to be called."""
+    """Message to a process: call a function."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -32,14 +32,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What the function has returned."""
+    """Message back: what the function returned."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """What it has raised, in words: not every error can be sent."""
+    """Message back: the error as text, since not every exception can be sent."""
 
     error: str
 
@@ -98,7 +98,7 @@ class Processes(Executor):
 
 
 class _Task(Future[Any]):
-    """What a process is asked, and what becomes of it."""
+    """A call that waits or runs, and the future of its result."""
 
     def __init__(self, request: bytes) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class _Task(Future[Any]):
 
 
 class _Runner(Thread):
-    """A thread that has one task after the other run by a process of its own."""
+    """A thread that runs tasks, one after the other, in a process of its own."""
 
     def __init__(self, waiting: SimpleQueue[_Task | None]) -> None:
         super().__init__(daemon=True)
@@ -163,7 +163,7 @@ class _Runner(Thread):
         raise ended
 
     def _exchange(self, child: Child, task: _Task) -> object | None:
-        """Return what a process answers, None if it has ended."""
+        """Send a task to the process and return its answer, None if the process has ended."""
         with self._lock:
             self._task = task
         if task.given_up:

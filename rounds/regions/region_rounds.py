@@ -174,7 +174,7 @@ class _ExecutorCalls:
         self.unanswered = 0
 
     def ask(self, executor: Executor, settings: Settings) -> None:
-        """Hand all regions in; each may take half of the time left, or its share of that."""
+        """Submit all regions; each gets half of the time left, or its share of that."""
         # An executor that is not ours is taken to have a worker for each region.
         turns = len(self._parts) / executor.workers if isinstance(executor, Processes) else 1.0
         seconds = max(0.0, self._session.before_deadline()) / 2 / max(1, ceil(turns))
@@ -213,7 +213,7 @@ class _ExecutorCalls:
         self.answers = here | self.answers
 
     def leave(self) -> None:
-        """Take the answers that are there, and give up what is still under way."""
+        """Collect finished answers, and cancel the calls still running."""
         self._collect()
         futures = [future for future in self._futures.values() if not future.done()]
         if futures:

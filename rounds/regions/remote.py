@@ -1,4 +1,4 @@
-"""The other side of `processes.py` (`python -m` this module): it calls functions."""
+"""Worker process of `processes.py` (`python -m` this module): it calls functions."""
 
 from __future__ import annotations
 

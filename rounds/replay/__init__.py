@@ -1,1 +1,1 @@
-"""A simulator: rounds of a trace, lease by lease."""
+"""Simulator: the rounds of a trace under policy `deadline`, lease by lease."""

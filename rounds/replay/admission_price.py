@@ -1,9 +1,9 @@
-"""Admission price: a job asks for a promise if its value per GPU-second is at least the price.
+"""Admission price: a job asks for a promise only if its value per GPU-second is at least the price.
 
-A promise binds GPUs for days, and jobs that arrive later find them taken. The price is the value
-per GPU-second of the last job that fits if the jobs of the last day are admitted in descending
-order of it, on most of the GPUs. While demand is below capacity, the price is zero. A job that does
-not ask waits like a job without a deadline, and may ask later.
+A promise reserves GPUs for days, so they are missing for jobs that arrive later. The price is the
+value density (value per GPU-second) of the marginal job when the arrivals of the last 24 hours are
+admitted in descending order of density until `SHARE` of the GPU time is used up; 0 if it is not. A
+job below the price waits like a job without a deadline, and may ask later.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from placewright.rounds.replay.records import Record
 
 WINDOW_S = 86_400
 SHARE = 0.8
-"""Of the GPUs, for jobs that ask; the rest is for gaps, and for jobs without a deadline."""
+"""Part of the GPU time that promises may fill; the rest is for gaps and other jobs."""
 
 
 class AdmissionPrice:
-    """The price of a promise, from the arrivals of the last day."""
+    """The admission price, from the arrivals of the last 24 hours."""
 
     def __init__(self) -> None:
         self._recent: deque[Record] = deque()
 
     def arrive(self, record: Record) -> None:
-        """Record an arrival; jobs are given in the order in which they arrive."""
+        """Record an arrival; calls are in the order of arrival."""
         if record.asked.due:
             self._recent.append(record)
 
     def price(self, now: int, milli_gpu: float) -> float:
-        """Return the least value per milli-GPU-second with which a job asks.
+        """Return the admission price, in value per milli-GPU-second.
 
         Parameters
         ----------
         now
-            In seconds on the round's clock.
+            Seconds on the round's clock.
         milli_gpu
-            What jobs can have on the mean of the coming day.
+            Mean capacity of the next 24 hours.
         """
         while self._recent and self._recent[0].came <= now - WINDOW_S:
             self._recent.popleft()

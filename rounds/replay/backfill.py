@@ -1,14 +1,14 @@
-"""Backfilling between two boundaries: jobs arrive and end, and waiting ones start on idle GPUs.
+"""Backfilling within a lease: as jobs arrive and end, waiting jobs start on idle GPUs.
 
-Those without a promise come first, and the least work among them. Two kinds of jobs stop for
-others: one without a deadline, for a job that asks for a promise and would be late if it waited for
-the boundary; and one that took idle GPUs since the last boundary although its promise can wait, for
-a job without a deadline. Leases after the boundary keep the promise of the latter without that.
+Jobs without a promise go first, shortest GPU time first. Two kinds of running jobs may be
+preempted: one without a deadline, for an arrival that asks for a promise and would miss its
+deadline if it waited for the next lease; and a backfilled one whose promise later leases keep
+anyway, for a job without a deadline.
 
 References
 ----------
 Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning training jobs", SoCC'21:
-waiting jobs on idle GPUs between the boundaries of leases.
+backfilling between the boundaries of leases.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from placewright.rounds.replay.records import Record
 
 
 class Backfill:
-    """The time from a boundary to the next.
+    """One lease, from its boundary to the next: who runs, who waits, and the idle GPUs.
 
     Parameters
     ----------
     round_
-        Its clock is at the boundary.
+        The round, whose clock is at the boundary.
     records
-        Jobs that are there, with where they run.
+        The jobs of the round, running and waiting.
     end
         The next boundary.
     """
@@ -55,11 +55,11 @@ class Backfill:
 
     @property
     def next_end(self) -> int:
-        """Return when the next job is done, if nobody is stopped before."""
+        """Completion time of the running job that ends first; `sys.maxsize` if none runs."""
         return self._ends[0][0] if self._ends else sys.maxsize
 
     def finished(self, now: int) -> list[Record]:
-        """Take the jobs that are done now off their GPUs, and return them."""
+        """Release the GPUs of the jobs that are done now, and return these jobs."""
         found = []
         while self.next_end == now:
             record = self._records.pop(heappop(self._ends)[1])
@@ -70,12 +70,12 @@ class Backfill:
         return found
 
     def arrive(self, record: Record) -> None:
-        """Let a job wait from now on."""
+        """Add an arrival to the waiting jobs."""
         self._records[record.job.name] = record
         insort(self._waiting, record.backfill_key)
 
     def serve(self, now: int) -> None:
-        """Let waiting jobs start where GPUs are idle or others make way, the most urgent first."""
+        """Start waiting jobs, in order of `backfill_key`, on idle GPUs or by preemption."""
         for entry in list(self._waiting):
             record = self._records[entry[-1]]
             if record.hopeless(now) or record.job.tenant in self._limited:
@@ -85,13 +85,13 @@ class Backfill:
                     break
 
     def run_to_boundary(self) -> None:
-        """Let those that run do their work until the boundary."""
+        """Advance all running jobs to the next boundary."""
         for record in self._records.values():
             if record.running is not None:
                 record.work(self._end - record.since)
 
     def _start(self, record: Record, number: int, now: int) -> bool:
-        """Start a waiting job with an option, if there is room for it; return whether so."""
+        """Start a waiting job with an option if it fits; return whether it started."""
         option = record.job.options[number]
         tasks = self._idle.find(option)
         if tasks is None:
@@ -107,9 +107,9 @@ class Backfill:
         return True
 
     def _preempt_for(self, record: Record, milli_gpu: int, now: int) -> None:
-        """Preempt the smallest job that holds at least `milli_gpu` and may stop for this one.
+        """Preempt the preemptible job with the fewest GPUs, at least `milli_gpu`, if there is one.
 
-        Of equal ones that with most work left.
+        Among equals, the one with the most work left.
         """
         able = [
             (self._milli_gpu_of(other), -other.left, other.job.name)
@@ -120,7 +120,7 @@ class Backfill:
             self._stop(self._records[chosen[-1]], now)
 
     def _preemptible_for(self, record: Record) -> list[Record]:
-        """Return the jobs that run and may stop for one that waits."""
+        """Return the running jobs that may be preempted for a waiting one."""
         if not record.asked.due:
             return [self._records[name] for name in sorted(self._backfilled)]
         if record.known or not record.hopeless(self._end):

@@ -1,4 +1,4 @@
-"""GPUs that are idle between two decisions, and where waiting jobs find room on them."""
+"""Idle GPUs within a lease, and best-fit places on them for waiting jobs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["IdleGpus"]
 class IdleGpus:
     """Idle GPUs by host.
 
-    Only options that ask nothing but whole GPUs, of any or some models, find room here; for all
-    others it takes a decision.
+    Only options of whole GPUs, perhaps of some models, are placed here; all others wait for the
+    next round.
 
     Parameters
     ----------
     round_
-        Hosts that are unhealthy or away in its current lease, and GPUs that are reserved, are never
-        idle. Its jobs do not count: see `hold`.
+        Unhealthy hosts, hosts with an outage in the current lease, and reserved GPUs are never
+        idle. GPUs of running jobs are marked by `hold`.
     """
 
     def __init__(self, round_: Round) -> None:
@@ -45,7 +45,7 @@ class IdleGpus:
         self.count = sum(map(len, self._free.values()))
 
     def hold(self, tasks: Iterable[Task]) -> None:
-        """Let tasks hold their GPUs."""
+        """Mark the GPUs of tasks as used."""
         for task in tasks:
             free = self._free.get(task.host)
             if free is not None:
@@ -54,7 +54,7 @@ class IdleGpus:
                 self.count += len(free) - before
 
     def release(self, tasks: Iterable[Task]) -> None:
-        """Take back the GPUs of tasks that `find` has placed, or that were taken."""
+        """Mark the GPUs of tasks as idle."""
         for task in tasks:
             free = self._free.get(task.host)
             if free is not None:
@@ -62,10 +62,10 @@ class IdleGpus:
                 self.count += len(task.gpus)
 
     def find(self, option: Option) -> tuple[Task, ...] | None:
-        """Return places for an option, on one host if any is large enough, or None.
+        """Return best-fit places for the tasks of an option, None if they do not fit.
 
-        One host: the one with the fewest idle GPUs. Several: the largest tasks first, each on the
-        host with the fewest.
+        An option that fits the largest host is placed on one host, that with the fewest idle GPUs;
+        a larger one task by task, the largest first, each on the host with the fewest.
         """
         if option.required is not None or not all(map(_whole_gpus_only, option.groups)):
             return None
@@ -96,7 +96,7 @@ class IdleGpus:
         return tuple(found)
 
     def _best_fit_host(self, asked: int, groups: Sequence[TaskGroup]) -> str | None:
-        """Best fit: the host with the fewest idle GPUs, at least `asked`, of a model that suits."""
+        """Best fit: the host of an allowed model with the fewest idle GPUs, at least `asked`."""
         suited = (
             (len(free), name)
             for name, free in self._free.items()
@@ -106,7 +106,7 @@ class IdleGpus:
         return min(suited, default=(0, None))[1]
 
     def _tasks_on(self, option: Option, on: dict[tuple[int, int], str]) -> tuple[Task, ...]:
-        """Return tasks on their hosts, each with the lowest GPUs that are idle."""
+        """Return the tasks on their hosts, each with the idle GPUs of lowest index."""
         left = {host: sorted(self._free[host], reverse=True) for host in on.values()}
         return tuple(
             Task(
@@ -122,7 +122,7 @@ class IdleGpus:
 
 
 def _whole_gpus_only(group: TaskGroup) -> bool:
-    """Whether a group asks nothing but whole GPUs, of any or some models."""
+    """Whether a group asks for whole GPUs, perhaps of some models, and nothing else."""
     return (
         group.gpu >= WHOLE_GPU
         and not (group.cpu or group.memory or group.resources or group.gpu_memory)

@@ -1,8 +1,8 @@
-"""Lease by lease: an `Engine` decides at every boundary, knowing only the jobs that have come.
+"""Online simulation of policy `deadline`: an `Engine` decides a round at every lease boundary.
 
-`admission_price.py` says who asks for a promise, `backfill.py` what happens until the next
-boundary, `records.py` what becomes of a job on its way. A job leaves once it is done, or once no
-deadline of its own can be met any more.
+It knows the jobs that have arrived, and no later ones. `admission_price.py` says which jobs ask for
+a promise, `backfill.py` simulates a lease, `records.py` keeps the state of each job. A job leaves
+when it is done, or when it can meet none of its deadlines.
 
 References
 ----------
@@ -44,22 +44,22 @@ def decide_leases(
     isolation: Isolation = "process",
     watch: Watch | None = None,
 ) -> tuple[Served, ...]:
-    """Decide lease by lease until every job is done or has left.
+    """Simulate lease by lease until every job is done or has left.
 
     Parameters
     ----------
     round_
-        Of policy `deadline`, at the first boundary. Each job has a deadline; it comes when it is
-        `ready`, and no decision before that knows of it. Nobody runs yet.
+        A round of policy `deadline` at the first boundary, in which no job runs. Each job has a
+        deadline; it arrives when it is `ready`, and no earlier decision knows of it.
     time_limit, gap, backend, isolation
-        As for `solve_round`, for each lease.
+        As for `solve_round`, for the round of each lease.
     watch
-        Called with each round that was decided and its plan.
+        Called with each round and its plan.
 
     Returns
     -------
     tuple of Served
-        In the order of the round.
+        What became of each job, in the order of the round.
 
     Raises
     ------
@@ -101,9 +101,9 @@ class _Loop:
         self._arrivals = deque(sorted(self.records, key=lambda record: record.came))
 
     def more(self) -> bool:
-        """Say whether a job is left; if all are still to come, go to the boundary after the first.
+        """Return whether a job is left; skip to the first arrival if none is there.
 
-        A job that comes at a boundary is in the round of it.
+        The clock skips whole leases; a job that arrives at a boundary is in the round of it.
         """
         if not self._alive and self._arrivals:
             length = self.round.leases.length_s
@@ -111,7 +111,7 @@ class _Loop:
         return bool(self._alive or self._arrivals)
 
     def changes(self) -> Changes:
-        """Return what happened since the last boundary."""
+        """Return the changes since the last boundary: arrivals, departures, work done."""
         while self._next_arrival() <= self.now:
             self._arrive()
         for record in [one for one in self._alive.values() if one.hopeless(self.now)]:
@@ -128,7 +128,7 @@ class _Loop:
         return Changes(removed=removed, updated=updated, added=added, now=self.now)
 
     def carry_out(self, plan: Plan) -> None:
-        """Let jobs run where the plan says, and remember its promises."""
+        """Carry a plan out: place its jobs, and record its promises."""
         promises = promises_in(plan.sections)
         for decision in plan.decisions:
             record = self._alive[decision.job]
@@ -138,7 +138,7 @@ class _Loop:
             record.ran = record.running is not None
 
     def run_lease(self) -> None:
-        """Go to the next boundary; jobs come, jobs end, and waiting ones take what is idle."""
+        """Simulate one lease event by event: arrivals, completions, backfilling."""
         end = self.now + self.round.leases.length_s
         round_ = self.round.model_copy(update={"now": self.now})
         backfill = Backfill(round_, self._alive.values(), end)
@@ -159,7 +159,7 @@ class _Loop:
         return record
 
     def _milli_gpu(self) -> float:
-        """Return what is there for jobs on the mean of the coming day."""
+        """Return the mean milli-GPU available over the next 24 hours."""
         leases = range(self.now, self.now + WINDOW_S, self.round.leases.length_s)
         for now in leases:
             if now not in self._capacity:
@@ -185,7 +185,7 @@ def _record(job: Job, now: int, level: int) -> Record:
 
 
 def _apply_decision(record: Record, decision: Decision) -> None:
-    """Let a job run as a plan says."""
+    """Apply a decision to the record of its job."""
     kind = decision.decision
     if kind is DecisionKind.PREEMPT:
         record.stop()

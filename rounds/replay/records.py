@@ -1,8 +1,7 @@
-"""Jobs on their way from boundary to boundary: what is left of each, and where it runs.
+"""The state of each job in the simulation: remaining work and overhead, and where it runs.
 
-Time passes in whole seconds. A job that runs does its work at the pace of its option on the hosts
-that it has; the overhead of its pace passes first each time it goes on after a stop or a move, and
-not in every lease, as promises count on.
+Time is in whole seconds. A running job works at the pace of its option on its hosts. Overhead is
+charged after each preemption and migration only, whereas promises budget it in every lease.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from placewright.instances.documents.deadline import (
 from placewright.instances.documents.job import Job, Running
 
 CLASSES, STEPS = 1000, 8
-"""Classes among jobs of equal priority, and how many of them for each factor of two in work."""
+"""Priority levels among jobs of equal priority, and levels per factor of two in GPU time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +28,13 @@ class Served:
     Parameters
     ----------
     came, finish
-        Seconds on the round's clock; `finish` is None for a job that left undone.
+        Arrival and completion, in seconds on the round's clock; None for a job that left undone.
     value, most
-        What its finish was worth by its deadlines, and what its best deadline is worth.
+        The value of the deadline that it met, 0 if none, and that of its best deadline.
     stops, moves
         How often it was preempted, and how often it migrated.
     broken
-        Whether it ended after the last promise that it was given, or without one that it once had.
+        Whether it had a promise and did not end in time for its last one, or lost it.
     """
 
     job: str
@@ -50,7 +49,30 @@ class Served:
 
 @dataclass(slots=True)
 class Record:
-    """A job on its way: the work and overhead that are left, and where it runs."""
+    """A job in the simulation.
+
+    Attributes
+    ----------
+    job, asked
+        The job as it arrived, and its deadline.
+    came, finish
+        Arrival and completion, in seconds on the round's clock.
+    left, overhead
+        Remaining work, in thousandths of a second at speed 1000, and remaining overhead, in
+        seconds.
+    level
+        Priority of jobs that have or get a promise.
+    running, since
+        Where it runs, and since when.
+    known, written_as
+        Whether the engine has it, and with which priority and whether as asking.
+    asks, promise, had_promise
+        Whether it asks for a promise, which it has, and whether it ever had one.
+    ran
+        Whether it ran after the last round.
+    stops, moves
+        Preemptions and migrations so far.
+    """
 
     job: Job
     asked: Deadline
@@ -72,21 +94,21 @@ class Record:
 
     @property
     def changed(self) -> bool:
-        """Whether a round does not yet say how it is; `ran`: it did when the last one ended."""
+        """Whether the engine's round is out of date for this job."""
         return self.running is not None or self.ran or self.written_as != (self.priority, self.asks)
 
     @property
     def backfill_key(self) -> tuple[bool, int, str]:
-        """Return how it stands among those that wait for idle GPUs: promises can wait."""
+        """Sort key for backfilling: without a promise first, then the least remaining GPU time."""
         gpus = min(option.milli_gpu for option in self.job.options)
         return self.promise is not None, self.left * gpus, self.job.name
 
     @property
     def priority(self) -> int:
-        """Return its own priority, and among equals one that rises as less work is left.
+        """The job's priority, refined among equals: the less GPU time left, the higher.
 
-        A promise is kept whoever comes before it, so that it has the least, as has who will get
-        one.
+        Jobs with a promise, or about to get one, are at the lowest level: the policy keeps promises
+        whatever their priority.
         """
         if self.promise is not None or (self.asked.due and self.asks and not self.known):
             return self.level
@@ -95,36 +117,36 @@ class Record:
 
     @property
     def least_gpu_time(self) -> float:
-        """Milli-GPU-seconds that its work takes, at least."""
+        """Milli-GPU-seconds of its work with the most efficient option."""
         options = enumerate(self.job.options)
         each = (option.milli_gpu * UNIT / self.asked.pace(o).speed for o, option in options)
         return self.asked.work_s * min(each)
 
     @property
     def value_per_gpu_time(self) -> float:
-        """What its first deadline is worth per milli-GPU-second."""
+        """Value density: the value of its first deadline per milli-GPU-second."""
         return self.asked.due[0].value / self.least_gpu_time if self.asked.due else 0.0
 
     @property
     def rate(self) -> int:
-        """Millionths of a second of work that are done in a second."""
+        """Work per second, in millionths of a second at speed 1000."""
         option = 0 if self.running is None else self.running.option
         hosts = 1 if self.running is None else len({task.host for task in self.running.tasks})
         pace = self.asked.pace(option)
         return pace.speed * relative_speed(pace, hosts)
 
     def end(self, now: int) -> int:
-        """Return when it is done if it runs on as it does, or on its own host from now on."""
+        """Return the completion time at the current rate, or on one host if it does not run."""
         return now + self.overhead - (-UNIT * self.left // self.rate)
 
     def work(self, seconds: int) -> None:
-        """Let it run for a number of seconds, fewer than it needs."""
+        """Run for some seconds, fewer than it needs to complete."""
         overhead = min(self.overhead, seconds)
         self.overhead -= overhead
         self.left -= self.rate * (seconds - overhead) // UNIT
 
     def hopeless(self, now: int) -> bool:
-        """Whether none of its deadlines can be met any more."""
+        """Whether it can meet none of its deadlines, even at its fastest."""
         due = self.asked.due
         if not due:
             return False
@@ -132,18 +154,18 @@ class Record:
         return now + self.overhead - (-self.left // fastest) > due[-1].at
 
     def stop(self) -> None:
-        """Take it off its GPUs."""
+        """Preempt it."""
         self.stops += 1
         self.restart()
         self.running = None
 
     def restart(self) -> None:
-        """Charge what going on somewhere else costs."""
+        """Charge the overhead of a restart."""
         option = 0 if self.running is None else self.running.option
         self.overhead = self.asked.pace(option).overhead_s
 
     def written(self, now: int) -> Job:
-        """Return the job as a round has it."""
+        """Return the job as a document for the round at `now`, and note what was written."""
         left = -(-self.left // UNIT)
         due = self.asked.due if self.asks else ()
         deadline = self.asked.model_copy(
@@ -158,7 +180,7 @@ class Record:
         return self.job.model_copy(update=update)
 
     def served(self) -> Served:
-        """Return what became of it."""
+        """Return the result for this job."""
         due, finish = self.asked.due, self.finish
         met = (one.value for one in due if finish is not None and finish <= one.at)
         late = self.promise is None or finish is None or finish > self.promise.at

@@ -53,7 +53,7 @@ def sums(amounts: Iterable[tuple[int, int]]) -> dict[int, int]:
 
 
 class MoveSequencer:
-    """Puts migrated jobs in an order: jobs by index, what is free of each slot, the steps so far.
+    """Sequences migrations; keeps what is free of each slot, and the steps so far.
 
     `steps` and `parked` grow; no other state but `free` changes.
     """
@@ -127,7 +127,7 @@ class MoveSequencer:
         self.parked.append(job)
 
     def _search(self, jobs: Sequence[int]) -> bool:
-        """Solve a cycle with the fewest spares, small jobs first; False if it is too large."""
+        """Sequence a cycle with the fewest parked jobs, small ones first; False if too large."""
         if len(jobs) > EXACT_JOBS:
             return False
         by_weight = sorted(jobs, key=lambda job: self.moves[job].weight)

@@ -1,4 +1,4 @@
-"""In which order the running jobs of a plan can move, and which of them need a spare place.
+"""The order in which running jobs can move, and which of them have to park elsewhere first.
 
 A *slot* is what can run out: a resource of a host, or one GPU. A migrated job changes what it holds
 of some slots in one step, so only the net change counts; in which order they do is for
@@ -102,7 +102,7 @@ def _move(
 
 
 class _Asked:
-    """What tasks of a round ask of their slots.
+    """The demands of tasks on their slots.
 
     Where there are MIG slices, all other tasks take a part of every memory slice, and a MIG slice
     takes its own whole: so nothing else finds room beside it.

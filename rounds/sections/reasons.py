@@ -1,4 +1,4 @@
-"""Why a job waits; only what is proven of the plan is claimed.
+"""Why a job waits; only proven reasons are given.
 
 Each reason rests on a necessary condition: an option cannot start where one of its groups alone
 finds too few places (in every domain of the level that it requires, by its own slices and failure
@@ -92,7 +92,7 @@ def empty_placement(problem: Problem) -> Placement:
 def _displaced_by_priority(
     problem: Problem, candidate: Candidate, open_jobs: dict[tuple[int, int], list[int]]
 ) -> Iterator[tuple[list[int], Reason]]:
-    """Tell who finds no place beside the started jobs of strictly higher precedence."""
+    """Return the jobs that fit nowhere beside the started jobs of strictly higher precedence."""
     jobs, class_of = problem.round.jobs, problem.class_of
 
     def of_start(job: int) -> tuple[bool, int]:
@@ -120,7 +120,7 @@ def _choice(problem: Problem, candidate: Candidate, job: int) -> Choice:
 
 
 def _hold_start(placement: Placement, candidate: Candidate, job: int) -> None:
-    """Take what a pending job that the candidate starts holds."""
+    """Subtract what a started pending job holds."""
     groups = _choice(placement.problem, candidate, job).groups
     for group, _, host, gpus in candidate.starts[job][1]:
         placement.hold(groups[group].shape, host, gpus)
@@ -158,7 +158,7 @@ class StartTest:
         self._known: dict[_Asked, bool] = {}
 
     def some_option_may_start(self, job_class: JobClass) -> bool:
-        """Whether there may be room for some option of a class; without it no job starts."""
+        """Whether some option of a class may fit; if not, no job of it can start."""
         return any(self._for(choice) for choice in job_class.choices)
 
     def _for(self, choice: Choice) -> bool:

@@ -1,1 +1,1 @@
-"""From one round to the next: what changes, and what is remembered."""
+"""State between rounds: applying plans and changes, and what an engine keeps."""

@@ -1,4 +1,4 @@
-"""One arriving job: what it can be promised beside all promises, without deciding a round."""
+"""Online admission: which promise one arriving job can get, without deciding a round."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from placewright.rounds.state.promises import KIND
 __all__ = ["Admitted", "Ledger", "answer_admission", "check_asks_for_promise"]
 
 MOST_NAMED = 5
-"""Jobs that are named as standing in the way."""
+"""Most jobs named as the reason of a refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +43,14 @@ class Admitted:
     promise : Due or None
         The time that it is promised, and what that is worth; None if it is refused.
     option : int or None
-        The option with which it runs: of the promise, or of the earliest time it could be promised.
+        The option of the promise, or of the earliest completion that could be promised.
     finish : int or None
-        When it is planned to be done; of a refused job the earliest time that was found at which it
-        could be, None if there is none before the horizon. Seconds on the round's clock.
+        Planned completion; of a refused job the earliest completion found, None if there is none
+        within the horizon. Seconds on the round's clock.
     runs : tuple of (int, int)
         When it is planned to run: half-open intervals of whole leases, in seconds on the clock.
     in_the_way : tuple of str
-        Of a refused job: promised jobs that hold most before its last deadline.
+        Of a refused job: the promised jobs of most GPU time before its last deadline.
     """
 
     job: str
@@ -63,7 +63,7 @@ class Admitted:
 
 @dataclass(slots=True)
 class Ledger:
-    """The leases that keep each promise after the last plan, counted from its next lease on."""
+    """The schedule that keeps all promises; its lease 0 is the one after the plan's current one."""
 
     leases: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     """Option and leases of each job."""
@@ -78,9 +78,9 @@ class Ledger:
         return ledger
 
     def schedule(self, admission: Admission) -> Schedule:
-        """Return the promises of a round that begins with the next lease, as they are kept.
+        """Return the schedule of the promises in a round that begins with the next lease.
 
-        What the ledger does not know is filled in.
+        If the ledger's is not feasible there, list scheduling makes one.
         """
         problem = admission.problem
         alternative = np.full(problem.jobs, NONE, dtype=np.int64)
@@ -98,7 +98,7 @@ class Ledger:
         return known if known.fits(problem) else list_schedule(problem, alternative)
 
     def learn(self, admission: Admission, schedule: Schedule) -> None:
-        """Take over where the jobs of a schedule run."""
+        """Record a schedule."""
         for number in np.flatnonzero(schedule.alternative != NONE):
             leases = tuple(np.flatnonzero(schedule.runs[number]).tolist())
             name = admission.round.jobs[admission.jobs[number]].name
@@ -132,14 +132,14 @@ def check_asks_for_promise(round_: Round, job: Job) -> None:
 
 
 def answer_admission(round_: Round, ledger: Ledger) -> Admitted:
-    """Answer the last job of a round, and let the ledger know of its promise.
+    """Answer the last job of a round, and record its promise in the ledger.
 
     Parameters
     ----------
     round_
         It begins with the first lease in which the job may run.
     ledger
-        How the promises of the other jobs are kept.
+        The schedule of the promises of the other jobs.
     """
     admission = compile_admission(round_).steady_only()
     schedule = ledger.schedule(admission)
@@ -158,9 +158,9 @@ def answer_admission(round_: Round, ledger: Ledger) -> Admitted:
 
 
 def _refused(admission: Admission, schedule: Schedule) -> Admitted:
-    """Answer a job that has no way in time with the earliest time that could be promised."""
+    """Refuse a job that cannot be in time, with the earliest completion that could be promised."""
     round_ = admission.round
-    # Only the ways of the last job differ, and they come last: the schedule means the same in both.
+    # Only the alternatives of the last job differ, and they come last: the schedule fits both.
     anytime = compile_admission(without_deadlines(round_, [len(round_.jobs) - 1])).steady_only()
     found = admit_earliest(anytime.problem, schedule, len(anytime.jobs) - 1)
     answer = Admitted(job=round_.jobs[-1].name)
@@ -170,7 +170,7 @@ def _refused(admission: Admission, schedule: Schedule) -> Admitted:
 
 
 def _largest_promises_before_due(admission: Admission, schedule: Schedule) -> tuple[str, ...]:
-    """Return the jobs that hold most before the last due time of the last job, the most first."""
+    """Return the jobs of most GPU time before the last due time of the last job, in that order."""
     round_, problem = admission.round, admission.problem
     deadline = round_.jobs[-1].deadline
     if deadline is None or not deadline.due:

@@ -1,4 +1,4 @@
-"""From one round to the next: apply a plan, and the changes that the caller reports."""
+"""The next round: the last one with its plan carried out and the reported changes made."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Changes:
 
 
 def apply_plan(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Round:
-    """Return the round that a plan for it leads to if it is carried out at `now`.
+    """Return the round after its plan has been carried out at `now`.
 
     Whatever started or moved has just saved its work: its checkpoint is `now`. A job that starts
     takes `restart_s` seconds to start again, by name, 0 if it is not there. Jobs have the promises
@@ -172,7 +172,7 @@ def _jobs(round_: Round, changes: Changes, seconds: int) -> tuple[Job, ...]:
 
 
 def _sharing(sharing: Sharing, jobs: Sequence[Job]) -> Sharing:
-    """Return the section without conflicts of jobs that ended."""
+    """Return the section `sharing` without the conflicts of jobs that ended."""
     if not sharing.conflicts:
         return sharing
     names = {job.name for job in jobs}
@@ -181,7 +181,7 @@ def _sharing(sharing: Sharing, jobs: Sequence[Job]) -> Sharing:
 
 
 def _geo(round_: Round, changes: Changes, now: int) -> Geo:
-    """Return the section of regions and data as it is now."""
+    """Return the section `geo` at `now`, with the changes."""
     given = {
         "datasets": changes.datasets,
         "links": changes.links,
@@ -265,7 +265,7 @@ def _beside(round_: Round, names: Collection[str], touched: Collection[str]) -> 
 
 
 def _path(path: Path, beside: int, updated: int) -> Path:
-    """Lead from the list of checked jobs back to the lists in the changes."""
+    """Translate the path of a checked job to its place in the changes."""
     first, index, *rest = path
     if first != "jobs" or not isinstance(index, int):
         return path

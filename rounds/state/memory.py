@@ -1,4 +1,4 @@
-"""What rounds that follow each other have in common, so that it is made once."""
+"""Caches of an engine: what consecutive rounds share is made once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Memory:
         self.ledger = Ledger()
 
     def learn(self, round_: Round) -> None:
-        """Make now what a later round will share with this one."""
+        """Fill the caches with what later rounds share with this one."""
         self.compile(round_)
         self.digest(round_)
         self.default_decisions(round_)

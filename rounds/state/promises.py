@@ -1,4 +1,4 @@
-"""What leases change from round to round: promises are remembered, and work gets done."""
+"""Policy `deadline` between rounds: jobs keep their promises, and running jobs do work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KIND = "leases"
 
 
 def jobs_with_promises(round_: Round, sections: Iterable[Mapping[str, Any]]) -> tuple[Job, ...]:
-    """Return the jobs of a round with the promises that a valid plan for it gives and breaks."""
+    """Return the jobs of a round with the promises that they have after a valid plan."""
     if "leases" not in round_.policy.spec.sections:
         return round_.jobs
     given = promises_in(sections)
@@ -40,9 +40,9 @@ def _promised(job: Job, promise: Due | None) -> Job:
 
 
 def jobs_after_work(jobs: Iterable[Job], leases: Leases, seconds: int) -> tuple[Job, ...]:
-    """Return the jobs as they are after some seconds in which those that run went on.
+    """Return the jobs after running ones have worked for some seconds.
 
-    Whoever should be done by then has one second of work left until it is removed.
+    A job that should be done keeps one second of work until it is removed.
     """
     return tuple(_after(job, leases, seconds) for job in jobs)
 

@@ -1,8 +1,7 @@
 """Transfers from round to round: copies under way, deletions, and the residual capacity of links.
 
-A plan's transfers go on while the next rounds are decided. Until a replica is deleted its storage
-is not free for others; flows use a link's budget for the whole window, and its bandwidth until the
-last of them is over.
+A plan's transfers go on while the next rounds are decided. A replica occupies storage until it is
+deleted; flows use a link's budget for the whole window, and its bandwidth until they end.
 """
 
 from __future__ import annotations
@@ -23,11 +22,16 @@ _BITS, _MEGA = 8 * 2**30, 10**6
 
 @dataclass(frozen=True, slots=True)
 class TransferOrders:
-    """Transfers that earlier plans have ordered and that are not over.
+    """Transfers that earlier plans ordered and that are still under way.
 
-    `began` is when the current window began, on the round's clock, None before the first plan.
-    `spent` are the GiB that its flows take of each link. `flows` and `drops` are those that may not
-    be over.
+    Attributes
+    ----------
+    began
+        Start of the current window, in seconds on the round's clock; None before the first plan.
+    spent
+        GiB of each link's budget that the window's flows use.
+    flows, drops
+        Flows and deletions that may not be over.
     """
 
     began: int | None = None
@@ -58,7 +62,7 @@ class TransferOrders:
         return round_.model_copy(update={"geo": geo.model_copy(update=update)})
 
     def after(self, round_: Round, sections: Iterable[Mapping[str, Any]]) -> TransferOrders:
-        """Return the orders once a valid plan with these sections is carried out at `now`."""
+        """Return the orders after a valid plan with these sections is carried out at `now`."""
         if "geo" not in round_.policy.spec.sections:
             return self
         now, window = round_.now, round_.geo.window_s
@@ -139,7 +143,7 @@ def with_updates(
     regions: Sequence[Region],
     copying: Sequence[Copying] | None,
 ) -> Geo:
-    """Return the section with entries that are new or take the place of others.
+    """Return the section with entries added or replaced.
 
     A copy under way to where a dataset says that it has a replica is no longer one.
     """

@@ -13,7 +13,7 @@ import pulp
 
 from placewright.array_types import Floats
 from placewright.solver.arrays import ALWAYS, Arrays
-from placewright.solver.audit import audit, settled
+from placewright.solver.audit import audit, checked_point
 from placewright.solver.backends import Report
 from placewright.solver.bigm import big_m
 from placewright.solver.errors import BackendUnavailableError
@@ -69,7 +69,7 @@ def solve(
 
     values = duals = None
     if status in (Status.OPTIMAL, Status.FEASIBLE):
-        values = settled(arrays, np.array([float(v.varValue or 0.0) for v in variables]))
+        values = checked_point(arrays, np.array([float(v.varValue or 0.0) for v in variables]))
         if values is None:
             status, message = Status.NO_SOLUTION, "its point breaks a row once rounded"
     plain = not arrays.integer.any() and not (arrays.when != ALWAYS).any()

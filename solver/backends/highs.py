@@ -11,7 +11,7 @@ import numpy as np
 
 from placewright.array_types import Floats
 from placewright.solver.arrays import ALWAYS, Arrays
-from placewright.solver.audit import audit, settled
+from placewright.solver.audit import audit, checked_point
 from placewright.solver.backends import Report
 from placewright.solver.backends.trace import Trace
 from placewright.solver.bigm import big_m
@@ -212,7 +212,7 @@ def _outcome(arrays: Arrays, highs: Any, code: highspy.HighsModelStatus, trace: 
     if code == highspy.HighsModelStatus.kModelEmpty:
         values, bound = arrays.lower, arrays.constant
     elif solution.value_valid:
-        values = settled(arrays, np.asarray(solution.col_value, dtype=np.float64))
+        values = checked_point(arrays, np.asarray(solution.col_value, dtype=np.float64))
         if values is None:
             message = f"{message}; its point breaks a row once rounded".lstrip("; ")
             values = trace.best.values
@@ -243,7 +243,7 @@ def _interior(arrays: Arrays, outcome: Outcome, highs: Any) -> Outcome:
     if outcome.status in (Status.INFEASIBLE, Status.UNBOUNDED) or not solution.dual_valid:
         return replace(outcome, bound=None)
     duals = np.asarray(solution.row_dual)
-    if outcome.values is None or settled(arrays, outcome.values) is None:
+    if outcome.values is None or checked_point(arrays, outcome.values) is None:
         return Outcome(Status.NO_SOLUTION, row_duals=duals, message=outcome.message)
     return replace(outcome, bound=None, row_duals=duals)
 

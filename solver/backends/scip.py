@@ -24,7 +24,7 @@ from ortools.math_opt.python.init_arguments import StreamableSolverInitArguments
 
 from placewright.array_types import Floats
 from placewright.solver.arrays import Arrays
-from placewright.solver.audit import audit, settled
+from placewright.solver.audit import audit, checked_point
 from placewright.solver.backends import Report
 from placewright.solver.backends.trace import Trace
 from placewright.solver.bigm import big_m
@@ -120,7 +120,7 @@ def _point(arrays: Arrays, result: Any) -> Floats | None:
     found = result.solutions[0].primal_solution.variable_values
     values = np.zeros(arrays.columns)
     values[np.array(found.ids, dtype=np.int64)] = found.values
-    return settled(arrays, values)
+    return checked_point(arrays, values)
 
 
 def _run(plain: Arrays, cost: Floats, limits: Limits, seconds: float, start: Floats | None) -> Any:

@@ -72,7 +72,7 @@ def round_of(policy: str, jobs: list[dict[str, Any]], **geo: Any) -> Round:
 
 
 def job(name: str, gpus: int, *, count: int = 1, **fields: Any) -> dict[str, Any]:
-    """A job of so many tasks, all of which read `d`."""
+    """A job of several tasks, all of which read `d`."""
     return {
         "name": name,
         "options": [{"groups": [{"count": count, "gpu": 1000 * gpus}]}],
@@ -154,15 +154,15 @@ def test_layouts_of_rules_are_among_all_layouts(bench: SimpleNamespace) -> None:
 def test_climbing_copies_data_to_idle_gpus_and_staying_does_not(bench: SimpleNamespace) -> None:
     round_ = round_of("replicas", [job(str(n), 4) for n in range(4)])
     problem = compile_replicas(round_)
-    told = {
+    expected = {
         name: term_values(problem.wan, rule(problem))
         for name, rule in bench.replica_rules.RULES.items()
     }
-    assert told["stay"]["remote_reads"] == 0
-    assert told["stay"]["hottest"] == 2000
-    assert told["leave"]["overload"] == 0
-    assert told["leave"]["remote_reads"] == 200
-    assert told["climb"] == {
+    assert expected["stay"]["remote_reads"] == 0
+    assert expected["stay"]["hottest"] == 2000
+    assert expected["leave"]["overload"] == 0
+    assert expected["leave"]["remote_reads"] == 200
+    assert expected["climb"] == {
         "overload": 0,
         "remote_reads": 0,
         "copies": 100,
@@ -177,8 +177,8 @@ def test_jobs_find_data_where_the_plan_before_has_sent_it(bench: SimpleNamespace
     both = bench.geo_chain.both_paths(60, 60, round_)
     assert (both.term, both.value, both.status) == ("value", 16_000, "optimal")
     # One copy, to `b`: three of the jobs run there, one in `a`.
-    told = {"hottest before": 2000, "hottest": 750, "hottest >=": 750}
-    told |= {"copied GiB": 100, "copied >=": 100}
+    expected = {"hottest before": 2000, "hottest": 750, "hottest >=": 750}
+    expected |= {"copied GiB": 100, "copied >=": 100}
     started = {
         "remote GiB": 0,
         "GPUs %": 100 * 16 / 28,
@@ -186,12 +186,12 @@ def test_jobs_find_data_where_the_plan_before_has_sent_it(bench: SimpleNamespace
         "for data": 0,
         "for data %": 0,
     }
-    assert both.figures.items() >= {**told, **started}.items()
+    assert both.figures.items() >= {**expected, **started}.items()
 
     stays = bench.geo_chain.as_it_lies(60, round_)
     assert stays.value == 8000
-    told = {"hottest before": 2000, "hottest": 2000, "copied GiB": 0, "for data %": 50}
-    assert stays.figures.items() >= told.items()
+    expected = {"hottest before": 2000, "hottest": 2000, "copied GiB": 0, "for data %": 50}
+    assert stays.figures.items() >= expected.items()
 
 
 def test_data_that_is_copied_is_there_when_the_window_ends(bench: SimpleNamespace) -> None:
@@ -204,8 +204,8 @@ def test_data_that_is_copied_is_there_when_the_window_ends(bench: SimpleNamespac
 
 
 def answer(bench: SimpleNamespace, value: int, remote: int, **figures: float) -> Any:
-    told = {"remote GiB": remote, **figures}
-    found = bench.baselines.Answer("feasible", "value", value, figures=told)
+    expected = {"remote GiB": remote, **figures}
+    found = bench.baselines.Answer("feasible", "value", value, figures=expected)
     return lambda: [bench.measure.Measured(found, 1.0, 2.0, 3.0)]
 
 

@@ -82,7 +82,7 @@ def test_it_may_be_as_bad_as_the_worst_run_of_the_baseline(compare):
     assert compare.compared(runs, run(row("value-b", 98_900))).failures
 
 
-def test_a_later_term_that_is_worse_is_told_unless_an_earlier_one_is_better(compare):
+def test_a_later_term_that_is_worse_is_reported_unless_an_earlier_one_is_better(compare):
     base = [run(row("value-b"))]
     assert compare.compared(base, run(row("value-b", later=60))).later[0] == pytest.approx(0.2)
     assert compare.compared(base, run(row("value-b", 100_090, later=60))).later[0] == 0
@@ -94,7 +94,7 @@ def test_a_value_beyond_the_other_version_s_bound_is_a_failure(compare):
     assert compare.compared(base, run(row("value-b", 99_990, 99_995))).failures
 
 
-def test_a_proof_that_is_a_claim_now_is_a_failure_and_a_looser_bound_is_told(compare):
+def test_a_proof_that_is_a_claim_now_is_a_failure_and_a_looser_bound_is_reported(compare):
     new = row("value-b", bound=100_200)
     assert compare.compared([run(row("value-b"))], run(new)).bounds[0] == pytest.approx(0.001, 0.01)
     new["terms"][0]["proof"] = "claimed"

@@ -48,7 +48,7 @@ def round_of(
     sharing: Sharing = MURI,
     weights: tuple[int, ...] = (),
 ) -> Round:
-    """A round of jobs that ask (GPUs, stages) on hosts of so many GPUs; tasks of at most 8."""
+    """A round of jobs, each (GPUs, stages), on hosts of a given size; tasks have at most 8 GPUs."""
     made = Round(
         cluster=ClusterDocument(
             hosts=tuple(

@@ -66,7 +66,7 @@ def test_a_list_is_read_with_its_pods_without_gpu(pods: Any) -> None:
     assert pods.allowed[PAIR].tolist() == [False, False, True]
 
 
-def test_arrivals_ask_so_many_times_the_gpus_and_are_the_same_for_a_seed(
+def test_arrivals_ask_a_multiple_of_the_gpus_and_are_the_same_for_a_seed(
     bench: SimpleNamespace, pods: Any
 ) -> None:
     first, again, other = (bench.packing_pods.arrivals(pods, seed) for seed in (0, 0, 1))

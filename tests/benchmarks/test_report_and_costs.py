@@ -81,8 +81,8 @@ def rendered(table) -> str:
 
 def troubled(row) -> list[str]:
     """Return what went wrong, but for solvers that were late on a loaded machine."""
-    told = row.note.split("; ") if row.note else []
-    return [words for words in told if not words.endswith("killed at the limit")]
+    notes = row.note.split("; ") if row.note else []
+    return [words for words in notes if not words.endswith("killed at the limit")]
 
 
 def test_every_method_decides_a_tiny_round_to_its_known_value(bench, tiny):
@@ -281,11 +281,11 @@ def test_the_exit_code_says_whether_a_row_is_an_error(bench, monkeypatch, capsys
     printed = capsys.readouterr()
     assert json.loads(printed.out)["rows"][0]["value"] == value
     statuses = ["feasible", "error"] if code else ["feasible"]
-    told = [f"quickstart placewright: {status}" for status in statuses]
-    assert printed.err.splitlines() == [*told, "calibration"]
+    lines = [f"quickstart placewright: {status}" for status in statuses]
+    assert printed.err.splitlines() == [*lines, "calibration"]
 
 
-def test_a_file_is_solved_by_the_command_line_and_its_stages_are_told_apart(bench, scaled):
+def test_a_file_is_solved_by_the_command_line_and_its_stages_are_distinguished(bench, scaled):
     assert [(row.case, row.method) for row in scaled] == [
         ("tight-128-60", "placewright"),
         ("tight-128-60", "greedy"),
@@ -301,7 +301,7 @@ def test_a_file_is_solved_by_the_command_line_and_its_stages_are_told_apart(benc
     assert not bench.report.failed(scaled)
 
 
-def test_greedy_is_judged_by_the_bound_of_placewright(scaled):
+def test_the_gap_of_greedy_is_to_the_bound_of_placewright(scaled):
     ours, greedy = scaled
     assert greedy.bound > ours.bound
     assert ours.best_gap == ours.gap

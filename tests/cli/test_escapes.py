@@ -74,7 +74,7 @@ def test_notes_and_everything_that_the_console_draws_are_escaped(capsys, monkeyp
     ],
     ids=lambda args: args[0] if args[0] != EVIL else "verb",
 )
-def test_arguments_are_escaped_when_they_are_told(run, monkeypatch, round_file, args):
+def test_arguments_are_escaped_in_error_messages(run, monkeypatch, round_file, args):
     monkeypatch.chdir(round_file.parent)
     Path("r.json").write_bytes(round_file.read_bytes())
     result = run(*args)

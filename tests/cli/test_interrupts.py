@@ -190,8 +190,8 @@ from placewright.cli.app import main
 from placewright.solver import Worker
 honest, solve = Worker.solve, placewright.rounds.solve_round
 Worker.solve = lambda self, backend, *rest: honest(self, "planted_backends:hangs", *rest)
-told = lambda *_: print("found", file=sys.stderr, flush=True)
-placewright.rounds.solve_round = lambda round_, **how: solve(round_, **{{**how, "progress": told}})
+report = lambda *_: print("found", file=sys.stderr, flush=True)
+placewright.rounds.solve_round = lambda *args, **how: solve(*args, **{{**how, "progress": report}})
 sys.exit(main())
 """
 
@@ -219,10 +219,10 @@ def test_a_real_search_ends_at_a_storm_of_signals_and_leaves_only_the_plan(
         time.sleep(0.5)  # of signals at the same time the lowest comes first
         for number in SIGNALS * 3:
             process.send_signal(number)
-        told = process.stderr.read()
+        errors = process.stderr.read()
     assert process.returncode == 143
-    assert "Traceback" not in told
-    assert "degraded: interrupted" in told
+    assert "Traceback" not in errors
+    assert "degraded: interrupted" in errors
     assert load_plan(old).certificate.degraded
     assert not list(scratch.iterdir())
 
@@ -238,13 +238,13 @@ def test_signals_at_random_moments_leave_a_plan_or_a_word(round_file, old, tmp_p
             for _ in range(chance.choice((1, 2, 9))):
                 process.send_signal(chance.choice(SIGNALS))
                 time.sleep(chance.choice((0, 0.001, 0.05)))
-            told = process.stderr.read()
+            errors = process.stderr.read()
         if old.read_text() == "OLD":
             # Below zero: the signal came before any code of ours.
             assert process.returncode == 6 or process.returncode < 0
-            assert process.returncode < 0 or told.endswith(NOTHING)
+            assert process.returncode < 0 or errors.endswith(NOTHING)
         else:
             assert process.returncode in {128 + number for number in SIGNALS}
             assert load_plan(old).certificate.degraded
-        assert process.returncode < 0 or "Traceback" not in told
+        assert process.returncode < 0 or "Traceback" not in errors
         assert not list(scratch.iterdir())

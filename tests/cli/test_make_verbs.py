@@ -234,7 +234,7 @@ def test_the_schema_of_each_kind_is_json(run, kind):
     assert kind in json.dumps(json.loads(result.out))
 
 
-def test_the_schema_is_that_of_a_round_unless_told(run):
+def test_the_schema_is_that_of_a_round_by_default(run):
     assert run("schema").out == run("schema", "Round").out
 
 

@@ -191,7 +191,7 @@ def test_overhead_readiness_and_another_running_option_shorten_the_window(promis
     assert "no lease is long enough for its overhead" in printed(round_, plan)
 
 
-def test_the_option_that_comes_closest_is_told(promising):
+def test_the_option_that_comes_closest_is_shown(promising):
     elastic = promising.job("elastic", 4, 6, (60, 9), deadline={"paces": [{}, {"speed": 1900}]})
     elastic["options"].append({"name": "wide", "groups": [{"gpu": 8000}]})
     round_ = promising.document(
@@ -348,9 +348,9 @@ def test_a_broken_promise_is_exit_code_4_and_the_plan_is_written(run, lost, tmp_
 
 
 def test_progress_is_that_of_the_promises(lost):
-    told = []
-    solve_round(lost[0], progress=lambda value, bound: told.append((value, bound)))
-    assert told[-1] == (210, 210)
+    reported = []
+    solve_round(lost[0], progress=lambda value, bound: reported.append((value, bound)))
+    assert reported[-1] == (210, 210)
 
 
 def test_the_page_of_the_command_line_shows_what_is_printed(lost):

@@ -96,7 +96,7 @@ def test_a_reader_that_goes_is_one_line_and_exit_3():
     assert (done.returncode, done.stderr) == (3, line)
 
 
-def test_closed_streams_are_told_and_take_no_file_in(round_file, tmp_path):
+def test_closed_streams_are_reported_and_take_no_file_in(round_file, tmp_path):
     done = process("validate", round_file, before="exec >&-")
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     assert "standard output cannot be written" in done.stderr

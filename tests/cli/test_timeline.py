@@ -181,7 +181,7 @@ def test_timelines_are_part_of_the_picture(run, files, tmp_path, suffix):
             assert text in first
 
 
-def test_sixteen_resources_are_told_apart(tmp_path, run):
+def test_sixteen_resources_look_different(tmp_path, run):
     names = [f"r{i}" for i in range(16)]
     group = {"a": (0, list(range(1, 17))), "b": (5, list(range(16, 0, -1)))}
     paths = tmp_path / "round.json", tmp_path / "plan.json", tmp_path / "plan.png"

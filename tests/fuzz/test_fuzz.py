@@ -38,7 +38,7 @@ def test_nothing_fails_in_some_rounds_of(fuzz, name):
     assert not state.failures
 
 
-def test_a_schedule_that_is_not_sought_is_judged_by_itself(fuzz):
+def test_a_schedule_that_is_not_sought_is_checked_by_itself(fuzz):
     # One copy goes on while another is made and passed on; the generator makes one after another.
     link = {"bandwidth": 8590}
     round_ = {
@@ -104,15 +104,15 @@ def test_an_engine_is_watched_round_after_round(fuzz):
     assert all(len(after - before) == 1 for before, after in pairwise(names))
 
 
-def test_all_bounds_are_told_that_are_proven_of_a_plan(fuzz):
+def test_all_bounds_are_recorded_that_are_proven_of_a_plan(fuzz):
     raw = {
         "cluster": {"hosts": [{"name": "h0", "gpus": 1, "gpu_model": "A"}]},
         "jobs": [{"name": "j0", "options": [{"groups": [{"gpu": 1000}]}]}],
     }
     round_ = fuzz.play.read(raw)
     waits = {"decisions": [{"job": "j0", "decision": "wait"}]}
-    results, told = fuzz.watching.proven(
+    results, recorded = fuzz.watching.proven(
         round_, fuzz.play.read_plan(waits), time_limit=5.0, isolation="none"
     )
     assert results[0].bound == 1000
-    assert ("value", 1000) in [(bound.term, bound.value) for bound in told]
+    assert ("value", 1000) in [(bound.term, bound.value) for bound in recorded]

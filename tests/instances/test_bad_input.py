@@ -129,12 +129,12 @@ def refusal(path: Path | str, read=load) -> str:
     """Return the message of the one error, which must be one line that starts with the file."""
     with pytest.raises(InvalidInputError) as caught:
         read(path)
-    message, told = str(caught.value), f"{printable(str(path))}: "
-    assert message.startswith(told)
+    message, reported = str(caught.value), f"{printable(str(path))}: "
+    assert message.startswith(reported)
     assert "expected" in message
     assert message.isprintable()
     assert len(message) < 600
-    return message.removeprefix(told)
+    return message.removeprefix(reported)
 
 
 def refused_file(folder: Path, content: bytes | str, name: str = "r.yaml", read=load) -> str:
@@ -261,8 +261,8 @@ def text_path(path: str) -> str:
 @pytest.mark.parametrize(("path", "value", "message"), VALUES)
 def test_a_bad_value_is_refused_by_its_path(tmp_path, path, value, message):
     raw = changed(ROUND, path, value)
-    told = refused_file(tmp_path, json.dumps(raw), "r.json", load_round)
-    assert told.startswith(f"{text_path(path)}: {message or ''}")
+    reported = refused_file(tmp_path, json.dumps(raw), "r.json", load_round)
+    assert reported.startswith(f"{text_path(path)}: {message or ''}")
 
 
 @pytest.mark.parametrize(
@@ -287,13 +287,13 @@ def test_a_bad_value_is_refused_by_its_path(tmp_path, path, value, message):
 )
 def test_a_bad_value_in_a_plan_is_refused_by_its_path(tmp_path, path, value, message):
     raw = changed(PLAN, path, value)
-    told = refused_file(tmp_path, json.dumps(raw), "p.json", load_plan)
+    reported = refused_file(tmp_path, json.dumps(raw), "p.json", load_plan)
     expected = "decisions[0].tasks[0].gpus[0]: -1" if message is None else text_path(path)
-    assert told.startswith(f"{expected}: {message or ''}")
+    assert reported.startswith(f"{expected}: {message or ''}")
 
 
 @pytest.mark.parametrize("path", ["cluster", "jobs.0.options", "jobs.1.name", f"{GROUP}.gpu"])
-def test_a_missing_value_is_told_by_its_path(path):
+def test_a_missing_value_is_named_by_its_path(path):
     raw = copy.deepcopy(ROUND)
     *parts, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     place: Any = raw
@@ -318,10 +318,10 @@ def test_further_faults_of_one_entry_are_counted():
 
 def test_an_odd_key_is_quoted_and_shortened_in_the_path(tmp_path):
     for key, shown in (("a b", "['a b']"), ("x\n\x1b", r"['x\n\x1b']"), ("", "['']")):
-        told = refused_file(tmp_path, json.dumps({**ROUND, key: 1}), "r.json")
-        assert told.startswith(f"{shown}: 1: unknown field; expected one of apiVersion")
-    told = refused_file(tmp_path, json.dumps({**ROUND, "\ud800": 1}), "r.json")
-    assert told == r"'\ud800': expected valid Unicode text"
+        reported = refused_file(tmp_path, json.dumps({**ROUND, key: 1}), "r.json")
+        assert reported.startswith(f"{shown}: 1: unknown field; expected one of apiVersion")
+    reported = refused_file(tmp_path, json.dumps({**ROUND, "\ud800": 1}), "r.json")
+    assert reported == r"'\ud800': expected valid Unicode text"
     assert len(refused_file(tmp_path, json.dumps({**ROUND, "x" * 10**6: 1}), "r.json")) < 300
 
 
@@ -332,7 +332,7 @@ def test_a_wrong_resource_name_is_refused_by_its_path():
     assert str(caught.value).startswith(start)
 
 
-def test_a_plan_for_another_round_can_be_told_by_its_digest():
+def test_a_plan_for_another_round_can_be_recognised_by_its_digest():
     assert parse_plan(PLAN).round != round_digest(parse_round(ROUND))
 
 
@@ -379,8 +379,8 @@ def test_a_file_without_permission_is_refused(tmp_path):
 @pytest.mark.parametrize("content", [b"", b" \n\t\n", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("name", ["r.json", "r.yaml", "r"])
 def test_an_empty_file_is_refused(tmp_path, content, name):
-    told = refused_file(tmp_path, content, name)
-    assert told == "empty; expected a JSON or YAML document"
+    reported = refused_file(tmp_path, content, name)
+    assert reported == "empty; expected a JSON or YAML document"
 
 
 @pytest.mark.parametrize(
@@ -394,8 +394,8 @@ def test_other_encodings_are_refused(tmp_path, content):
 @pytest.mark.parametrize("name", ["r.json", "r.yaml"])
 @pytest.mark.parametrize("content", ["[]", "[1, 2]", '"text"', "3", "null", "true"])
 def test_anything_but_a_mapping_is_refused(tmp_path, name, content):
-    told = refused_file(tmp_path, content, name)
-    assert told.endswith("expected a mapping with apiVersion and kind")
+    reported = refused_file(tmp_path, content, name)
+    assert reported.endswith("expected a mapping with apiVersion and kind")
 
 
 @pytest.mark.parametrize("kind", ["yaml", "json"])
@@ -403,8 +403,8 @@ def test_text_that_is_too_long_is_refused(tmp_path, monkeypatch, kind):
     from placewright.instances.io import files
 
     monkeypatch.setattr(files, f"MAX_{kind.upper()}_MIB", 0)
-    told = refused_file(tmp_path, "{}", f"r.{kind}")
-    assert told.startswith("too long; expected at most 0 MiB")
+    reported = refused_file(tmp_path, "{}", f"r.{kind}")
+    assert reported.startswith("too long; expected at most 0 MiB")
 
 
 # Text that is not a document.
@@ -468,23 +468,23 @@ def test_bad_json_is_refused(tmp_path, content, message):
     ],
 )
 def test_bad_yaml_is_refused(tmp_path, content, message):
-    told = refused_file(tmp_path, content, "r.yaml")
-    assert told.startswith(message) or message in told
+    reported = refused_file(tmp_path, content, "r.yaml")
+    assert reported.startswith(message) or message in reported
 
 
 def test_yaml_that_would_explode_is_refused_at_its_first_anchor(tmp_path):
     lines = ['a0: &a0 ["lol"]']
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
-    told = refused_file(tmp_path, "\n".join(lines))
-    assert told == "a0: '&a0': expected no anchors or aliases"
+    reported = refused_file(tmp_path, "\n".join(lines))
+    assert reported == "a0: '&a0': expected no anchors or aliases"
 
 
 @pytest.mark.parametrize("name", ["r.json", "r.yaml"])
 def test_a_number_of_thousands_of_digits_is_refused_by_its_path(tmp_path, name):
     raw = json.dumps(changed(ROUND, f"{GROUP}.count", "?")).replace('"?"', "9" * 5000)
-    told = refused_file(tmp_path, raw, name)
-    assert told.startswith("jobs[0].options[0].groups[0].count: '9999")
-    assert told.endswith("...: expected an integer")
+    reported = refused_file(tmp_path, raw, name)
+    assert reported.startswith("jobs[0].options[0].groups[0].count: '9999")
+    assert reported.endswith("...: expected an integer")
 
 
 @pytest.mark.parametrize(
@@ -533,8 +533,8 @@ def test_a_reference_on_standard_input_has_no_folder(monkeypatch):
 
 @pytest.mark.parametrize("cluster", [{"ref": 5}, {"ref": ""}, {"ref": "c.yaml", "name": "x"}])
 def test_a_wrong_reference_is_refused(tmp_path, cluster):
-    told = refused_file(tmp_path, json.dumps({**ROUND, "cluster": cluster}), "r.json")
-    assert told.startswith(f'cluster: {cluster}: expected {{"ref": "path of a Cluster file"}}')
+    reported = refused_file(tmp_path, json.dumps({**ROUND, "cluster": cluster}), "r.json")
+    assert reported.startswith(f'cluster: {cluster}: expected {{"ref": "path of a Cluster file"}}')
 
 
 def test_faults_of_a_referred_cluster_name_its_file(tmp_path):
@@ -619,10 +619,10 @@ def test_an_error_in_a_referred_file_quotes_nothing_of_it(tmp_path, content):
     path.write_text(json.dumps({**ROUND, "cluster": {"ref": "secret"}}))
     with pytest.raises(InvalidInputError) as caught:
         load_round(path)
-    told = str(caught.value)
-    assert told.startswith(f"{tmp_path}/secret: ")
-    assert "expected" in told
-    assert "root" not in told.removeprefix(f"{tmp_path}")
+    reported = str(caught.value)
+    assert reported.startswith(f"{tmp_path}/secret: ")
+    assert "expected" in reported
+    assert "root" not in reported.removeprefix(f"{tmp_path}")
 
 
 def test_short_values_are_counted_before_they_take_memory(tmp_path, monkeypatch):

@@ -203,11 +203,11 @@ def test_a_bad_deadline_or_section_is_one_clear_line(tmp_path, path, value, mess
     file.write_text(json.dumps(changed(path, value)))
     with pytest.raises(InvalidInputError) as caught:
         load_round(file)
-    told = str(caught.value)
-    assert told.startswith(f"{file}: {message}")
-    assert "expected" in told
-    assert len(told.splitlines()) == 1
-    assert len(told) < 500
+    error_text = str(caught.value)
+    assert error_text.startswith(f"{file}: {message}")
+    assert "expected" in error_text
+    assert len(error_text.splitlines()) == 1
+    assert len(error_text) < 500
 
 
 @pytest.mark.parametrize(
@@ -219,10 +219,10 @@ def test_a_bad_deadline_exits_with_3_and_says_one_line(tmp_path, capsys, path, v
     file.write_text(json.dumps(changed(path, value)))
     for verb in ("validate", "solve"):
         assert main([verb, str(file)]) == 3
-        told = capsys.readouterr()
-        assert not told.out
-        assert len(told.err.splitlines()) == 1
-        assert path.rpartition(".")[2] in told.err
+        error_text = capsys.readouterr()
+        assert not error_text.out
+        assert len(error_text.err.splitlines()) == 1
+        assert path.rpartition(".")[2] in error_text.err
 
 
 def test_the_round_that_they_change_is_right_with_due_times_in_the_past():
@@ -239,8 +239,8 @@ def test_deadlines_and_leases_are_of_no_other_policy():
         del raw["leases"]
         with pytest.raises(InvalidInputError) as caught:
             parse_round(raw)
-        told = f"jobs[0].deadline: not used by policy '{formulation}'; expected none"
-        assert str(caught.value) == told
+        error_text = f"jobs[0].deadline: not used by policy '{formulation}'; expected none"
+        assert str(caught.value) == error_text
         for term in ("broken", "admitted", "best_effort", "early"):
             policy = {"formulation": formulation, "terms": [term]}
             with pytest.raises(InvalidInputError, match="is not for policy"):
@@ -273,8 +273,10 @@ def test_sets_of_gpu_models_that_overlap_in_too_many_ways_are_refused():
     parse_round(raw)
     with pytest.raises(InvalidInputError) as caught:
         parse_round({**raw, "jobs": jobs})
-    told = "jobs[10].options[0].groups[0].gpu_models: overlaps with those of other jobs in more"
-    assert str(caught.value).startswith(told)
+    error_text = (
+        "jobs[10].options[0].groups[0].gpu_models: overlaps with those of other jobs in more"
+    )
+    assert str(caught.value).startswith(error_text)
 
 
 def test_presets_are_not_for_the_policy_deadline():

@@ -305,21 +305,21 @@ def test_more_reads_than_can_be_counted_are_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_prices_at_which_costs_cannot_be_counted_are_refused() -> None:
-    dear = changed("geo.links.0.egress", MAX_AMOUNT)
-    dear["jobs"][0]["reads"][0]["gib"] = 993
-    assert parse_round(dear)
-    dear["jobs"][0]["reads"][0]["gib"] = 994
+    costly = changed("geo.links.0.egress", MAX_AMOUNT)
+    costly["jobs"][0]["reads"][0]["gib"] = 993
+    assert parse_round(costly)
+    costly["jobs"][0]["reads"][0]["gib"] = 994
     with pytest.raises(InvalidInputError) as caught:
-        parse_round(dear)
+        parse_round(costly)
     assert str(caught.value) == (
         "geo.links[0].egress: 1000000000000: times the 1,001 GiB that all jobs read; "
         "expected at most 1,000,000,000,000,000 micro-dollars in all"
     )
-    dear = changed("geo.regions.0.prices.V100", MAX_AMOUNT)
-    assert parse_round(dear)
-    dear["cluster"]["hosts"][0]["name"] = "a[0-124]"
+    costly = changed("geo.regions.0.prices.V100", MAX_AMOUNT)
+    assert parse_round(costly)
+    costly["cluster"]["hosts"][0]["name"] = "a[0-124]"
     with pytest.raises(InvalidInputError) as caught:
-        parse_round(dear)
+        parse_round(costly)
     assert str(caught.value) == (
         "geo.regions[0].prices.V100: 1000000000000: times the 1,008 GPUs of the cluster; "
         "expected at most 1,000,000,000,000,000 micro-dollars in all"
@@ -371,7 +371,7 @@ def test_a_round_with_data_reads_back_and_keeps_its_digest(formulation: str) -> 
     assert parse_round(made.model_dump(mode="json", exclude_defaults=True)) == made
 
 
-def test_a_file_with_a_fault_is_told_by_name(
+def test_a_file_with_a_fault_is_reported_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "round.json"

@@ -134,7 +134,7 @@ def test_two_files_of_one_name_are_refused(traces):
         ("1,10,0", "expected at least one job"),
     ],
 )
-def test_a_wrong_row_is_told_with_its_line(tmp_path, row, message):
+def test_a_wrong_row_is_reported_with_its_line(tmp_path, row, message):
     with pytest.raises(InvalidInputError) as error:
         read_cluster(write(tmp_path, "bad", row))
     assert message in str(error.value)

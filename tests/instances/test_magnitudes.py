@@ -39,7 +39,7 @@ def terms(*names: str, **policy: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "error_text"),
     [
         (
             round_of(asking(10**6, gpu=10**9, count=10**5)),
@@ -112,10 +112,10 @@ def terms(*names: str, **policy: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_too_much_is_refused_by_job_and_field(raw, told):
+def test_too_much_is_refused_by_job_and_field(raw, error_text):
     with pytest.raises(InvalidInputError) as caught:
         parse_round(raw)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(error_text)
     assert "in all; expected at most 1,000,000,000,000,000" in str(caught.value)
 
 

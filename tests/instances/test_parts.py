@@ -55,8 +55,8 @@ def refused(groups: list[Raw], tasks: list[Raw] | None = None) -> str:
     ],
 )
 def test_a_group_that_contradicts_itself_is_refused(group, message):
-    told = refused([group])
-    assert f"{GROUP}.{message}" in told
+    error_text = refused([group])
+    assert f"{GROUP}.{message}" in error_text
 
 
 def test_a_slice_is_its_part_of_a_gpu_also_when_it_is_read_again():

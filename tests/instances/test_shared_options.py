@@ -1,4 +1,4 @@
-"""Jobs of a file share equal options, and what is wrong with one is told as ever."""
+"""Jobs of a file share equal options, and what is wrong with one is reported as ever."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_only_looks_equal_is_read_for_itself(cpu: object) -> None:
     assert raised.value.value == cpu
 
 
-def test_the_first_wrong_option_is_told() -> None:
+def test_the_first_wrong_option_is_reported() -> None:
     with pytest.raises(InvalidInputError) as raised:
         read(option(), option(cpu=-1), option(cpu=-1))
     assert raised.value.path == ("jobs", 1, "options", 0, "groups", 0, "cpu")

@@ -1,4 +1,4 @@
-"""Profiles and the section `sharing`: what is read, what is refused and how it is told."""
+"""Profiles and the section `sharing`: what is read, what is refused and how it is reported."""
 
 from __future__ import annotations
 
@@ -242,11 +242,11 @@ def test_a_bad_profile_or_section_is_one_clear_line(tmp_path, path, value, messa
     file.write_text(json.dumps(changed(path, value)))
     with pytest.raises(InvalidInputError) as caught:
         load_round(file)
-    told = str(caught.value)
-    assert told.startswith(f"{file}: {message}")
-    assert "expected" in told
-    assert len(told.splitlines()) == 1
-    assert len(told) < 500
+    error_text = str(caught.value)
+    assert error_text.startswith(f"{file}: {message}")
+    assert "expected" in error_text
+    assert len(error_text.splitlines()) == 1
+    assert len(error_text) < 500
 
 
 def test_the_round_that_they_change_is_right():
@@ -258,10 +258,10 @@ def test_a_bad_profile_exits_with_3_and_says_one_line(tmp_path, capsys):
     for value in ([-1, 1, 1, 1], [0] * 4, [1] * 3, [1] * 10_000, [NAN] * 4):
         file.write_text(json.dumps(changed(f"{PROFILE}.stages", value)))
         assert main(["validate", str(file)]) == 3
-        told = capsys.readouterr()
-        assert not told.out
-        assert len(told.err.splitlines()) == 1
-        assert "jobs[0].profile.stages" in told.err
+        error_text = capsys.readouterr()
+        assert not error_text.out
+        assert len(error_text.err.splitlines()) == 1
+        assert "jobs[0].profile.stages" in error_text.err
 
 
 @pytest.mark.parametrize(
@@ -284,14 +284,14 @@ def test_profiles_and_terms_of_sharing_are_not_for_the_policy_gang():
     del raw["sharing"]
     with pytest.raises(InvalidInputError) as caught:
         parse_round(raw)
-    told = "jobs[0].profile: not used by policy 'gang'; expected none"
-    assert str(caught.value) == told
+    error_text = "jobs[0].profile: not used by policy 'gang'; expected none"
+    assert str(caught.value) == error_text
     for term in ("throughput", "weighted_throughput", "efficiency"):
         with pytest.raises(InvalidInputError, match="is not for policy 'gang'"):
             parse_round(changed("policy", {"terms": [term]}, {**raw, "jobs": []}))
 
 
-def test_presets_and_loans_are_not_for_the_policy_interleaving():
+def test_presets_and_returned_hosts_are_not_for_the_policy_interleaving():
     raw = changed("jobs.0.profile", None)
     del raw["sharing"]["conflicts"]
     round_ = parse_round(raw)
@@ -323,8 +323,8 @@ def test_the_policy_interleaving_has_terms_of_its_own():
 
 def test_options_are_the_first_and_each_point_that_is_no_slower_and_unmatched():
     job = parse_round(ROUND).jobs[0]
-    told = [(one.name, one.groups[0].cpu, one.groups[0].memory) for one in job.options]
-    assert told == [
+    error_text = [(one.name, one.groups[0].cpu, one.groups[0].memory) for one in job.options]
+    assert error_text == [
         ("default", 6000, 128 * 1024),
         ("6000m-65536Mi-per-gpu", 12000, 128 * 1024),
     ]
@@ -530,8 +530,8 @@ def test_five_jobs_are_too_many_for_a_group_that_runs():
         job["name"] = f"b{i}"
     with pytest.raises(InvalidInputError) as caught:
         parse_round({**raw, "jobs": jobs})
-    told = "jobs[4].running: runs on the GPUs of 4 others; expected at most 4 jobs in a group"
-    assert str(caught.value) == told
+    error_text = "jobs[4].running: runs on the GPUs of 4 others; expected at most 4 jobs in a group"
+    assert str(caught.value) == error_text
     assert running_groups(parse_round({**raw, "jobs": jobs[:4]})) == [(0, 1, 2, 3)]
     two = {**changed("sharing", {"resources": ["cpu", "gpu"]}, raw), "jobs": jobs[:3]}
     for job in two["jobs"]:

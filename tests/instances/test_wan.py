@@ -169,7 +169,7 @@ def test_an_argument_out_of_its_range_is_named(files, arguments, name):
         (0, "c:south,PREMIUM,a:east,PREMIUM,1", "no price from a:east to c:south"),
     ],
 )
-def test_a_wrong_cell_is_told_with_its_line_and_column(tmp_path, which, row, message):
+def test_a_wrong_cell_is_reported_with_its_line_and_column(tmp_path, which, row, message):
     tables = [list(rows) for rows in (SPEED, RTT, PRICES)]
     tables[which].append(row)
     with pytest.raises(InvalidInputError, match=r"\.csv: ") as error:
@@ -177,7 +177,7 @@ def test_a_wrong_cell_is_told_with_its_line_and_column(tmp_path, which, row, mes
     assert message in str(error.value)
 
 
-def test_regions_that_were_never_measured_from_each_other_are_told(tmp_path):
+def test_regions_that_were_never_measured_from_each_other_are_reported(tmp_path):
     other = "c:far,PREMIUM,a:east,PREMIUM,1,5,9"
     extra = [f"{a},c:far,PREMIUM,PREMIUM,0.1" for a in REGIONS]
     extra += [f"c:far,{a},PREMIUM,PREMIUM,0.1" for a in REGIONS]

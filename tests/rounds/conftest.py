@@ -17,7 +17,7 @@ def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 @pytest.fixture(scope="session")
-def crowded() -> Round:
+def full_cluster() -> Round:
     """Two hosts of 4 GPUs for 13 asked; at best 3 GPUs start on one and 2 and 2 on the other."""
     asked = [3000] * 2 + [2000] * 3
     round_ = Round.model_validate(

@@ -39,15 +39,15 @@ CASES = [(name, value) for name, values in WRONG.items() for value in values]
 
 
 @pytest.mark.parametrize(("name", "value"), CASES, ids=repr)
-def test_a_wrong_argument_is_refused_at_once(crowded: Round, name: str, value: Any) -> None:
-    """By all who take it; where it is, its value and what was expected are told."""
+def test_a_wrong_argument_is_refused_at_once(full_cluster: Round, name: str, value: Any) -> None:
+    """By all who take it; where it is, its value and what was expected are reported."""
     calls: list[Callable[..., Any]] = [solve_round, Engine]
     if name in ("time_limit", "backend", "isolation"):
         # The plan is not even looked at.
         calls.append(lambda round_, **given: prove_bounds(round_, Plan(decisions=()), **given))
     for call in calls:
         with pytest.raises(InvalidInputError, match="expected") as refused:
-            call(crowded, **{name: value})
+            call(full_cluster, **{name: value})
         assert refused.value.path == (name,)
         assert refused.value.value is value
 
@@ -59,9 +59,9 @@ def test_what_is_no_round_is_refused(round_: Any) -> None:
             call(round_)
 
 
-def test_what_is_no_executor_is_refused(crowded: Round) -> None:
-    geo = crowded.model_copy(
-        update={"policy": crowded.policy.model_copy(update={"formulation": "geo"})}
+def test_what_is_no_executor_is_refused(full_cluster: Round) -> None:
+    geo = full_cluster.model_copy(
+        update={"policy": full_cluster.policy.model_copy(update={"formulation": "geo"})}
     )
     for call in (solve_round, Engine):
         with pytest.raises(InvalidInputError, match="executor: 'local': expected an Executor"):
@@ -70,11 +70,11 @@ def test_what_is_no_executor_is_refused(crowded: Round) -> None:
         Engine(geo, executor=pool)
 
 
-def test_arguments_are_as_wide_as_the_limits_of_a_round(crowded: Round) -> None:
+def test_arguments_are_as_wide_as_the_limits_of_a_round(full_cluster: Round) -> None:
     for name in ("time_limit", "gap", "seed", "deterministic"):
         field = "time_s" if name == "time_limit" else name
         for value in RIGHT[name]:
-            Settings.of(crowded, **{name: value})
+            Settings.of(full_cluster, **{name: value})
             if value is not None:
                 RoundLimits(**{field: value})
         for value in WRONG[name]:
@@ -94,20 +94,22 @@ def test_arguments_are_as_wide_as_the_limits_of_a_round(crowded: Round) -> None:
         },
     )
 )
-def test_arguments_are_refused_or_lead_to_a_plan(crowded: Round, given_: dict[str, Any]) -> None:
+def test_arguments_are_refused_or_lead_to_a_plan(
+    full_cluster: Round, given_: dict[str, Any]
+) -> None:
     try:
-        plan = solve_round(crowded, **{"time_limit": 0.2, "isolation": "none", **given_})
+        plan = solve_round(full_cluster, **{"time_limit": 0.2, "isolation": "none", **given_})
     except InvalidInputError as error:
         assert error.path[0] in given_
         return
-    assert verify(crowded, plan).ok
+    assert verify(full_cluster, plan).ok
     assert plan.certificate is not None
     # Limits are short: a loaded machine may not even have started a solver's process by then.
-    assert all(told.endswith("killed at the limit") for told in plan.certificate.degraded)
+    assert all(note.endswith("killed at the limit") for note in plan.certificate.degraded)
 
 
 @pytest.mark.parametrize("call", [1, 2, 3])
-def test_what_progress_raises_reaches_the_caller_as_it_is(crowded: Round, call: int) -> None:
+def test_what_progress_raises_reaches_the_caller_as_it_is(full_cluster: Round, call: int) -> None:
     boom, calls = ValueError("boom"), 0
 
     def progress(value: int, bound: float | None) -> None:
@@ -117,15 +119,15 @@ def test_what_progress_raises_reaches_the_caller_as_it_is(crowded: Round, call: 
             raise boom
 
     with pytest.raises(ValueError, match="boom") as raised:
-        solve_round(crowded, isolation="none", progress=progress)
+        solve_round(full_cluster, isolation="none", progress=progress)
     assert raised.value is boom
     assert raised.traceback[-1].name == "progress"
     assert calls == call
-    with Engine(crowded, isolation="none", progress=progress) as engine:
+    with Engine(full_cluster, isolation="none", progress=progress) as engine:
         calls = 0
         with pytest.raises(ValueError, match="boom"):
             engine.round()
-        assert engine.state is crowded
+        assert engine.state is full_cluster
         assert engine.round_solved is None
         plan = engine.round()
         assert plan.certificate is not None

@@ -14,7 +14,7 @@ from placewright.solver import InProcess
 TERM = {"max": "value", "min": "disruption"}
 
 
-def told(value: int, bound: Bound) -> tuple[float | None, list[str]]:
+def tightest(value: int, bound: Bound) -> tuple[float | None, list[str]]:
     """Return the bound of a plan of this value, and what makes the session degraded."""
     known, session = Bounds(), Session(InProcess().solve, 0.0)
     known.add(bound)
@@ -38,12 +38,12 @@ def told(value: int, bound: Bound) -> tuple[float | None, list[str]]:
 def test_a_claim_within_its_tolerance_of_a_value_proves_it(
     sense: str, claimed: float, value: int
 ) -> None:
-    assert told(value, Bound(TERM[sense], claimed)) == (value, [])
+    assert tightest(value, Bound(TERM[sense], claimed)) == (value, [])
 
 
 @pytest.mark.parametrize(("sense", "claimed", "value"), [("max", 6.9, 7), ("min", 7.1, 7)])
 def test_a_claim_that_a_plan_beats_is_still_dropped(sense: str, claimed: float, value: int) -> None:
-    bound, degraded = told(value, Bound(TERM[sense], claimed))
+    bound, degraded = tightest(value, Bound(TERM[sense], claimed))
     assert bound is None
     assert len(degraded) == 1
 
@@ -59,11 +59,11 @@ def test_no_noise_of_a_solver_costs_a_proof(
 ) -> None:
     away = abs(value * noise) if sense == "max" else -abs(value * noise)
     claimed = value + (away if certified else value * noise)
-    bound, degraded = told(value, Bound(TERM[sense], claimed, certified=certified))
+    bound, degraded = tightest(value, Bound(TERM[sense], claimed, certified=certified))
     assert bound is not None
     assert not degraded
     assert bound == int(bound)
 
 
 def test_no_bound_is_not_kept() -> None:
-    assert told(3, Bound("value", float("inf"))) == (None, [])
+    assert tightest(3, Bound("value", float("inf"))) == (None, [])

@@ -26,7 +26,7 @@ LIMIT, AMPLE = 5.0, 1000.0
 
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Let formulations read a clock that stands still when so many seconds are left.
+    """Let formulations read a clock that stands still when a given number of seconds is left.
 
     Solvers have ample time, so that no test hangs on how fast this machine is.
     """

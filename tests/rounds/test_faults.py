@@ -31,7 +31,7 @@ PLANTED = Path(__file__).parents[1] / "solver"
 """The folder of planted_backends.py."""
 
 BEST_VALUE, FEWEST_OPENED = 7000, 2
-"""Of the crowded round; whatever starts 5 GPUs or more needs both hosts."""
+"""Of the full_cluster round; whatever starts 5 GPUs or more needs both hosts."""
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def certificate_of(plan: Plan) -> Certificate:
 
 
 def survives(round_: Round, plan: Plan, *words: str) -> None:
-    """The plan verifies, its bounds hold, and what went wrong is said."""
+    """The plan verifies, its bounds hold, and `degraded` says what went wrong."""
     assert verify(round_, plan).ok
     certificate = certificate_of(plan)
     value, opened = certificate.terms
@@ -85,10 +85,10 @@ def survives(round_: Round, plan: Plan, *words: str) -> None:
     ],
 )
 def test_a_backend_that_raises_or_lies_costs_only_quality(
-    crowded: Round, model: str, plant: Callable[[str], None], name: str, words: str
+    full_cluster: Round, model: str, plant: Callable[[str], None], name: str, words: str
 ) -> None:
     plant(name)
-    survives(crowded, solve_round(crowded, isolation="none"), words)
+    survives(full_cluster, solve_round(full_cluster, isolation="none"), words)
 
 
 @pytest.mark.parametrize(
@@ -101,26 +101,26 @@ def test_a_backend_that_raises_or_lies_costs_only_quality(
     ],
 )
 def test_a_backend_that_has_to_be_killed_or_dies_costs_only_quality(
-    crowded: Round, plant: Callable[[str], None], name: str, words: str
+    full_cluster: Round, plant: Callable[[str], None], name: str, words: str
 ) -> None:
     plant(name)
-    limits = crowded.limits.model_copy(update={"memory_mib": 300})
-    round_ = crowded.model_copy(update={"limits": limits})
+    limits = full_cluster.limits.model_copy(update={"memory_mib": 300})
+    round_ = full_cluster.model_copy(update={"limits": limits})
     survives(round_, solve_round(round_, time_limit=2.0 if name == "hangs" else 20.0), words)
 
 
 def test_a_wrong_bound_that_its_own_point_does_not_beat_is_dropped(
-    crowded: Round, model: str, plant: Callable[[str], None]
+    full_cluster: Round, model: str, plant: Callable[[str], None]
 ) -> None:
-    plant("settles_for_nothing")
-    plan = solve_round(crowded, isolation="none")
-    survives(crowded, plan, "highs: claimed the bound 0 of value, which the plan's")
+    plant("claims_the_bound_zero")
+    plan = solve_round(full_cluster, isolation="none")
+    survives(full_cluster, plan, "highs: claimed the bound 0 of value, which the plan's")
     assert {term.claimed for term in certificate_of(plan).terms} == {None}
 
 
 @pytest.mark.parametrize(("term", "sense"), [("value", "max"), ("opened", "min")])
 def test_a_claimed_bound_that_the_plan_beats_costs_all_claims(
-    crowded: Round, monkeypatch: pytest.MonkeyPatch, model: str, term: str, sense: str
+    full_cluster: Round, monkeypatch: pytest.MonkeyPatch, model: str, term: str, sense: str
 ) -> None:
     honest = Session.optimise
 
@@ -131,16 +131,16 @@ def test_a_claimed_bound_that_the_plan_beats_costs_all_claims(
         return replace(outcome, bound=1.0 if sense == "max" else 99.0)
 
     monkeypatch.setattr(Session, "optimise", lies)
-    plan = solve_round(crowded, isolation="none")
-    survives(crowded, plan, f"of {term}, which the plan's")
+    plan = solve_round(full_cluster, isolation="none")
+    survives(full_cluster, plan, f"of {term}, which the plan's")
     assert {term.claimed for term in certificate_of(plan).terms} == {None}
-    for result in prove_bounds(crowded, plan):
+    for result in prove_bounds(full_cluster, plan):
         assert result.claimed is None
         assert result.certified is not None
 
 
 def test_a_certified_bound_that_the_plan_beats_is_an_internal_error_with_the_plan(
-    crowded: Round, monkeypatch: pytest.MonkeyPatch
+    full_cluster: Round, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = run.run
 
@@ -150,9 +150,9 @@ def test_a_certified_bound_that_the_plan_beats_is_an_internal_error_with_the_pla
 
     monkeypatch.setattr(run, "run", errs)
     with pytest.raises(InternalError, match="value 7000 beats the bound 1") as caught:
-        solve_round(crowded, isolation="none")
+        solve_round(full_cluster, isolation="none")
     assert caught.value.plan is not None
-    assert verify(crowded, caught.value.plan.model_copy(update={"certificate": None})).ok
+    assert verify(full_cluster, caught.value.plan.model_copy(update={"certificate": None})).ok
 
 
 def test_a_session_does_not_stay_fooled_by_a_claim() -> None:
@@ -181,10 +181,10 @@ def test_a_session_does_not_stay_fooled_by_a_claim() -> None:
     assert (opened.certified, opened.claimed) == (2, None)
 
 
-def test_no_time_gives_the_greedy_plan_with_bounds_that_need_no_solver(crowded: Round) -> None:
-    plan = solve_round(crowded, time_limit=0.0)
+def test_no_time_gives_the_greedy_plan_with_bounds_that_need_no_solver(full_cluster: Round) -> None:
+    plan = solve_round(full_cluster, time_limit=0.0)
     certificate = certificate_of(plan)
-    assert verify(crowded, plan).ok
+    assert verify(full_cluster, plan).ok
     assert [(t.name, t.certified, t.claimed) for t in certificate.terms] == [
         ("value", 12000.0, None),
         ("opened", 0.0, None),
@@ -195,11 +195,11 @@ def test_no_time_gives_the_greedy_plan_with_bounds_that_need_no_solver(crowded: 
 
 @pytest.mark.usefixtures("model")
 def test_an_interrupt_leaves_the_best_plan_on_disk_and_exits_130(
-    crowded: Round, plant: Callable[[str], None], tmp_path: Path
+    full_cluster: Round, plant: Callable[[str], None], tmp_path: Path
 ) -> None:
     plant("interrupts_the_round")
     round_file, plan_file = tmp_path / "round.json", tmp_path / "plan.json"
-    write(crowded, round_file)
+    write(full_cluster, round_file)
     # A test run in the background may have inherited that interrupts are ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -208,16 +208,16 @@ def test_an_interrupt_leaves_the_best_plan_on_disk_and_exits_130(
         signal.signal(signal.SIGINT, before)
     assert code == 130
     plan = load_plan(plan_file)
-    survives(crowded, plan)
+    survives(full_cluster, plan)
     assert certificate_of(plan).degraded == ("interrupted",)
 
 
 def test_without_a_folder_for_files_the_round_is_solved_in_this_process(
-    crowded: Round, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: str
+    full_cluster: Round, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: str
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    plan = solve_round(crowded)
-    survives(crowded, plan, "highs: solved in this process, as no other could be started: ")
+    plan = solve_round(full_cluster)
+    survives(full_cluster, plan, "highs: solved in this process, as no other could be started: ")
     assert certificate_of(plan).terms[0].value == BEST_VALUE
 
 

@@ -205,7 +205,7 @@ def test_promises_pass_from_round_to_round_and_work_gets_done() -> None:
         assert sorted(left) in ([1, 3 * HOUR], [HOUR, 2 * HOUR])
 
 
-def test_hosts_that_are_to_go_are_told_in_changes() -> None:
+def test_hosts_that_are_to_go_are_reported_in_changes() -> None:
     with Engine(round_of([job("a", 4, 3, {3: 5})]), isolation="none") as engine:
         engine.round()
         away = [Outage(host="h0", start=2 * HOUR)]

@@ -291,7 +291,7 @@ def test_starting_jobs_are_not_counted() -> None:
 
 @st.composite
 def cases(draw: st.DrawFn, most: int = 4) -> Case:
-    """Up to `most` jobs of one or two tasks on two or three crowded hosts, and a valid plan."""
+    """Up to `most` jobs of one or two tasks on two or three nearly full hosts, and a valid plan."""
     names = "abc"[: draw(st.integers(2, 3))]
     gpus, cpu = draw(st.integers(1, 3)), draw(st.integers(3, 6))
     machines = hosts(names, gpus, cpu=cpu)

@@ -77,6 +77,6 @@ def test_a_gap_that_is_met_ends_the_search_within_it() -> None:
     assert certificate_of(plan).status in ("within_gap", "optimal")
 
 
-def test_an_unknown_backend_is_refused(crowded: Round) -> None:
+def test_an_unknown_backend_is_refused(full_cluster: Round) -> None:
     with pytest.raises(ValueError, match="backend: 'abacus': expected one of"):
-        solve_round(crowded, backend="abacus")
+        solve_round(full_cluster, backend="abacus")

@@ -132,7 +132,7 @@ STANDINGS: dict[str, tuple[list[Raw], set[tuple[str, int]]]] = {
         [job("a1", 2), job("a2", 2, on=0), job("a3", 2, priority=1), job("a4", 2, priority=1)],
         {("a1", 0)},
     ),
-    "nobody takes the standing of one that runs": (
+    "nobody takes the entitlement of one that runs": (
         [job("a1", 4, on=0), job("a2", 4, priority=9), job("a3", 4)],
         {("a3", 0)},
     ),
@@ -157,15 +157,17 @@ STANDINGS: dict[str, tuple[list[Raw], set[tuple[str, int]]]] = {
 
 
 @pytest.mark.parametrize("name", STANDINGS)
-def test_standing_goes(name: str) -> None:
+def test_entitlement_goes(name: str) -> None:
     jobs, borrowed = STANDINGS[name]
     round_ = round_of(*jobs)
     found = borrowing_options(round_)
     offered = [(j, o) for j, one in enumerate(round_.jobs) for o in range(len(one.options))]
     assert {(round_.jobs[j].name, o) for j, o in offered if o in found.get(j, ())} == borrowed
-    standing = Entitlement(round_)
+    entitlement = Entitlement(round_)
     assert {
-        (round_.jobs[j].name, o) for j, o in offered if not standing.of(round_.jobs[j], o).entitled
+        (round_.jobs[j].name, o)
+        for j, o in offered
+        if not entitlement.of(round_.jobs[j], o).entitled
     } == borrowed
 
 
@@ -250,7 +252,7 @@ BROKEN = ("displaced_by", "preemption")
         (job("a1", 4, on=0, opportunistic=True, priority=9), job("c1", 4), ()),
     ],
 )
-def test_verify_compares_standing_before_priority(
+def test_verify_compares_entitlement_before_priority(
     first: Raw, second: Raw, broken: tuple[str, ...]
 ) -> None:
     assert displacing(first, second) == broken

@@ -141,7 +141,7 @@ def lies_about_the_duals(arrays, limits, start=None, report=None):
     return replace(honest, row_duals=np.full(arrays.rows, np.inf))
 
 
-def settles_for_nothing(arrays, limits, start=None, report=None):
+def claims_the_bound_zero(arrays, limits, start=None, report=None):
     """Call the least of everything an optimum."""
     duals = None if arrays.integer.any() else np.zeros(arrays.rows)
     bound = arrays.objective_of(arrays.lower)

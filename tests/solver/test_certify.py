@@ -173,7 +173,7 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
     patterns would do. In most of them only relaxations are solved, and a round is cheap; where the
     search is honest, the exact model goes on to the later terms.
     """
-    honest, rng, lying, early = highs.solve, np.random.default_rng(0), False, False
+    honest, rng, corrupting, early = highs.solve, np.random.default_rng(0), False, False
     searching = False
 
     def backend(arrays: Arrays, *rest: Any) -> Outcome:
@@ -182,12 +182,12 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
                 honest(arrays, *rest) if searching else Outcome(Status.NO_SOLUTION, backend="highs")
             )
         outcome = honest(arrays, *rest)
-        if lying and outcome.row_duals is not None:
+        if corrupting and outcome.row_duals is not None:
             return replace(outcome, row_duals=corrupted(rng, outcome.row_duals))
         return outcome
 
     def late(arrays: Arrays, duals: Floats) -> Any:
-        return multipliers(arrays, duals if lying else corrupted(rng, duals))
+        return multipliers(arrays, duals if corrupting else corrupted(rng, duals))
 
     for kind in (GpuPatterns, HostPatterns):
 
@@ -207,7 +207,7 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
     for seed in seeds:
         rng = np.random.default_rng(seed)
         round_ = rounds.random_round(rng, moving=moving)
-        lying, early, searching = rng.random(3) < [0.3, 0.3, 0.2]
+        corrupting, early, searching = rng.random(3) < [0.3, 0.3, 0.2]
         set_parameters(monkeypatch, "run", max_exact_variables=6000 if rng.random() < 0.3 else -1)
         table = 60_000 if rng.random() < 0.7 else 0
         pairs = 8000 if rng.random() < 0.8 else 0

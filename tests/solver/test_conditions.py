@@ -146,7 +146,7 @@ def test_models_without_columns_have_a_status_too(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["highs", "cbc", "scip"])
-def test_unbounded_and_infeasible_are_told_apart(backend: str) -> None:
+def test_unbounded_and_infeasible_are_distinguished(backend: str) -> None:
     model = Model()
     columns = model.variables("x", 2)
     model.add(model.rows("difference", 1, lower=0), columns, [1, -1])
@@ -181,17 +181,17 @@ def test_no_seed_of_cbc_is_taken_from_the_time_of_day(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """CBC reads a seed of 0 as the time: equal rounds had other plans and proofs each second."""
-    told: list[str] = []
+    options_seen: list[str] = []
     program = pulp.COIN_CMD
 
     def spy(**settings: Any) -> pulp.COIN_CMD:
-        told.extend(settings["options"])
+        options_seen.extend(settings["options"])
         return program(**settings)
 
     monkeypatch.setattr(pulp, "COIN_CMD", spy)
     model = Model()
     model.term("value", model.variables("x", 2, upper=3), 1, sense="max")
     InProcess().solve("cbc", model.arrays("value"), Limits(seconds=20.0, seed=seed))
-    seeds = [int(option.split()[1]) for option in told if "eed" in option]
+    seeds = [int(option.split()[1]) for option in options_seen if "eed" in option]
     assert len(seeds) == 2
     assert min(seeds) > 0

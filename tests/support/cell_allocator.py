@@ -1,6 +1,6 @@
 """Virtual clusters on one chain: requests as they come and go, under the binding rule.
 
-A tenant owns so many cells of each level, its **virtual cells**. They are a cluster of its own:
+A tenant owns a number of cells of each level, its **virtual cells**. They are a cluster of its own:
 requests are buddy-allocated in them, by nothing but the tenant's own requests. A virtual cell is
 bound to one physical cell of its level while any part of it is in use, and physical cells are
 buddy-allocated to virtual ones.

@@ -1,4 +1,4 @@
-"""The chart of leases for the terminal: a row per job, or where they are many a stack of GPUs."""
+"""The Gantt chart of leases for the terminal; with many jobs, GPUs stacked by use."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from placewright.cli.views.deadline.facts import Promise, Promises, Refused
 from placewright.cli.views.deadline.round_tables import clock_text, due_text, outage_texts
 from placewright.instances.verify import RefusalReason, RefusalReasons
 
-STANDING = {
+PROMISE_STATES = {
     "new": "new",
     "kept": "kept",
     "earlier": "now for earlier",
@@ -105,7 +105,7 @@ def _print_counts(console: Console, promises: Promises) -> None:
         given = [p for p in promises.given if promise_status(p) == word]
         if given or word in ("new", "kept"):
             made.add_row(
-                STANDING[word],
+                PROMISE_STATES[word],
                 number(len(given)),
                 number(sum(p.due.value for p in given)),
                 gpus(sum(p.milli_gpu for p in given if p.now)),
@@ -211,13 +211,13 @@ def _offer(entry: Refused, now: int) -> str:
 
 
 def _no_earlier(at: int, now: int) -> str:
-    """Write a time to come, rounded up."""
+    """Format a future time, rounded up."""
     unit = unit_of(at - now)
     return after(now - (now - at) // unit * unit, now)
 
 
 def why(promises: Promises, reason: RefusalReason, by: int) -> str:
-    """Say why there is no promise by some time: too few leases, or too little capacity in them."""
+    """Describe why a promise by some time is impossible: too few leases, or no capacity in them."""
     round_ = promises.round
     if by < round_.now:
         return f"was due {duration(round_.now - by)} ago"

@@ -1,4 +1,4 @@
-"""The table of collectives: what each gang that was placed can expect of its links."""
+"""The table of collectives: bottleneck bandwidth and time of each placed gang."""
 
 from __future__ import annotations
 

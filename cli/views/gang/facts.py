@@ -78,7 +78,7 @@ class Occupancy:
 
     @property
     def unusable(self) -> str:
-        """What the hosts are that nothing may be placed on."""
+        """Word for the hosts on which nothing may be placed: unhealthy, away, or both."""
         if not self.away.any():
             return "unhealthy"
         return "away" if (self.healthy | self.away).all() else "unhealthy or away"

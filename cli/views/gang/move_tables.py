@@ -43,13 +43,13 @@ def moves_of(jobs: Mapping[str, Job], plan: Plan) -> list[Move]:
 
 def _move(job: Job, running: Running, decision: Decision, spare: bool) -> Move:
     before, after = running.tasks, decision.tasks
-    stays = {_spot(task) for task in before} & {_spot(task) for task in after}
-    leaving = [task for task in before if _spot(task) not in stays]
+    stays = {_identity(task) for task in before} & {_identity(task) for task in after}
+    leaving = [task for task in before if _identity(task) not in stays]
     if decision.decision is DecisionKind.PREEMPT:
         by = decision.displaced_by
         target = "a host is away" if by is None else f"displaced by {by}"
     else:
-        target = place([task for task in after if _spot(task) not in stays])
+        target = place([task for task in after if _identity(task) not in stays])
     groups = job.options[running.option].groups
     return Move(
         job=job.name,
@@ -61,6 +61,6 @@ def _move(job: Job, running: Running, decision: Decision, spare: bool) -> Move:
     )
 
 
-def _spot(task: Task) -> tuple[int, int, str, frozenset[int], int | None]:
-    """Return what must be equal before and after for a task to stay: which it is, and where."""
+def _identity(task: Task) -> tuple[int, int, str, frozenset[int], int | None]:
+    """Key that is equal before and after if a task stays: task, host, GPUs and slot."""
     return task.group, task.index, task.host, frozenset(task.gpus), task.slot

@@ -95,7 +95,7 @@ def waiting_table(waiting: Iterable[Decision], milli: Mapping[str, int]) -> Tabl
 
 
 def certificate_line(certificate: Certificate) -> str:
-    """Say in one line by what the plan was found, and what that cost."""
+    """Describe in one line how the plan was found, and at what cost."""
     versions = [f"{name} {v}" for name, v in certificate.versions.items() if name != "placewright"]
     parts = [
         f"status {certificate.status}",

@@ -21,7 +21,7 @@ NOWHERE = -1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Regions:
-    """What a round says of its regions; they are counted in the order of the cluster.
+    """The regions of a round as arrays, in the order of the cluster.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where regions lie on a map: as far from each other as their round-trip times say.
+"""Layout of a region map: distances approximate round-trip times.
 
 Rounds have no coordinates. Torgerson's classical scaling of round-trip times comes near to those of
 the earth, up to a turn; boxes that overlap are then pushed apart. Where no time is known, regions
@@ -63,7 +63,7 @@ def _distances(regions: Regions) -> Floats:
 
 
 def _plane(distances: Floats) -> Floats:
-    """Return points whose distances come near to those given, the longer side across."""
+    """Multidimensional scaling: return points that approximate the distances, wider than high."""
     count = len(distances)
     if distances.max() <= 0:
         turn = 2 * np.pi * np.arange(count) / count

@@ -1,4 +1,4 @@
-"""The map of regions in a picture: how much is asked of each, and what links carry.
+"""The map of regions in a picture: load of each region, and what links carry.
 
 Shades, hatches and line widths tell apart what colours do, so that a print in black and white says
 the same.

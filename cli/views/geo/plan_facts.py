@@ -157,7 +157,7 @@ def region_plan_of(round_: Round, plan: Plan | None) -> RegionPlan:
 
 
 def heat(asked: Ints, supply: Ints) -> Floats:
-    """Return milli-GPU asked over those there; a region without GPUs counts as if it had one."""
+    """Return demand over supply; a region without GPUs counts as having one."""
     return np.asarray(asked / np.maximum(supply, WHOLE_GPU))
 
 
@@ -216,7 +216,7 @@ def _places(
 
 
 def _short(regions: Regions, places: Iterable[Place]) -> Ints:
-    """Return what homes ask beyond what a region has of their GPU model (regions,)."""
+    """Return the excess of homes over the supply of their GPU model (regions,), in milli-GPU."""
     models = {model: m for m, model in enumerate(regions.models)}
     asked = np.zeros_like(regions.supply)
     for place in places:
@@ -243,7 +243,7 @@ def _costs(regions: Regions, plan: Plan) -> Iterator[tuple[int, int]]:
 
 
 def _waits(regions: Regions, plan: Plan, local: Mapping[str, set[int]]) -> tuple[Waits, ...]:
-    """Return who waits for data, the first one that gets it before the others."""
+    """Return the jobs that wait for data, by the time at which they get it."""
     jobs = {job.name: job for job in regions.round.jobs}
     facts = regions.facts
 

@@ -1,4 +1,4 @@
-"""The tables of data: replicas that come and go, links, and the jobs that follow the data."""
+"""The tables of data: replicas created and deleted, links, waiting jobs, new homes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which job of a group is at which stage when: what timelines are drawn from.
+"""Timelines of groups: which stage each job is in, over one period.
 
 A stage begins where its slot begins. Slots begin as early as they can, so between the end of a
 stage and the end of its slot the job waits. Contention makes everything longer alike: all times

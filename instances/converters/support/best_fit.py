@@ -1,4 +1,4 @@
-"""Best fit in file order: where a trace that records no hosts might have put its running jobs."""
+"""Best fit in file order, for running jobs of traces that record no hosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placewright.topology.units import WHOLE_GPU
 
 @dataclass(slots=True)
 class Hosts:
-    """What is free on each host; `place` takes from it.
+    """Residual capacity of each host, which `place` reduces.
 
     `gpu_free` is (hosts, most GPUs of a host) in milli-GPU, 0 where a host has fewer GPUs;
     `cpu` is in millicores, `memory` in MiB; `rank` orders hosts that are equally good otherwise.

@@ -1,4 +1,4 @@
-"""How much slower a job is on several hosts, as Chronus's artifact has it: a JSON of model speeds.
+"""Speed of models by number of hosts, from the JSON table of Chronus's artifact.
 
 Model, then GPUs, then hosts that the job lies on, to speed relative to one host:
 `{"vgg16": {"4": {"1": 1.0, "2": 0.576, "4": 0.318}}}`.

@@ -45,7 +45,7 @@ class TraceSample:
     unit: str = "second"
 
     def take(self, trace: Sequence[TraceJob]) -> tuple[list[TraceJob], int, str]:
-        """Return the jobs in their order, the moment of the round, and which they are in words.
+        """Return the sampled jobs in order, the time of the round, and a description of the sample.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Measured iterations by model and number of GPUs, as Muri's profiles are written down: a CSV."""
+"""Iteration times by model and number of GPUs, from a CSV in the format of Muri's profiles."""
 
 from __future__ import annotations
 

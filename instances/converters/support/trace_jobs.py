@@ -21,7 +21,7 @@ def overhead_s(gpus: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """A job of a trace: what it asks, when it came, how long it takes, and its deadlines.
+    """A job of a trace: demand, submission, duration and deadlines.
 
     Parameters
     ----------
@@ -52,5 +52,5 @@ class TraceJob:
         return -(-self.duration_s * (1000 + slack) // 1000)
 
     def alive(self, now: int) -> bool:
-        """Say whether it has come and not ended at `now`, had it started when it was submitted."""
+        """Whether `now` is between its submission and its end, had it started when submitted."""
         return self.submit_s <= now < self.submit_s + self.duration_s

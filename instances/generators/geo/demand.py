@@ -1,4 +1,4 @@
-"""What jobs ask: GPUs, on which models, and how demand is skewed between regions."""
+"""Demand of generated jobs: GPUs, allowed models, and skew between regions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDTHS = Shares((1, 2, 3), (500, 200, 300))
 
 
 def tilted_sizes(mean: float, largest: int) -> Floats:
-    """Return how likely each of `SIZES` is, up to `largest`, so that the mean is as asked.
+    """Return the probabilities of `SIZES`, up to `largest`, that have the given mean.
 
     The shares of `SIZE_SHARES` times a power of the size.
     """
@@ -43,8 +43,8 @@ def draw_sizes(rng: np.random.Generator, count: int, likely: Floats) -> Ints:
     return np.array(SIZES)[index][order(rng, count)]
 
 
-def settle(sizes: Ints, jobs: Ints, total: int, largest: int) -> None:
-    """Double or halve sizes of some jobs until together they ask for `total`, as far as that goes.
+def adjust_to_total(sizes: Ints, jobs: Ints, total: int, largest: int) -> None:
+    """Double or halve sizes of some jobs until they sum to `total`, as far as possible.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def draw_models(rng: np.random.Generator, sizes: Ints, asked: Ints, hosts: Ints)
 
 
 def heat(rng: np.random.Generator, supply: Ints, ratio: float) -> Floats:
-    """Return demand over supply of each region, `ratio` in all and `HOTTEST` in one.
+    """Return demand over supply per region: `ratio` in total, `HOTTEST` in the hottest.
 
     It falls by one factor from region to region, in a random order. The hottest region is one small
     enough to be it; where all are too large, it has four fifths of the demand at most.
@@ -120,7 +120,7 @@ def heat(rng: np.random.Generator, supply: Ints, ratio: float) -> Floats:
 
 
 def solve(rising: Callable[[float], float], value: float, low: float, high: float) -> float:
-    """Return where a rising function has a value, by bisection."""
+    """Bisection: return the argument at which an increasing function has a value."""
     for _ in range(80):
         middle = (low + high) / 2
         if rising(middle) < value:

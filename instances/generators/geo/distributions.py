@@ -1,4 +1,4 @@
-"""What rounds of regions are drawn from, as quantiles: exact at any size, in an order drawn.
+"""Distributions as quantiles in a random order: exact in shape at any sample size.
 
 A distribution over n things is its quantiles at 1/n, 2/n ... 1 (the last one at 1 - 1/2n). So the
 percentiles of a round are those asked for, not those of a sample.
@@ -68,7 +68,7 @@ def log_normal(count: int, sigma: float) -> Floats:
 
 
 def readers(count: int) -> Ints:
-    """Return rising numbers of readers: their logarithm is linear in the normal quantile.
+    """Return ascending numbers of readers, with logarithm piecewise linear in the normal quantile.
 
     It goes through the three percentiles of `READERS`, and on beyond them with the same slopes.
     """

@@ -1,4 +1,4 @@
-"""What a round of regions is like: read from the document, not from what was drawn."""
+"""Summary statistics of a round of regions, computed from the document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where data is at first, and where it and its readers must stay."""
+"""Initial places of data, and residency and locality rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ read there only."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules:
-    """Which datasets and workloads may be where, and who reads from other regions.
+    """Residency of datasets and workloads, and which workloads may read remotely.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Rules:
 
 
 def place_data(reads: Readers, asked: Ints, target: Floats) -> Ints:
-    """Return the region of each dataset: where the most demand is missing, as demand goes down.
+    """Return the region of each dataset: in descending order of demand, where most is missing.
 
     A dataset counts with what its readers ask of which it is the largest dataset. Those that are
     the largest of none are spread in proportion to `target`.
@@ -76,7 +76,7 @@ def draw_rules(
     usable: Bools,
     rtt: Ints,
 ) -> Rules:
-    """Draw residency and locality such that each workload can run somewhere, once data is there.
+    """Draw residency and locality such that some region can run each workload once it has the data.
 
     What must stay stays in the third of the regions, at least two, that are nearest by round-trip
     time.

@@ -1,4 +1,4 @@
-"""Where running jobs are: on hosts of their region that are as full as they may be."""
+"""Best-fit placement of running jobs on the hosts of their region."""
 
 from __future__ import annotations
 

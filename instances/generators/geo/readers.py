@@ -1,4 +1,4 @@
-"""Who reads what: workloads (jobs that come again and again) and their datasets."""
+"""Reads of workloads (recurring jobs) from their datasets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Readers:
 
 
 def draw_datasets(rng: np.random.Generator, datasets: int) -> tuple[Ints, Ints]:
-    """Draw the GiB of each dataset, and how many workloads read it if there are as many."""
+    """Draw the size in GiB of each dataset, and the number of workloads that read it."""
     size = as_counts(MEDIAN_GIB * log_normal(datasets, SIGMA))
     return size[order(rng, datasets)], readers(datasets)[order(rng, datasets)]
 

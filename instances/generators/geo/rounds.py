@@ -110,11 +110,11 @@ def _world(
     anyone = order(rng, owner.size)
     where = here[owner[anyone]]
     for r in range(gpus.size):
-        demand.settle(sizes, anyone[where == r], int(goal[r]), largest)
+        demand.adjust_to_total(sizes, anyone[where == r], int(goal[r]), largest)
     elsewhere = anyone[where != np.argmax(target / gpus)]
     for jobs_left in (elsewhere, anyone):  # the hottest region only if nothing else helps
         rest = total - int(sizes.sum()) + int(sizes[jobs_left].sum())
-        demand.settle(sizes, jobs_left, rest, largest)
+        demand.adjust_to_total(sizes, jobs_left, rest, largest)
 
     asked = np.bincount(owner, weights=sizes).astype(np.int64)
     most = np.zeros(reads.jobs.size, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Regions of hosts: how many GPUs of each model each has, and the cluster that they make."""
+"""Supply of generated regions: hosts by region and GPU model, and their cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rounds of regions are made of, as arrays, and the Round document that it becomes."""
+"""A generated round of regions as arrays, and its Round document."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def draw_world(
     owner: Ints,
     gpus: Ints,
 ) -> World:
-    """Draw the rest of a world: who must stay where, whose a workload is, and what it is worth.
+    """Draw the rest: residency, tenants, priorities and values.
 
     Parameters
     ----------

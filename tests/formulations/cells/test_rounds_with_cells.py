@@ -90,14 +90,14 @@ def random_round(random: Random, *, most: int = 4) -> Round:
 def ways(round_: Round, option: int, job: int) -> list[tuple[Task, ...]]:
     """Every way to place a job on hosts and GPUs, one group."""
     group = round_.jobs[job].options[option].groups[0]
-    spots = [
+    free_tasks = [
         Task.model_construct(group=0, index=0, host=host.name, gpus=gpus)
         for host in round_.cluster.hosts
         for gpus in combinations((0, 1), -(-group.gpu // 1000))
     ]
     return [
-        tuple(spot.model_copy(update={"index": i}) for i, spot in enumerate(chosen))
-        for chosen in product(spots, repeat=group.count)
+        tuple(task.model_copy(update={"index": i}) for i, task in enumerate(chosen))
+        for chosen in product(free_tasks, repeat=group.count)
     ]
 
 

@@ -389,8 +389,8 @@ class Enumeration:
     def precedence(self, job: Job, option: int) -> Precedence:
         """What a job displaces others by, with an option."""
         if (job.name, option) not in self.precedences:
-            standing = entitled(self.round, self.menus, job, option)
-            self.precedences[job.name, option] = standing, job.priority
+            is_entitled = entitled(self.round, self.menus, job, option)
+            self.precedences[job.name, option] = is_entitled, job.priority
         return self.precedences[job.name, option]
 
     def may_arrive(self, job: Job, option: int, ask: Ask, host: Host, site: Site) -> bool:

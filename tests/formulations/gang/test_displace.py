@@ -1,4 +1,4 @@
-"""Whatever lands where jobs run, displaced and exchanged ones included, is a plan that verifies."""
+"""Plans made by displacement, exchanges and gang insertion verify, and gain what they should."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_plan_that_displaces_without_a_model_verifies(seed: int, limits: dict[
 
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("seed", range(8))
-def test_a_landed_plan_verifies(seed: int, limits: dict[str, bool]) -> None:
+def test_a_plan_that_displaces_by_counts_verifies(seed: int, limits: dict[str, bool]) -> None:
     round_ = busy_round(seed, **limits)
     problem = compile_round(round_)
     greedy = Placement(problem)
@@ -166,7 +166,7 @@ def test_a_landed_plan_verifies(seed: int, limits: dict[str, bool]) -> None:
     check(round_, displace_by_counts(session, counts, patterns, outcome.values))
 
 
-def test_landing_displaces_what_is_worth_less_and_lets_it_move() -> None:
+def test_a_job_displaces_one_worth_less_which_migrates() -> None:
     hosts = [{"name": n, "gpus": 4, "gpu_model": n[0].upper()} for n in ("a", "b")]
     jobs: list[Raw] = [
         {
@@ -174,7 +174,7 @@ def test_landing_displaces_what_is_worth_less_and_lets_it_move() -> None:
             "options": [{"groups": [{"gpu": 2000}], "value": value}],
             "running": {"tasks": [{"host": "a", "gpus": gpus}]},
         }
-        for name, value, gpus in (("cheap", 1000, [0, 1]), ("dear", 5000, [2, 3]))
+        for name, value, gpus in (("cheap", 1000, [0, 1]), ("valuable", 5000, [2, 3]))
     ]
     wants = {"gpu": 2000, "gpu_models": ["A"]}
     jobs.append({"name": "wants", "options": [{"groups": [wants], "value": 3000}], "priority": 1})
@@ -189,7 +189,9 @@ def test_landing_displaces_what_is_worth_less_and_lets_it_move() -> None:
 
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("seed", range(20))
-def test_a_mended_plan_verifies_and_is_worth_no_less(seed: int, limits: dict[str, bool]) -> None:
+def test_a_plan_after_exchanges_verifies_and_is_worth_no_less(
+    seed: int, limits: dict[str, bool]
+) -> None:
     round_ = busy_round(seed, **limits)
     placement = Placement(compile_round(round_))
     displace_greedily(placement)
@@ -205,8 +207,8 @@ def running(name: str, cpu: int, host: str, *gpus: int, **more: Any) -> Raw:
     return {"name": name, "options": [{"groups": [group]}], "running": {"tasks": tasks}, **more}
 
 
-def mended(jobs: list[Raw], *hosts: int) -> dict[str, str]:
-    """Decisions by job name on two hosts of 2 GPUs and 8 cores, once these hosts are mended."""
+def decisions_after_exchanges(jobs: list[Raw], *hosts: int) -> dict[str, str]:
+    """Decisions by job name on two hosts of 2 GPUs and 8 cores, after exchanges on these hosts."""
     both = [{"name": n, "gpus": 2, "gpu_model": "A", "cpu": 8} for n in "ab"]
     round_ = Round.model_validate({"cluster": {"hosts": both}, "jobs": jobs})
     check_round(round_)
@@ -225,7 +227,7 @@ def test_a_heavy_job_and_a_light_one_change_places_so_that_another_starts() -> N
         running("other", 1, "b", 1),
         {"name": "waits", "options": [{"groups": [{"gpu": 1000, "cpu": 3}]}]},
     ]
-    kinds = mended(jobs, 0)
+    kinds = decisions_after_exchanges(jobs, 0)
     assert kinds["waits"] == "start"
     assert kinds["heavy"] == "migrate"
     assert sorted([kinds["light"], kinds["other"]]) == ["keep", "migrate"]
@@ -238,7 +240,7 @@ def test_nothing_moves_where_no_exchange_helps() -> None:
         running("other", 3, "b", 1),
         {"name": "waits", "options": [{"groups": [{"gpu": 1000, "cpu": 8}]}]},
     ]
-    assert set(mended(jobs, 0).values()) == {"keep", "wait"}
+    assert set(decisions_after_exchanges(jobs, 0).values()) == {"keep", "wait"}
 
 
 def test_a_job_of_higher_rank_moves_to_where_a_stopped_one_keeps_lower_ranks_out() -> None:
@@ -285,7 +287,7 @@ def test_a_tenant_whose_quota_is_used_up_displaces_its_own_jobs() -> None:
 
 
 @pytest.mark.parametrize(("quota", "kept"), [(2000, 0), (3000, 1), (4000, 2)])
-def test_of_what_a_landing_changes_as_much_is_kept_as_quotas_allow(quota: int, kept: int) -> None:
+def test_as_many_changes_are_kept_as_quotas_allow(quota: int, kept: int) -> None:
     problem = compile_round(shared_by_two(quota=quota))
     placement = Placement(problem)
     blue = [j for j, r in problem.running.items() if r.places[0][2] in (2, 3)]
@@ -306,7 +308,7 @@ def without_solver() -> Session:
 
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("seed", range(40))
-def test_a_plan_in_which_others_make_room_verifies_and_is_worth_no_less(
+def test_a_plan_after_gang_insertion_verifies_and_is_worth_no_less(
     seed: int, limits: dict[str, bool]
 ) -> None:
     round_ = busy_round(seed, **limits)
@@ -352,7 +354,7 @@ def test_jobs_of_one_task_leave_the_hosts_that_a_gang_needs() -> None:
     assert sorted(found.values()) == ["keep", "keep", "migrate", "migrate", "start"]
 
 
-def test_one_job_makes_room_for_another_that_makes_room_for_a_third() -> None:
+def test_an_ejection_chain_moves_two_jobs_for_a_third() -> None:
     hosts = [host("a", "A"), host("b", "B"), host("v", "V")]
     jobs = [
         wants("first", models=["A", "B"], running={"tasks": [{"host": "a", "gpus": [0, 1]}]}),
@@ -362,7 +364,7 @@ def test_one_job_makes_room_for_another_that_makes_room_for_a_third() -> None:
     assert cleared(hosts, jobs) == {"first": "migrate", "second": "migrate", "third": "start"}
 
 
-def test_a_whole_gang_makes_way_for_one_that_is_worth_more() -> None:
+def test_a_whole_gang_is_preempted_for_one_that_is_worth_more() -> None:
     tasks = [{"index": i, "host": f"h{i}", "gpus": [0, 1]} for i in range(2)]
     jobs = [
         wants("old", 2, running={"tasks": tasks}),

@@ -1,4 +1,4 @@
-"""Before any model jobs are displaced: what a relaxation and a landing find counts on top."""
+"""Displacement before any model: its plan remains unless that by model is better."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_relaxation_that_takes_all_of_the_time_costs_nothing(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_plan_that_lands_for_less_does_not_take_the_place_of_a_better_one(
+def test_a_worse_plan_by_model_does_not_replace_the_incumbent(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

@@ -1,6 +1,6 @@
 """Tiny rounds with guarantees and shares: the optimum of all plans, and bounds that hold.
 
-The oracle reads standing and shares off the documents by their definition, and enumerates.
+The oracle reads entitlement and shares off the documents by their definition, and enumerates.
 """
 
 from __future__ import annotations
@@ -116,15 +116,15 @@ def test_no_fair_plan_beats_a_bound_of_the_count_model(
 def test_entitled_jobs_displace_and_are_never_displaced_by_borrowed_ones(
     moves: ModuleType, tiny_fair: ModuleType
 ) -> None:
-    """Whatever the plan: small rounds are solved exactly, and reclaimed without a model as well."""
-    reclaimed = 0
+    """In exact plans of small rounds, and in plans by displacement with scalarised values."""
+    displaced_for_entitled = 0
 
     @settings(max_examples=60, **STABLE)
     @given(tiny_fair.full_rounds())
     def check(round_: Round) -> None:
-        nonlocal reclaimed
+        nonlocal displaced_for_entitled
         problem = compile_round(round_)
-        standing = moves.Enumeration(round_)
+        every_plan = moves.Enumeration(round_)
         index = {job.name: i for i, job in enumerate(round_.jobs)}
         plan, _ = solved(round_, "highs")
         pairs = [(index[d.job], index[d.displaced_by]) for d in plan.decisions if d.displaced_by]
@@ -132,20 +132,20 @@ def test_entitled_jobs_displace_and_are_never_displaced_by_borrowed_ones(
         displaced = Placement(scalarise_entitled(problem))
         displace_greedily(displaced)
         repair_preemptions(displaced)
-        loose = assign(displaced, "reclaiming")
+        loose = assign(displaced, "displacement")
         chosen_then = {job: option for job, (option, _) in loose.starts.items()}
         for stops, comes, options in [
             *((a, b, chosen) for a, b in pairs),
             *((a, b, chosen_then) for a, b in loose.preempted.items()),
         ]:
             victim, winner = round_.jobs[stops], round_.jobs[comes]
-            mine = standing.precedence(victim, victim.running.option if victim.running else 0)
-            theirs = standing.precedence(winner, options[comes])
+            mine = every_plan.precedence(victim, victim.running.option if victim.running else 0)
+            theirs = every_plan.precedence(winner, options[comes])
             assert theirs > mine
-            reclaimed += winner.priority <= victim.priority
+            displaced_for_entitled += winner.priority <= victim.priority
 
     check()
-    assert reclaimed >= 15, reclaimed
+    assert displaced_for_entitled >= 15, displaced_for_entitled
 
 
 def fairest(without: str, term: str, *, relax: bool = False) -> float:

@@ -46,7 +46,7 @@ def gang_on_two_hosts(*, singles: int, weight: int = 1) -> Round:
     return round_
 
 
-def test_a_gang_makes_way_for_many_jobs_that_are_worth_more_together() -> None:
+def test_a_gang_is_preempted_for_many_jobs_that_are_worth_more_together() -> None:
     problem = compile_round(gang_on_two_hosts(singles=3, weight=2))
     for placement in (Placement(problem), plan_without_solver(problem, session())):
         drop_and_add(session(), placement)

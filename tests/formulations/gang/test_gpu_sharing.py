@@ -208,7 +208,7 @@ def test_what_one_gpu_holds(profiles: list[str], most: int) -> None:
     assert certificate_of(plan).terms[0].value == most
 
 
-def test_a_slice_at_3_that_may_move_makes_way_for_a_larger_one() -> None:
+def test_a_slice_at_3_that_may_move_does_so_for_a_larger_one() -> None:
     running = job("running", mig="1g.10gb")
     running["running"] = {"tasks": [{"host": "a", "gpus": [0], "slot": 3}], "pinned": True}
     wants = job("wants", mig="4g.40gb")

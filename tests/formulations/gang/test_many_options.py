@@ -212,10 +212,10 @@ def test_a_sifted_relaxation_has_the_optimum_and_the_prices_of_the_whole(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_choice_off_its_place_has_lost_at_least_what_is_said(
+def test_every_choice_off_its_place_loses_at_least_its_reduced_cost(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Three jobs; all their choices, each judged by the best that hosts may then still hold."""
+    """Three jobs; all their choices, each with the best that hosts may then still hold."""
     session, counts = relaxed_model(3, seed)
     few_at_a_time(monkeypatch, 3)
     row = counts.option_row[counts.y_class]

@@ -82,7 +82,7 @@ def test_the_order_in_which_slices_come_does_not_matter() -> None:
         assert layouts.num_fitting[layout].sum() == 0
 
 
-def test_what_comes_makes_way_for_what_returns_to_its_place() -> None:
+def test_an_arrival_leaves_when_a_stopped_slice_returns_to_its_place() -> None:
     layouts = Layouts()
     home = layouts.after(FREE, THREE, 4, 1)
     assert not layouts.fits(home, SEVEN, None)

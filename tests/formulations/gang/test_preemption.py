@@ -52,7 +52,7 @@ class Board:
         puts = [TaskPlacement(0, h, 1, self.placement.put(shape, h)) for h in at]
         self.placement.start(c, 0, puts, j if j in self.problem.running else ANY_JOB)
 
-    def settled(self) -> tuple[list[str], list[str]]:
+    def repaired(self) -> tuple[list[str], list[str]]:
         """Names of the jobs that start or move, and of those that are stopped."""
         repair_preemptions(self.placement)
         before = list(self.placement.started()), [list(jobs) for jobs in self.placement.stopped]
@@ -69,14 +69,14 @@ def test_a_victim_of_a_job_that_may_not_displace_it_returns(
     board = Board(job("v", ("h", 0), priority=1), job("p", priority=priority, gpu=2000))
     board.stop("v")
     board.put("p", "h")
-    assert board.settled() == expected
+    assert board.repaired() == expected
 
 
 def test_a_victim_returns_where_nobody_comes() -> None:
     board = Board(job("v", ("h", 0)), job("p", priority=1))
     board.stop("v")
     board.put("p", "i")
-    assert board.settled() == (["p"], [])
+    assert board.repaired() == (["p"], [])
 
 
 def test_nobody_of_a_victims_priority_profits_beside_who_displaces_it() -> None:
@@ -88,7 +88,7 @@ def test_nobody_of_a_victims_priority_profits_beside_who_displaces_it() -> None:
     board.stop("v")
     board.put("high", "h")
     board.put("equal", "h")
-    assert board.settled() == (["high"], ["v"])
+    assert board.repaired() == (["high"], ["v"])
 
 
 def test_a_running_job_that_profits_without_right_goes_home() -> None:
@@ -97,7 +97,7 @@ def test_a_running_job_that_profits_without_right_goes_home() -> None:
     )
     board.stop("v", "m")
     board.put("m", "h")
-    assert board.settled() == ([], [])
+    assert board.repaired() == ([], [])
     assert board.placement.value == 0
 
 
@@ -107,14 +107,14 @@ def test_one_that_goes_home_takes_its_place_from_who_may_not_have_it() -> None:
     board.stop("v", "w", "m")
     board.put("v", "i")
     board.put("w", "j")
-    assert board.settled() == ([], [])
+    assert board.repaired() == ([], [])
 
 
 def test_a_job_put_again_where_it_was_displaces_nobody() -> None:
     board = Board(job("high", ("h", 0), priority=1), job("low", ("h", 1)))
     board.stop("high", "low")
     board.put("high", "h")
-    assert board.settled() == ([], [])
+    assert board.repaired() == ([], [])
 
 
 def test_all_hosts_of_a_gang_are_closed_to_its_priority() -> None:
@@ -126,7 +126,7 @@ def test_all_hosts_of_a_gang_are_closed_to_its_priority() -> None:
     board.stop("v")
     board.put("high", "h")
     board.put("equal", "i")
-    assert board.settled() == (["high"], ["v"])
+    assert board.repaired() == (["high"], ["v"])
 
 
 def test_who_returns_takes_back_its_quota() -> None:
@@ -134,7 +134,7 @@ def test_who_returns_takes_back_its_quota() -> None:
     board = Board(job("v", ("h", 0, 1), **red), job("p", **red, priority=1), quota=2000)
     board.stop("v")
     board.put("p", "i")
-    assert board.settled() == ([], [])
+    assert board.repaired() == ([], [])
 
 
 def test_nobody_stays_stopped_for_a_job_that_quota_stops() -> None:
@@ -146,17 +146,17 @@ def test_nobody_stays_stopped_for_a_job_that_quota_stops() -> None:
         board = Board(*jobs, job("p", **red, priority=1), quota=2000)
         board.stop("v", "w")
         board.put("p", "i")
-        assert board.settled() == ([], [])
+        assert board.repaired() == ([], [])
 
 
 def test_a_tenant_starts_no_more_than_its_quota() -> None:
     red: Raw = {"tenant": "red", "gpu": 2000}
     board = Board(job("v", ("h", 0, 1), **red), job("p", **red, priority=1), quota=3000)
     board.put("p", "i")
-    assert board.settled() == ([], [])
+    assert board.repaired() == ([], [])
     board = Board(job("v", ("h", 0, 1), **red), job("p", **red, priority=1), quota=4000)
     board.put("p", "i")
-    assert board.settled() == (["p"], [])
+    assert board.repaired() == (["p"], [])
 
 
 def test_the_one_named_is_the_arrival_of_highest_priority() -> None:

@@ -195,9 +195,9 @@ def test_the_verifier_refutes_only_what_an_oracle_refutes(
             ):
                 if decision.decision is not DecisionKind.WAIT:
                     continue
-                told = [*plan.decisions]
-                told[number] = decision.model_copy(update={"reason": reason})
-                checked = verify(round_, plan.model_copy(update={"decisions": tuple(told)}))
+                decisions = [*plan.decisions]
+                decisions[number] = decision.model_copy(update={"reason": reason})
+                checked = verify(round_, plan.model_copy(update={"decisions": tuple(decisions)}))
                 if not checked.ok:
                     assert {found.rule for found in checked.violations} == {"gang_reason"}
                     assert oracle.can_start(round_, jobs[decision.job], hosts)

@@ -155,7 +155,7 @@ def test_a_share_moves_only_if_a_gpu_less_is_worth_that() -> None:
 
 
 @st.composite
-def seatings(draw: st.DrawFn) -> tuple[Units, Any, Any, Any]:
+def assignments(draw: st.DrawFn) -> tuple[Units, Any, Any, Any]:
     """Up to eight units on up to four hosts; some have homes, where others may have come."""
     hosts = draw(st.integers(2, 4))
     gpus = [draw(st.integers(1, 3)) for _ in range(hosts)]
@@ -188,44 +188,44 @@ def seatings(draw: st.DrawFn) -> tuple[Units, Any, Any, Any]:
     return units, room, np.array(gpus, dtype=np.int64), closed
 
 
-def check_seats(assignment: HostAssignment, room: Any, gpus: Any, closed: Any) -> bool:
-    """Whether nobody lacks anything; seats are within GPUs and on allowed hosts in any case."""
+def check_assignment(assignment: HostAssignment, room: Any, gpus: Any, closed: Any) -> bool:
+    """Whether no host has an excess; check that GPUs and allowed hosts hold in any case."""
     units, host = assignment.units, assignment.host
-    seated = host != NOWHERE
-    taken = np.bincount(host[seated], weights=units.gpus[seated], minlength=len(gpus))
+    assigned = host != NOWHERE
+    taken = np.bincount(host[assigned], weights=units.gpus[assigned], minlength=len(gpus))
     assert (taken <= gpus).all()
-    assert units.allowed[units.host_set[seated], host[seated]].all()
-    assert not closed[host[seated]].any()
+    assert units.allowed[units.host_set[assigned], host[assigned]].all()
+    assert not closed[host[assigned]].any()
     demand = np.where(assignment.dropped[:, None], units.running_demand, units.demand)
     used = np.zeros_like(room)
-    np.add.at(used, host[seated], demand[seated])
-    return bool(seated[units.has_running].all() and (used <= room).all())
+    np.add.at(used, host[assigned], demand[assigned])
+    return bool(assigned[units.has_running].all() and (used <= room).all())
 
 
-@given(seatings())
-def test_seats_are_within_gpus_and_settled_ones_within_all(
+@given(assignments())
+def test_assignments_keep_to_gpus_and_those_without_excess_to_all_resources(
     drawn: tuple[Units, Any, Any, Any],
 ) -> None:
     units, room, gpus, closed = drawn
     assignment = HostAssignment(units, room, gpus, closed)
-    settled = assignment.reduce_excess(session())
-    assert settled == check_seats(assignment, room, gpus, closed)
-    while not settled and assignment.drop_waiting():
-        settled = assignment.reduce_excess(session())
-        assert settled == check_seats(assignment, room, gpus, closed)
+    without_excess = assignment.reduce_excess(session())
+    assert without_excess == check_assignment(assignment, room, gpus, closed)
+    while not without_excess and assignment.drop_waiting():
+        without_excess = assignment.reduce_excess(session())
+        assert without_excess == check_assignment(assignment, room, gpus, closed)
     assert not assignment.dropped[units.value == 0].any()
 
 
-@given(seatings())
-def test_unloaded_hosts_lack_nothing(drawn: tuple[Units, Any, Any, Any]) -> None:
+@given(assignments())
+def test_hosts_that_dropped_jobs_have_no_excess(drawn: tuple[Units, Any, Any, Any]) -> None:
     units, room, gpus, closed = drawn
     assignment = HostAssignment(units, room, gpus, closed)
     assignment.drop_excess()
-    check_seats(assignment, room, gpus, closed)
+    check_assignment(assignment, room, gpus, closed)
     demand = np.where(assignment.dropped[:, None], units.running_demand, units.demand)
     used = np.zeros_like(room)
-    seated = assignment.host != NOWHERE
-    np.add.at(used, assignment.host[seated], demand[seated])
+    assigned = assignment.host != NOWHERE
+    np.add.at(used, assignment.host[assigned], demand[assigned])
     assert (used <= room).all()
     assert not assignment.dropped[units.value == 0].any()
 

@@ -92,10 +92,10 @@ def test_increases_are_those_of_brute_force_however_often_tasks_come_and_go(
                     )
                     assert increases.least[s, h] == least
             shape = data.draw(st.sampled_from(shapes.tolist()))
-            spot = increases.best(shape)
-            if spot is not None and data.draw(st.integers(0, 3)):
-                increases.put(shape, spot)
-                placed.append((shape, spot))
+            slots = increases.best(shape)
+            if slots is not None and data.draw(st.integers(0, 3)):
+                increases.put(shape, slots)
+                placed.append((shape, slots))
             elif placed:
                 increases.lift(*placed.pop(data.draw(st.integers(0, len(placed) - 1))))
 

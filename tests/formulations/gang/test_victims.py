@@ -70,7 +70,7 @@ def test_no_plan_beats_a_bound_on_who_must_stop(
 
 
 def loaned(seed: int, hosts: int) -> Round:
-    """Full hosts of two GPUs, held by jobs on one to three of them that are too dear to move."""
+    """Full hosts of two GPUs, held by jobs on one to three of them whose moves cost too much."""
     rng = random.Random(seed)
     slots = [(h, g) for h in range(hosts) for g in range(2)]
     rng.shuffle(slots)
@@ -127,8 +127,8 @@ def test_rounds_of_many_pending_jobs_or_other_terms_are_left_to_the_counts(
     session: Any = None  # nothing is asked of it
     many = made.jobs[-1:] * 40
     named = tuple(job.model_copy(update={"name": f"r{i}"}) for i, job in enumerate(many))
-    crowd = made.model_copy(update={"jobs": (*round_.jobs, *named)})
-    assert list(select_victims(compile_round(crowd), session)) == []
+    many_pending = made.model_copy(update={"jobs": (*round_.jobs, *named)})
+    assert list(select_victims(compile_round(many_pending), session)) == []
     policy = made.policy.model_copy(update={"terms": ("disruption", "value")})
     other = made.model_copy(update={"policy": policy})
     assert list(select_victims(compile_round(other), session)) == []

@@ -24,15 +24,15 @@ Raw = dict[str, Any]
 
 
 def chance(one_in: int) -> st.SearchStrategy[bool]:
-    """True once in so many draws, and seldom when a failing round is made smaller."""
+    """True in one of that many draws, and seldom when a failing round is made smaller."""
     return st.integers(0, one_in - 1).map(lambda n: n == one_in - 1)
 
 
 @st.composite
-def clusters(draw: st.DrawFn, *, crowded: bool) -> Raw:
+def clusters(draw: st.DrawFn, *, scarce: bool) -> Raw:
     """2 to 4 hosts of 1 to 4 GPUs, of up to three kinds, in up to three racks and two blocks.
 
-    With `crowded` 1 or 2 hosts of 1 or 2 GPUs.
+    With `scarce` 1 or 2 hosts of 1 or 2 GPUs.
     """
     levels = draw(st.sampled_from(TREES))
     racks = [f"r{i}" for i in range(draw(st.integers(1, 3)))] if levels else [None]
@@ -42,7 +42,7 @@ def clusters(draw: st.DrawFn, *, crowded: bool) -> Raw:
         domains.append({"name": rack, "level": "rack", **above})
     kinds = [
         {
-            "gpus": draw(st.sampled_from([1, 2] if crowded else [4, 4, 3, 2, 1])),
+            "gpus": draw(st.sampled_from([1, 2] if scarce else [4, 4, 3, 2, 1])),
             "gpu_model": draw(st.sampled_from("AB")),
             "cpu": draw(st.sampled_from([8, 6, 4])),
             "memory": draw(st.sampled_from([16, 8])),
@@ -57,7 +57,7 @@ def clusters(draw: st.DrawFn, *, crowded: bool) -> Raw:
             "parent": draw(st.sampled_from(racks)),
             "healthy": not draw(chance(7)),
         }
-        for i in range(draw(st.sampled_from([1, 2] if crowded else [3, 2, 4, 3])))
+        for i in range(draw(st.sampled_from([1, 2] if scarce else [3, 2, 4, 3])))
     ]
     return {"levels": levels, "domains": domains, "hosts": hosts}
 
@@ -85,11 +85,11 @@ def groups(draw: st.DrawFn, cluster: Raw, most: int, sizes: tuple[int, ...]) -> 
 
 
 @st.composite
-def options(draw: st.DrawFn, cluster: Raw, *, crowded: bool) -> Raw:
+def options(draw: st.DrawFn, cluster: Raw, *, scarce: bool) -> Raw:
     """One or two task groups; mostly worth what they ask."""
     number = draw(st.sampled_from([1, 1, 1, 2]))
-    most = 1 if crowded else 3 if number == 1 else 2
-    sizes = SHARES if crowded else WHOLES + SHARES
+    most = 1 if scarce else 3 if number == 1 else 2
+    sizes = SHARES if scarce else WHOLES + SHARES
     option: Raw = {"groups": [draw(groups(cluster, most, sizes)) for _ in range(number)]}
     if draw(chance(4)):
         option["value"] = draw(st.integers(0, 5)) * 700
@@ -125,10 +125,10 @@ def running(draw: st.DrawFn, cluster: Raw, tenants: list[Raw]) -> list[Raw]:
 def rounds(draw: st.DrawFn, *, terms: tuple[str, ...] = TERMS, jobs: int = 5) -> Round:
     """A tiny round with 1 to `jobs` pending jobs and some of `terms`, `value` mostly first.
 
-    One in three is crowded: few GPUs, and tasks that want shares of them.
+    One in three is scarce: few GPUs, and tasks that want shares of them.
     """
-    crowded = draw(chance(3))
-    cluster = draw(clusters(crowded=crowded))
+    scarce = draw(chance(3))
+    cluster = draw(clusters(scarce=scarce))
     tenants = []
     if draw(chance(3)):
         quota = {"gpu": draw(st.integers(1, 5)) * 1000}
@@ -136,8 +136,8 @@ def rounds(draw: st.DrawFn, *, terms: tuple[str, ...] = TERMS, jobs: int = 5) ->
             quota["cpu"] = draw(st.integers(2, 9))
         tenants = [{"name": "tenant", "quota": quota}]
     templates = [
-        [draw(options(cluster, crowded=crowded)) for _ in range(draw(st.sampled_from([1, 1, 2])))]
-        for _ in range(draw(st.sampled_from([4, 3] if crowded else [2, 1, 3])))
+        [draw(options(cluster, scarce=scarce)) for _ in range(draw(st.sampled_from([1, 1, 2])))]
+        for _ in range(draw(st.sampled_from([4, 3] if scarce else [2, 1, 3])))
     ]
     pending = [
         {
@@ -254,7 +254,7 @@ def running_rounds(draw: st.DrawFn, *, preset: str | None = None, whole: bool = 
     With `preset` it is what that preset makes of a round; with `whole` all tasks take whole GPUs.
     """
     kinds = [tuple(filter(None, WHOLES))] if whole else [WHOLES, WHOLES, SHARES]
-    cluster = draw(clusters(crowded=False))
+    cluster = draw(clusters(scarce=False))
     cluster["hosts"] = cluster["hosts"][:3]
     if draw(st.booleans()):
         for host in cluster["hosts"]:

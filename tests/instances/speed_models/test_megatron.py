@@ -72,7 +72,7 @@ def test_operations_per_gpu_are_within_the_peak_of_an_a100() -> None:
         ({"pipeline": 16}, "MiB per GPU are more than its 81920"),
     ],
 )
-def test_a_shape_that_breaks_a_rule_is_told_which(change: dict[str, int], rule: str) -> None:
+def test_a_shape_that_breaks_a_rule_is_refused_by_name(change: dict[str, int], rule: str) -> None:
     row = PUBLISHED[-1]
     broken = faults(
         row.model,

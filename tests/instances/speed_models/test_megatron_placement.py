@@ -30,7 +30,7 @@ LINKS = {
 
 
 def tree(block: int, rack: int, hosts: int, model: str) -> Raw:
-    """A cluster of so many hosts, `rack` in a rack and `block` in a block."""
+    """A cluster of hosts, `rack` of them in a rack and `block` in a block."""
     racks = -(-hosts // rack)
     return {
         "levels": ["block", "rack"],

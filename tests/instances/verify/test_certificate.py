@@ -211,7 +211,7 @@ def test_every_rule_is_broken_alone_by_some_claim() -> None:
     assert alone == {rule for rule in rule_ids() if rule.startswith("certificate_")}
 
 
-def test_a_condition_that_is_said_is_accepted() -> None:
+def test_a_condition_that_is_stated_is_accepted() -> None:
     def edit(raw: Raw) -> None:
         set_term(1, bound=None, claimed=None, proof=None, gap=None)(raw)
         set_term(2, bound=3, claimed=3, proof="claimed", gap=0, conditional=True)(raw)

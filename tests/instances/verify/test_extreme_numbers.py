@@ -25,8 +25,8 @@ def test_numbers_that_no_plan_has_are_refused_or_break_a_rule(path):
     for place in places[:: len(places) // MOST_PLACES + 1]:
         for number in (10**400, -(2**63), 10**12, 1e308):
             try:
-                told = parse_plan(with_number(raw, place, number))
+                plan = parse_plan(with_number(raw, place, number))
             except InvalidInputError as error:
                 assert str(error).isprintable()
             else:
-                assert verification.verify(round_, told).terms
+                assert verification.verify(round_, plan).terms

@@ -430,7 +430,7 @@ def test_in_a_group_a_series_of_memory_counts_at_its_percentile(percentile: int,
 
 
 @pytest.mark.parametrize("kind", ["wait", "start"])
-def test_a_group_that_ran_is_judged_as_new_if_anybody_leaves_or_joins(kind: str) -> None:
+def test_a_group_that_ran_counts_as_new_if_anybody_leaves_or_joins(kind: str) -> None:
     def three(raw: Raw) -> None:
         raw["sharing"]["most"] = 3
         third = copy.deepcopy(raw["jobs"][OLDER])
@@ -576,10 +576,10 @@ def test_the_example_of_the_page_is_a_round_and_its_plan_is_valid() -> None:
         parse_yaml(text) for text in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
     ]
     (raw,) = (one for one in examples if "jobs" in one)
-    (told,) = (one for one in examples if "sections" in one)
+    (with_sections,) = (one for one in examples if "sections" in one)
     (profile,) = (one["profile"] for one in examples if "profile" in one)
     names = [one["name"] for one in raw["jobs"]]
-    plan = {"decisions": [placed(n, "start", ("h0", [0, 1])) for n in names], **told}
+    plan = {"decisions": [placed(n, "start", ("h0", [0, 1])) for n in names], **with_sections}
     assert verify(parse_round(raw), Plan.model_validate(plan)).ok
     raw["jobs"][0]["profile"] = profile
     raw["jobs"][0]["options"][0]["groups"][0]["memory"] = 2 * 64000

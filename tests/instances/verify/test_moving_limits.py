@@ -75,7 +75,7 @@ def test_kept_jobs_are_exempt_from_where_arrivals_may_go() -> None:
     assert rules_of([job], [keep], unhealthy="h0", reservations=reservations, policy=policy) == []
 
 
-def test_staying_tasks_are_exempt_from_reservations_and_vacating() -> None:
+def test_staying_tasks_are_exempt_from_reservations_and_hosts_to_vacate() -> None:
     job = running("a", ("h0", [0]), ("h1", [0]), ("h2", [0]))
     move = placed("migrate", "a", ("h0", [0]), ("h1", [0]), ("h3", [0]))
     reservations = [{"host": "h0", "gpus": [0]}]
@@ -234,7 +234,7 @@ def test_a_chain_moves_from_its_free_end(steps: str, rules: list[str]) -> None:
 @pytest.mark.parametrize(
     ("steps", "spare", "rules"),
     [
-        ("ba", "c", []),  # c makes way first and goes last
+        ("ba", "c", []),  # c leaves first and arrives last
         ("", "abc", []),
         ("cba", "", ["move_order"]),
         ("ab", "c", ["move_order"]),

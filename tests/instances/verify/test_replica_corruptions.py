@@ -97,7 +97,7 @@ ROUND: Raw = {
         job("any", ("z", 9), options=of(4)),
         job("two", ("y", 4), options=of(2, gpu_models=["V100"])),
         job("without", ("lost", 11)),
-        job("afar", ("x", 6)),
+        job("remote", ("x", 6)),
         job("torn", ("y", 2), regions=["C"]),
         job("broken", regions=["D"]),
     ],
@@ -146,7 +146,7 @@ def wait(name: str, reason: str = "not_asked") -> Raw:
     return {"job": name, "decision": "wait", "reason": reason}
 
 
-RUNS, STRICT, ANY, TWO, WITHOUT, AFAR, TORN, BROKEN = range(8)
+RUNS, STRICT, ANY, TWO, WITHOUT, REMOTE, TORN, BROKEN = range(8)
 PLAN: Raw = {
     "decisions": [
         {
@@ -159,7 +159,7 @@ PLAN: Raw = {
         wait("any"),
         wait("two"),
         wait("without", "no_region"),
-        wait("afar"),
+        wait("remote"),
         wait("torn", "no_region"),
         wait("broken", "no_region"),
     ],
@@ -180,7 +180,7 @@ PLAN: Raw = {
                 home("strict", "B"),
                 home("any", "C", "A100"),
                 home("two", "B"),
-                home("afar", "B"),
+                home("remote", "B"),
             ],
         },
         {
@@ -266,7 +266,7 @@ CORRUPTIONS: dict[str, Corruption] = {
         f"{R}.homes[5].job",
     ),
     "an unknown GPU model": (
-        moved(AFAR - 1, "B", "H100"),
+        moved(REMOTE - 1, "B", "H100"),
         {"known_data"},
         f"{R}.homes[4].gpu_model",
     ),
@@ -277,19 +277,19 @@ CORRUPTIONS: dict[str, Corruption] = {
     ),
     "a job that starts": (
         both(
-            set_in("decisions", AFAR, to={"job": "afar", "decision": "start", "option": 0}),
-            set_in("decisions", AFAR, "tasks", to=[{"host": "b0", "gpus": [0]}]),
+            set_in("decisions", REMOTE, to={"job": "remote", "decision": "start", "option": 0}),
+            set_in("decisions", REMOTE, "tasks", to=[{"host": "b0", "gpus": [0]}]),
         ),
         {"data_only"},
         "decisions[5].decision",
     ),
     "another reason to wait": (
-        set_in("decisions", AFAR, "reason", to="capacity"),
+        set_in("decisions", REMOTE, "reason", to="capacity"),
         {"reason"},
         "decisions[5].reason",
     ),
     "no region for a job with a home": (
-        set_in("decisions", AFAR, "reason", to="no_region"),
+        set_in("decisions", REMOTE, "reason", to="no_region"),
         {"data_reason"},
         "decisions[5].reason",
     ),
@@ -299,7 +299,7 @@ CORRUPTIONS: dict[str, Corruption] = {
         "decisions[6].reason",
     ),
     "waiting for data": (
-        set_in("decisions", AFAR, "reason", to="data"),
+        set_in("decisions", REMOTE, "reason", to="data"),
         {"reason"},
         "decisions[5].reason",
     ),
@@ -314,7 +314,7 @@ CORRUPTIONS: dict[str, Corruption] = {
         f"{R}.homes[3].region",
     ),
     "a home on another GPU model": (
-        moved(AFAR - 1, "C", "A100"),
+        moved(REMOTE - 1, "C", "A100"),
         {"home"},
         f"{R}.homes[4].gpu_model",
     ),
@@ -528,9 +528,9 @@ def geo(*path: str | int, to: Any) -> Edit:
             "",
         ),
         (
-            set_in("jobs", AFAR, "reads", 0, "remote", to=False),
+            set_in("jobs", REMOTE, "reads", 0, "remote", to=False),
             {"home_data"},
-            "job 'afar' cannot read dataset 'x' in region 'B'; expected a replica there",
+            "job 'remote' cannot read dataset 'x' in region 'B'; expected a replica there",
         ),
         (
             set_in("jobs", TWO, "regions", to=["A", "C"]),
@@ -578,7 +578,7 @@ def test_the_last_replica_may_go_when_the_copy_is_there() -> None:
     assert check(add("drops", dataset="idle", region="A", at=3000)).ok
 
 
-def test_a_dataset_that_leaves_all_its_regions_is_told_once() -> None:
+def test_a_dataset_that_leaves_all_its_regions_is_reported_once() -> None:
     gone = both(
         add("drops", dataset="x", region="A", at=2000),
         add("drops", dataset="x", region="C", at=1500),
@@ -602,7 +602,7 @@ def test_a_copy_under_way_is_a_source_once_it_is_complete() -> None:
 
 
 def test_a_region_without_gpus_counts_as_if_it_had_one() -> None:
-    """A home there breaks a rule; its terms are told all the same."""
+    """A home there breaks a rule; its terms are reported all the same."""
     found = check(lambda raw: raw["sections"][0]["homes"].append(home("broken", "D")))
     assert found.terms["hottest"] == 1375
     wide = set_in("jobs", BROKEN, "options", to=of(4, gpu_models=["V100"]))

@@ -222,7 +222,7 @@ def granted(reading: Reading) -> Iterator[Finding]:
 
 
 class _LeastCell(NamedTuple):
-    """The least that every free cell of a level has: a number of hosts, and what each has."""
+    """A lower bound on every free cell of a level: number of hosts, and hardware of each."""
 
     domain: str
     size: int
@@ -233,7 +233,7 @@ class _LeastCell(NamedTuple):
 def _least_cell(
     world: CellFacts, key: tuple[Chain, str], bound: list[BoundCell]
 ) -> _LeastCell | None:
-    """Return the least that free cells of a level have; None without free cells."""
+    """Return the lower bound on the free cells of a level; None without free cells."""
     chain, level = key
     free = world.free(chain, level, bound)
     if not free:

@@ -155,7 +155,7 @@ def _held(reading: Reading) -> Counter[str | None]:
 
 
 class PinnedJob(NamedTuple):
-    """A pinned job, the option that it runs, and the lease from which on it is done."""
+    """A pinned job, its option, and the first lease after it is done."""
 
     job: Job
     option: Option

@@ -1,4 +1,4 @@
-"""The leases that a job can use, and its completion time in those that a plan gives it.
+"""The leases that a job can use, and its completion time in the leases of a plan.
 
 The current lease is placed: its speed is that of where the job is. Later leases are counted: their
 speed is that on the fewest hosts that can hold the job. A pinned job stays where it is.

@@ -27,8 +27,8 @@ class Precedence(NamedTuple):
     priority: int
 
     def __str__(self) -> str:
-        standing = ", guaranteed" if self.cells else "" if self.entitled else ", borrowed"
-        return f"priority {self.priority}{standing}"
+        suffix = ", guaranteed" if self.cells else "" if self.entitled else ", borrowed"
+        return f"priority {self.priority}{suffix}"
 
 
 class Entitlement:

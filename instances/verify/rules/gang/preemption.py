@@ -1,7 +1,7 @@
 """Rules about preemption: only jobs of strictly higher precedence may displace a job.
 
 A job that is promised the current lease comes before all others, an entitled one before a borrowed
-one, and of equal standing the higher priority first. Who is on a host that is away may stop for
+one, and of equal entitlement the higher priority first. Who is on a host that is away may stop for
 nobody.
 """
 
@@ -45,14 +45,14 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
         }
         for name, placed in comes.items()
     }
-    standing = Entitlement(reading.round)
+    entitlement = Entitlement(reading.round)
     for path, job, decision in _displaced(reading):
-        by, mine = decision.displaced_by, _before(reading, standing, job)
+        by, mine = decision.displaced_by, _before(reading, entitlement, job)
         if by is None:
             problem = f"job {job.name!r} is preempted for no job"
         elif by not in arrives or arrives[by].isdisjoint(_hosts(reading, job.name)):
             problem = f"job {by!r} does not come to a host of job {job.name!r}"
-        elif (theirs := _after(reading, standing, comes[by])) <= mine:
+        elif (theirs := _after(reading, entitlement, comes[by])) <= mine:
             problem = f"job {by!r} of {theirs} displaces job {job.name!r} of {mine}"
         else:
             continue
@@ -66,15 +66,15 @@ def preemption(reading: Reading) -> Iterator[Finding]:
     """Require that all arrivals on hosts of a preempted job have strictly higher precedence."""
     if not reading.preempted:
         return
-    standing = Entitlement(reading.round)
+    entitlement = Entitlement(reading.round)
     left = {host for victim in reading.preempted for host in _hosts(reading, victim.job.name)}
     lowest: dict[str, tuple[Rank, str]] = {}
     for placed in reading.placed_anew:
         for host in left.intersection(arrival.host.name for arrival in placed.arrivals):
-            candidate = (_after(reading, standing, placed), placed.job.name)
+            candidate = (_after(reading, entitlement, placed), placed.job.name)
             lowest[host] = min(lowest.get(host, candidate), candidate)
     for path, job, _ in _displaced(reading):
-        mine = _before(reading, standing, job)
+        mine = _before(reading, entitlement, job)
         for host in _hosts(reading, job.name):
             if host in lowest and lowest[host][0] <= mine:
                 theirs, other = lowest[host]
@@ -96,15 +96,15 @@ class Rank(NamedTuple):
         return f"{self.precedence}{', promised this lease' if self.promised else ''}"
 
 
-def _after(reading: Reading, standing: Entitlement, placed: Placed) -> Rank:
+def _after(reading: Reading, entitlement: Entitlement, placed: Placed) -> Rank:
     """Return the rank of a job that arrives somewhere; all that run and have a promise use it."""
     promised = reading.promise_of(placed.job.name) is not None
-    return Rank(promised, standing.of(placed.job, placed.chosen))
+    return Rank(promised, entitlement.of(placed.job, placed.chosen))
 
 
-def _before(reading: Reading, standing: Entitlement, job: Job) -> Rank:
+def _before(reading: Reading, entitlement: Entitlement, job: Job) -> Rank:
     """Return the rank of a preempted job with the option that it ran."""
-    return Rank(promised=False, precedence=standing.of(job, reading.running[job.name].option))
+    return Rank(promised=False, precedence=entitlement.of(job, reading.running[job.name].option))
 
 
 def _displaced(reading: Reading) -> Iterator[Preempted]:

@@ -33,14 +33,14 @@ def progress(reading: Reading) -> int:
 
 def entitled(reading: Reading) -> int:
     """`value` of the options alone that are covered by the guarantees of tenants."""
-    standing = Entitlement(reading.round)
+    entitlement = Entitlement(reading.round)
     total = 0
     for placed in reading.started:
-        if standing.of(placed.job, placed.chosen).entitled:
+        if entitlement.of(placed.job, placed.chosen).entitled:
             total += placed.job.value_of(placed.chosen)
     for victim in reading.preempted:
         option = reading.running[victim.job.name].option
-        if standing.of(victim.job, option).entitled:
+        if entitlement.of(victim.job, option).entitled:
             total -= victim.job.value_of(option)
     return total
 
