@@ -1,30 +1,22 @@
 """Adaptive large-neighbourhood search (Shaw 1998; Ropke and Pisinger 2006) with MIP repair.
 
-Four neighbourhoods: `regions` frees all that happens in a few of them; `groups` dataset classes
-connected by readers, with all who read them; `sizes` all homes and some dataset classes, large ones
-more often; `relaxed` all homes and the dataset classes of which most GiB are elsewhere in the LP
-relaxation, each where the solution or the LP has it (RINS: Danna, Rothberg and Le Pape 2005). As
-other replicas are fixed there are few possible homes, so jobs of all regions can be free. Costly
-parts are drawn more often, and a neighbourhood grows while its MIPs are solved with time to spare.
+`neighbourhoods.py` says what they free. A neighbourhood grows while its MIPs are solved with time
+to spare.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
-from placewright.array_types import Bools, Floats, Ints
+from placewright.array_types import Bools, Floats
 from placewright.formulations.bound_arithmetic import HOLD_SLACK, SHARPNESS
 from placewright.formulations.replicas import parameters
+from placewright.formulations.replicas.heuristics.neighbourhoods import NeighbourhoodSampler
 from placewright.formulations.replicas.models.mip import (
     Neighbourhood,
     NeighbourhoodMip,
-    whole_problem,
-)
-from placewright.formulations.replicas.problem.minimum_remote_reads import (
-    homes_of_least_remote_reads,
 )
 from placewright.formulations.replicas.problem.overload_curve import (
     demand_unit,
@@ -49,22 +41,17 @@ class LargeNeighbourhoodSearch:
     ) -> None:
         self.problem, self.session, self.solution = problem, session, solution
         self._may_hold = problem.may_hold.copy()
-        self._least_read_homes, self._least_remote_reads = homes_of_least_remote_reads(problem)
         unit, asked = demand_unit(problem.demand), problem.count * problem.demand
         self._least_overload, self._overload_bound = least_overload_of_jobs(
             problem.supply, unit, asked, problem.homeless
         )
         self._random = np.random.default_rng(session.seed)
-        self._relaxation_replicas = relaxed
+        self._sampler = NeighbourhoodSampler(problem, relaxed, self._random)
         self._size = {
             kind: float(size)
             for kind, size in parameters.PARAMETERS.neighbourhood_sizes.items()
             if relaxed is not None or kind != "relaxed"
         }
-        self._readers = _rows(
-            problem.read_dataset_class, problem.read_class, problem.dataset_classes
-        )
-        self._reads = _rows(problem.read_class, problem.read_dataset_class, problem.job_classes)
 
     def set_incumbent(self, solution: Solution, refused: Bools) -> None:
         """Continue from a solution whose transfers exist, without copies that were refused."""
@@ -82,7 +69,10 @@ class LargeNeighbourhoodSearch:
                 [parameters.PARAMETERS.neighbourhood_weights[kind] for kind in self._size]
             )
             kind = str(self._random.choice(list(self._size), p=often / often.sum()))
-            neighbourhood = self._draw(kind if self.problem.dataset_classes else "regions")
+            drawn = kind if self.problem.dataset_classes else "regions"
+            neighbourhood = self._sampler.draw(
+                drawn, self._size[drawn], self.solution, self._may_hold
+            )
             seconds = max(0.0, self.session.remaining() - reserve)
             better, solved = self._solve(
                 neighbourhood, min(parameters.PARAMETERS.neighbourhood_max_s, seconds)
@@ -106,7 +96,10 @@ class LargeNeighbourhoodSearch:
         if not self.problem.dataset_classes:
             return False
         return self._reoptimise_all(
-            self._some_datasets(replicas.astype(np.float64), np.inf), seconds
+            self._sampler.some_datasets(
+                self.solution, self._may_hold, replicas.astype(np.float64), np.inf
+            ),
+            seconds,
         )
 
     def solve_restricted(self, replicas: Bools, seconds: float) -> Solution | None:
@@ -118,7 +111,7 @@ class LargeNeighbourhoodSearch:
         improve on the incumbent, but is near solutions that do.
         """
         neighbourhood, over = (
-            self._restricted_to(replicas),
+            self._sampler.restricted_to(replicas),
             self.solution.objective(self.problem)[0],
         )
         priced = neighbourhood.least_reads or not over
@@ -129,20 +122,7 @@ class LargeNeighbourhoodSearch:
 
         Few possible homes are left then, so the MIP is soon solved.
         """
-        return self._reoptimise_all(self._restricted_to(self.solution.replicas), seconds)
-
-    def _restricted_to(self, replicas: Bools) -> Neighbourhood:
-        """Return the neighbourhood of all homes with these replicas (dataset classes, regions).
-
-        Remote reads are at their lower bound if all jobs have a home so.
-        """
-        problem = self.problem
-        homes = (
-            problem.allowed_homes & self._homes_with_data(replicas, least_reads=True)[:, :, None]
-        )
-        least_reads = bool((homes.any(axis=(1, 2)) | problem.homeless).all())
-        homes = homes if least_reads else problem.allowed_homes
-        return replace(whole_problem(problem), homes=homes, holds=replicas, least_reads=least_reads)
+        return self._reoptimise_all(self._sampler.restricted_to(self.solution.replicas), seconds)
 
     def _reoptimise_all(self, neighbourhood: Neighbourhood, seconds: float) -> bool:
         """Return whether a neighbourhood of all homes improved the solution.
@@ -234,124 +214,3 @@ class LargeNeighbourhoodSearch:
         return held.solution(outcome.values).without_idle_copies(
             problem
         ), outcome.status == "optimal"
-
-    @property
-    def _reads_least(self) -> bool:
-        """Whether the remote reads of the solution are at their lower bound."""
-        return self.solution.objective(self.problem)[1] <= self._least_remote_reads
-
-    def _draw(self, kind: str) -> Neighbourhood:
-        if kind == "regions":
-            return self._few_regions()
-        if kind == "groups":
-            return self._connected_datasets()
-        return self._some_datasets(
-            self._relaxation_replicas if kind == "relaxed" else None, self._size[kind]
-        )
-
-    def _some_datasets(self, relaxed: Floats | None, number: float) -> Neighbourhood:
-        """Return a number of dataset classes and all homes, near a relaxation if one is given."""
-        problem, solution = self.problem, self.solution
-        if relaxed is None:
-            weight, holds = problem.size**0.5, self._may_hold | solution.replicas
-        else:
-            weight = problem.size * np.abs(solution.replicas - relaxed).sum(axis=1)
-            holds = (
-                (self._may_hold & (relaxed > parameters.PARAMETERS.rins_min_fraction))
-                | solution.replicas
-                | problem.current
-            )
-        weight = weight + 1e-3 * weight.mean() + 1e-9
-        dataset_classes = np.zeros(problem.dataset_classes, dtype=np.bool_)
-        dataset_classes[
-            self._random.choice(
-                problem.dataset_classes,
-                int(min(problem.dataset_classes, number)),
-                replace=False,
-                p=weight / weight.sum(),
-            )
-        ] = True
-        # Homes beside data that is there or may come, and those of today.
-        found = np.where(dataset_classes[:, None], holds, solution.replicas)
-        beside = self._homes_with_data(found, least_reads=self._reads_least)
-        return Neighbourhood(
-            job_classes=np.ones(problem.job_classes, dtype=np.bool_),
-            dataset_classes=dataset_classes,
-            homes=problem.allowed_homes & (beside[:, :, None] | (solution.jobs > 0)),
-            holds=holds,
-            least_reads=self._reads_least,
-        )
-
-    def _homes_with_data(self, replicas: Bools, *, least_reads: bool) -> Bools:
-        """Return where job classes have all their data with these replicas (job classes, regions).
-
-        With `least_reads` only where remote reads are least, beside all data that can be there.
-        """
-        problem, beside = self.problem, np.ones_like(self._least_read_homes)
-        if least_reads:
-            beside, replicas = self._least_read_homes.copy(), replicas | ~problem.may_hold
-        np.logical_and.at(beside, problem.read_class, replicas[problem.read_dataset_class])
-        return beside
-
-    def _few_regions(self) -> Neighbourhood:
-        """Return a few regions, drawn by GiB copied there, and all that is in them."""
-        problem, solution = self.problem, self.solution
-        new = (solution.replicas & ~problem.current).T.astype(np.int64) @ problem.size
-        over = np.maximum(0, solution.demand(problem) - problem.supply).sum(axis=1)
-        weight = (
-            new + 0.1 * new.mean() + 1.0 + parameters.PARAMETERS.term_weights["overload"] * over
-        )
-        inside = np.zeros(problem.regions, dtype=np.bool_)
-        number = solution.jobs.sum(axis=2) > 0
-        for r in self._random.choice(
-            problem.regions, problem.regions, replace=False, p=weight / weight.sum()
-        ):
-            inside[r] = True
-            held = ~(number & ~inside).any(axis=1)
-            if inside.sum() >= 2 and held.sum() > self._size["regions"]:
-                break
-        free = number[:, inside].any(axis=1) & ~(number & ~inside).any(axis=1)
-        dataset_classes = np.ones(problem.dataset_classes, dtype=np.bool_)
-        return Neighbourhood(
-            job_classes=free,
-            dataset_classes=dataset_classes,
-            homes=problem.allowed_homes & (inside[:, None] | (solution.jobs > 0)),
-            holds=(self._may_hold & inside) | solution.replicas,
-        )
-
-    def _connected_datasets(self) -> Neighbourhood:
-        """Return dataset classes connected by readers, and all their readers."""
-        problem, solution = self.problem, self.solution
-        cost = ((solution.replicas & ~problem.current) * problem.size[:, None]).sum(axis=1) ** 0.5
-        cost += 0.1 * cost.mean() + 1.0
-        dataset_classes = np.zeros(problem.dataset_classes, dtype=np.bool_)
-        free = np.zeros(problem.job_classes, dtype=np.bool_)
-        order = self._random.choice(
-            problem.dataset_classes, problem.dataset_classes, replace=False, p=cost / cost.sum()
-        )
-        waiting: list[int] = []
-        for start in order.tolist():
-            waiting.append(start)
-            while waiting and free.sum() < self._size["groups"]:
-                p = waiting.pop(int(self._random.integers(len(waiting))))
-                if dataset_classes[p]:
-                    continue
-                dataset_classes[p] = True
-                for w in self._readers[p].tolist():
-                    if not free[w]:
-                        free[w] = True
-                        waiting += self._reads[w].tolist()
-            if free.sum() >= self._size["groups"]:
-                break
-        return Neighbourhood(
-            job_classes=free,
-            dataset_classes=dataset_classes,
-            homes=problem.allowed_homes,
-            holds=(self._may_hold | solution.replicas),
-        )
-
-
-def _rows(keys: Ints, values: Ints, count: int) -> list[Ints]:
-    """Return the values of each key, as one array per key."""
-    order = np.argsort(keys, kind="stable")
-    return np.split(values[order], np.searchsorted(keys[order], np.arange(1, count)))

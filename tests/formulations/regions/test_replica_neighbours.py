@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from itertools import islice
 from types import ModuleType
+from typing import Any
 
 import pytest
 from formulation_parameters import set_parameters
@@ -13,6 +14,7 @@ from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics.annealing import Annealing
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
+from placewright.formulations.replicas.heuristics.neighbourhoods import NeighbourhoodSampler
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.objective import term_values
 from placewright.formulations.replicas.problem.problem import Problem
@@ -100,13 +102,13 @@ def test_without_a_relaxation_its_kind_is_never_drawn(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[str] = []
-    part = LargeNeighbourhoodSearch._draw
+    part = NeighbourhoodSampler.draw
 
-    def noted(self: LargeNeighbourhoodSearch, kind: str) -> object:
+    def noted(self: NeighbourhoodSampler, kind: str, *around: Any) -> object:
         drawn.append(kind)
-        return part(self, "groups")
+        return part(self, "groups", *around)
 
-    monkeypatch.setattr(LargeNeighbourhoodSearch, "_draw", noted)
+    monkeypatch.setattr(NeighbourhoodSampler, "draw", noted)
     searched(problem, greedy_solution(problem), 8)
     assert "relaxed" not in drawn
     assert set(drawn) <= set(SIZES)
