@@ -15,11 +15,11 @@ from placewright.array_types import Bools, Floats
 from placewright.formulations.common.phases import Phase, SearchState, run_phases
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.prove import (
-    prove_bounds,
+from placewright.formulations.replicas.bounds.data_relaxation import (
     relaxation_replicas,
     replica_tree_of,
 )
+from placewright.formulations.replicas.bounds.prove import prove_bounds
 from placewright.formulations.replicas.heuristics.drop_replicas import drop_idle_replicas
 from placewright.formulations.replicas.heuristics.greedy import GreedyPlacement, greedy_solution
 from placewright.formulations.replicas.heuristics.home_exchange import exchange_homes

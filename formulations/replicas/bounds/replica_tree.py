@@ -6,10 +6,8 @@ holds for every dataset, so the least bound of these children holds for every pl
 copies large data in fractions to many regions, and with it what is read beside it; once the few
 largest datasets are fixed, what else must come or leave shows in the bound.
 
-Strong branching: at the root the datasets with the most GiB of fractionality are probed, each child
-alone, and the root is branched on the one with the smallest estimated tree (Le Bodic and Nemhauser,
-"An abstract model for branching", Mathematical Programming 166, 2017). The cheapest children also
-tell the search where to place that dataset. Other nodes branch on
+The root is branched on the dataset that strong branching chooses (`strong_branching.py`). Other
+nodes branch on
 
     a copy in region r   or   none there and one in s   or   in neither
 
@@ -34,10 +32,10 @@ from placewright.array_types import Floats
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import ProvenBound
+from placewright.formulations.replicas.bounds.strong_branching import Probes, probe_datasets
 from placewright.formulations.replicas.bounds.tree_node import (
     Fixings,
     Node,
-    fractionality,
     solve_nodes,
     tree_growth_rate,
 )
@@ -54,11 +52,11 @@ class ReplicaTree:
     Attributes
     ----------
     relaxation, arrays
-        The relaxation.
-    holds : tuple of (term, value)
-        What its plans keep.
-    root : RelaxationResult
-        What the relaxation says.
+        The relaxation, and its LP.
+    root
+        Its solution.
+    holds
+        Upper bounds on terms in it.
     """
 
     def __init__(
@@ -75,8 +73,7 @@ class ReplicaTree:
         self._point = np.zeros(arrays.columns) if root.point is None else root.point
         self._iterate = self._pdhg.scaled_iterate(self._point, root.prices)
         self._number = count()
-        self._probed: dict[tuple[int, int], float] = {}
-        self._size: dict[int, float] = {}
+        self._probes = Probes({}, {})
         self._branching_datasets: list[int] = []
         self._threads = parameters.PARAMETERS.tree_threads
         self._best = float(root.bound)
@@ -89,59 +86,18 @@ class ReplicaTree:
 
     def probe(self) -> None:
         """Strong branching at the root: bound the children of some datasets."""
-        root, relaxation = self.root, self.relaxation
-        doubt = fractionality(relaxation.copy_fractions(self._point))
-        datasets = np.argsort(-relaxation.aggregate.wan.size * doubt, kind="stable")[
-            : parameters.PARAMETERS.probed_datasets
-        ]
-        datasets = datasets[doubt[datasets] > parameters.PARAMETERS.min_fractionality]
-        answers: dict[tuple[int, int], Fixings] = {}
-        for p in datasets.tolist():
-            columns, regions = (
-                relaxation.replica[p],
-                np.flatnonzero(relaxation.aggregate.copyable[p]),
-            )
-            answers |= {(p, r): {int(columns[r]): 1.0} for r in regions.tolist()}
-            answers[p, NONE] = dict.fromkeys(columns[regions].tolist(), 0.0)
-        found: dict[tuple[int, int], Node] = {}
-        until = (1 - parameters.PARAMETERS.probing_time_share) * self._session.remaining()
-        for k in range(0, len(answers), parameters.PARAMETERS.tree_threads * WIDTH):
-            keys = list(answers)[k : k + parameters.PARAMETERS.tree_threads * WIDTH]
-            nodes = [self._node(root.bound, answers[key], self._iterate) for key in keys]
-            found |= dict(
-                zip(
-                    keys,
-                    self._solve_nodes(nodes, parameters.PARAMETERS.probing_iterations, np.inf),
-                    strict=True,
-                )
-            )
-            if self._session.expired(until):
-                break
-        self._probed = {key: node.bound for key, node in found.items()}
-        for p in datasets.tolist():
-            if (p, NONE) in found:
-                costs = [bound - root.bound for (q, _), bound in self._probed.items() if q == p]
-                self._size[p] = tree_growth_rate(
-                    np.maximum(
-                        costs, parameters.PARAMETERS.min_branching_gain_rel * max(1, root.bound)
-                    )
-                )
-        if self._size and not self._session.expired(until):
-            p = min(self._size, key=self._size.__getitem__)
-            mine = sorted((key for key in found if key[0] == p), key=self._probed.__getitem__)
-            mine = mine[: parameters.PARAMETERS.tree_threads * WIDTH]
-            surer = self._solve_nodes(
-                [found[key] for key in mine], parameters.PARAMETERS.confirming_iterations, np.inf
-            )
-            self._probed |= {key: node.bound for key, node in zip(mine, surer, strict=True)}
+        self._probes = probe_datasets(
+            self.relaxation,
+            self._point,
+            self._session,
+            float(self.root.bound),
+            lambda fixings: self._node(self.root.bound, fixings, self._iterate),
+            lambda nodes, iterations: self._solve_nodes(nodes, iterations, np.inf),
+        )
 
     def branching_dataset(self) -> tuple[int, list[int]] | None:
         """Return the dataset of the root and its regions by bound; None before `probe`."""
-        if not self._size:
-            return None
-        p = min(self._size, key=self._size.__getitem__)
-        bounds = {r: bound for (q, r), bound in self._probed.items() if q == p and r != NONE}
-        return p, sorted(bounds, key=bounds.__getitem__)
+        return self._probes.branching_dataset()
 
     def improve_bound(self, goal: float, until: float) -> Iterator[ProvenBound]:
         """Yield ever better claims until a number of seconds is left or the goal is reached."""
@@ -290,12 +246,12 @@ class ReplicaTree:
     def _branch_on_all_regions(self, node: Node, p: int) -> Iterator[Node]:
         """Yield children with the first copy in each region, and one without copies."""
         replica, fixings = self.relaxation.replica, dict(node.fixings)
-        regions = [r for q, r in self._probed if q == p and r != NONE]
-        for r in sorted(regions, key=lambda r: self._probed[p, r]):
+        bounds = self._probes.bounds
+        for r in self._probes.regions(p):
             column = int(replica[p, r])
-            yield self._node(self._probed[p, r], {**fixings, column: 1.0}, node.iterate)
+            yield self._node(bounds[p, r], {**fixings, column: 1.0}, node.iterate)
             fixings[column] = 0.0
-        yield self._node(self._probed[p, NONE], fixings, node.iterate)
+        yield self._node(bounds[p, NONE], fixings, node.iterate)
 
     def _node(self, bound: float, fixings: Fixings, iterate: Iterate) -> Node:
         return Node(bound, next(self._number), fixings, iterate, ready=False)

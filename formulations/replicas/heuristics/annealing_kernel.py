@@ -1,8 +1,9 @@
 """Compiled kernel of simulated annealing: moves of units between cells, and their costs.
 
 A cell is a GPU model of a region. A move looks at every region for each dataset class that a unit
-reads, some hundred numbers: two microseconds here, fifty in Python. All is in one file, since a
-compiled function that is kept on disk is not compiled anew when a function of another file changes.
+reads, some hundred numbers: two microseconds here, fifty in Python. All is in one file, longer than
+others, since a compiled function that is kept on disk is not compiled anew when a function of
+another file changes.
 
 Links are relaxed to sums: ingress of each region, egress of each region (where it alone has the
 data, which then leaves at least once), and the total over all links. What the direct link between

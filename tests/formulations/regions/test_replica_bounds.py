@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from placewright.formulations.plan_messages import Bound
-from placewright.formulations.replicas.bounds.prove import prove_bounds, relaxation_replicas
+from placewright.formulations.replicas.bounds.data_relaxation import relaxation_replicas
+from placewright.formulations.replicas.bounds.prove import prove_bounds
 from placewright.formulations.replicas.bounds.single_dataset import with_dataset_bounds
 from placewright.formulations.replicas.models import capacity_rows
 from placewright.formulations.replicas.models.relaxation import build_relaxation

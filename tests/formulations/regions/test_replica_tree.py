@@ -12,7 +12,7 @@ from formulation_parameters import set_parameters
 
 from examples import examples
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds import prove as bounding
+from placewright.formulations.replicas.bounds.data_relaxation import replica_tree_of
 from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
 from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
 from placewright.formulations.replicas.models.solve_relaxation import (
@@ -133,12 +133,12 @@ def test_each_run_sends_the_first_dataset_to_one_region(monkeypatch: pytest.Monk
         regions=5, datasets=30, jobs=150, gpus=600, mix="spare", seed=1, policy="replicas"
     )
     problem = compile_replicas(round_)
-    places = bounding.replica_tree_of(problem, fresh(), {"overload": 0})
+    places = replica_tree_of(problem, fresh(), {"overload": 0})
     assert places is not None
     first = places.branching_dataset()
     assert first is not None
     dataset, regions = first
-    again = bounding.replica_tree_of(problem, fresh(), {"overload": 0})
+    again = replica_tree_of(problem, fresh(), {"overload": 0})
     assert again is not None
     assert again.branching_dataset() == first
     assert places.replicas.shape == (len(problem.wan.datasets), problem.regions)
