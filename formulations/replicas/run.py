@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,20 +18,15 @@ from placewright.formulations.replicas.bounds.data_relaxation import (
     replica_tree_of,
 )
 from placewright.formulations.replicas.bounds.prove import prove_bounds
-from placewright.formulations.replicas.heuristics.drop_replicas import drop_idle_replicas
-from placewright.formulations.replicas.heuristics.greedy import GreedyPlacement, greedy_solution
+from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.heuristics.home_exchange import exchange_homes
-from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
-from placewright.formulations.replicas.heuristics.relax_and_fix import relax_and_fix
-from placewright.formulations.replicas.heuristics.transfer_repair import (
-    repair_transfers,
-    untransferable_copies,
-)
+from placewright.formulations.replicas.heuristics.incumbent import Incumbent
+from placewright.formulations.replicas.heuristics.multi_start import anneal, anneal_repeatedly
+from placewright.formulations.replicas.heuristics.restricted_search import search_restricted
+from placewright.formulations.replicas.heuristics.timed_lns import search_neighbourhoods
 from placewright.formulations.replicas.machine_code import MACHINE_CODE
 from placewright.formulations.replicas.models.lexicographic import is_small, solve_lexicographically
-from placewright.formulations.replicas.problem.minimum_remote_reads import forced_replicas
 from placewright.formulations.replicas.problem.problem import DATA, Problem
-from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 
 if TYPE_CHECKING:
@@ -62,8 +55,8 @@ class ReplicaSearch(SearchState):
     def __init__(self, problem: Problem, session: Session, without: Collection[str] = ()) -> None:
         super().__init__(session, without=without)
         self.problem = problem
-        self._solution = self._greedy = GreedyPlacement(problem).solution()
-        self._refused = np.zeros_like(problem.current)
+        self._incumbent = Incumbent(problem, session)
+        self._greedy = self._incumbent.solution
         self._replica_tree: ReplicaTree | None = None
         self._background = ExitStack()
         self._open = self._annealing = False
@@ -78,12 +71,6 @@ class ReplicaSearch(SearchState):
     def ended(self) -> bool:
         """Never before the bounds: they are certified even where a solver claims to prove all."""
         return False
-
-    @cached_property
-    def _untransferable(self) -> Bools:
-        """Copies (dataset classes, regions) that links cannot carry even alone."""
-        reserve = (1 - parameters.PARAMETERS.transfer_test_time_share) * self.session.remaining()
-        return untransferable_copies(self.problem, lambda: self.session.expired(reserve))
 
     @property
     def _hurried(self) -> bool:
@@ -110,19 +97,19 @@ class ReplicaSearch(SearchState):
     def _plan_without_copies(self) -> Iterator[Candidate]:
         """Yield the greedy plan beside the current replicas."""
         solution = exchange_homes(self.problem, greedy_solution(self.problem, copying=False))
-        yield self._accept(solution, "as it lies")
+        yield self._incumbent.accept(solution, "as it lies")
 
     def _greedy_plan(self) -> Iterator[Candidate]:
         """Yield the greedy plan; then the time for the search begins, if there is any."""
         self._greedy = exchange_homes(self.problem, greedy_solution(self.problem))
-        yield self._accept(self._greedy, "greedy")
+        yield self._incumbent.accept(self._greedy, "greedy")
         self._open = not self.session.expired()
         self._seconds = self.session.remaining()
 
     def _prepare(self) -> Iterator[Candidate]:
         """Reserve time for bounds, test copies, and yield plans of LNS until code is compiled."""
         # What was refused beside copies of the greedy solution may do beside others.
-        self._refused = self._untransferable.copy()
+        self._incumbent.retry_refused_copies()
         values = parameters.PARAMETERS
         share = (
             values.bound_time_share_with_relax_and_fix if self._fixing else values.bound_time_share
@@ -132,7 +119,8 @@ class ReplicaSearch(SearchState):
 
     def _anneal_once(self) -> Iterator[Candidate]:
         """Yield the plan of one run of annealing."""
-        yield self._accept(self._anneal(self._greedy, self._seconds, 0), "annealing")
+        found = anneal(self._incumbent, self._greedy, self._forbidden_copies(0), self._seconds, 0)
+        yield self._incumbent.accept(found, "annealing")
 
     def _grow_tree(self) -> Iterator[Candidate]:
         """Build the replica tree, which grows in the background until the LNS has ended."""
@@ -150,12 +138,15 @@ class ReplicaSearch(SearchState):
             share = values.multi_start_time_share
         else:
             share = values.multi_start_time_share_with_tree
+        starts = values.max_starts * (1 if self._replica_tree is None else 2)
         most = share * (self.session.remaining() - self._reserve)
-        yield from self._multi_start(self._greedy, self._seconds, most)
+        yield from anneal_repeatedly(
+            self._incumbent, self._greedy, self._forbidden_copies, self._seconds, starts, most
+        )
 
     def _fix_and_widen(self) -> Iterator[Candidate]:
         """Yield the plans of relax and fix; little time is left for LNS then."""
-        self._chosen = yield from self._relax_and_fix(self._reserve)
+        self._chosen = yield from search_restricted(self._incumbent, self._reserve)
         if self._chosen is not None:
             # LNS seldom improves on it, and proofs take the time.
             share = parameters.PARAMETERS.lns_time_share_after_relax_and_fix
@@ -165,7 +156,7 @@ class ReplicaSearch(SearchState):
     def _lns(self) -> Iterator[Candidate]:
         """Yield the plans of LNS, near the replicas of relax and fix or of the relaxation."""
         near = self._relaxation_replicas() if self._chosen is None else self._chosen
-        yield from self._neighbourhood_search(near, self._reserve)
+        yield from search_neighbourhoods(self._incumbent, near, self._reserve)
         self._background.close()
 
     def _bounds(self) -> Iterator[Bound]:
@@ -184,8 +175,8 @@ class ReplicaSearch(SearchState):
             late = session.remaining() - parameters.PARAMETERS.compilation_wait_time_share * (
                 session.remaining() - reserve
             )
-            yield from self._neighbourhood_search(
-                None, late, lambda: MACHINE_CODE.available(session)
+            yield from search_neighbourhoods(
+                self._incumbent, None, late, lambda: MACHINE_CODE.available(session)
             )
         found = MACHINE_CODE.available(session)
         if MACHINE_CODE.missing is not None:
@@ -194,19 +185,20 @@ class ReplicaSearch(SearchState):
 
     def _solve_exactly(self) -> Iterator[Candidate | Bound]:
         """Solve the whole; what links refuse is left out the next time, until nothing is."""
-        self._refused = np.zeros_like(self.problem.current)
+        incumbent = self._incumbent
+        incumbent.refused = np.zeros_like(self.problem.current)
         while True:
-            before = self._refused.copy()
+            before = incumbent.refused.copy()
             for step in solve_lexicographically(self.problem, self.session, self._greedy, before):
-                yield step if isinstance(step, Bound) else self._accept(step, "exact")
-            if (self._refused == before).all() or self.session.expired():
+                yield step if isinstance(step, Bound) else incumbent.accept(step, "exact")
+            if (incumbent.refused == before).all() or self.session.expired():
                 break
 
     def _build_tree(self) -> ReplicaTree | None:
         """Return the tree of where the largest data goes, at what the best solution overloads."""
         if self.problem.terms[:3] != ("overload", *DATA):
             return None
-        overload, _, _ = self._objective(self._solution)
+        overload, _, _ = self._incumbent.objective
         return replica_tree_of(
             self.problem,
             self.session,
@@ -223,30 +215,12 @@ class ReplicaSearch(SearchState):
         )
         return float(sum(best[term] for term in DATA)) if kept else np.inf
 
-    def _anneal(self, solution: Solution, seconds: float, run: int) -> Solution:
-        """Return what comes of a solution by annealing, within its share of `seconds`.
-
-        Where relaxations say what the dataset that matters most costs in each region, it may only
-        go to one where it costs least, a different one from run to run. All homes are decided anew
-        beside the replicas in the end: to fill what there is to the last GPU takes many jobs that
-        move together.
-        """
-        # Only here, as it needs a compiler.
-        from placewright.formulations.replicas.heuristics.annealing import Annealing
-
-        may_hold = self.problem.may_hold & ~self._refused & ~self._forbidden_copies(run)
-        annealing = Annealing(self.problem, solution, may_hold, self.session.seed + run)
-        found = exchange_homes(
-            self.problem,
-            annealing.run(self.session, parameters.PARAMETERS.annealing_time_share * seconds),
-        )
-        search = LargeNeighbourhoodSearch(self.problem, self.session, found, None)
-        search.set_incumbent(found, self._refused)
-        search.reoptimise_homes(parameters.PARAMETERS.home_mip_time_share * seconds)
-        return search.solution
-
     def _forbidden_copies(self, run: int) -> Bools:
-        """Return copies (dataset classes, regions) that are not made in a run."""
+        """Return copies (dataset classes, regions) that are not made in a run of annealing.
+
+        The dataset that the tree branches on first may only go to one region where it costs least,
+        a different one from run to run.
+        """
         found = np.zeros_like(self.problem.current)
         first = None if self._replica_tree is None else self._replica_tree.branching_dataset()
         if first is not None:
@@ -259,118 +233,13 @@ class ReplicaSearch(SearchState):
             ] = False
         return found
 
-    def _multi_start(self, solution: Solution, seconds: float, most: float) -> Iterator[Candidate]:
-        """Anneal a solution again and again, and cross each outcome with the best.
-
-        Ends after `most` seconds; `seconds` is what all of the search has.
-        """
-        session = self.session
-        until = session.remaining() - most
-        for run in range(
-            1,
-            parameters.PARAMETERS.max_starts
-            if self._replica_tree is None
-            else 2 * parameters.PARAMETERS.max_starts,
-        ):
-            if session.expired(until):
-                break
-            found = self._anneal(solution, seconds, run)
-            found = self._recombine(found, parameters.PARAMETERS.recombination_time_share * seconds)
-            if self._objective(found) < self._objective(self._solution):
-                yield self._accept(found, "crossing")
-
-    def _recombine(self, solution: Solution, seconds: float) -> Solution:
-        """Return the better of a solution and the best so far, crossed with the other one."""
-        best, other = sorted((self._solution, solution), key=self._objective)
-        search = LargeNeighbourhoodSearch(self.problem, self.session, best, None)
-        search.set_incumbent(best, self._refused)
-        search.recombine(other.replicas, seconds)
-        return search.solution
-
-    def _relax_and_fix(self, reserve: float) -> Generator[Candidate, None, Floats | None]:
-        """Choose among replicas that a point of the program has; return these, None without one.
-
-        Only among these if the point is better than the best solution; then among those of both,
-        and what the relaxation has. What links refuse beside copies of that solution may do beside
-        what the point does.
-        """
-        problem, session, before = self.problem, self.session, self._solution
-        self._refused = self._untransferable.copy()
-        seconds = parameters.PARAMETERS.relax_and_fix_time_share * (session.remaining() - reserve)
-        restricted = (
-            relax_and_fix(problem, session, before, self._refused, seconds) if seconds > 0 else None
-        )
-        if restricted is None:
-            return None
-
-        def left(share: float) -> float:
-            return share * max(0.0, session.remaining() - reserve)
-
-        search = LargeNeighbourhoodSearch(problem, session, before, None)
-        search.set_incumbent(before, self._refused)
-        if restricted.objective < self._objective(before):
-            chosen = search.solve_restricted(
-                restricted.chosen, left(parameters.PARAMETERS.restricted_mip_time_share)
-            )
-            if chosen is not None:
-                search.set_incumbent(chosen, self._refused)
-                search.reoptimise_homes(left(parameters.PARAMETERS.restricted_mip_time_share))
-                found = self._recombine(
-                    search.solution, left(parameters.PARAMETERS.restricted_mip_time_share)
-                )
-                if self._objective(found) < self._objective(before):
-                    yield self._accept(found, "branching")
-            search.set_incumbent(self._solution, self._refused)
-        if search.recombine(
-            restricted.chosen | restricted.relaxed,
-            left(parameters.PARAMETERS.widened_mip_time_share),
-        ):
-            yield self._accept(search.solution, "branching")
-        return restricted.chosen.astype(np.float64)
-
-    def _objective(self, solution: Solution) -> tuple[int, int, int]:
-        return solution.objective(self.problem)
-
-    def _neighbourhood_search(
-        self, relaxed: Floats | None, reserve: float, stop: Callable[[], bool] = lambda: False
-    ) -> Iterator[Candidate]:
-        """Large neighbourhood search from the incumbent; yield better plans now and then.
-
-        Ends when `reserve` seconds are left, or after an iteration once `stop` is true.
-        """
-        search = LargeNeighbourhoodSearch(self.problem, self.session, self._solution, relaxed)
-        search.set_incumbent(self._solution, self._refused)
-        cost, told, better = 0.0, time.monotonic(), False
-        for number, found in enumerate(search.iterations(reserve)):
-            better |= found and self._objective(search.solution) < self._objective(self._solution)
-            late = self.session.expired(
-                reserve + parameters.PARAMETERS.last_plan_reserve_factor * cost
-            )
-            over = late or number >= parameters.PARAMETERS.max_neighbourhoods or stop()
-            due = (
-                not self.session.deterministic
-                and time.monotonic() - told > parameters.PARAMETERS.report_interval_factor * cost
-            )
-            if better and (over or due):
-                began = time.monotonic()
-                yield self._accept(search.solution, "search")
-                search.set_incumbent(self._solution, self._refused)
-                told, better = time.monotonic(), False
-                cost = told - began
-            if over:
-                break
-        if better:
-            yield self._accept(search.solution, "search")
-
     def _relaxation_replicas(self) -> Floats | None:
         """Return the replicas (dataset classes, regions) of the relaxation."""
         problem = self.problem
         if self._replica_tree is not None:
             found: Floats | None = self._replica_tree.replicas
         else:
-            held = dict(
-                zip(("overload", "remote_reads"), self._objective(self._solution), strict=False)
-            )
+            held = dict(zip(("overload", "remote_reads"), self._incumbent.objective, strict=False))
             found = relaxation_replicas(
                 problem, self.session, held, parameters.PARAMETERS.relaxation_time_share
             )
@@ -379,20 +248,6 @@ class ReplicaSearch(SearchState):
         replicas = np.zeros(problem.current.shape)
         replicas[problem.dataset_class] = found
         return replicas
-
-    def _accept(self, solution: Solution, source: str) -> Candidate:
-        """Return a candidate; the search goes on from the best so far, which that need not be."""
-        solution = drop_idle_replicas(self.problem, solution)
-        grace = parameters.PARAMETERS.grace_s - min(0.0, self.session.before_deadline())
-        late = partial(self.session.overdue, grace)
-        solution, plan, refused = repair_transfers(self.problem, solution, self._refused, late)
-        self._solution = min(solution, self._solution, key=self._objective)
-        if not is_small(self.problem):
-            # Without these a job must read more remotely; beside other copies they may do.
-            left = replace(self.problem, may_hold=self.problem.may_hold & ~self._refused)
-            refused &= ~forced_replicas(left)
-        self._refused |= refused
-        return Candidate({}, source, final=True, data=plan)
 
 
 PHASES: tuple[Phase[ReplicaSearch, Candidate | Bound], ...] = (

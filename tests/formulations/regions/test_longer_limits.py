@@ -10,6 +10,8 @@ from formulation_parameters import set_parameters
 
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.replicas import parameters, run
+from placewright.formulations.replicas.heuristics import multi_start, restricted_search
+from placewright.formulations.replicas.heuristics.incumbent import Incumbent
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.run import ReplicaSearch
@@ -34,7 +36,7 @@ def problem() -> Problem:
 def brief(monkeypatch: pytest.MonkeyPatch, machine_code: None) -> None:
     """Search little, and prove nothing."""
     set_parameters(monkeypatch, parameters, max_sweeps=12, max_neighbourhoods=1, max_starts=3)
-    monkeypatch.setattr(run, "relax_and_fix", lambda *_: None)
+    monkeypatch.setattr(restricted_search, "relax_and_fix", lambda *_: None)
     monkeypatch.setattr(run, "prove_bounds", lambda *_: iter(()))
 
 
@@ -62,7 +64,7 @@ def test_the_first_candidates_are_those_of_any_limit(problem: Problem, brief: No
 def test_what_comes_of_annealing_does_not_take_the_place_of_a_better_solution(
     problem: Problem, brief: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def poor(relocation: ReplicaSearch, draft: Solution, *_: object) -> Solution:
+    def poor(_: Incumbent, draft: Solution, *__: object) -> Solution:
         region = int(problem.allowed_homes.any(axis=2).sum(axis=0).argmax())
         jobs = np.where(problem.allowed_homes[:, region].any(axis=1)[:, None, None], 0, draft.jobs)
         lowest = problem.allowed_homes[:, region].argmax(axis=1)
@@ -70,8 +72,9 @@ def test_what_comes_of_annealing_does_not_take_the_place_of_a_better_solution(
         jobs[some, region, lowest[some]] = problem.count[some]
         return Solution(jobs, problem.current.copy())
 
-    monkeypatch.setattr(ReplicaSearch, "_anneal", poor)
+    for module in (run, multi_start):
+        monkeypatch.setattr(module, "anneal", poor)
     relocation = ReplicaSearch(problem, session(1.0))
-    ranks = [relocation._objective(relocation._solution) for _ in relocation.steps()]
+    ranks = [relocation._incumbent.objective for _ in relocation.steps()]
     assert len(ranks) > 2
     assert ranks == sorted(ranks, reverse=True)
