@@ -32,7 +32,7 @@ DOCUMENT = re.compile(r"^```yaml\n(apiVersion: .*?)^```$", flags=re.MULTILINE | 
 
 BEING_REWRITTEN = [
     DOCS / "formulations" / f"{name}.md"
-    for name in ("deadline", "geo", "gpu-sharing", "grouping", "replicas", "stranded")
+    for name in ("geo", "gpu-sharing", "grouping", "replicas", "stranded")
 ]
 """Pages that do not name their folder yet."""
 

@@ -52,7 +52,7 @@ def core_search(
 ) -> Iterator[Selection]:
     """Yield ever better selections from MIPs over growing cores, with claimed bounds.
 
-    They break no row of a window, nor of `cuts`, if time has allowed. The choice that is `known`
+    They violate no demand-bound row, if time has allowed. The choice that is `known`
     (jobs,) keeps what must be kept.
     """
     keeps_promises = master.objective.min_kept > 0 or bool(master.must.any())
