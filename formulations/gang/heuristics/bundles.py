@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from placewright.formulations.gang.heuristics.host_assignment import NOWHERE, HostAssignment, Units
 from placewright.formulations.gang.heuristics.share_cutting import (
     Bin,
     Home,
     ShareTypes,
     recut_shares,
 )
-from placewright.formulations.gang.heuristics.swap_search import NOWHERE, HostAssignment, Units
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY_JOB, TaskPlacement
 from placewright.formulations.session import Session

@@ -7,75 +7,27 @@ are logged and can be rolled back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable
 
 import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.heuristics.movable_jobs import (
-    ANY_TENANT,
-    MovableJob,
-    MovableJobs,
-)
+from placewright.formulations.gang.heuristics.logged_moves import LoggedMoves
+from placewright.formulations.gang.heuristics.movable_jobs import ANY_TENANT, MovableJob
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement, TaskPlacement
+from placewright.formulations.gang.problem.jobs import JobPlacement
 from placewright.topology.units import WHOLE_GPU
 
 NOWHERE = -1
 
 
-class EjectionMoves:
-    """Moves of jobs in a placement, with a log to roll them back.
-
-    Jobs go by the numbers of their placements; a job whose removal was rolled back has another
-    number, `current_number`. `movable` are the jobs that may move.
-    """
+class EjectionMoves(LoggedMoves):
+    """Insertion of tasks by ejection and by displacement."""
 
     def __init__(self, placement: Placement) -> None:
-        self.placement, self.problem = placement, placement.problem
-        self.movable = MovableJobs(self.problem, placement.started())
-        self._undo_log: list[Callable[[], object]] = []
-        self._renumbered: dict[int, int] = {}
+        super().__init__(placement)
         self._infeasible: dict[int, int] = {}
-
-    def gpus_of(self, shape: int) -> int:
-        """Return the whole GPUs of a task."""
-        return int(self.problem.shape_gpu[shape]) // WHOLE_GPU
-
-    def shape_of(self, start: JobPlacement) -> int:
-        """Return the shape of a job's first group."""
-        return self.problem.classes[start.job_class].choices[start.choice].groups[0].shape
-
-    def eligible_hosts(self, shape: int) -> Bools:
-        """Return the hosts (hosts,) where a task may arrive if it fits."""
-        rank = self.problem.shape_rank[shape]
-        found: Bools = self.problem.shape_hosts[shape] & (self.placement.least_rank <= rank)
-        return found
-
-    def fits(self, shape: int, host: int, count: int) -> bool:
-        """Whether `count` tasks of a shape fit a host as it is."""
-        problem, placement = self.problem, self.placement
-        enough = placement.whole[host] * WHOLE_GPU >= count * problem.shape_gpu[shape]
-        return bool(enough and (placement.free[host] >= count * problem.shape_demand[shape]).all())
-
-    def jobs_to_move(self, shape: int, host: int, count: int) -> list[int]:
-        """Return numbers of jobs that must leave a host to free GPUs for `count` tasks."""
-        lack = count * self.gpus_of(shape) - int(self.placement.whole[host])
-        return _covering_jobs(self.movable.on_host(host), lack)
-
-    def reinsert(self, start: JobPlacement) -> bool:
-        """Insert a removed job on another host, by ejection if need be; return whether it was."""
-        host = self.find_host(self.shape_of(start))
-        if host is not None:
-            self.insert(start, host)
-        return host is not None
-
-    def insert(self, start: JobPlacement, host: int) -> None:
-        """Insert a removed job on a host that it fits."""
-        puts = [TaskPlacement(0, host, 1, self.placement.put(self.shape_of(start), host))]
-        self._start(start.job_class, start.choice, puts, start.job)
 
     def find_host(self, shape: int) -> int | None:
         """Return a host that fits a task, if need be after ejecting others; None if there is none.
@@ -92,6 +44,13 @@ class EjectionMoves:
             self._infeasible[shape] = free
         return host
 
+    def reinsert(self, start: JobPlacement) -> bool:
+        """Insert a removed job on another host, by ejection if need be; return whether it was."""
+        host = self.find_host(self.shape_of(start))
+        if host is not None:
+            self.insert(start, host)
+        return host is not None
+
     def displace(
         self, start: JobPlacement, max_loss: float, tenant: int = ANY_TENANT
     ) -> list[JobPlacement] | None:
@@ -103,7 +62,7 @@ class EjectionMoves:
         shape, best, chosen, target = self.shape_of(start), max_loss, [], NOWHERE
         rank = int(self.problem.shape_rank[shape])
         level_limit, lack = self._level_limit(rank), self.gpus_of(shape) - self.placement.whole
-        least, before = self.movable.least_loss(lack, level_limit), len(self._undo_log)
+        least, before = self.movable.least_loss(lack, level_limit), self.num_moves
         least[~self.eligible_hosts(shape)] = np.inf
         for host in np.argsort(least, kind="stable").tolist():
             if least[host] >= best:
@@ -131,6 +90,25 @@ class EjectionMoves:
         """Return what hosts lose at least if so many GPUs displace others there (hosts,)."""
         return self.movable.least_loss(size - self.placement.whole, self._level_limit(rank))
 
+    def preemptable_gpus(self, tenant: int, rank: int) -> Ints:
+        """Return the GPUs per host (hosts,) of a tenant's jobs that a rank may preempt."""
+        found, level_limit = np.zeros_like(self.movable.gpus_on_host), self._level_limit(rank)
+        for host in np.flatnonzero(self.movable.gpus_on_host).tolist():
+            mine = self.movable.preemptable(host, rank, int(level_limit[host]), tenant)
+            found[host] = sum(mover.gpus for mover in mine)
+        return found
+
+    def preempted_lawfully(self, job: int) -> bool:
+        """Whether tasks arrived where a job ran, all of higher precedence."""
+        running = self.problem.running[job]
+        came = self.placement.arrivals[[host for _, _, host, _ in running.places]]
+        return bool(came.any() and not came[:, : running.level + 1].any())
+
+    def jobs_to_move(self, shape: int, host: int, count: int) -> list[int]:
+        """Return numbers of jobs that must leave a host to free GPUs for `count` tasks."""
+        lack = count * self.gpus_of(shape) - int(self.placement.whole[host])
+        return _covering_jobs(self.movable.on_host(host), lack)
+
     def _level_limit(self, rank: int) -> Ints:
         """Return per host (hosts,) the level below which a rank may preempt jobs.
 
@@ -140,61 +118,6 @@ class EjectionMoves:
         first = np.where(came.any(axis=1), came.argmax(axis=1), came.shape[1])
         below: Ints = np.minimum(rank, first)
         return below
-
-    def preempted_lawfully(self, job: int) -> bool:
-        """Whether tasks arrived where a job ran, all of higher precedence."""
-        running = self.problem.running[job]
-        came = self.placement.arrivals[[host for _, _, host, _ in running.places]]
-        return bool(came.any() and not came[:, : running.level + 1].any())
-
-    def preemptable_gpus(self, tenant: int, rank: int) -> Ints:
-        """Return the GPUs per host (hosts,) of a tenant's jobs that a rank may preempt."""
-        found, level_limit = np.zeros_like(self.movable.gpus_on_host), self._level_limit(rank)
-        for host in np.flatnonzero(self.movable.gpus_on_host).tolist():
-            mine = self.movable.preemptable(host, rank, int(level_limit[host]), tenant)
-            found[host] = sum(mover.gpus for mover in mine)
-        return found
-
-    def value_of(self, start: JobPlacement) -> int:
-        """Return the value of a job."""
-        return self.problem.classes[start.job_class].choices[start.choice].value
-
-    def start(self, c: int, o: int, hosts: Iterable[tuple[int, int]]) -> None:
-        """Start a waiting job of one group on (host, number of tasks) pairs."""
-        shape = self.problem.classes[c].choices[o].groups[0].shape
-        puts = [
-            TaskPlacement(0, host, count, self.placement.put(shape, host, count))
-            for host, count in hosts
-        ]
-        self._start(c, o, puts, ANY_JOB)
-
-    def remove(self, number: int) -> JobPlacement:
-        """Remove a job from the placement and return it."""
-        start = self._stop(number)
-        self._undo_log.append(partial(self._undo_removal, number, start))
-        return start
-
-    def commit(self) -> None:
-        """Commit all moves: clear the log."""
-        self._undo_log = []
-
-    def rollback(self, before: int = 0) -> None:
-        """Undo all moves since the last commit but the first `before`."""
-        while len(self._undo_log) > before:
-            self._undo_log.pop()()
-
-    def current_number(self, number: int) -> int:
-        """Return the current number of a job by any of its numbers."""
-        while number in self._renumbered:
-            number = self._renumbered[number]
-        return number
-
-    def get(self, number: int) -> JobPlacement:
-        """Return a job by its number; KeyError if it has stopped."""
-        start = self.placement.get(number)
-        if start is None:
-            raise KeyError(number)
-        return start
 
     def _best_fit(self, shape: int, excluded: int = NOWHERE) -> int | None:
         """Return the fullest host that fits a task (best fit), not `excluded`; None if none does.
@@ -236,7 +159,7 @@ class EjectionMoves:
             most = tuning.max_deep_ejection_hosts if depth else tuning.max_ejection_hosts
             tried: list[int] = hosts[enough][:most].tolist()
             for host in tried:
-                lack, before = size - int(whole[host]), len(self._undo_log)
+                lack, before = size - int(whole[host]), self.num_moves
                 movers = [
                     mover for mover in self.movable.on_host(host) if mover.shape in relocatable
                 ]
@@ -274,24 +197,6 @@ class EjectionMoves:
                 return False
             self.insert(start, target)
         return True
-
-    def _start(self, c: int, o: int, puts: Sequence[TaskPlacement], job: int) -> None:
-        number = self.placement.start(c, o, puts, job)
-        self.movable.add(number, JobPlacement(c, o, puts, job))
-        self._undo_log.append(partial(self._undo_start, number))
-
-    def _undo_start(self, number: int) -> None:
-        self._stop(self.current_number(number))
-
-    def _undo_removal(self, number: int, start: JobPlacement) -> None:
-        self._renumbered[number] = self.placement.restart(start)
-        self.movable.add(self._renumbered[number], start)
-
-    def _stop(self, number: int) -> JobPlacement:
-        start = self.get(number)
-        self.placement.stop(number)
-        self.movable.remove(number, start.tasks[0].host)
-        return start
 
 
 def _covering_jobs(movers: Iterable[MovableJob], lack: int) -> list[int]:

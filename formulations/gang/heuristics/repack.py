@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.bundles import Bundles
-from placewright.formulations.gang.heuristics.swap_search import HostAssignment
+from placewright.formulations.gang.heuristics.host_assignment import HostAssignment
+from placewright.formulations.gang.heuristics.swap_search import (
+    drop_excess,
+    drop_waiting,
+    reduce_excess,
+)
 from placewright.formulations.gang.models.aggregate.column_generation import PricedModel
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
@@ -56,9 +61,9 @@ def repack_tasks(
     if units is None:
         return None
     assignment = HostAssignment(units, base.free, gpus, np.zeros(len(gpus), dtype=np.bool_))
-    while not assignment.reduce_excess(session):
-        if session.expired() or not assignment.drop_waiting():
-            assignment.drop_excess()
+    while not reduce_excess(assignment, session):
+        if session.expired() or not drop_waiting(assignment):
+            drop_excess(assignment)
             break
     placement = bundles.apply(assignment)
     repair_preemptions(placement)

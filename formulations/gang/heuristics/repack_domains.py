@@ -13,7 +13,8 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.heuristics.bundles import Bundles
-from placewright.formulations.gang.heuristics.swap_search import NOWHERE, HostAssignment, Units
+from placewright.formulations.gang.heuristics.host_assignment import NOWHERE, HostAssignment, Units
+from placewright.formulations.gang.heuristics.swap_search import drop_excess, reduce_excess
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.freeable_domains import FreeableDomains
@@ -36,9 +37,9 @@ def repack_domains(problem: Problem, session: Session) -> Placement | None:
     gpus = np.where(problem.open & problem.state.busy, base.whole, 0)
     domains = _choose_domains(problem, freeing, units, bundles.homes, gpus)
     assignment = HostAssignment(units, base.free, gpus, np.isin(freeing.domain, domains))
-    while domains and not assignment.reduce_excess(session):
+    while domains and not reduce_excess(assignment, session):
         if session.expired():
-            assignment.drop_excess()
+            drop_excess(assignment)
             break
         domain = _domain_to_keep(assignment, units, freeing, domains)
         domains.remove(domain)

@@ -11,9 +11,14 @@ from gang_parameters import set_parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placewright.formulations.gang.heuristics.host_assignment import NOWHERE, HostAssignment, Units
 from placewright.formulations.gang.heuristics.repack import repack_tasks
 from placewright.formulations.gang.heuristics.share_cutting import Home, ShareTypes, recut_shares
-from placewright.formulations.gang.heuristics.swap_search import NOWHERE, HostAssignment, Units
+from placewright.formulations.gang.heuristics.swap_search import (
+    drop_excess,
+    drop_waiting,
+    reduce_excess,
+)
 from placewright.formulations.gang.models.aggregate.column_generation import (
     aggregate_models,
     bound_by_relaxation,
@@ -208,10 +213,10 @@ def test_assignments_keep_to_gpus_and_those_without_excess_to_all_resources(
 ) -> None:
     units, room, gpus, closed = drawn
     assignment = HostAssignment(units, room, gpus, closed)
-    without_excess = assignment.reduce_excess(session())
+    without_excess = reduce_excess(assignment, session())
     assert without_excess == check_assignment(assignment, room, gpus, closed)
-    while not without_excess and assignment.drop_waiting():
-        without_excess = assignment.reduce_excess(session())
+    while not without_excess and drop_waiting(assignment):
+        without_excess = reduce_excess(assignment, session())
         assert without_excess == check_assignment(assignment, room, gpus, closed)
     assert not assignment.dropped[units.value == 0].any()
 
@@ -220,7 +225,7 @@ def test_assignments_keep_to_gpus_and_those_without_excess_to_all_resources(
 def test_hosts_that_dropped_jobs_have_no_excess(drawn: tuple[Units, Any, Any, Any]) -> None:
     units, room, gpus, closed = drawn
     assignment = HostAssignment(units, room, gpus, closed)
-    assignment.drop_excess()
+    drop_excess(assignment)
     check_assignment(assignment, room, gpus, closed)
     demand = np.where(assignment.dropped[:, None], units.running_demand, units.demand)
     used = np.zeros_like(room)

@@ -1,0 +1,188 @@
+"""Assignment of units to hosts by GPUs; other resources may be overcommitted for a while.
+
+The excess of a host is its demand beyond its capacity, each resource relative to the mean capacity
+of hosts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.array_types import Floats, Ints
+
+NOWHERE = -1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Units:
+    """What is to be placed.
+
+    Attributes
+    ----------
+    gpus : int64 (units,)
+    demand : int64 (units, resources)
+    home : int64 (units,)
+        The host where a unit is before the round, NOWHERE if it is new.
+    move_cost : int64 (units,)
+        What it costs that the unit is not at home.
+    value : int64 (units,)
+        What is lost if those in it that wait are given up.
+    running_demand : int64 (units, resources)
+        The demand of those in it that run.
+    has_running : bool (units,)
+        Whether some in it run, so that it needs a host.
+    allowed : bool (host sets, hosts)
+        Where units may be.
+    host_set : int64 (units,)
+        The row of `allowed` that holds.
+    """
+
+    gpus: Ints
+    demand: Ints
+    home: Ints
+    move_cost: Ints
+    value: Ints
+    running_demand: Ints
+    has_running: NDArray[np.bool_]
+    allowed: NDArray[np.bool_]
+    host_set: Ints
+
+
+class HostAssignment:
+    """Which unit is on which host.
+
+    Attributes
+    ----------
+    host : int64 (units,)
+        NOWHERE where no host has the GPUs, or all in the unit are given up.
+    dropped : bool (units,)
+        Units of which those that wait are given up.
+
+    Parameters
+    ----------
+    capacity : int64 (hosts, resources)
+        What units may take of each host besides GPUs.
+    gpus : int64 (hosts,)
+        Whole GPUs that units may take.
+    closed : bool (hosts,)
+        Hosts to be left empty.
+    """
+
+    def __init__(self, units: Units, capacity: Ints, gpus: Ints, closed: NDArray[np.bool_]) -> None:
+        self.units = units
+        self.capacity = capacity
+        self._scale = np.maximum(capacity.mean(axis=0), 1.0)
+        self._closed = closed.copy()
+        self.free_gpus = gpus.copy()
+        self._used = np.zeros_like(capacity)
+        self.demand = units.demand.copy()
+        self.host = np.full(len(units.gpus), NOWHERE, dtype=np.int64)
+        self.dropped = np.zeros(len(units.gpus), dtype=np.bool_)
+        at_home = np.flatnonzero(units.home != NOWHERE)
+        for unit in at_home[~closed[units.home[at_home]]].tolist():
+            home = int(units.home[unit])
+            if self.free_gpus[home] >= units.gpus[unit]:  # a gang may have come there since
+                self.assign(unit, home)
+        self._assign_remaining()
+
+    def reopen(self, hosts: Ints) -> None:
+        """Let the units come back that were on these closed hosts, and others."""
+        self._closed[hosts] = False
+        for unit in np.flatnonzero(np.isin(self.units.home, hosts)).tolist():
+            self.unassign(unit)
+            self.assign(unit, int(self.units.home[unit]))
+        self._assign_remaining()
+
+    def unassigned(self) -> NDArray[np.bool_]:
+        """Return which units have no host that need one."""
+        unseated: NDArray[np.bool_] = (self.host == NOWHERE) & self.units.has_running
+        return unseated
+
+    def excess(self) -> Floats:
+        """Return the excess of all hosts (hosts,)."""
+        return self.excess_with(slice(None), np.zeros_like(self.capacity[0]))
+
+    def excess_with(self, hosts: Ints | int | slice, more: Ints) -> Floats:
+        """Return the excess of hosts if they held `more` besides."""
+        over = self._used[hosts] + more - self.capacity[hosts]
+        lacks: Floats = (over.clip(min=0) / self._scale).sum(axis=-1)
+        return lacks
+
+    def eligible_hosts(self, unit: int) -> NDArray[np.bool_]:
+        """Return which hosts a unit may be on."""
+        may: NDArray[np.bool_] = self.units.allowed[self.units.host_set[unit]] & ~self._closed
+        return may
+
+    def move_cost(self, units: Ints, hosts: Ints | int) -> Ints:
+        """Return what it costs that units are on these hosts."""
+        cost: Ints = self.units.move_cost[units] * (self.units.home[units] != hosts)
+        return cost
+
+    def drop_waiting_of(self, unit: int) -> None:
+        """Give up those of a unit that wait."""
+        host = int(self.host[unit])
+        self.unassign(unit)
+        self.dropped[unit] = True
+        self.demand[unit] = self.units.running_demand[unit]
+        if self.units.has_running[unit]:
+            self.assign(unit, host)
+
+    def assign(self, unit: int, host: int) -> None:
+        """Assign a unit to a host with enough free GPUs."""
+        self.host[unit] = host
+        self._used[host] += self.demand[unit]
+        self.free_gpus[host] -= self.units.gpus[unit]
+
+    def unassign(self, unit: int) -> None:
+        """Take a unit off its host, if it has one."""
+        host = int(self.host[unit])
+        if host != NOWHERE:
+            self.host[unit] = NOWHERE
+            self._used[host] -= self.demand[unit]
+            self.free_gpus[host] += self.units.gpus[unit]
+
+    def _assign_remaining(self) -> None:
+        """Give units without a host one with enough GPUs: who runs, is large, is choosy first."""
+        units = self.units
+        weight = (self.demand / self._scale).max(axis=1)
+        choice = units.allowed.sum(axis=1)[units.host_set]
+        waiting = np.flatnonzero((self.host == NOWHERE) & (units.has_running | ~self.dropped))
+        keys = (-weight, choice, -units.gpus, ~units.has_running)
+        order = np.lexsort([key[waiting] for key in keys])
+        for unit in waiting[order].tolist():
+            host = self._worst_fit(unit)
+            if host == NOWHERE:
+                host = self._eject(unit)
+            if host != NOWHERE:
+                self.assign(unit, host)
+
+    def _worst_fit(self, unit: int) -> int:
+        """Return the host with enough GPUs that has most besides for each of them, or NOWHERE."""
+        units = self.units
+        fits = np.flatnonzero(self.eligible_hosts(unit) & (self.free_gpus >= units.gpus[unit]))
+        if not len(fits):
+            return NOWHERE
+        left = (self.capacity[fits] - self._used[fits] - self.demand[unit]) / self._scale
+        return int(fits[(left.min(axis=1) / np.maximum(self.free_gpus[fits], 1)).argmax()])
+
+    def _eject(self, unit: int) -> int:
+        """Move the cheapest unit that has room elsewhere out of the way; return where it was."""
+        units = self.units
+        roomy = self.free_gpus >= units.gpus[unit]
+        elsewhere = (units.allowed & roomy & ~self._closed).any(axis=1)
+        others = (
+            (self.host != NOWHERE) & (units.gpus == units.gpus[unit]) & elsewhere[units.host_set]
+        )
+        other = np.flatnonzero(others)
+        other = other[self.eligible_hosts(unit)[self.host[other]]]
+        if not len(other):
+            return NOWHERE
+        leaving = int(other[self.move_cost(other, NOWHERE).argmin()])
+        host = int(self.host[leaving])
+        to = self._worst_fit(leaving)
+        self.unassign(leaving)
+        self.assign(leaving, to)
+        return host
