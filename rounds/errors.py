@@ -6,7 +6,7 @@ from placewright.instances.documents.plan import Plan
 
 
 class InternalError(RuntimeError):
-    """A formulation made an invalid plan, or a verified plan beats a bound: a bug, never clipped.
+    """A bug: no candidate is valid, the last verification fails, or a plan beats a certified bound.
 
     `plan` is the best verified plan that was known then, if there was one.
     """

@@ -19,7 +19,7 @@ DEFAULT_BACKEND = "highs"
 
 ISOLATIONS = ("process", "none")
 MOST_SECONDS, MOST_SEED = 86_400, 2**31 - 1
-"""What a round's own limits may be, too."""
+"""The largest time limit and seed; `documents/round.py` allows a round's own limits no more."""
 
 Isolation: TypeAlias = Literal["process", "none"]
 Solver: TypeAlias = Worker | InProcess
@@ -54,7 +54,7 @@ class Settings:
         Raises
         ------
         InvalidInputError
-            If the round is none, or an argument is not one that a round's own limits could be.
+            If `round_` is no Round, or an argument is out of its range.
         """
         if not isinstance(round_, Round):
             raise _refused("round", type(round_).__name__, "expected a Round, as loaders return it")

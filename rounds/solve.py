@@ -26,8 +26,10 @@ from placewright.rounds.usage import Meter, versions
 
 INTERRUPTED = "interrupted"
 FINISH_SHARE = 2.0
-"""Time kept for the end, in times of what verifying the first candidate took; one whose reasons
-were verified with it is not verified again."""
+"""Time kept for verifying the final plan, as a multiple of what verifying the first candidate took.
+
+A plan that was verified with its reasons is not verified again.
+"""
 
 Progress: TypeAlias = Callable[[int, float | None], None]
 """Is told the best value and the tightest bound, if any, of the last headline term."""
@@ -147,14 +149,16 @@ class Solve:
                 session.degraded.append(INTERRUPTED)
             except Exception as error:
                 # A verified plan survives any fault.
-                mine = not isinstance(error, InternalError) and error is not self._progress_error
-                if self.best is None or not mine:
+                of_formulation = (
+                    not isinstance(error, InternalError) and error is not self._progress_error
+                )
+                if self.best is None or not of_formulation:
                     raise
                 session.degraded.append(f"formulation: {type(error).__name__}: {error}")
             return self._finish_despite_interrupt(session)
 
     def _finish_despite_interrupt(self, session: Session) -> Plan:
-        """Write the plan even if the interrupt comes now; that takes no longer than a check."""
+        """Write the plan even if an interrupt comes meanwhile: it takes one verification."""
         try:
             return self._finish(session)
         except KeyboardInterrupt:
@@ -164,7 +168,7 @@ class Solve:
     def _consider(self, candidate: Candidate, session: Session) -> None:
         """Verify a candidate and keep it if it is the best so far."""
         began = time.monotonic()
-        # Where no other plan will follow, reasons now spare checking this one again.
+        # Where no other plan will follow, a plan with reasons need not be verified again.
         reasoned = candidate.final or session.before_deadline() <= self._verify_seconds
         plan = self._document(candidate, reasoned)
         verification = verify(self.round, plan)

@@ -11,6 +11,7 @@ from placewright.instances.documents.plan import Run
 from placewright.solver import Worker
 
 _PACKAGES = {"highs": "highspy", "cp-sat": "ortools", "cbc": "pulp", "scip": "ortools"}
+"""The package that each backend comes with."""
 
 
 class Meter:
