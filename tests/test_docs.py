@@ -31,8 +31,7 @@ PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w-]+\.(?:py|md|yaml|toml|svg))?|\w+\.py)
 DOCUMENT = re.compile(r"^```yaml\n(apiVersion: .*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 BEING_REWRITTEN = [
-    DOCS / "formulations" / f"{name}.md"
-    for name in ("geo", "gpu-sharing", "grouping", "replicas", "stranded")
+    DOCS / "formulations" / f"{name}.md" for name in ("geo", "gpu-sharing", "replicas", "stranded")
 ]
 """Pages that do not name their folder yet."""
 
