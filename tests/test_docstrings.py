@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("benchmarks", "cli", "fuzz", "instances", "rounds", "solver", "topology")
+FOLDERS = (
+    "benchmarks",
+    "cli",
+    "formulations",
+    "fuzz",
+    "instances",
+    "rounds",
+    "solver",
+    "topology",
+)
 SECTION = re.compile(
     r"^(Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-{3,}$|\Z)", flags=re.MULTILINE | re.DOTALL
 )

@@ -141,8 +141,8 @@ def build_gang_round(
 
     Parameters
     ----------
-    job groups
-        Job groups of jobs of the packing problem; jobs in none of them wait, so all that run should
+    job_groups
+        Groups of jobs of the packing problem; jobs in none of them wait, so all that run should
         be in one.
     staying
         Groups of the jobs that stay, and those of them that have their GPUs alone.
