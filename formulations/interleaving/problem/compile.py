@@ -105,7 +105,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
     Parameters
     ----------
     round_
-        A round of policy `interleaving` that `references.check_round` accepts.
+        A round of policy `interleaving` that `check_round` accepts.
     """
     sharing, terms = round_.sharing, round_.policy.terms
     colocated = running_together(round_)
