@@ -32,7 +32,7 @@ A plan that was verified with its reasons is not verified again.
 """
 
 Progress: TypeAlias = Callable[[int, float | None], None]
-"""Is told the best value and the tightest bound, if any, of the last headline term."""
+"""Called with the best value and the tightest bound, if any, of the last headline term."""
 
 
 def solve_round(

@@ -65,8 +65,8 @@ class Arrays:
     row_block, block_names
         Row i belongs to the block named ``block_names[row_block[i]]``.
     priority
-        Shape (n,): columns to branch on before those of a smaller number, where the backend can
-        be told so (SCIP). None: the backend's own order.
+        Shape (n,): branching priorities, larger ones first, for backends that take them (SCIP).
+        None: the backend's own order.
     """
 
     sense: Sense

@@ -31,7 +31,7 @@ of 32,000 random models went wrong.
 """
 
 LARGEST = 1e20
-"""Coefficients below this are taken; HiGHS refuses those from 10^15 on if it is not told."""
+"""Coefficients below this are taken; by default HiGHS refuses those from 10^15 on."""
 
 INTERIOR = 1e-6
 """How near to an optimum an interior-point method stops, relative to the objective."""

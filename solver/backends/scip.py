@@ -114,7 +114,7 @@ def solve(
 
 
 def _point(arrays: Arrays, result: Any) -> Floats | None:
-    """Return the best point, columns that are not told being 0."""
+    """Return the best point; columns without a reported value are 0."""
     if not result.solutions:
         return None
     found = result.solutions[0].primal_solution.variable_values

@@ -126,7 +126,7 @@ def test_a_round_of_nobody_has_nothing_to_promise() -> None:
     assert [(bound.term, bound.value) for bound in found.bounds] == [(BROKEN, 0), (ADMITTED, 0)]
 
 
-def test_steering_never_breaks_a_promise(tiny: ModuleType) -> None:
+def test_path_relinking_never_breaks_a_promise(tiny: ModuleType) -> None:
     rng = np.random.default_rng(5)
     for seed in range(2 * ROUNDS):
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, releases=True)
@@ -141,7 +141,7 @@ def test_steering_never_breaks_a_promise(tiny: ModuleType) -> None:
         assert relinked.broken(problem) <= schedule.broken(problem)
 
 
-def test_mending_brings_promises_back_or_leaves_a_schedule_that_fits(tiny: ModuleType) -> None:
+def test_restoration_brings_promises_back_or_leaves_a_schedule_that_fits(tiny: ModuleType) -> None:
     restored = 0
     for seed in range(4 * ROUNDS):
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, gangs=bool(seed % 2))

@@ -1,4 +1,4 @@
-"""Whoever must run now finds a place: large gangs first, smaller ones make way."""
+"""Jobs that must run now are placed: large gangs first, smaller ones are displaced."""
 
 from __future__ import annotations
 

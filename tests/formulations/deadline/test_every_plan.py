@@ -113,7 +113,7 @@ def solved(helper: Any, writing: ModuleType, raw: Raw) -> tuple[dict[str, int], 
     return values, round_, plan
 
 
-def test_a_running_job_makes_way_and_goes_on_with_a_faster_option(
+def test_a_running_job_is_preempted_and_goes_on_with_a_faster_option(
     helper: Any, writing: ModuleType
 ) -> None:
     one = {"groups": [{"gpu": 1000}]}

@@ -90,7 +90,7 @@ def test_a_promise_may_wait_for_a_short_job_and_is_charged_for_the_stop() -> Non
     assert not served["first"].broken
 
 
-def test_who_is_early_makes_way_at_once_for_a_job_without_a_deadline() -> None:
+def test_a_job_that_is_early_is_preempted_at_once_for_a_job_without_a_deadline() -> None:
     first, early = job("first", 40), job("early", 80, (400, 1), came=10)
     served = play(trace(first, early, job("short", 20, came=60)))
     # `early` takes the GPU at 40 and would keep it until 120, but its promise can wait for `short`.

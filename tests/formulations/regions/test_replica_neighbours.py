@@ -131,7 +131,7 @@ def test_a_cross_of_two_drafts_is_better_than_both_and_has_no_replica_that_none_
     assert (search.solution.replicas <= allowed).all()
 
 
-def test_where_nothing_is_overloaded_what_is_chosen_may_be_and_is_mended_from_there(
+def test_where_nothing_is_overloaded_what_is_chosen_may_be_and_is_repaired_from_there(
     geo_tiny: ModuleType,
 ) -> None:
     job = {"reads": [{"dataset": "d", "gib": 10, "remote": False}]}

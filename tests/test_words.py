@@ -1,0 +1,45 @@
+"""Names that the project once had for standard terms do not return to sources, tests and pages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = (
+    *("benchmarks", "cli", "docs", "formulations", "instances", "rounds", "solver"),
+    *("tests", "topology"),
+)
+FILES = [
+    path
+    for path in (
+        *ROOT.glob("*.md"),
+        *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")),
+    )
+    if path.suffix in {".md", ".py"} and path != Path(__file__)
+]
+STANDARD_TERMS = {
+    r"ma(ke|kes|king|de)[ _]way": "is preempted, is ejected",
+    r"land(ed|ing)": "displacement",
+    r"mend(s|ed|ing)?": "exchange, repair",
+    r"oust(s|ed|ing)?": "drop/add",
+    "owing": "quota repair",
+    "coring": "core problem",
+    "relaying": "two-step ejection",
+    "vacating": "evacuation",
+    r"making[ _]room": "repacking",
+    "seating": "assignment",
+    "barring": "preemption rows",
+    "lying": "running jobs; wrong, of a bound",
+    "steering": "path relinking",
+    "bettered": "improved",
+}
+
+
+@pytest.mark.parametrize("word", STANDARD_TERMS)
+def test_the_standard_term_is_used(word: str) -> None:
+    found = re.compile(rf"(?<![a-z])({word})(?![a-z])", flags=re.IGNORECASE)
+    files = [str(path.relative_to(ROOT)) for path in FILES if found.search(path.read_text())]
+    assert not files, STANDARD_TERMS[word]
