@@ -22,11 +22,13 @@ def bench() -> Iterator[SimpleNamespace]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
         patch.chdir(ROOT)
-        bound, loops, rules = (
+        bound, loops, loop_rules, rules = (
             importlib.import_module(f"benchmarks.lease_{name}")
-            for name in ("bound", "loops", "rules")
+            for name in ("bound", "loops", "loop_rules", "rules")
         )
-        yield SimpleNamespace(bound=bound, loops=loops, rules=rules.RULES)
+        yield SimpleNamespace(
+            bound=bound, counted=loop_rules.counted, loops=loops, rules=rules.RULES
+        )
 
 
 def asked(
@@ -37,7 +39,7 @@ def asked(
 
 def test_a_shorter_job_runs_before_one_whose_promise_can_wait(bench: SimpleNamespace) -> None:
     jobs = (asked("long", 0, 1500, (9000, 10)), asked("short", 100, 600))
-    long, short = bench.loops.counted(bench.rules["Chronus"], jobs, 1)
+    long, short = bench.counted(bench.rules["Chronus"], jobs, 1)
     assert short == Served("short", 100, 1800, 0, 0, 0, 0, broken=False)
     assert long.stops == 1
     assert long.finish == 1200 + 600 + 30 + 300
@@ -47,7 +49,7 @@ def test_a_shorter_job_runs_before_one_whose_promise_can_wait(bench: SimpleNames
 def test_a_job_that_cannot_be_in_time_leaves(bench: SimpleNamespace) -> None:
     jobs = (asked("first", 0, 1500, (1600, 10)), asked("second", 0, 1500, (1700, 10)))
     for rule in bench.rules.values():
-        served = bench.loops.counted(rule, jobs, 1)
+        served = bench.counted(rule, jobs, 1)
         assert sorted(one.finish or 0 for one in served) == [0, 1500]
         answer = bench.loops.outcome(served, {})
         assert answer.value == 10
@@ -86,7 +88,7 @@ def traces(draw: st.DrawFn) -> tuple[TraceJob, ...]:
 def test_no_rule_beats_the_bound_or_runs_a_job_too_short(
     bench: SimpleNamespace, jobs: tuple[TraceJob, ...], gpus: int, rule: int
 ) -> None:
-    served = bench.loops.counted(list(bench.rules.values())[rule], jobs, gpus)
+    served = bench.counted(list(bench.rules.values())[rule], jobs, gpus)
     for one, job in zip(served, jobs, strict=True):
         assert one.finish is None or one.finish >= job.submit_s + job.duration_s
         assert job.due or one.finish is not None

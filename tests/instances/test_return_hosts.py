@@ -1,4 +1,4 @@
-"""Loaned hosts go back at the least cost of all ways to choose them."""
+"""Loaned hosts go back at the least cost of all choices of hosts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def drawn(seed: int) -> Round:
 
 
 def cheapest(round_: Round, hosts: list[str], count: int) -> int:
-    """The least cost of stopping whoever is on some hosts, over all ways to choose these."""
+    """The least cost of stopping whoever is on some hosts, over all choices of these."""
     costs = []
     for chosen in combinations(hosts, count):
         there = [
