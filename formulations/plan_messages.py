@@ -81,10 +81,11 @@ class Candidate:
 
     `starts` has the option and task places of each job that starts or migrates, `preempted` for
     each preempted job one that takes its place, -1 if nobody does. Other running jobs are kept. A
-    `final` one is the last that the formulation means to yield. `slots` has, for jobs with MIG
-    slices, where they are, and `groups` are all that share GPUs after the round. `promises` are all
-    that hold after the round, and `offers` what refused jobs could be promised on top.
-    `data` is for rounds with regions.
+    `final` one is verified with its reasons at once, so that it need not be verified again: it is
+    the last that the formulation means to yield, or its reasons cost next to nothing. `slots` has,
+    for jobs with MIG slices, where they are, and `groups` are all that share GPUs after the round.
+    `promises` are all that hold after the round, and `offers` what refused jobs could be promised
+    on top. `data` is for rounds with regions.
     """
 
     starts: Mapping[int, tuple[int, tuple[Place, ...]]]
