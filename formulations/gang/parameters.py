@@ -179,8 +179,9 @@ class InsertionParameters:
         Jobs of a host of which every subset may be its victims; of more, only the cheapest ones.
     value_per_idle_gpu
         Loss for each GPU that stays idle on a host; a job of one GPU and weight 1 has value 1000.
-    max_displacement_patterns
-        Patterns of whole hosts, those of least reduced cost, in the restricted master.
+    max_unused_patterns
+        Patterns of whole hosts, those of least reduced cost, that the relaxation does not use and
+        the restricted master has.
     displacement_share, max_displacement_seconds
         Of the time left for the restricted master, and its most seconds.
     host_option_pairs_per_second
@@ -206,7 +207,7 @@ class InsertionParameters:
     max_displacement_passes: int = 8
     max_enumerated_jobs: int = 6
     value_per_idle_gpu: float = 700.0
-    max_displacement_patterns: int = 600
+    max_unused_patterns: int = 60
     displacement_share: float = 0.4
     max_displacement_seconds: float = 6.0
     host_option_pairs_per_second: int = 400_000

@@ -115,18 +115,17 @@ def _place_columns(
     for host in np.flatnonzero(counts.host_classes.of_host >= 0)[::-1].tolist():
         if host not in taken:
             hosts[counts.host_classes.of_host[host]].append(host)
-    gpus = patterns.pool.cuts @ counts.problem.shape_gpu
-    for i in np.argsort(-gpus, kind="stable"):
-        shapes = np.flatnonzero(patterns.pool.cuts[i]).tolist()
-        free = hosts[patterns.pool.kind[i]]
-        for _ in range(int(number[patterns.pool.columns[i]])):
+    for kind, cut, times in patterns.in_use(number):
+        shapes = np.flatnonzero(cut).tolist()
+        free = hosts[kind]
+        for _ in range(times):
             if not free or not any(waiting[s] for s in shapes):
                 break
             host = free.pop()
             for s in shapes:
                 if not counts.problem.shape_hosts[s, host]:
                     continue  # hosts of a class may differ in who may be there by name
-                for _ in range(min(int(patterns.pool.cuts[i, s]), len(waiting[s]))):
+                for _ in range(min(int(cut[s]), len(waiting[s]))):
                     c, o = waiting[s].pop()
                     placement.start(c, o, [TaskPlacement(0, host, 1, placement.put(s, host))])
                     starts[c, o] -= 1

@@ -195,14 +195,9 @@ class PreemptiveInsertion:
         if not len(counts.host_classes):
             return
         waiting = self._waiting_by_shape()
-        gpus = patterns.pool.cuts @ self.problem.shape_gpu
         of_host = counts.host_classes.of_host
         alike = np.where(of_host >= 0, patterns.same_key[of_host], -1)
-        for i in np.argsort(-gpus, kind="stable").tolist():
-            times = int(number[patterns.pool.columns[i]])
-            if not times:
-                continue
-            cut = patterns.pool.cuts[i]
+        for kind, cut, times in patterns.in_use(number):
             while times:
                 wanted = np.minimum(cut, [len(w) for w in waiting])
                 wanted[self.problem.shape_rank == 0] = 0
@@ -212,7 +207,7 @@ class PreemptiveInsertion:
                 some = np.flatnonzero(wanted)
                 most = min(times, *(len(waiting[s]) // int(wanted[s]) for s in some.tolist()))
                 loss = np.where(
-                    alike == patterns.same_key[patterns.pool.kind[i]],
+                    alike == patterns.same_key[kind],
                     self.cost.of(wanted),
                     np.inf,
                 )

@@ -327,7 +327,7 @@ def displace_by_model(
     counts, patterns = model
     if not isinstance(patterns, HostPatterns) or relaxed is None:
         return None
-    arrays = counts.model.arrays(VALUE)
+    arrays = patterns.relax_exchanges(counts.model.arrays(VALUE), session.backend)
     excluded = _columns_to_exclude(arrays, counts, patterns.pool.columns, relaxed)
     tuning = parameters.PARAMETERS.insertion
     outcome = session.optimise(
@@ -355,7 +355,7 @@ def _columns_to_exclude(
 ) -> NDArray[np.bool_]:
     """Mark the columns (columns,) left out of the restricted master.
 
-    It keeps the patterns that the relaxation uses, then those of least reduced cost.
+    It keeps the patterns that the relaxation uses, and some of least reduced cost.
     """
     excluded = counts.inner_gang_columns
     if relaxed.values is None or relaxed.row_duals is None:
@@ -363,6 +363,7 @@ def _columns_to_exclude(
     used = np.zeros(arrays.columns)
     used[: len(relaxed.values)] = relaxed.values
     worth = arrays.reduced_costs(relaxed.row_duals)
-    order = np.lexsort((-worth[patterns], used[patterns] <= USED_TOLERANCE))
-    excluded[patterns[order[parameters.PARAMETERS.insertion.max_displacement_patterns :]]] = True
+    unused = patterns[used[patterns] <= USED_TOLERANCE]
+    unused = unused[np.argsort(-worth[unused], kind="stable")]
+    excluded[unused[parameters.PARAMETERS.insertion.max_unused_patterns :]] = True
     return excluded

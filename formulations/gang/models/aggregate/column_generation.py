@@ -124,6 +124,8 @@ def search_term_by_term(
     reduced: ReducedCosts | None = None
     for term in _modelled(problem):
         arrays = model.arrays(term, without=pending)
+        if isinstance(patterns, HostPatterns):
+            arrays = patterns.relax_exchanges(arrays, session.backend)
         if values is None:
             reduced = option_reduced_costs(
                 arrays, relaxed, aggregate.y, aggregate.option_row[aggregate.y_class]

@@ -6,14 +6,16 @@
     hosts    sum_p l[a,p]                    <=  hosts of a   (opened[a] where they are empty)
 
 In place of the sums over a class these make the model exact for single hosts, in all resources;
-only integrality and the domain tree stay relaxed. With the price pi[s] of a task and mu[a] of a
-host, the best pattern of a class is a knapsack with a dimension per resource. Demands are multiples
-of their greatest common divisors; if the table over those is small enough, one dynamic program
-prices all classes of a GPU model at once, exactly, so that bounds can be certified.
+only integrality and the domain tree stay relaxed. Smaller tasks may take slots of larger ones
+(exchanges.py). With the price pi[s] of a task and mu[a] of a host, the best pattern of a class is a
+knapsack with a dimension per resource. Demands are multiples of their greatest common divisors; if
+the table over those is small enough, one dynamic program prices all classes of a GPU model at once,
+exactly, so that bounds can be certified.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -23,11 +25,16 @@ from numpy.typing import NDArray
 from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
+from placewright.formulations.gang.models.aggregate.exchanges import (
+    exchangeable_slots,
+    exchanged_slots,
+)
 from placewright.formulations.gang.models.aggregate.host_classes import HostClasses, classes_of
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.solver import Arrays
 from placewright.topology.units import WHOLE_GPU
 
 
@@ -117,6 +124,11 @@ class HostPatterns:
         idle = np.flatnonzero(classes.idle)
         aggregate.model.add(self._host_row[idle], aggregate.opened[idle], -1.0)
         self.pool = PatternPool(aggregate.model, self._host_row, classes.size, len(grid.sizes))
+        self._pairs = exchangeable_slots(grid.sizes, self._allowed)
+        gpus = int(self._free[:, 0] @ classes.size)
+        self._exchange = aggregate.model.variables("exchange", len(self._pairs), upper=gpus)
+        aggregate.model.add(aggregate.task_row[self._pairs[:, 0]], self._exchange, -1.0)
+        aggregate.model.add(aggregate.task_row[self._pairs[:, 1]], self._exchange, 1.0)
 
     def add_patterns_of(self, placement: Placement) -> None:
         """Add the patterns that the hosts of a placement hold."""
@@ -198,12 +210,59 @@ class HostPatterns:
                 found[-1][s] += 1
         return found
 
+    def relax_exchanges(self, arrays: Arrays, backend: str) -> Arrays:
+        """Return a program with continuous exchanges, if the backend takes such columns.
+
+        With whole numbers of tasks and patterns they are a network flow: its vertices are whole.
+        """
+        if backend != "highs":
+            return arrays
+        integer = arrays.integer.copy()
+        integer[self._exchange] = False
+        return replace(arrays, integer=integer)
+
+    def in_use(self, number: Ints) -> list[tuple[int, Ints, int]]:
+        """Return the patterns of whole-number values as (host class, tasks per shape, hosts).
+
+        Slots are exchanged for the tasks that take them. Those of most GPUs come first.
+        """
+        times = number[self.pool.columns]
+        used = np.flatnonzero(times)
+        kinds, times = self.pool.kind[used].tolist(), times[used].tolist()
+        found = list(zip(kinds, self.pool.cuts[used], times, strict=True))
+        for slot, task, n in exchanged_slots(self._pairs, number[self._exchange]):
+            found = _exchange(found, slot, task, n)
+        gpus = self.aggregate.problem.shape_gpu
+        return sorted(found, key=lambda pattern: -int(pattern[1] @ gpus))
+
     def add(self, kinds: Ints, cuts: Ints) -> bool:
         """Add patterns (tasks per shape) of these host classes; return whether one is new."""
         columns, _, cuts = self.pool.append(kinds, cuts)
         at, s = np.nonzero(cuts)
         self.aggregate.model.add(self.aggregate.task_row[s], columns[at], cuts[at, s])
         return bool(len(columns))
+
+
+def _exchange(
+    patterns: list[tuple[int, Ints, int]], slot: int, task: int, number: int
+) -> list[tuple[int, Ints, int]]:
+    """Exchange slots of one shape for tasks of another, in as few patterns as possible."""
+    exchanged = []
+    for kind, cut, times in patterns:
+        left = times
+        while number and left and cut[slot]:
+            # On as many hosts as exchange all of these slots, then on one that exchanges some.
+            count = min(int(cut[slot]), number)
+            hosts = min(left, number // count)
+            other = cut.copy()
+            other[slot] -= count
+            other[task] += count
+            exchanged.append((kind, other, hosts))
+            left -= hosts
+            number -= hosts * count
+        if left:
+            exchanged.append((kind, cut, left))
+    return exchanged
 
 
 def _allowed_somewhere(problem: Problem, classes: HostClasses) -> NDArray[np.bool_]:
