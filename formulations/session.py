@@ -135,7 +135,7 @@ class Session:
     inner_rounds, region_rounds, gang
         Services: who decides rounds of gangs inside another decision, those of regions side by
         side, and gang problems.
-    known
+    best_known
         What is known of the round.
     clock, degraded
         The time of the whole decision, and what went wrong in it.
@@ -153,24 +153,24 @@ class Session:
     inner_rounds: InnerRounds = _unavailable
     region_rounds: RegionRounds = _unavailable
     gang: GangFormulation = _unavailable
-    known: BestKnown = field(default_factory=BestKnown)
+    best_known: BestKnown = field(default_factory=BestKnown)
     clock: Clock = field(default_factory=Clock)
     degraded: list[str] = field(default_factory=list)
 
     @property
     def best(self) -> Mapping[str, int] | None:
         """Verified values of the best plan by term, None without a plan."""
-        return self.known.values
+        return self.best_known.values
 
     @property
     def first_bound(self) -> float | None:
         """Tightest bound of the first term."""
-        return self.known.first_bound
+        return self.best_known.first_bound
 
     @property
     def proven(self) -> bool:
         """Whether every term of the best plan is proven."""
-        return self.known.proven
+        return self.best_known.proven
 
     @property
     def wall_stopped(self) -> bool:
@@ -196,7 +196,7 @@ class Session:
 
     def inner(self) -> Session:
         """Return a session on a round inside the decision, of which nothing is known yet."""
-        return replace(self, known=BestKnown())
+        return replace(self, best_known=BestKnown())
 
     def remaining(self) -> float:
         """Seconds left to plan with: before the deadline, negative after it.

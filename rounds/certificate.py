@@ -63,8 +63,8 @@ class Bounds:
                     f"{values[term]} beats; its claims are dropped"
                 )
         results = self.results(terms, values)
-        session.known.first_bound = results[0].bound
-        session.known.proven = all(result.gap == 0 for result in results)
+        session.best_known.first_bound = results[0].bound
+        session.best_known.proven = all(result.gap == 0 for result in results)
         return results
 
     def results(self, terms: tuple[str, ...], values: Mapping[str, int]) -> tuple[TermResult, ...]:

@@ -54,7 +54,7 @@ def solve_inner_round(
             if not checked.ok:
                 session.degraded.append(f"{step.source}: invalid plan: {checked.violations[0]}")
             elif inner.best is None or better(checked.terms, inner.best, problem.terms):
-                inner.known.values = checked.terms
+                inner.best_known.values = checked.terms
                 yield step
         if inner.best is not None:
             bounds.update_session(inner, problem.terms, inner.best)

@@ -57,7 +57,7 @@ def prove_bounds(
     bounds = Bounds()
     resources = Resources(settings, gang.run)
     with resources.session(Meter()) as session:
-        session.known.values = values
+        session.best_known.values = values
         for step in _steps(round, plan, resources, session):
             if isinstance(step, Bound):
                 bounds.add(step)

@@ -183,7 +183,7 @@ class Solve:
             self.best, self.values = candidate, dict(verification.terms)
             self._has_reasons = reasoned
             self.document = plan
-            session.known.values = self.values
+            session.best_known.values = self.values
             self._report_progress(session)
 
     def _tighten(self, bound: Bound, session: Session) -> None:

@@ -12,7 +12,7 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Bound, Candidate
-from placewright.formulations.session import Session
+from placewright.formulations.session import BestKnown, Session
 
 
 def _offsets(rest: ResidualRound, base: Mapping[str, int]) -> dict[str, int]:
@@ -110,7 +110,7 @@ def _lift_all(
     first = problem.terms[0]
     inner = session.inner()
     if has_plan:
-        _inform(inner, session, offset, first)
+        _inform(inner.best_known, session, offset, first)
     for step in inner.gang(problem, inner):
         if isinstance(step, Bound):
             yield _bound(step, offset)
@@ -118,18 +118,19 @@ def _lift_all(
             yield lifted
         else:
             unlawful = True
-        _inform(inner, session, offset, first)
+        _inform(inner.best_known, session, offset, first)
     return unlawful
 
 
-def _inform(inner: Session, session: Session, offset: Mapping[str, int], first: str) -> None:
-    """Set best values and bound of the inner session, in values of the residual round."""
-    inner.known.proven = session.proven
-    if session.best is not None:
-        inner.known.values = {term: value - offset[term] for term, value in session.best.items()}
-    if session.best is not None and next(iter(session.best)) == first:
-        known = session.first_bound
-        inner.known.first_bound = None if known is None else known - offset[first]
+def _inform(best_known: BestKnown, session: Session, offset: Mapping[str, int], first: str) -> None:
+    """Set what is best known of the residual round to that of the whole round, less the offset."""
+    best_known.proven = session.proven
+    if session.best is None:
+        return
+    best_known.values = {term: value - offset[term] for term, value in session.best.items()}
+    if next(iter(session.best)) == first:
+        bound = session.first_bound
+        best_known.first_bound = None if bound is None else bound - offset[first]
 
 
 def _bound(bound: Bound, offset: Mapping[str, int]) -> Bound:

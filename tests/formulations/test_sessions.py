@@ -23,6 +23,11 @@ def session(seconds: float = HOUR, *, deterministic: bool = False) -> Session:
     return Session(fails, time.monotonic() + seconds, deterministic=deterministic)
 
 
+def learn(session: Session, values: dict[str, int], bound: float, *, proven: bool = False) -> None:
+    known = session.best_known
+    known.values, known.first_bound, known.proven = values, bound, proven
+
+
 def solve(session: Session) -> None:
     model = Model()
     model.term("value", model.variables("x", 1, upper=3), 1, sense="max")
@@ -66,10 +71,10 @@ def test_faults_and_the_clock_of_a_part_reach_the_whole() -> None:
 
 def test_nothing_is_known_of_an_inner_round_and_what_is_learnt_stays_there() -> None:
     whole = session()
-    whole.known.values, whole.known.first_bound, whole.known.proven = {"value": 3}, 3.0, True
+    learn(whole, {"value": 3}, 3, proven=True)
     inner = whole.inner()
     assert (inner.best, inner.first_bound, inner.proven) == (None, None, False)
-    inner.part(0.5).known.values = {"value": 1}
+    inner.part(0.5).best_known.values = {"value": 1}
     assert inner.best == {"value": 1}
     assert whole.best == {"value": 3}
 
@@ -89,7 +94,7 @@ def test_a_phase_with_a_share_of_the_time_sees_what_the_round_learns() -> None:
         seen.append(mine.close_enough(7))
 
     for bound in run_phases([Phase("half", phase, share=_half)], state):
-        whole.known.values, whole.known.first_bound, whole.known.proven = {"value": 7}, 7, True
+        learn(whole, {"value": 7}, 7, proven=True)
         assert bound.value == 9
     assert seen == [False, {"value": 7}, 7, True, True]
     assert state.session is whole
@@ -120,9 +125,9 @@ def test_phases_are_left_out_without_time_or_where_the_gap_is_reached() -> None:
     state = SearchState(session())
     assert ran(state, *phases) == ["any", "timed", "gap"]
     assert ran(SearchState(session(-1.0)), *phases) == ["any", "gap"]
-    state.session.known.values, state.session.known.first_bound = {"value": 7, "spread": 1}, 7
+    learn(state.session, {"value": 7, "spread": 1}, 7)
     assert ran(state, *phases) == ["any", "timed"]
-    state.session.known.first_bound = 9
+    state.session.best_known.first_bound = 9
     assert ran(state, *phases) == ["any", "timed", "gap"]
     assert ran(SearchState(session(), without=["any", "gap"]), *phases) == ["timed"]
 
@@ -131,5 +136,5 @@ def test_no_phase_runs_once_the_search_has_ended() -> None:
     phases = ("a", {}), ("b", {})
     assert ran(SearchState(session(), finished=True), *phases) == []
     proven = SearchState(session())
-    proven.session.known.proven = True
+    proven.session.best_known.proven = True
     assert ran(proven, *phases) == []

@@ -68,13 +68,13 @@ def solve_without_sharing(gangs: GangRound, session: Session) -> Iterator[Candid
             yield _lift_bound(problem, step, constant)
         elif (lifted := gangs.lift(step)) is not None:
             yield lifted
-        inner.known.proven = session.proven
+        inner.best_known.proven = session.proven
         if session.best is not None:
-            inner.known.values = _gang_values(gangs, session.best, constant)
+            inner.best_known.values = _gang_values(gangs, session.best, constant)
             first = next(iter(session.best))
             moved = constant if first == problem.objective else 0
             known = session.first_bound
-            inner.known.first_bound = None if known is None else known - moved
+            inner.best_known.first_bound = None if known is None else known - moved
 
 
 def _proportional_plan(gangs: GangRound) -> Candidate | None:
