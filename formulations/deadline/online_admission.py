@@ -26,7 +26,7 @@ class Arrival:
 def admit_arrival(problem: Problem, schedule: Schedule, job: int) -> Arrival | None:
     """Return the best alternative that fits for a job without one; all other promises are kept.
 
-    None if none was found; with gangs of several sizes one may exist all the same.
+    None if none was found; with gangs of several sizes one may exist nevertheless.
     """
     alternatives = np.flatnonzero(problem.job == job)
     for alternative in alternatives[
@@ -39,7 +39,7 @@ def admit_arrival(problem: Problem, schedule: Schedule, job: int) -> Arrival | N
 
 
 def admit_earliest(problem: Problem, schedule: Schedule, job: int) -> Arrival | None:
-    """Return a job's alternative of earliest end that fits, whatever its value.
+    """Return a job's alternative of earliest end that fits, of any value.
 
     The ends of the alternatives do not matter. None if the job does not fit before the horizon.
     """

@@ -41,7 +41,7 @@ class _Request:
 
 
 class Offers:
-    """Earliest finishes of the jobs of a round beside a schedule, whatever their due times are.
+    """Earliest finishes of the jobs of a round beside a schedule, their due times left aside.
 
     Parameters
     ----------

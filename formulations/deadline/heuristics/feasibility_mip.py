@@ -90,7 +90,7 @@ def read_flow(
     """Return the schedule of an outcome of a model with relaxed flow, if it has one."""
     values = _integral_point(outcome)
     if values is None and outcome is not None and outcome.values is not None:
-        # What flows may lie anywhere on a face of the flow; a vertex of it is whole.
+        # The flow part may be anywhere on a face of the polytope; its vertices are integral.
         values = _integral_point(session.optimise(_fix_integers(arrays, outcome.values)))
     return None if values is None else time_indexed.read(model, values)
 

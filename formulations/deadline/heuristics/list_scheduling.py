@@ -84,7 +84,7 @@ def complete(
     """Greedy completion: add jobs without an alternative by kept promises, then by value density.
 
     Value counts per GPU and lease. What is promised stays, but may run in other leases. Once time
-    is `expired`, which is asked now and then, nobody is added any more.
+    is `expired`, which is checked now and then, no more jobs are added.
     """
     state = ScheduleState.of(problem, schedule)
     chains = EjectionChains(state, work_limit)

@@ -2,7 +2,7 @@
 
 A step destroys in one of two ways. Either an improving alternative is drawn
 and inserted, and the jobs in its place are removed, those first that lose least per lease freed; or
-some jobs without a promise of before are removed from a window of leases. Repair is greedy by value
+some jobs without an existing promise are removed from a window of leases. Repair is greedy by value
 density. Ranks are randomised. Promises that jobs have count before all value.
 
 References
@@ -121,7 +121,7 @@ class _Neighbourhoods:
         return int(self._random.choice(improving, p=chance / chance.sum()))
 
     def _destroy_window(self) -> None:
-        """Remove a few random jobs without a promise of before that run in a random window."""
+        """Remove a few random jobs without an existing promise that run in a random window."""
         state, problem = self.state, self.problem
         begin = int(self._random.integers(problem.horizon))
         end = begin + 1 + int(self._random.integers(max(1, problem.horizon // 4)))

@@ -77,7 +77,7 @@ class MasterSubproblem(SearchState):
         yield from run_phases(PHASES, self)
 
     def admits_most(self) -> Iterator[Schedule | UpperBound]:
-        """Yield the trivial bound where it is reached: everybody has its best promise."""
+        """Yield the trivial bound where it is reached: every job has its best promise."""
         if self.best.admitted(self.problem) == self.bound:
             yield UpperBound(self.bound, certified=True)
             self.finished = True
@@ -88,10 +88,10 @@ class MasterSubproblem(SearchState):
         """Solve for all choices that keep as much value of promises as the best schedule."""
         problem = self.problem
         min_kept = int(problem.loss.sum()) - self.broken
-        nobody = np.zeros(problem.jobs, dtype=np.bool_)
+        none = np.zeros(problem.jobs, dtype=np.bool_)
         objective_ = MasterObjective(problem.value, self.saved, min_kept)
         for step in self._solve_master(
-            MasterLp(DemandRows(problem), self.feasible, nobody, objective_)
+            MasterLp(DemandRows(problem), self.feasible, none, objective_)
         ):
             if isinstance(step, UpperBound):
                 self.bound = step.value

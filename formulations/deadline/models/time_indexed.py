@@ -117,7 +117,7 @@ def usable(problem: Problem) -> Bools:
 
 
 def size(problem: Problem) -> int:
-    """Return the number of usable (alternative, lease) pairs: the columns besides `S`."""
+    """Return the number of usable (alternative, lease) pairs: the columns other than `S`."""
     total = 0
     for alternatives, leases in by_demand_class(problem):
         before = np.append(0, np.cumsum(leases))

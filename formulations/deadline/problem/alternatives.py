@@ -33,7 +33,7 @@ from placewright.instances.documents.round import Round
 class Alternative(NamedTuple):
     """A due time of a job and one of its options, as in `problem.Problem`.
 
-    `job` is its number among those that are asked about. Of its leases each gains `each`
+    `job` is its number among the jobs of the admission. Of its leases each gains `each`
     thousandths of a second of work on `hosts` hosts. `fast`: the current lease counts on more
     hosts, where the job is faster.
     """

@@ -176,7 +176,7 @@ class _GangBuilder:
     def add_switching(self, j: int) -> None:
         """Add a running job whose promise has another option from the next lease on.
 
-        Its promise is kept only if somebody takes its place, and then it is no loss that it stops.
+        Its promise is kept only if another job takes its place, so stopping it loses nothing.
         """
         job = self._round.jobs[j]
         for number in _allowed_options(job):

@@ -51,7 +51,7 @@ class PackingSearch:
         self._holds = (("disruption", 0),) if round_.policy.terms[0] == "disruption" else ()
 
     def steps(self) -> Iterator[Candidate | Bound]:
-        """Yield plans and bounds, first of plans that preempt nobody."""
+        """Yield plans and bounds, first of plans without preemption."""
         packing = self._problem.packing
         exact = bool((self._packing.must_cover == packing.must_cover).all())
         yield from self._search(self._packing, proves=exact)

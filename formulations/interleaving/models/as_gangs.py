@@ -1,8 +1,7 @@
 """A gang round in which each job group is one job, and how its plans are lifted.
 
 A job group with an anchor is a running job there. Its priority is that of its highest member then,
-and that of its lowest if it arrives: so whatever preempts is of strictly higher priority than
-whatever is preempted.
+and that of its lowest if it arrives: so a preemptor is of strictly higher priority than its victim.
 """
 
 from __future__ import annotations

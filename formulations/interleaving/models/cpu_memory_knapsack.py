@@ -1,4 +1,4 @@
-"""Rounds in which nobody can share GPUs: what is left to decide is CPU and memory, and places.
+"""Rounds in which no jobs can share GPUs: only CPU and memory, and places, are decided.
 
 Each job is a gang with its options, and the value of an option is the speed that its cores and
 memory give. That is a multiple-choice knapsack over all hosts' CPU and memory,
@@ -40,7 +40,7 @@ from placewright.instances.documents.round import Round
 
 
 def gangs_without_sharing(round_: Round) -> GangRound | None:
-    """Return each job as a gang if nobody can share GPUs, else None.
+    """Return each job as a gang if no jobs can share GPUs, else None.
 
     Also None if a tenant has a quota, since the gang formulation does not report quota use.
     """

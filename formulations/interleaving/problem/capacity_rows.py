@@ -22,7 +22,7 @@ from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 
 Allowed: TypeAlias = tuple[tuple[str, ...] | None, tuple[str, ...] | None, frozenset[str]]
-"""GPU models and hosts that a task group names, and hosts where its job runs all the same."""
+"""GPU models and hosts that a task group names, and hosts that its job runs on nevertheless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def block_rows(
     hosts
         Where tasks may be after the round, (hosts,).
     gpus
-        GPUs of which they may have the whole there, (hosts,).
+        GPUs that they may have as a whole there, (hosts,).
     parts
         Milli-GPU that they may have of other GPUs there, (hosts,).
     """

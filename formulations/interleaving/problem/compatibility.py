@@ -19,9 +19,9 @@ from placewright.topology import Cluster
 def buckets_of(jobs: Sequence[Job]) -> Ints:
     """Return the bucket of each job, `ALONE` for those that share with nobody, (jobs,).
 
-    Jobs of one bucket ask tasks that are alike but for CPU, memory and other amounts. Whoever has
-    no stages, takes parts of GPUs or must keep away from others shares with nobody; nor does a job
-    that runs another option than its first.
+    Jobs of one bucket ask tasks that are alike but for CPU, memory and other amounts. Jobs without
+    stages, with parts of GPUs or with an anti-affinity share with none; nor does a job that runs
+    another option than its first.
     """
     numbers: dict[Hashable, int] = {}
     of = [_compatibility_key(job) for job in jobs]

@@ -100,7 +100,7 @@ class Interleaving:
 def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleaving:
     """Return the problem of a round in which pinned jobs, and `more`, stay as they are.
 
-    Whoever shares GPUs with a job that stays stays, too.
+    Jobs that share GPUs with one that stays stay, too.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Multiple-choice rows: jobs of several options, one class per option.
 
-Only with its first option is a job in groups. Each other option is a class that shares with nobody
+Only with its first option is a job in groups. Each other option is a class that shares with none
 and takes exactly what the option asks, so that rows of CPU, memory and quotas are a multiple-choice
 knapsack over all jobs; and there is one row more for each class of jobs,
 
@@ -75,7 +75,7 @@ def add_choice_rows(
     firsts = len(set(of_class))
     other = np.arange(packing.classes) >= firsts
     if packing.rules.objective != "efficiency":
-        # What one iteration does is of no account where nobody shares.
+        # Stages do not matter to jobs that do not share GPUs.
         packing = replace(
             packing,
             stages=np.where(other[:, None], 0, packing.stages),

@@ -18,7 +18,7 @@ the job that begins in slot s (0 if none does),
 
 where a job of offset o begins in slot -o, and slots and stages are counted in a circle. Rows and
 columns of the inner program are vertices and edges of a circle of even length, so the optimum of
-its dual is whole: each slot pays for itself or in one pair with a neighbour.
+its dual is integral: each slot pays for itself or in one pair with a neighbour.
 
     max( max(P[0], m[0] + m[1]) + max(P[2], m[2] + m[3]),
          max(P[1], m[1] + m[2]) + max(P[3], m[3] + m[0]) )

@@ -32,7 +32,7 @@ class ResidualCapacity:
     hosts : bool (hosts,)
         Hosts where something may arrive or runs.
     gpus : int64 (hosts,)
-        GPUs of which jobs that do not stay may have the whole.
+        GPUs that jobs that do not stay may have as a whole.
     parts : int64 (hosts,)
         Milli-GPU that they may have of the other GPUs, beside shares that stay.
     held : int64 (resources,)

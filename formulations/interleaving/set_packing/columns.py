@@ -164,7 +164,7 @@ def _extendable(
 ) -> Bools:
     """Return which multisets have enough jobs and memory, and no conflicting pair.
 
-    Whoever fails takes all multisets that hold it along, and so need not be extended.
+    All supersets of a multiset that fails do, so it need not be extended.
     """
     new = level[:, -1]
     possible: Bools = (level == new[:, None]).sum(axis=1) <= packing.count[classes][new]

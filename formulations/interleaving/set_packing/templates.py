@@ -117,7 +117,7 @@ class Templates:
     members : int64 (templates, 4)
         Profiles in ascending order, `ALONE` after the last one.
     bucket, size, value : int64 (templates,)
-        Bucket, number of places, and the value of a template whoever fills it.
+        Bucket, number of places, and the value of a template with any members.
     """
 
     members: Ints

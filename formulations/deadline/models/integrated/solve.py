@@ -1,7 +1,7 @@
 """The best plan of a small round, and that it is: promises, leases and places decided at once.
 
 Admission counts the GPUs of the current lease, and places are then found for what it has chosen. In
-a small round it is also asked what other choice can be placed.
+a small round one model decides which choice can be placed.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from placewright.formulations.interleaving.set_packing.column_generation.master 
 from placewright.formulations.session import Session
 
 INTEGRAL = 1 - 1e-6
-"""Used at least so often, a column counts as used once."""
+"""LP value from which a column counts as used once."""
 
 
 def dive(packing: PackingProblem, solution: MasterSolution, session: Session) -> Grouping | None:

@@ -116,7 +116,7 @@ def rounded_prices(packing: PackingProblem, job: Floats, row: Floats) -> Prices 
         y.astype(np.float64) / scale,
         z.astype(np.float64) / scale,
     )
-    # Groups that run are columns whatever the rules say, each once at most.
+    # Frozen groups are columns although the rules forbid them, each once at most.
     frozen = with_values(packing, packing.frozen_groups)
     gained = prices.reduced_cost(packing, frozen.members, frozen.value).clip(min=0)
     return replace(prices, base=base + sum(gained.tolist()))

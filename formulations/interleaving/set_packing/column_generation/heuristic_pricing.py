@@ -56,7 +56,7 @@ def price_neighbours(
 
 
 def _exchange_neighbours(base: Ints, jobs: Ints, most: int) -> Ints:
-    """Return the columns with each of these jobs, or nobody, in each place."""
+    """Return the columns with each of these jobs, or none, in each place."""
     groups = np.repeat(base, len(jobs) * most, axis=0)
     place = np.tile(np.repeat(np.arange(most), len(jobs)), len(base))
     groups[np.arange(len(groups)), place] = np.tile(jobs, len(base) * most)
