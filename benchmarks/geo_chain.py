@@ -43,9 +43,9 @@ def _chained(relocate: Callable[[Round], Plan], seconds: float, round_: Round) -
     began = cpu_seconds()
     data = relocate(round_)
     relocated = cpu_seconds()
-    _, told = figures_of(round_, data)
+    _, of_data = figures_of(round_, data)
     if data.certificate is not None:
-        told.update(proven_of(data.certificate))
+        of_data.update(proven_of(data.certificate))
     terms = ("hottest", "copies")
     columns = [*(column for term in terms for column in (TITLES[term], at_least(term)))]
     following, decided = after(round_, data), cpu_seconds()
@@ -55,7 +55,7 @@ def _chained(relocate: Callable[[Round], Plan], seconds: float, round_: Round) -
     assert plan.certificate is not None
     figures = {
         "hottest before": round(1000 * facts_of(round_).hottest),
-        **{column: told[column] for column in columns if column in told},
+        **{column: of_data[column] for column in columns if column in of_data},
         **of_jobs,
         "for data %": 100 * of_jobs["for data"] / len(round_.jobs),
         "data CPU s": relocated - began,

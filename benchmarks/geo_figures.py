@@ -31,8 +31,8 @@ def figures_of(round_: Round, plan: Plan) -> tuple[int, dict[str, float]]:
     if not verification.ok:
         raise InvalidPlanError(f"the plan is invalid: {verification.violations[0]}")
     terms = {TITLES[t]: value for t, value in verification.terms.items() if t in TITLES}
-    told = _used(round_, plan) if round_.policy.formulation == "geo" else _homes(round_, plan)
-    return verification.terms[round_.policy.terms[0]], {**terms, **told}
+    of_jobs = _used(round_, plan) if round_.policy.formulation == "geo" else _homes(round_, plan)
+    return verification.terms[round_.policy.terms[0]], {**terms, **of_jobs}
 
 
 def _used(round_: Round, plan: Plan) -> dict[str, float]:

@@ -69,7 +69,7 @@ class Hosts:
                 self.free[host] = [gpu for gpu in self.free[host] if gpu not in kept]
         self.healthy = state.healthy
         widest = int(cluster.gpu_count.max(initial=0))
-        self.pools = [
+        self.hosts_by_free = [
             [[dict[int, None]() for _ in range(widest + 1)] for _ in wan.models]
             for _ in wan.regions
         ]
@@ -84,9 +84,9 @@ class Hosts:
         """Whether the free GPUs are there, one group at a time."""
         if self.idle[region, model] < sum(count * gpus for _, count, gpus, _ in need):
             return False
-        pool = self.pools[region][model]
+        by_free = self.hosts_by_free[region][model]
         return all(
-            sum(len(pool[n]) * (n // gpus) for n in range(gpus, len(pool))) >= count
+            sum(len(by_free[n]) * (n // gpus) for n in range(gpus, len(by_free))) >= count
             for _, count, gpus, _ in need
         )
 
@@ -129,7 +129,7 @@ class Hosts:
             return None
         domain = self.cluster.domain[level]
         hosts: dict[int, list[int]] = {}
-        for bucket in self.pools[region][model][gpus:]:
+        for bucket in self.hosts_by_free[region][model][gpus:]:
             for host in bucket:
                 hosts.setdefault(int(domain[host]), []).append(host)
         if len(hosts) == 1:
@@ -141,7 +141,7 @@ class Hosts:
     def _host(
         self, region: int, model: int, gpus: int, priority: int, within: Container[int] | None
     ) -> int | None:
-        for bucket in self.pools[region][model][gpus:]:
+        for bucket in self.hosts_by_free[region][model][gpus:]:
             for host in bucket:
                 welcome = not self.floor or self.floor.get(host, priority - 1) < priority
                 if welcome and (within is None or host in within):
@@ -157,13 +157,13 @@ class Hosts:
 
     def _leave(self, host: int) -> None:
         region, model, free = self.region[host], self.model[host], len(self.free[host])
-        self.pools[region][model][free].pop(host, None)
+        self.hosts_by_free[region][model][free].pop(host, None)
         self.idle[region, model] -= free
 
     def _enter(self, host: int, free: int) -> None:
         region, model = self.region[host], self.model[host]
         if free:
-            self.pools[region][model][free][host] = None
+            self.hosts_by_free[region][model][free][host] = None
         self.idle[region, model] += free
 
 

@@ -42,11 +42,11 @@ Place: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Bring a group of datasets to a region; from the region `leaves` it goes (NONE: it stays)."""
+    """Bring a group of datasets to a region, and drop it in another (NONE: in none)."""
 
     dataset_class: int
     region: int
-    leaves: int = NONE
+    dropped: int = NONE
 
 
 Shift: TypeAlias = tuple[int, Place, Place, int]
@@ -174,14 +174,14 @@ class Climber:
         """Return what a step lowers the weighted sum by, and which jobs follow; 0 if it may not."""
         problem, p, r = self.problem, step.dataset_class, step.region
         size, new = int(problem.size[p]), not self.has[p, r]
-        if (step.leaves != NONE) and not self.has[p, step.leaves]:
+        if (step.dropped != NONE) and not self.has[p, step.dropped]:
             return 0.0, []
         if not new or self.used[r] + size > problem.storage[r] or self._sources(p, r) is None:
             return 0.0, []
         before = self.has[p].copy()
         self.has[p, r] = True
-        if step.leaves != NONE:
-            self.has[p, step.leaves] = False
+        if step.dropped != NONE:
+            self.has[p, step.dropped] = False
         total, shifts = -COPY * size, list[Shift]()
         for w in self.readers[p]:
             lowered, mine = self._follow(w, p, r, before)
@@ -319,9 +319,9 @@ class Climber:
             self.budget[:, r] -= taken
         self.has[p, r] = True
         self.used[r] += size
-        if step.leaves != NONE:
-            self.has[p, step.leaves] = False
-            self.used[step.leaves] -= size
+        if step.dropped != NONE:
+            self.has[p, step.dropped] = False
+            self.used[step.dropped] -= size
         for w, old, to, jobs in shifts:
             homes, asked = self.homes[w], int(self.problem.demand[w])
             homes[old] -= jobs

@@ -97,7 +97,7 @@ class ReplicaSearch(SearchState):
     def _plan_without_copies(self) -> Iterator[Candidate]:
         """Yield the greedy plan beside the current replicas."""
         solution = exchange_homes(self.problem, greedy_solution(self.problem, copying=False))
-        yield self._incumbent.accept(solution, "as it lies")
+        yield self._incumbent.accept(solution, "without copies")
 
     def _greedy_plan(self) -> Iterator[Candidate]:
         """Yield the greedy plan; then the time for the search begins, if there is any."""
@@ -184,7 +184,7 @@ class ReplicaSearch(SearchState):
         return found
 
     def _solve_exactly(self) -> Iterator[Candidate | Bound]:
-        """Solve the whole; what links refuse is left out the next time, until nothing is."""
+        """Solve the problem exactly, again without the copies that links refuse, until none is."""
         incumbent = self._incumbent
         incumbent.refused = np.zeros_like(self.problem.current)
         while True:

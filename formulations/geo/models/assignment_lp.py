@@ -152,7 +152,7 @@ def build_assignment_model(classes: JobClasses, cost_classes: CostClasses) -> As
     )
     most = np.zeros(len(groups))
     np.add.at(most, cost_classes.group[other_class], cost_classes.number[other_class])
-    shared = model.variables("pool", len(shared_assignment), upper=most[group])
+    shared = model.variables("shared", len(shared_assignment), upper=most[group])
     rows = model.rows("row", len(classes.capacity), upper=classes.capacity.astype(float))
     by_assignment = np.argsort(classes.entry_assignment, kind="stable")
     entry = np.searchsorted(
@@ -176,7 +176,7 @@ def build_assignment_model(classes: JobClasses, cost_classes: CostClasses) -> As
     )
     model.add(demand[cost_class], cheap, 1.0)
     model.add(demand[other_class], other, 1.0)
-    balance = model.rows("pool", len(groups), lower=0.0, upper=0.0)
+    balance = model.rows("balance", len(groups), lower=0.0, upper=0.0)
     model.add(balance[cost_classes.group[other_class]], other, 1.0)
     model.add(balance[group], shared, -1.0)
     lost = np.zeros(len(cost_classes.job_class))

@@ -91,8 +91,8 @@ class _Targets:
     def __init__(self, problem: Problem, session: Session, held: Mapping[str, int]) -> None:
         self.terms, self.session, self.held = problem.terms, session, held
         self.aggregate = aggregate_problem(problem.wan)
-        resting = _trivial_bounds(self.aggregate)
-        self._proven = {term: resting.get(term, 0) for term in self.terms}
+        trivial = _trivial_bounds(self.aggregate)
+        self._proven = {term: trivial.get(term, 0) for term in self.terms}
         self._programs: dict[tuple[str, ...], Relaxation] = {}
 
     def immediate_bounds(self) -> Iterator[Bound]:

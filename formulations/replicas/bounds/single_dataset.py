@@ -36,7 +36,7 @@ def with_dataset_bounds(
     Parameters
     ----------
     aggregate
-        One without datasets in `apart`.
+        One without bounds of single datasets.
     holds
         Upper bounds on terms.
     """

@@ -84,14 +84,14 @@ def initial_state(problem: Problem, solution: Solution, may_hold: Bools) -> Anne
     """Return the state with every unit where a solution has it, and data only where it may be."""
     job_class, jobs, cells = _units(problem, solution)
     regions = problem.regions
-    apart = ~may_hold[problem.read_dataset_class]
+    impossible = ~may_hold[problem.read_dataset_class]
     barred = np.zeros((problem.job_classes, regions), dtype=np.bool_)
-    np.logical_or.at(barred, problem.read_class, apart & ~problem.read_remote[:, None])
+    np.logical_or.at(barred, problem.read_class, impossible & ~problem.read_remote[:, None])
     remote_cost = np.zeros((problem.job_classes, regions))
     np.add.at(
         remote_cost,
         problem.read_class,
-        apart * problem.read_gib[:, None] * parameters.PARAMETERS.remote_read_weight,
+        impossible * problem.read_gib[:, None] * parameters.PARAMETERS.remote_read_weight,
     )
     first = np.searchsorted(problem.read_class, np.arange(problem.job_classes + 1))
     reads = (first[1:] - first[:-1])[job_class]

@@ -67,4 +67,4 @@ def anneal_repeatedly(
         found = anneal(incumbent, solution, forbidden(run), seconds, run)
         found = incumbent.recombine(found, parameters.PARAMETERS.recombination_time_share * seconds)
         if found.objective(incumbent.problem) < incumbent.objective:
-            yield incumbent.accept(found, "crossing")
+            yield incumbent.accept(found, "recombination")

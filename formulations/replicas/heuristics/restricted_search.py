@@ -43,10 +43,10 @@ def search_restricted(
             search.reoptimise_homes(left(values.restricted_mip_time_share))
             found = incumbent.recombine(search.solution, left(values.restricted_mip_time_share))
             if found.objective(problem) < before.objective(problem):
-                yield incumbent.accept(found, "branching")
+                yield incumbent.accept(found, "relax and fix")
         search.set_incumbent(incumbent.solution, incumbent.refused)
     if search.recombine(
         restricted.chosen | restricted.relaxed, left(values.widened_mip_time_share)
     ):
-        yield incumbent.accept(search.solution, "branching")
+        yield incumbent.accept(search.solution, "relax and fix")
     return restricted.chosen.astype(np.float64)

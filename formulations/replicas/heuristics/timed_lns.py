@@ -28,21 +28,21 @@ def search_neighbourhoods(
     """
     session, values = incumbent.session, parameters.PARAMETERS
     search = incumbent.search_from(incumbent.solution, relaxed)
-    cost, told, better = 0.0, time.monotonic(), False
+    cost, reported, better = 0.0, time.monotonic(), False
     for number, found in enumerate(search.iterations(reserve)):
         better |= found and search.solution.objective(incumbent.problem) < incumbent.objective
         late = session.expired(reserve + values.last_plan_reserve_factor * cost)
         over = late or number >= values.max_neighbourhoods or stop()
         due = (
             not session.deterministic
-            and time.monotonic() - told > values.report_interval_factor * cost
+            and time.monotonic() - reported > values.report_interval_factor * cost
         )
         if better and (over or due):
             began = time.monotonic()
             yield incumbent.accept(search.solution, "search")
             search.set_incumbent(incumbent.solution, incumbent.refused)
-            told, better = time.monotonic(), False
-            cost = told - began
+            reported, better = time.monotonic(), False
+            cost = reported - began
         if over:
             break
     if better:

@@ -1,28 +1,27 @@
-"""What shares of classes ask of GPUs: the terms `overload` and `hottest` of the linear program.
+"""Rows of GPU capacity in the LP relaxation, and the terms `overload` and `hottest`.
 
-With a[c,r] as the share of class c in region r, of `relaxation.py`:
+With a[c,r] as the fraction of class c in region r, of `relaxation.py`:
 
     sum_c demand[c] a[c,r] <= sum of supply[r,m] + over[r,m] over the models m of U
 
 over classes that can use no other models there, for each union U of what classes can use: by the
-theorem of Hall and Gale, that is when some split of each share over its models fits. A program with
-a column for each model says the same, is half as large again, and takes twice as long.
+theorem of Hall and Gale, fractions fit onto models exactly if all of these rows hold. An LP with a
+column for each model says the same, is half as large again, and takes twice as long.
 
 The relaxation halves a replica x[p,r] and lets half of its readers run beside it, even if all of
-them would ask for more than there is. So where they would, there is one row more:
+them would exceed capacity. So where they would, there is one row more:
 
     sum_c demand[c] a[c,r] <= (sum of supply[r,m]) x[p,r] + sum of over[r,m]     over m of U
 
-over classes of the same row that can run only beside a replica of p. With x whole it says no more
-than the row above: with 0 none of them is there. For one product it is a known row of facility
-location (Aardal, "Capacitated facility location", Mathematical Programming 81, 1998). Where plans
-overload no more than V in all, no U is asked for more than `most_demand`, that times x[p,r]
-holds as well, without `over`.
+over classes of the same row that can run only beside a replica of p. With integer x the row above
+implies it. For one product it is a known inequality of facility location (Aardal, "Capacitated
+facility location", Mathematical Programming 81, 1998). With the total overload held at V, the
+demand on U is at most `most_demand`, and that times x[p,r] holds as well, without `over`.
 
-`overload` is a convex function of `over`, of lines between whole jobs that may be too many. Where V
-is as little as any plan overloads, there are no such columns: the models of each U are then asked
-for no more than `problem/overload_curve.py` says, and by classes that can use any of them for no
-less. In rows of costs that leave no room at all, prices would be without end.
+`overload` is a convex, piecewise linear function of `over` with breakpoints at whole jobs. Where V
+is the least overload, there are no such columns: the demand on each U is then at most, and that of
+classes that can use any of its models at least, what `problem/overload_curve.py` says. With an
+equality on overload instead, its dual price would be unbounded.
 """
 
 from __future__ import annotations

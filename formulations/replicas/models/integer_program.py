@@ -83,14 +83,14 @@ class IntegerProgram:
         choice: Restriction | None = None,
         numbers: Floats | None = None,
     ) -> Arrays:
-        """Return the program, with all copies free and whole if no choice is given.
+        """Return the arrays; all copies are free and integer if no choice is given.
 
-        Replicas of today may be dropped in part.
+        Current replicas may be dropped in part.
 
         Parameters
         ----------
         numbers
-            (datasets,): how many copies a relaxation makes, to ask first where that is open.
+            (datasets,): copies of each in the relaxation; fractional ones are branched on first.
         """
         relaxation, aggregate = self.relaxation, self.relaxation.aggregate
         arrays = relaxation.arrays(term, holds, relax=False)
@@ -101,10 +101,10 @@ class IntegerProgram:
         some = np.flatnonzero(self.copied >= 0)
         order[self.copied[some]] = size[some]
         if numbers is not None:
-            is_open = (
+            is_fractional = (
                 np.abs(numbers - np.rint(numbers)) > parameters.PARAMETERS.number_fractionality
             )
-            order[self.copied[is_open & (self.copied >= 0)]] *= (
+            order[self.copied[is_fractional & (self.copied >= 0)]] *= (
                 parameters.PARAMETERS.number_priority_factor
             )
         lower, upper, integer = arrays.lower.copy(), arrays.upper.copy(), arrays.integer.copy()

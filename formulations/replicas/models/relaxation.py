@@ -247,7 +247,7 @@ def _imbalance(aggregate: AggregateProblem, model: Model, replica: Ints) -> None
     rows = model.rows("balance", len(storage), upper=np.where(limited, 0.0, np.inf))
     p, r = np.nonzero(aggregate.possible & limited)
     for s in np.flatnonzero(limited):
-        # A share of all, rounded up: no region is said to be further beyond it than it is.
+        # Rounded up, so that the excess is never overestimated.
         share = -(-int(storage[s]) * FINE // total)
         row = np.full(len(p), rows[s])
         held = -size[p].astype(np.float64) * (share / FINE)

@@ -63,7 +63,7 @@ def cost_of_all(problem: Problem, state: AnnealingState) -> tuple[float, float]:
     there = state.cell != NOWHERE
     region = state.cell // models
     read = np.zeros(problem.current.shape, dtype=np.bool_)
-    afar = 0.0
+    remote = 0.0
     load = np.zeros(problem.supply.size, dtype=np.int64)
     for unit in np.flatnonzero(there):
         w = state.job_class[unit]
@@ -71,7 +71,7 @@ def cost_of_all(problem: Problem, state: AnnealingState) -> tuple[float, float]:
         for k in np.flatnonzero(problem.read_class == w):
             read[problem.read_dataset_class[k], region[unit]] = True
             if not problem.may_hold[problem.read_dataset_class[k], region[unit]]:
-                afar += float(state.jobs[unit] * problem.read_gib[k])
+                remote += float(state.jobs[unit] * problem.read_gib[k])
     copies = read & problem.may_hold & ~problem.current
     size, origin = problem.size[:, None] * copies, problem.origin
     wants = np.zeros((regions + 1, regions))
@@ -94,7 +94,7 @@ def cost_of_all(problem: Problem, state: AnnealingState) -> tuple[float, float]:
         + max(0.0, hops - parameters.PARAMETERS.link_use_share * budget.sum())
         + np.maximum(0, problem.size @ held - problem.storage).sum()
     )
-    cost = size.sum() + EXCESS * beyond + parameters.PARAMETERS.remote_read_weight * afar
+    cost = size.sum() + EXCESS * beyond + parameters.PARAMETERS.remote_read_weight * remote
     return float(cost), overload_of(load.reshape(regions, models), problem.supply)
 
 

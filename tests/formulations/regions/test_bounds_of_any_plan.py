@@ -44,11 +44,15 @@ def test_of_where_data_lives(replicas_oracle: ModuleType, geo_tiny: ModuleType) 
     assert reached >= 10
 
 
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("decomposed", [False, True])
 def test_of_where_jobs_run(
-    geo_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch, *, apart: bool
+    geo_oracle: ModuleType,
+    geo_tiny: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    decomposed: bool,
 ) -> None:
-    if apart:
+    if decomposed:
         set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
     reached = 0
     for seed in range(12):
@@ -66,7 +70,7 @@ def test_of_where_jobs_run(
 
 
 def test_what_is_read_from_afar_counts_for_no_imbalance():
-    # r1 drops a replica that it reads from afar then: at hand it is, but r1 does not hold it.
+    # r1 drops a replica that it reads remotely then: it is accessible, but r1 does not hold it.
     hosts = [
         {"name": "h0", "parent": "r0", "gpus": 1, "gpu_model": "A"},
         {"name": "h1", "parent": "r1", "gpus": 1, "gpu_model": "A"},

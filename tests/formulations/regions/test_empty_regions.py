@@ -9,7 +9,7 @@ from formulation_parameters import set_parameters
 
 from placewright import solve_round
 from placewright.formulations.geo import parameters
-from placewright.formulations.replicas import run as relocation
+from placewright.formulations.replicas import run
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
@@ -91,7 +91,7 @@ def test_so_has_one_that_is_decided_region_by_region(monkeypatch, change):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("change", CHANGES)
 def test_so_has_one_in_which_data_is_annealed(monkeypatch, change):
-    monkeypatch.setattr(relocation, "is_small", lambda _: False)
+    monkeypatch.setattr(run, "is_small", lambda _: False)
     round_ = generate(policy="replicas", regions=3, datasets=5, jobs=40, gpus=240)
     lacking = Round.model_validate({**dict(round_), **change(round_)})
     plan = solve_round(lacking, isolation="none", time_limit=2)

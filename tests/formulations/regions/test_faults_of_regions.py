@@ -111,9 +111,9 @@ def test_jobs_whose_data_may_not_be_where_they_may_be_have_no_region(policy: str
         if job.running is None
         and any("region-1" not in (regions[read.dataset] or ()) for read in job.reads)
     }
-    told = {one.job for one in plan.decisions if one.reason is Reason.NO_REGION}
+    without_region = {one.job for one in plan.decisions if one.reason is Reason.NO_REGION}
     assert torn
-    assert torn <= told
+    assert torn <= without_region
 
 
 @pytest.mark.parametrize("policy", ["geo", "replicas"])
@@ -125,6 +125,6 @@ def test_jobs_whose_data_nobody_holds_have_no_region(policy: str) -> None:
         for job in round_.jobs
         if job.running is None and lost & {read.dataset for read in job.reads}
     }
-    told = {one.job for one in plan.decisions if one.reason is Reason.NO_REGION}
+    without_region = {one.job for one in plan.decisions if one.reason is Reason.NO_REGION}
     assert readers
-    assert readers <= told
+    assert readers <= without_region

@@ -46,10 +46,10 @@ def _region_by_region(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def degraded(round_: Round, executor: Executor, seconds: float = LIMIT) -> tuple[str, ...]:
     plan = solve_round(round_, time_limit=seconds, isolation="none", executor=executor)
-    return told(round_, plan)
+    return degradations_of(round_, plan)
 
 
-def told(round_: Round, plan: Plan) -> tuple[str, ...]:
+def degradations_of(round_: Round, plan: Plan) -> tuple[str, ...]:
     assert verify(round_, plan).ok
     assert plan.certificate is not None
     return plan.certificate.degraded
@@ -129,7 +129,7 @@ def test_an_interrupt_keeps_what_regions_have_answered(round_: Round) -> None:
             return future
 
     plan = solve_round(round_, time_limit=LONG, isolation="none", executor=Interrupted())
-    assert told(round_, plan) == ("interrupted",)
+    assert degradations_of(round_, plan) == ("interrupted",)
     assert started(plan)
 
 
@@ -147,7 +147,7 @@ def test_an_interrupt_is_not_held_up_by_an_executor_that_hangs(round_: Round) ->
             return self.asked[-1]
 
     plan = solve_round(round_, time_limit=LONG, isolation="none", executor=Interrupted())
-    assert told(round_, plan) == ("interrupted",)
+    assert degradations_of(round_, plan) == ("interrupted",)
 
 
 def test_a_dask_scheduler_without_workers_costs_quality(round_: Round) -> None:
@@ -225,13 +225,13 @@ def test_nothing_outlives_the_process_that_opened_an_executor(how: signal.Signal
     first, second, *folders = parent.stdout.readline().split()
     # As a terminal does it: to the whole group.
     os.killpg(parent.pid, how)
-    said = parent.communicate(timeout=120)[1]
+    stderr = parent.communicate(timeout=120)[1]
     assert is_gone(int(first))
     assert is_gone(int(second))
     assert len(folders) == 2
     assert not any(Path(folder).exists() for folder in folders)
     # That of the script itself, and none of its processes.
-    assert said.count("Traceback") == (0 if how == signal.SIGKILL else 1)
+    assert stderr.count("Traceback") == (0 if how == signal.SIGKILL else 1)
 
 
 UNGUARDED = """
@@ -278,4 +278,4 @@ def test_a_library_call_opens_no_executor_and_the_command_line_one_that_pays(
     assert default_executor(round_.model_copy(update={"policy": gangs})) is None
     monkeypatch.delattr(Processes, "submit")
     plan = solve_round(round_, time_limit=LIMIT, isolation="none")
-    assert told(round_, plan) == ()
+    assert degradations_of(round_, plan) == ()

@@ -1,4 +1,4 @@
-"""Homes that change places beside replicas that stay."""
+"""Local search over homes beside fixed replicas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READER = {"reads": [{"dataset": "d", "gib": 10}]}
 
 
 def jobs_of(problem: Problem, cells: dict[int, tuple[int, ...]]) -> Solution:
-    """Return a draft of so many jobs of workloads in each region, or cell."""
+    """Return a solution from the number of jobs by job class, in each region or cell."""
     jobs = np.zeros_like(problem.allowed_homes, dtype=np.int64)
     for workload, numbers in cells.items():
         jobs[workload] = np.reshape(numbers, jobs.shape[1:])
@@ -29,27 +29,27 @@ def jobs_of(problem: Problem, cells: dict[int, tuple[int, ...]]) -> Solution:
 
 def test_a_job_moves_to_its_data(geo_tiny: ModuleType) -> None:
     problem = compile_replicas(geo_tiny.pair([READER], "east"))
-    draft = exchange_homes(problem, jobs_of(problem, {0: (0, 1)}))
-    assert draft.objective(problem) == (0, 0, 0)
+    solution = exchange_homes(problem, jobs_of(problem, {0: (0, 1)}))
+    assert solution.objective(problem) == (0, 0, 0)
 
 
-def test_jobs_change_places_where_none_fits_beside_the_others(geo_tiny: ModuleType) -> None:
+def test_jobs_swap_homes_where_none_fits_beside_the_others(geo_tiny: ModuleType) -> None:
     problem = compile_replicas(geo_tiny.pair([READER, READER, {}, {}], "east"))
-    draft = jobs_of(problem, {0: (0, 2), 1: (2, 0)})
-    assert draft.objective(problem) == (0, 20, 0)
-    assert exchange_homes(problem, draft).jobs[:, :, 0].tolist() == [[2, 0], [0, 2]]
+    solution = jobs_of(problem, {0: (0, 2), 1: (2, 0)})
+    assert solution.objective(problem) == (0, 20, 0)
+    assert exchange_homes(problem, solution).jobs[:, :, 0].tolist() == [[2, 0], [0, 2]]
 
 
-def test_a_job_pushes_another_one_on_to_a_model_that_only_that_one_can_use(
+def test_a_job_ejects_another_one_to_a_model_that_only_that_one_can_use(
     geo_tiny: ModuleType,
 ) -> None:
     pair = compile_replicas(geo_tiny.pair([READER, READER, READER, {}, {}], "east", "west"))
     may = np.ones((2, 2, 2), dtype=np.bool_)
     may[0, :, 1] = False
     problem = replace(pair, supply=np.array([[2000, 0], [2000, 2000]]), allowed_homes=may)
-    draft = jobs_of(problem, {0: (3, 0, 0, 0), 1: (0, 0, 2, 0)})
-    assert draft.objective(problem)[0] > 0
-    assert exchange_homes(problem, draft).jobs.reshape(2, -1).tolist() == [
+    solution = jobs_of(problem, {0: (3, 0, 0, 0), 1: (0, 0, 2, 0)})
+    assert solution.objective(problem)[0] > 0
+    assert exchange_homes(problem, solution).jobs.reshape(2, -1).tolist() == [
         [2, 0, 1, 0],
         [0, 0, 1, 1],
     ]
@@ -57,13 +57,13 @@ def test_a_job_pushes_another_one_on_to_a_model_that_only_that_one_can_use(
 
 def test_nobody_reads_more_to_read_less_where_that_overloads(geo_tiny: ModuleType) -> None:
     problem = compile_replicas(geo_tiny.pair([READER] * 3, "east"))
-    draft = jobs_of(problem, {0: (2, 1)})
-    assert exchange_homes(problem, draft) is draft
+    solution = jobs_of(problem, {0: (2, 1)})
+    assert exchange_homes(problem, solution) is solution
 
 
 @pytest.mark.parametrize("mix", ["spare", "scarce"])
 @pytest.mark.parametrize("seed", range(4))
-def test_no_draft_becomes_worse_and_all_keep_their_homes(mix: MixName, seed: int) -> None:
+def test_no_solution_becomes_worse_and_all_keep_a_home(mix: MixName, seed: int) -> None:
     problem = compile_replicas(
         generate(regions=4, datasets=20, jobs=120, gpus=600, mix=mix, seed=seed, policy="replicas")
     )

@@ -234,6 +234,6 @@ def test_homes_that_ask_most_are_counted_exactly() -> None:
     assert plan.certificate is not None
     for term in plan.certificate.terms:
         assert term.bound is None or int(term.bound) <= term.value, term
-    for draft in (greedy_solution(problem), greedy_solution(problem, copying=False)):
-        told = term_values(problem.wan, draft.layout(problem))
-        assert told["hottest"] == -(-1000 * sum(problem.wan.demand.tolist()) // 8000)
+    for solution in (greedy_solution(problem), greedy_solution(problem, copying=False)):
+        values = term_values(problem.wan, solution.layout(problem))
+        assert values["hottest"] == -(-1000 * sum(problem.wan.demand.tolist()) // 8000)

@@ -1,4 +1,4 @@
-"""How much is overloaded at least: against all ways to spread demand, and in plans."""
+"""The least overload: against all distributions of demand, and in plans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUPPLY = st.lists(st.integers(0, 3500), min_size=1, max_size=3).filter(any)
 
 
 def spreads(supply: Ints, units: int) -> Iterator[Ints]:
-    """Yield all ways to ask for so many units where there is supply."""
+    """Yield all distributions of a number of units over cells with supply."""
     for asked in product(*(range(units + 1 if free else 1) for free in supply)):
         if sum(asked) == units:
             yield np.array(asked)
@@ -72,10 +72,10 @@ def test_jobs_are_fitted_where_that_overloads_least_or_where_their_data_lets_the
         session = Session(
             solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True
         )
-        draft = greedy_solution(problem)
-        draft.jobs[...] = 0
-        draft.jobs[:, 0] = problem.count[:, None]
-        search = LargeNeighbourhoodSearch(problem, session, draft, None)
+        solution = greedy_solution(problem)
+        solution.jobs[...] = 0
+        solution.jobs[:, 0] = problem.count[:, None]
+        search = LargeNeighbourhoodSearch(problem, session, solution, None)
         assert search.reoptimise_homes(60.0)
         assert search.solution.objective(problem)[0] == overload
 

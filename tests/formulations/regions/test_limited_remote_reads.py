@@ -55,7 +55,7 @@ def round_of(here: int) -> Round:
     )
 
 
-def told(plan: Plan) -> list[int]:
+def term_values(plan: Plan) -> list[int]:
     assert plan.certificate is not None
     return [term.value for term in plan.certificate.terms[:2]]
 
@@ -82,7 +82,7 @@ def test_where_all_jobs_find_room_beside_their_data_nothing_is_read_over_links(h
         round_ = round_.model_copy(update={"jobs": jobs})
     plan = solve_round(round_, time_limit=20, isolation="none")
     assert verify(round_, plan).ok
-    assert told(plan) == [sum(job.options[0].milli_gpu for job in round_.jobs), 0]
+    assert term_values(plan) == [sum(job.options[0].milli_gpu for job in round_.jobs), 0]
 
 
 def test_value_comes_before_reads_and_then_those_read_who_read_least() -> None:
@@ -90,4 +90,4 @@ def test_value_comes_before_reads_and_then_those_read_who_read_least() -> None:
     round_ = round_of(8)
     plan = solve_round(round_, time_limit=20, isolation="none")
     assert verify(round_, plan).ok
-    assert told(plan) == [36_000, 200]
+    assert term_values(plan) == [36_000, 200]

@@ -1,4 +1,4 @@
-"""Whatever a short limit does first a long one does too, and the best draft so far is kept."""
+"""A long limit begins as a short one does, and the incumbent never becomes worse."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def session(seconds: float) -> Session:
     return Session(InProcess().solve, time.monotonic() + 600, deterministic=True, budget=seconds)
 
 
-def test_the_first_drafts_overload_the_least_without_any_time(problem: Problem) -> None:
+def test_the_first_solutions_have_the_least_overload_without_any_time(problem: Problem) -> None:
     plan = solve_round(problem.wan.round, time_limit=0, isolation="none")
     assert plan.certificate is not None
     assert plan.certificate.terms[0].value == 0
@@ -61,12 +61,14 @@ def test_the_first_candidates_are_those_of_any_limit(problem: Problem, brief: No
     assert first[0] == first[1]
 
 
-def test_what_comes_of_annealing_does_not_take_the_place_of_a_better_solution(
+def test_a_poor_result_of_annealing_does_not_replace_the_incumbent(
     problem: Problem, brief: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def poor(_: Incumbent, draft: Solution, *__: object) -> Solution:
+    def poor(_: Incumbent, solution: Solution, *__: object) -> Solution:
         region = int(problem.allowed_homes.any(axis=2).sum(axis=0).argmax())
-        jobs = np.where(problem.allowed_homes[:, region].any(axis=1)[:, None, None], 0, draft.jobs)
+        jobs = np.where(
+            problem.allowed_homes[:, region].any(axis=1)[:, None, None], 0, solution.jobs
+        )
         lowest = problem.allowed_homes[:, region].argmax(axis=1)
         some = problem.allowed_homes[:, region].any(axis=1)
         jobs[some, region, lowest[some]] = problem.count[some]
@@ -74,7 +76,7 @@ def test_what_comes_of_annealing_does_not_take_the_place_of_a_better_solution(
 
     for module in (run, multi_start):
         monkeypatch.setattr(module, "anneal", poor)
-    relocation = ReplicaSearch(problem, session(1.0))
-    ranks = [relocation._incumbent.objective for _ in relocation.steps()]
+    search = ReplicaSearch(problem, session(1.0))
+    ranks = [search._incumbent.objective for _ in search.steps()]
     assert len(ranks) > 2
     assert ranks == sorted(ranks, reverse=True)

@@ -1,4 +1,4 @@
-"""Large rounds at short limits: once it is late no more copies find ways, and plans are valid."""
+"""Large rounds at short limits: once it is late no more copies are routed, and plans are valid."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ LINK = {"source": "east", "target": "west", "bandwidth": 1000, "egress": 2}
 DATA = {"name": "d", "size": 3, "replicas": ["east"]}
 
 
-def test_two_readers_of_one_dataset_read_once_from_afar(geo_oracle: ModuleType) -> None:
+def test_two_readers_of_one_dataset_read_once_remotely(geo_oracle: ModuleType) -> None:
     jobs = [job("a", "d"), job("b", "d")]
     found = geo_oracle.vectors(round_of("geo", jobs, links=[LINK], datasets=[DATA]))
     assert found == {(0, 0, 0, 0), (1000, 0, 0, 0), (1000, 5, 10, 0), (2000, 5, 10, 0)}
@@ -60,7 +60,7 @@ def test_a_job_gives_way_to_higher_priority_on_its_host_only(geo_oracle: ModuleT
     assert found == {(0, 0, 0, 0), (2000, 0, 0, 0), (3000, 5, 10, 0)}
 
 
-def test_a_copy_needs_budget_and_room(replicas_oracle: ModuleType) -> None:
+def test_a_copy_needs_budget_and_storage(replicas_oracle: ModuleType) -> None:
     jobs = [job("a", "d", remote=False), job("b", "d", remote=False)]
     geo = {"datasets": [DATA], "regions": [{"name": "west", "storage": 3}]}
     stays = (2000 - 1000 + (5 * 2000 - 6 * 1000) // 5, 0, 0, 0, 2000)

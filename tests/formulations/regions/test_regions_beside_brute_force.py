@@ -39,17 +39,17 @@ def solved(round_: Round) -> Plan:
 def compare(plan: Plan, names: Sequence[str], every: set[Vector]) -> bool:
     """Check values and bounds beside those of all plans; whether the values are the best."""
     assert plan.certificate is not None
-    told = {term.name: term for term in plan.certificate.terms}
-    terms = [term for term in told if term in names]
+    certificate_terms = {term.name: term for term in plan.certificate.terms}
+    terms = [term for term in certificate_terms if term in names]
     signs = [-1 if SENSE[term] == "max" else 1 for term in terms]
-    places = [names.index(term) for term in terms]
-    plans = {tuple(s * v[i] for s, i in zip(signs, places, strict=True)) for v in every}
-    mine = tuple(s * told[term].value for s, term in zip(signs, terms, strict=True))
+    indices = [names.index(term) for term in terms]
+    plans = {tuple(s * v[i] for s, i in zip(signs, indices, strict=True)) for v in every}
+    mine = tuple(s * certificate_terms[term].value for s, term in zip(signs, terms, strict=True))
     assert mine in plans
     for k, (sign, term) in enumerate(zip(signs, terms, strict=True)):
         as_good = (v for v in plans if all(a <= b for a, b in zip(v[:k], mine[:k], strict=True)))
         least = min(v[k] for v in as_good)
-        for bound in (told[term].certified, told[term].claimed):
+        for bound in (certificate_terms[term].certified, certificate_terms[term].claimed):
             assert bound is None or sign * bound <= least + 1e-6, term
     return mine == min(plans)
 

@@ -34,7 +34,7 @@ def copies_bounds(problem: Problem, held: dict[str, int]) -> list[Bound]:
     return [bound for bound in prove_bounds(problem, fresh(), held) if bound.term == "copies"]
 
 
-def test_two_copies_are_said_where_one_region_is_too_small() -> None:
+def test_a_dataset_whose_readers_exceed_every_region_costs_two_copies() -> None:
     # Five jobs of two GPUs read what lies where there are none, and no region has more than six.
     regions = ("a", "b", "c")
     group = {"count": 1, "gpu": 2000}
@@ -65,15 +65,15 @@ def test_two_copies_are_said_where_one_region_is_too_small() -> None:
         }
     )
     held = {"overload": 0}
-    pool = restrict_to_values(aggregate_problem(compile_replicas(round_).wan), held)
-    alone = solve_relaxation(build_relaxation(pool).arrays(DATA_SUM, held), fresh())
+    aggregate = restrict_to_values(aggregate_problem(compile_replicas(round_).wan), held)
+    alone = solve_relaxation(build_relaxation(aggregate).arrays(DATA_SUM, held), fresh())
     assert alone is not None
     assert alone.bound < 20
-    pool = with_dataset_bounds(pool, held, fresh(), 1)
-    assert pool.least.tolist() == [20]
-    whole = solve_relaxation(build_relaxation(pool).arrays(DATA_SUM, held), fresh())
-    assert whole is not None
-    assert whole.bound == 20
+    aggregate = with_dataset_bounds(aggregate, held, fresh(), 1)
+    assert aggregate.least.tolist() == [20]
+    full = solve_relaxation(build_relaxation(aggregate).arrays(DATA_SUM, held), fresh())
+    assert full is not None
+    assert full.bound == 20
 
 
 def two_regions(*, west: int = 2, remote: bool = True, **changes: Any) -> Round:
@@ -134,7 +134,7 @@ def test_a_copy_is_needed_where_half_of_the_jobs_must_move() -> None:
     ],
     ids=["storage", "budget"],
 )
-def test_without_room_for_a_copy_two_jobs_read_from_afar(changes: dict[str, Any]) -> None:
+def test_without_capacity_for_a_copy_two_jobs_read_remotely(changes: dict[str, Any]) -> None:
     found = best(two_regions(**changes), PLAN | {"remote_reads": 40})
     assert found["remote_reads"] == 20
     # At 40 GiB of remote reads, all copies can be saved.
@@ -155,7 +155,7 @@ def test_a_term_is_bounded_only_among_plans_as_good_before_it() -> None:
     assert best(two_regions(), PLAN | {"overload": 1000})["copies"] == 10
 
 
-def test_whom_the_least_overload_asks_for_more_jobs_gets_their_data(
+def test_a_region_that_the_least_overload_fills_gets_the_data_of_its_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ten GPUs in the east, twice ten in the west; 33 jobs, of which 24 have their data there."""
@@ -178,7 +178,7 @@ def test_whom_the_least_overload_asks_for_more_jobs_gets_their_data(
     assert best(crowded, PLAN | {"overload": 3000})["copies"] == 0
 
 
-def test_local_reads_need_a_replica_whole() -> None:
+def test_local_reads_need_an_integer_replica() -> None:
     problem = compile_replicas(two_regions(remote=False, west=4))
     steps = copies_bounds(problem, PLAN)
     assert steps[1].value < 10
@@ -192,11 +192,11 @@ def test_half_a_replica_is_enough_for_half_of_what_its_region_has() -> None:
     assert (step.value, step.certified) == (10, True)
 
 
-def test_half_a_replica_is_no_more_for_those_who_could_read_from_afar() -> None:
+def test_half_a_replica_is_no_more_for_those_who_could_read_remotely() -> None:
     # Half a copy would do for the two of four jobs that must move, if it did for half of them.
     held = {"overload": 0}
-    pool = restrict_to_values(aggregate_problem(compile_replicas(two_regions()).wan), held)
-    root = solve_relaxation(build_relaxation(pool).arrays(DATA_SUM, held), fresh())
+    aggregate = restrict_to_values(aggregate_problem(compile_replicas(two_regions()).wan), held)
+    root = solve_relaxation(build_relaxation(aggregate).arrays(DATA_SUM, held), fresh())
     assert root is not None
     assert root.bound == 10
 
@@ -212,8 +212,8 @@ def test_no_home_where_the_data_of_a_job_does_not_fit(
         job["reads"].append({**job["reads"][0], "dataset": "second"})
     round_["geo"]["regions"] = [{"name": "west", "storage": storage}]
     round_["geo"]["links"][0]["budget"] = budget
-    pool = aggregate_problem(compile_replicas(Round.model_validate(round_)).wan)
-    assert pool.homes.any(axis=2).sum() == homes
+    aggregate = aggregate_problem(compile_replicas(Round.model_validate(round_)).wan)
+    assert aggregate.homes.any(axis=2).sum() == homes
 
 
 def test_data_that_cannot_leave_where_it_is_comes_nowhere_not_even_by_halves() -> None:
@@ -226,7 +226,7 @@ def test_data_that_cannot_leave_where_it_is_comes_nowhere_not_even_by_halves() -
     assert found["remote_reads"] == 20
 
 
-def test_what_must_be_read_from_afar_is_known_without_a_program() -> None:
+def test_the_least_remote_reads_are_known_without_an_lp() -> None:
     links = [{"source": "east", "target": "west", "bandwidth": 1000, "budget": 9}]
     round_ = two_regions(links=links).model_dump(mode="json", exclude_unset=True)
     del round_["cluster"]["hosts"][0]
@@ -237,7 +237,7 @@ def test_what_must_be_read_from_afar_is_known_without_a_program() -> None:
     assert known["remote_reads"] == 40
 
 
-def test_a_relaxation_says_where_replicas_are() -> None:
+def test_a_relaxation_has_fractional_replicas() -> None:
     held = {"overload": 0, "remote_reads": 0}
     found = relaxation_replicas(compile_replicas(two_regions()), fresh(), held, 1.0)
     assert found is not None
@@ -245,7 +245,7 @@ def test_a_relaxation_says_where_replicas_are() -> None:
 
 
 @pytest.mark.parametrize(("picky", "overload"), [(2, 0), (3, 1000 + 600), (4, 2000 + 1600)])
-def test_shares_fit_on_the_models_that_they_can_use(picky: int, overload: int) -> None:
+def test_fractions_fit_onto_the_models_that_they_can_use(picky: int, overload: int) -> None:
     round_ = two_regions(west=0, links=[]).model_dump(mode="json", exclude_unset=True)
     round_["cluster"]["hosts"].append({"name": "f", "parent": "east", "gpus": 2, "gpu_model": "B"})
     for job in round_["jobs"][:picky]:

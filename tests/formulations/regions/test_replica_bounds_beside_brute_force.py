@@ -65,17 +65,17 @@ def test_no_bound_is_better_than_the_best_plan(
     assert reached >= 2 * ROUNDS * 0.9
 
 
-def test_no_dataset_costs_less_than_is_said(
+def test_no_dataset_costs_less_than_its_bound(
     replicas_oracle: ModuleType, geo_tiny: ModuleType
 ) -> None:
-    said = 0
+    total = 0
     for seed in range(1000, 1000 + ROUNDS):
         round_ = geo_tiny.replicas(seed)
         wan = compile_replicas(round_).wan
         every = replicas_oracle.Enumeration(round_)
         plans = every.layouts()
         held = {"overload": min(plans.all())[0]}
-        pool = with_dataset_bounds(
+        aggregate = with_dataset_bounds(
             restrict_to_values(aggregate_problem(wan), held), held, fresh(), len(wan.datasets)
         )
         for layout, vectors in plans.vectors.items():
@@ -83,10 +83,14 @@ def test_no_dataset_costs_less_than_is_said(
             copied = [made[name] for name in wan.datasets] * wan.size
             for overload, reads, copies, *_ in vectors:
                 if overload <= held["overload"]:
-                    assert pool.least.sum() <= reads + copies, (seed, layout, pool.least)
-                    assert reads or (pool.least <= copied).all(), (seed, layout, pool.least)
-        said += int(pool.least.sum())
-    assert said
+                    assert aggregate.least.sum() <= reads + copies, (seed, layout, aggregate.least)
+                    assert reads or (aggregate.least <= copied).all(), (
+                        seed,
+                        layout,
+                        aggregate.least,
+                    )
+        total += int(aggregate.least.sum())
+    assert total
 
 
 def test_no_bound_of_few_datasets_is_better_than_the_best_plan(
@@ -97,20 +101,22 @@ def test_no_bound_of_few_datasets_is_better_than_the_best_plan(
         round_ = geo_tiny.replicas(seed)
         vectors = sorted(replicas_oracle.vectors(round_))
         held = {"overload": vectors[0][0]}
-        pool = restrict_to_values(aggregate_problem(compile_replicas(round_).wan), held)
+        aggregate = restrict_to_values(aggregate_problem(compile_replicas(round_).wan), held)
         least = min(v[1] + v[2] for v in vectors if v[0] <= held["overload"])
         found = []
-        for number in range(len(pool.has_replica) + 1):
-            part = build_relaxation(restrict_to_datasets(pool, largest_datasets(pool, number)))
+        for number in range(len(aggregate.has_replica) + 1):
+            part = build_relaxation(
+                restrict_to_datasets(aggregate, largest_datasets(aggregate, number))
+            )
             root = solve_relaxation(part.arrays(DATA_SUM, held), fresh())
             assert root is not None
             assert root.bound <= least, (seed, number, root.bound, least)
             found.append(root.bound)
-        # The more count, the tighter, but for what is lost in rounding; all of them are the whole.
+        # More datasets make it tighter, up to rounding; all of them are the full relaxation.
         assert all(more >= less - 1 for less, more in pairwise(found)), (seed, found)
-        whole = solve_relaxation(build_relaxation(pool).arrays(DATA_SUM, held), fresh())
-        assert whole is not None
-        assert found[-1] == pytest.approx(whole.bound, abs=1)
+        full = solve_relaxation(build_relaxation(aggregate).arrays(DATA_SUM, held), fresh())
+        assert full is not None
+        assert found[-1] == pytest.approx(full.bound, abs=1)
 
 
 def test_without_the_rows_of_some_unions_bounds_are_weaker_not_wrong(
@@ -131,7 +137,7 @@ def test_without_the_rows_of_some_unions_bounds_are_weaker_not_wrong(
         assert found[0] <= found[1] <= least
 
 
-def test_no_part_of_the_supply_is_asked_for_more_where_overload_is_held(
+def test_no_demand_exceeds_its_bound_where_overload_is_held(
     geo_tiny: ModuleType,
 ) -> None:
     """Whatever jobs ask of all models, overload is at least what the most of one part says."""
@@ -139,13 +145,13 @@ def test_no_part_of_the_supply_is_asked_for_more_where_overload_is_held(
     reached = 0
     for seed in range(ROUNDS):
         wan = compile_replicas(geo_tiny.replicas(seed)).wan
-        pool = aggregate_problem(wan)
+        aggregate = aggregate_problem(wan)
         for _ in range(20):
             asked = random.multinomial(wan.demand.sum(), random.dirichlet(np.ones(wan.supply.size)))
             asked = asked.reshape(wan.supply.shape) * (wan.supply > 0)
             homeless = HOMELESS * int(wan.demand.sum() - asked.sum())
             part = random.random(wan.supply.shape) < 0.5
-            held = replace(pool, overload=overload_of(asked, wan.supply) + homeless)
+            held = replace(aggregate, overload=overload_of(asked, wan.supply) + homeless)
             (most,) = capacity_rows.most_demand(held, wan.supply[part].sum(keepdims=True))
             assert asked[part].sum() <= most
             reached += asked[part].sum() == most < wan.demand.sum()

@@ -44,7 +44,7 @@ def section(plan: Plan, kind: str) -> dict[str, Any]:
     return next((s for s in plan.sections if s["kind"] == kind), {})
 
 
-def test_a_search_betters_the_greedy_plan(drawn: Round, brief: None) -> None:
+def test_the_search_improves_the_greedy_plan(drawn: Round, brief: None) -> None:
     assert not is_small(compile_replicas(drawn))
     first = solve_round(drawn, time_limit=0, isolation="none")
     plan = solve_round(drawn, time_limit=30, isolation="none", deterministic=True)
@@ -89,7 +89,7 @@ def test_a_lost_region_has_no_homes_and_the_plan_is_valid(drawn: Round, brief: N
     assert not nowhere & place_homeless_jobs
 
 
-def test_many_datasets_with_the_same_readers_are_one_group(drawn: Round) -> None:
+def test_datasets_with_the_same_readers_are_one_class(drawn: Round) -> None:
     datasets = drawn.geo.datasets
     twins = tuple(d.model_copy(update={"name": f"{d.name}-twin"}) for d in datasets)
     jobs = tuple(
@@ -111,26 +111,26 @@ def test_many_datasets_with_the_same_readers_are_one_group(drawn: Round) -> None
     assert (problem.dataset_class[: len(datasets)] == problem.dataset_class[len(datasets) :]).all()
 
 
-def test_a_draft_counts_as_its_layout_does(drawn: Round) -> None:
+def test_the_objective_of_a_solution_is_that_of_its_layout(drawn: Round) -> None:
     problem = compile_replicas(drawn)
-    for draft in (greedy_solution(problem), greedy_solution(problem, copying=False)):
-        exact = term_values(problem.wan, draft.layout(problem))
-        assert draft.objective(problem) == (
+    for solution in (greedy_solution(problem), greedy_solution(problem, copying=False)):
+        exact = term_values(problem.wan, solution.layout(problem))
+        assert solution.objective(problem) == (
             exact["overload"],
             exact["remote_reads"],
             exact["copies"],
         )
-        after = term_values(problem.wan, drop_idle_replicas(problem, draft).layout(problem))
+        after = term_values(problem.wan, drop_idle_replicas(problem, solution).layout(problem))
         assert after["imbalance"] <= exact["imbalance"]
         assert after | {"imbalance": 0} == exact | {"imbalance": 0}
 
 
 def test_a_copy_that_nobody_needs_is_not_made(drawn: Round) -> None:
     problem = compile_replicas(drawn)
-    draft = greedy_solution(problem, copying=False)
-    everywhere = Solution(draft.jobs, np.ones_like(draft.replicas))
+    solution = greedy_solution(problem, copying=False)
+    everywhere = Solution(solution.jobs, np.ones_like(solution.replicas))
     trimmed = everywhere.without_idle_copies(problem)
-    assert ((trimmed.replicas & ~problem.current) <= draft.local_reads(problem)).all()
+    assert ((trimmed.replicas & ~problem.current) <= solution.local_reads(problem)).all()
     assert (trimmed.replicas >= problem.current).all() or (problem.storage < 2**50).any()
 
 

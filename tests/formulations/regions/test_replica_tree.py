@@ -1,4 +1,4 @@
-"""Where the largest datasets go: bounds of many relaxations at once, and the tree of them."""
+"""The replica tree: bounds of node relaxations by PDHG, branching, and what guides annealing."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ def relaxation(
     return program, arrays, root
 
 
-def test_descents_come_to_what_a_solver_proves() -> None:
+def test_bounds_by_pdhg_come_near_those_of_a_solver() -> None:
     round_ = generate(
         regions=5, datasets=30, jobs=150, gpus=600, mix="spare", seed=0, policy="replicas"
     )
     program, arrays, root = relaxation(round_, "copies", {"overload": 0, "remote_reads": 0})
     assert root.point is not None
-    descent = BatchedPdhg(arrays)
-    start = descent.scaled_iterate(root.point, root.prices)
+    pdhg = BatchedPdhg(arrays)
+    start = pdhg.scaled_iterate(root.point, root.prices)
     rng = np.random.default_rng(0)
     columns = rng.choice(
         program.replica[program.aggregate.copyable], WIDTH - 1, replace=False
     ).tolist()
-    said = [{}, *({int(column): float(rng.integers(2))} for column in columns)]
-    few = descent.run(said, [start] * WIDTH, 200, np.inf)
-    many = descent.run(said, [start] * WIDTH, 6000, np.inf)
+    fixings = [{}, *({int(column): float(rng.integers(2))} for column in columns)]
+    few = pdhg.run(fixings, [start] * WIDTH, 200, np.inf)
+    many = pdhg.run(fixings, [start] * WIDTH, 6000, np.inf)
     close = 0
-    for answer, (early, _), (late, _) in zip(said, few, many, strict=True):
+    for answer, (early, _), (late, _) in zip(fixings, few, many, strict=True):
         lower, upper = arrays.lower.copy(), arrays.upper.copy()
         for column, value in answer.items():
             lower[column] = upper[column] = value
@@ -78,7 +78,7 @@ def test_descents_come_to_what_a_solver_proves() -> None:
         assert late <= exact.bound + 1 + CLOSE * exact.bound
         close += late >= 0.99 * exact.bound
     assert close >= WIDTH - 1
-    assert descent.run([{}], [start], 50, np.inf)[0][0] == pytest.approx(root.bound, rel=1e-3)
+    assert pdhg.run([{}], [start], 50, np.inf)[0][0] == pytest.approx(root.bound, rel=1e-3)
 
 
 def test_no_claim_is_better_than_the_best_plan(
@@ -94,21 +94,23 @@ def test_no_claim_is_better_than_the_best_plan(
             known = dict(zip(TERMS[:held], best, strict=False))
             program, arrays, root = relaxation(round_, term, known)
             for goal in (float(least), least + 5.0):
-                places = ReplicaTree(program, arrays, root, tuple(known.items()), fresh())
-                places.probe()
-                improve_bound = [step.bound for step in places.improve_bound(goal, 0.0)]
-                assert improve_bound == sorted(improve_bound)
-                assert all(claim <= least for claim in improve_bound), (
+                tree = ReplicaTree(program, arrays, root, tuple(known.items()), fresh())
+                tree.probe()
+                claims = [step.bound for step in tree.improve_bound(goal, 0.0)]
+                assert claims == sorted(claims)
+                assert all(claim <= least for claim in claims), (
                     seed,
                     term,
-                    improve_bound,
+                    claims,
                     least,
                 )
-                sharper += bool(improve_bound) and improve_bound[-1] > root.bound
+                sharper += bool(claims) and claims[-1] > root.bound
     assert sharper
 
 
-def test_trees_grow_meanwhile(replicas_oracle: ModuleType, geo_tiny: ModuleType) -> None:
+def test_a_tree_that_grew_in_the_background_claims_no_more_than_the_best_plan(
+    replicas_oracle: ModuleType, geo_tiny: ModuleType
+) -> None:
     sharper = 0
     for seed in range(1000, 1000 + ROUNDS):
         round_ = geo_tiny.replicas(seed)
@@ -116,38 +118,40 @@ def test_trees_grow_meanwhile(replicas_oracle: ModuleType, geo_tiny: ModuleType)
         known = dict(zip(TERMS[:2], best, strict=False))
         program, arrays, root = relaxation(round_, "copies", known)
         session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
-        places = ReplicaTree(program, arrays, root, tuple(known.items()), session)
-        places.probe()
-        with places.run_in_background(lambda: np.inf):
+        tree = ReplicaTree(program, arrays, root, tuple(known.items()), session)
+        tree.probe()
+        with tree.run_in_background(lambda: np.inf):
             time.sleep(0.01)
-        improve_bound = [step.bound for step in places.improve_bound(float(best[2]), 0.0)]
-        assert improve_bound == sorted(improve_bound)
-        assert all(claim <= best[2] for claim in improve_bound), (seed, best[2], improve_bound)
-        sharper += bool(improve_bound)
+        claims = [step.bound for step in tree.improve_bound(float(best[2]), 0.0)]
+        assert claims == sorted(claims)
+        assert all(claim <= best[2] for claim in claims), (seed, best[2], claims)
+        sharper += bool(claims)
     assert sharper
 
 
-def test_each_run_sends_the_first_dataset_to_one_region(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_run_of_annealing_may_copy_the_branching_dataset_to_one_region(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     set_parameters(monkeypatch, parameters, mip_max_copies=10)
     round_ = generate(
         regions=5, datasets=30, jobs=150, gpus=600, mix="spare", seed=1, policy="replicas"
     )
     problem = compile_replicas(round_)
-    places = replica_tree_of(problem, fresh(), {"overload": 0})
-    assert places is not None
-    first = places.branching_dataset()
+    tree = replica_tree_of(problem, fresh(), {"overload": 0})
+    assert tree is not None
+    first = tree.branching_dataset()
     assert first is not None
     dataset, regions = first
     again = replica_tree_of(problem, fresh(), {"overload": 0})
     assert again is not None
     assert again.branching_dataset() == first
-    assert places.replicas.shape == (len(problem.wan.datasets), problem.regions)
-    relocation = ReplicaSearch(problem, fresh())
-    assert not relocation._forbidden_copies(1).any()
-    relocation._replica_tree = places
+    assert tree.replicas.shape == (len(problem.wan.datasets), problem.regions)
+    search = ReplicaSearch(problem, fresh())
+    assert not search._forbidden_copies(1).any()
+    search._replica_tree = tree
     group = problem.dataset_class[dataset]
     for run in range(1, 2 * parameters.PARAMETERS.guided_regions):
-        barred = relocation._forbidden_copies(run)
+        barred = search._forbidden_copies(run)
         allowed = np.flatnonzero(~barred[group] & ~problem.current[group])
         assert allowed.tolist() == [regions[(run - 1) % parameters.PARAMETERS.guided_regions]]
         assert not np.delete(barred, group, axis=0).any()

@@ -37,19 +37,19 @@ def test_no_plan_reads_less_and_those_that_read_as_little_are_all_within(
     reached = smaller = 0
     for seed in range(3000, 3000 + ROUNDS):
         round_ = geo_tiny.replicas(seed)
-        pool = aggregate_problem(compile_replicas(round_).wan)
+        aggregate = aggregate_problem(compile_replicas(round_).wan)
         vectors = sorted(replicas_oracle.vectors(round_))
-        least = least_remote_reads(pool)
+        least = least_remote_reads(aggregate)
         assert least <= min(reads for _, reads, *_ in vectors), seed
-        frugal = [plan for plan in vectors if plan[1] == least]
-        if not frugal:
+        least_reads = [plan for plan in vectors if plan[1] == least]
+        if not least_reads:
             continue
         reached += 1
-        part = restrict_to_values(pool, {"remote_reads": least})
+        part = restrict_to_values(aggregate, {"remote_reads": least})
         smaller += bool(
-            (part.homes != pool.homes).any() or (part.local_only != pool.local_only).any()
+            (part.homes != aggregate.homes).any() or (part.local_only != aggregate.local_only).any()
         )
-        overload, remote_reads, copies = frugal[0][:3]
+        overload, remote_reads, copies = least_reads[0][:3]
         held = {"overload": overload, "remote_reads": remote_reads}
         found = solve_relaxation(build_relaxation(part).arrays("copies", held), fresh())
         assert found is not None
@@ -59,15 +59,15 @@ def test_no_plan_reads_less_and_those_that_read_as_little_are_all_within(
 
 
 def test_more_reads_than_the_least_leave_all_homes(geo_tiny: ModuleType) -> None:
-    pool = aggregate_problem(compile_replicas(geo_tiny.replicas(0)).wan)
+    aggregate = aggregate_problem(compile_replicas(geo_tiny.replicas(0)).wan)
     bare: dict[str, int] = {}
-    for held in (bare, {"overload": 0}, {"remote_reads": least_remote_reads(pool) + 1}):
-        part = restrict_to_values(pool, held)
-        assert part.homes is pool.homes
-        assert part.overload == held.get("overload", pool.overload)
+    for held in (bare, {"overload": 0}, {"remote_reads": least_remote_reads(aggregate) + 1}):
+        part = restrict_to_values(aggregate, held)
+        assert part.homes is aggregate.homes
+        assert part.overload == held.get("overload", aggregate.overload)
 
 
-def apart(budget: int) -> Round:
+def separate_regions(budget: int) -> Round:
     """Return a round of a job that reads data of both regions, and one that reads the west's."""
     regions = ("east", "west")
     links = [(source, target) for source in regions for target in regions if source != target]
@@ -105,17 +105,17 @@ def apart(budget: int) -> Round:
 
 
 def test_who_reads_data_that_cannot_meet_runs_beside_the_larger_part() -> None:
-    problem = compile_replicas(apart(budget=9))
+    problem = compile_replicas(separate_regions(budget=9))
     homes, least = homes_of_least_remote_reads(problem)
-    pool = aggregate_problem(problem.wan)
-    assert least == least_remote_reads(pool) == 4
+    aggregate = aggregate_problem(problem.wan)
+    assert least == least_remote_reads(aggregate) == 4
     assert homes[problem.job_class].tolist() == [[True, False], [False, True]]
-    part = restrict_to_values(pool, {"remote_reads": 4})
-    assert part.homes[pool.job_class].any(axis=2).tolist() == homes[problem.job_class].tolist()
+    part = restrict_to_values(aggregate, {"remote_reads": 4})
+    assert part.homes[aggregate.job_class].any(axis=2).tolist() == homes[problem.job_class].tolist()
 
 
 def test_data_that_can_meet_is_not_read_from_afar() -> None:
-    problem = compile_replicas(apart(budget=10))
+    problem = compile_replicas(separate_regions(budget=10))
     homes, least = homes_of_least_remote_reads(problem)
     assert least == least_remote_reads(aggregate_problem(problem.wan)) == 0
     assert homes.all()
@@ -141,12 +141,12 @@ def test_without_an_only_way_more_is_read_from_afar(geo_tiny: ModuleType) -> Non
 
 
 def test_a_part_without_needless_reads_has_no_columns_for_them() -> None:
-    problem = compile_replicas(apart(budget=9))
+    problem = compile_replicas(separate_regions(budget=9))
     columns = {}
-    for frugal in (False, True):
-        part = replace(whole_problem(problem), least_reads=frugal)
-        columns[frugal] = NeighbourhoodMip(
+    for least_reads in (False, True):
+        part = replace(whole_problem(problem), least_reads=least_reads)
+        columns[least_reads] = NeighbourhoodMip(
             problem, part, greedy_solution(problem), ()
         ).model.columns
-    # Three reads in two regions may be from afar, but three only where the replica cannot be.
+    # Three reads in two regions may be remote, but three only where the replica cannot be.
     assert columns[False] - columns[True] == 3

@@ -38,35 +38,35 @@ def best(problem: Problem) -> Solution:
 
 
 def searched(
-    problem: Problem, draft: Solution, parts: int, relaxed: Solution | None = None
+    problem: Problem, solution: Solution, neighbourhoods: int, relaxed: Solution | None = None
 ) -> Solution:
-    """Decide so many parts anew; no draft is worse than the one before, and all are lawful."""
+    """Solve a number of neighbourhoods; no solution gets worse, and all are lawful."""
     session = Session(solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True)
     hint = None if relaxed is None else relaxed.replicas.astype(float)
-    search = LargeNeighbourhoodSearch(problem, session, draft, hint)
-    for better in islice(search.iterations(0.0), parts):
-        assert better == (search.solution.objective(problem) < draft.objective(problem))
-        assert better or search.solution is draft
-        draft = search.solution
-        assert (draft.replicas <= (problem.may_hold | problem.current)).all()
-        assert (draft.jobs.sum(axis=(1, 2)) <= problem.count).all()
-        exact = term_values(problem.wan, draft.layout(problem))
-        assert draft.objective(problem) == tuple(
+    search = LargeNeighbourhoodSearch(problem, session, solution, hint)
+    for better in islice(search.iterations(0.0), neighbourhoods):
+        assert better == (search.solution.objective(problem) < solution.objective(problem))
+        assert better or search.solution is solution
+        solution = search.solution
+        assert (solution.replicas <= (problem.may_hold | problem.current)).all()
+        assert (solution.jobs.sum(axis=(1, 2)) <= problem.count).all()
+        exact = term_values(problem.wan, solution.layout(problem))
+        assert solution.objective(problem) == tuple(
             exact[t] for t in ("overload", "remote_reads", "copies")
         )
-    return draft
+    return solution
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SIZES if kind != "relaxed"])
-def test_each_kind_of_part_betters_the_greedy_draft(
+def test_each_kind_of_neighbourhood_improves_the_greedy_solution(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     set_parameters(monkeypatch, parameters, neighbourhood_sizes={kind: SIZES[kind]})
-    draft = greedy_solution(problem)
-    assert searched(problem, draft, 4).objective(problem) < draft.objective(problem)
+    solution = greedy_solution(problem)
+    assert searched(problem, solution, 4).objective(problem) < solution.objective(problem)
 
 
-def test_a_part_with_all_homes_free_touches_no_other_groups(
+def test_a_neighbourhood_with_all_homes_free_changes_no_other_dataset_classes(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_parameters(
@@ -76,14 +76,14 @@ def test_a_part_with_all_homes_free_touches_no_other_groups(
         min_neighbourhood_size=3,
         max_neighbourhood_size=3,
     )
-    draft = greedy_solution(problem)
-    after = searched(problem, draft, 1)
+    solution = greedy_solution(problem)
+    after = searched(problem, solution, 1)
     # What nobody reads any more may go besides, where there is no room for it.
-    changed = (after.replicas & ~draft.replicas & ~problem.current).any(axis=1)
+    changed = (after.replicas & ~solution.replicas & ~problem.current).any(axis=1)
     assert changed.sum() <= 3
 
 
-def test_a_relaxation_that_knows_the_best_draft_leads_there_in_one_part(
+def test_a_relaxation_equal_to_the_best_solution_leads_there_in_one_neighbourhood(
     problem: Problem, best: Solution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_parameters(
@@ -114,7 +114,7 @@ def test_without_a_relaxation_its_kind_is_never_drawn(
     assert set(drawn) <= set(SIZES)
 
 
-def test_a_cross_of_two_drafts_is_better_than_both_and_has_no_replica_that_none_has(
+def test_a_recombination_is_better_than_both_parents_and_has_no_other_replicas(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_parameters(monkeypatch, parameters, max_sweeps=3)
@@ -123,7 +123,7 @@ def test_a_cross_of_two_drafts_is_better_than_both_and_has_no_replica_that_none_
         Annealing(problem, greedy_solution(problem), problem.may_hold, seed).run(session, 600.0)
         for seed in range(2)
     ]
-    better, worse = sorted(found, key=lambda draft: draft.objective(problem))
+    better, worse = sorted(found, key=lambda solution: solution.objective(problem))
     search = LargeNeighbourhoodSearch(problem, session, better, None)
     assert search.recombine(worse.replicas, 60.0)
     assert search.solution.objective(problem) < better.objective(problem)
@@ -131,17 +131,17 @@ def test_a_cross_of_two_drafts_is_better_than_both_and_has_no_replica_that_none_
     assert (search.solution.replicas <= allowed).all()
 
 
-def test_where_nothing_is_overloaded_what_is_chosen_may_be_and_is_repaired_from_there(
+def test_a_restricted_mip_may_overload_and_is_repaired_from_there(
     geo_tiny: ModuleType,
 ) -> None:
     job = {"reads": [{"dataset": "d", "gib": 10, "remote": False}]}
     problem = compile_replicas(geo_tiny.pair([job] * 4, "east"))
-    draft = greedy_solution(problem)
-    assert draft.objective(problem) == (0, 0, 10)
+    solution = greedy_solution(problem)
+    assert solution.objective(problem) == (0, 0, 10)
     session = Session(solve=InProcess().solve, deadline=time.monotonic() + 600, deterministic=True)
-    search = LargeNeighbourhoodSearch(problem, session, draft, None)
+    search = LargeNeighbourhoodSearch(problem, session, solution, None)
     chosen = search.solve_restricted(problem.current, 60.0)
     assert chosen is not None
-    assert search.solution is draft
+    assert search.solution is solution
     assert chosen.objective(problem) == (3600, 0, 0)
     assert searched(problem, chosen, 4).objective(problem) == (0, 0, 10)

@@ -1,4 +1,4 @@
-"""The program with all replicas whole: its bounds, and the points to search towards."""
+"""The MIP of all replicas: its bounds with cutoffs, and relax and fix."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def best(arrays: Arrays, cutoff: float | None = None) -> Outcome:
     )
 
 
-def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
+def test_no_bound_of_the_mip_is_better_than_the_best_plan(
     replicas_oracle: ModuleType, geo_tiny: ModuleType
 ) -> None:
     sharper = reached = questions = 0
@@ -52,27 +52,28 @@ def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
         vectors = sorted(replicas_oracle.vectors(round_))
         some = vectors[int(np.random.default_rng(seed).integers(len(vectors)))]
         for plan in (vectors[0], some):
-            pool = restrict_to_values(aggregate_problem(wan), {"overload": plan[0]})
+            aggregate = restrict_to_values(aggregate_problem(wan), {"overload": plan[0]})
             held = {"overload": plan[0], "remote_reads": plan[1]}
-            tight = np.random.default_rng(seed).random(pool.possible.shape[1]) < 0.5
-            limited = pool.with_limits_in(tight)
-            asked = [(IntegerProgram.of(p), "copies", held) for p in (pool, limited)]
-            asked += [
-                (IntegerProgram.of(p), DATA_SUM, {"overload": plan[0]}) for p in (pool, limited)
+            tight_regions = np.random.default_rng(seed).random(aggregate.possible.shape[1]) < 0.5
+            limited = aggregate.with_limits_in(tight_regions)
+            targets = [(IntegerProgram.of(p), "copies", held) for p in (aggregate, limited)]
+            targets += [
+                (IntegerProgram.of(p), DATA_SUM, {"overload": plan[0]})
+                for p in (aggregate, limited)
             ]
             good = [v for v in vectors if v[0] <= plan[0]]
-            for whole, term, holds in asked:
+            for mip, term, holds in targets:
                 if term == DATA_SUM:
                     least = min(v[1] + v[2] for v in good)
                 else:
                     least = min(v[2] for v in good if v[1] <= plan[1])
-                outcome = best(whole.arrays(term, holds))
+                outcome = best(mip.arrays(term, holds))
                 assert outcome.status is Status.OPTIMAL
                 assert outcome.bound <= least + 1e-4, (seed, term, outcome.bound, least)
                 # A cut-off that plans meet is no bound.
-                cut = best(whole.arrays(term, holds), least + 1.0)
+                cut = best(mip.arrays(term, holds), least + 1.0)
                 assert cut.bound <= least + 1e-4, (seed, term)
-                relaxation = best(build_relaxation(pool).arrays(term, holds)).objective
+                relaxation = best(build_relaxation(aggregate).arrays(term, holds)).objective
                 sharper += outcome.objective > relaxation + 0.5
                 if term == "copies":
                     reached += outcome.objective > least - 0.5
@@ -81,7 +82,7 @@ def test_no_bound_of_whole_replicas_is_better_than_the_best_plan(
     assert reached >= 0.9 * questions
 
 
-def test_bounds_cut_off_at_a_plan_are_no_better_than_the_best_plan(
+def test_no_bound_with_a_cutoff_is_better_than_the_best_plan(
     replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_parameters(monkeypatch, parameters, branch_and_bound_max_copies=0)
@@ -98,21 +99,23 @@ def test_bounds_cut_off_at_a_plan_are_no_better_than_the_best_plan(
     assert reached >= 0.9 * ROUNDS
 
 
-def test_what_a_relaxation_leaves_open_is_branched_on_earlier(geo_tiny: ModuleType) -> None:
-    pool = aggregate_problem(compile_replicas(geo_tiny.replicas(3)).wan)
-    whole = IntegerProgram.of(pool)
-    plain = whole.arrays("copies", {})
-    some = np.flatnonzero(whole.copied >= 0)
+def test_fractional_numbers_of_copies_have_a_higher_branching_priority(
+    geo_tiny: ModuleType,
+) -> None:
+    aggregate = aggregate_problem(compile_replicas(geo_tiny.replicas(3)).wan)
+    mip = IntegerProgram.of(aggregate)
+    plain = mip.arrays("copies", {})
+    some = np.flatnonzero(mip.copied >= 0)
     assert some.size >= 2
-    numbers = np.ones(len(whole.copied))
+    numbers = np.ones(len(mip.copied))
     numbers[some[0]] = 0.5
-    ordered = whole.arrays("copies", {}, numbers=numbers)
+    ordered = mip.arrays("copies", {}, numbers=numbers)
     expected = plain.priority.copy()
-    expected[whole.copied[some[0]]] *= 10
+    expected[mip.copied[some[0]]] *= 10
     assert ordered.priority.tolist() == expected.tolist()
 
 
-def test_the_largest_datasets_prove_something_where_the_whole_is_not_solved(
+def test_the_largest_datasets_give_a_bound_where_the_full_relaxation_is_not_solved(
     replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_parameters(monkeypatch, parameters, relaxation_max_copies=-1, restricted_datasets=1)
@@ -133,59 +136,59 @@ def test_the_largest_datasets_prove_something_where_the_whole_is_not_solved(
     assert proven > 0
 
 
-def test_what_a_point_has_is_less_to_copy_and_nothing_that_is_refused() -> None:
+def test_relax_and_fix_copies_less_and_nothing_that_is_refused() -> None:
     round_ = generate(
         regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=1, policy="replicas"
     )
     problem = compile_replicas(round_)
-    draft = greedy_solution(problem)
+    solution = greedy_solution(problem)
     refused = np.zeros_like(problem.current)
-    found = relax_and_fix(problem, fresh(), draft, refused, 20.0)
+    found = relax_and_fix(problem, fresh(), solution, refused, 20.0)
     assert found is not None
-    assert found.objective < draft.objective(problem)
+    assert found.objective < solution.objective(problem)
     assert (found.chosen >= problem.current).all()
     assert (found.relaxed >= problem.current).all()
-    chosen = LargeNeighbourhoodSearch(problem, fresh(), draft, None).solve_restricted(
+    chosen = LargeNeighbourhoodSearch(problem, fresh(), solution, None).solve_restricted(
         found.chosen, 20.0
     )
     assert chosen is not None
-    assert chosen.objective(problem) < draft.objective(problem)
+    assert chosen.objective(problem) < solution.objective(problem)
     assert (chosen.replicas <= found.chosen).all()
     refused = (found.chosen | found.relaxed) & ~problem.current
-    other = relax_and_fix(problem, fresh(), draft, refused, 20.0)
+    other = relax_and_fix(problem, fresh(), solution, refused, 20.0)
     assert other is None or not ((other.chosen | other.relaxed) & refused).any()
 
 
-def test_points_that_read_less_from_afar_may_copy_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_with_fewer_remote_reads_may_copy_more(monkeypatch: pytest.MonkeyPatch) -> None:
     round_ = generate(
         regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=0, policy="replicas"
     )
     problem = compile_replicas(round_)
-    draft = greedy_solution(problem)
-    overload, remote_reads, copies = draft.objective(problem)
+    solution = greedy_solution(problem)
+    overload, remote_reads, copies = solution.objective(problem)
     # Such as links leave of one that copies enough.
     monkeypatch.setattr(
         Solution, "objective", lambda *_: (overload, remote_reads + 10**6, copies // 100)
     )
-    found = relax_and_fix(problem, fresh(), draft, np.zeros_like(problem.current), 20.0)
+    found = relax_and_fix(problem, fresh(), solution, np.zeros_like(problem.current), 20.0)
     monkeypatch.undo()
     assert found is not None
     assert found.objective < (overload, remote_reads + 10**6, 0)
-    chosen = LargeNeighbourhoodSearch(problem, fresh(), draft, None).solve_restricted(
+    chosen = LargeNeighbourhoodSearch(problem, fresh(), solution, None).solve_restricted(
         found.chosen, 20.0
     )
     assert chosen is not None
-    assert chosen.objective(problem) < draft.objective(problem)
+    assert chosen.objective(problem) < solution.objective(problem)
 
 
 def test_the_largest_datasets_are_those_of_most_gib_that_can_move() -> None:
     round_ = generate(
         regions=4, datasets=20, jobs=120, gpus=600, mix="spare", seed=1, policy="replicas"
     )
-    pool = aggregate_problem(compile_replicas(round_).wan)
-    size = np.where(pool.copyable.any(axis=1), pool.wan.size, 0)
-    assert count_for_share(pool, 0.0) == 0
-    assert (largest_datasets(pool, count_for_share(pool, 1.0)) == (size > 0)).all()
-    half = largest_datasets(pool, count_for_share(pool, 0.5))
+    aggregate = aggregate_problem(compile_replicas(round_).wan)
+    size = np.where(aggregate.copyable.any(axis=1), aggregate.wan.size, 0)
+    assert count_for_share(aggregate, 0.0) == 0
+    assert (largest_datasets(aggregate, count_for_share(aggregate, 1.0)) == (size > 0)).all()
+    half = largest_datasets(aggregate, count_for_share(aggregate, 0.5))
     assert size[half].min() >= size[~half].max()
     assert size[half].sum() >= 0.5 * size.sum() > size[half].sum() - size[half].min()
