@@ -1,7 +1,7 @@
-"""Bundles of one-task jobs for repacking: each takes whole GPUs of one host for itself.
+"""Bundles: the items of repacking, one-task jobs that take whole GPUs of one host together.
 
-A bundle is a task of whole GPUs, or the shares that are to be on one GPU. A running job keeps its
-index in the round; a waiting job has an index below 0.
+A bundle is a task of whole GPUs, or the shares of one GPU. A running job keeps its index in the
+round; a pending job has an index below 0.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from placewright.topology.units import WHOLE_GPU
 
 
 class Bundles:
-    """All jobs of one task that run and may move, and some that wait.
+    """All running one-task jobs that may move, and some pending ones.
 
     Parameters
     ----------
     base
-        A placement in which the other jobs are where they are to be; it is left without these.
+        A placement of all other jobs; the running jobs that may move are removed from it.
     waiting
-        (class, choice) of each job that waits.
+        (class, choice) of each pending job.
 
     Attributes
     ----------
     homes : dict of job to Home
-        The running ones, and where they are.
+        The running ones, each with its host and GPUs.
     """
 
     def __init__(self, base: Placement, waiting: Sequence[tuple[int, int]] = ()) -> None:
@@ -53,14 +53,14 @@ class Bundles:
         self._bundles: list[Bin] = []
 
     def units(self, session: Session, gpu_worth: int, gpus: int | None = None) -> Units | None:
-        """Cut GPUs into shares anew, and return what is to be seated; None if there is no time.
+        """Cut GPUs into shares anew, and return the bundles as units; None if time is up.
 
         Parameters
         ----------
         gpu_worth
-            What a GPU that is not needed is worth, in milli-GPU-seconds.
+            Worth of each GPU that shares do not need, in milli-GPU-seconds.
         gpus
-            GPUs that are there: fewer are worth nothing. None: each one is worth saving.
+            GPUs available to all bundles: using fewer has no worth. None: each GPU saved has.
         """
         problem = self._problem
         shape_of = {j: s for j, s in self._shape.items() if problem.is_share[s]}
@@ -109,12 +109,12 @@ class Bundles:
         )
 
     def _value(self, job: int) -> int:
-        """Return what is lost if a waiting job is given up; of each at least a little."""
+        """Return the loss if a job is dropped: 0 for running ones, at least 1 for pending ones."""
         c, o = self._start[job]
         return 0 if job in self.homes else max(self._problem.classes[c].choices[o].value, 1)
 
     def apply(self, assignment: HostAssignment) -> Placement:
-        """Start the jobs in `base`: on the GPUs that they had, or on free ones."""
+        """Start the jobs in `base`: bundles at home on their former GPUs, others on free ones."""
         base, hosts = self._base, assignment.host.tolist()
         in_place = [
             item.home is not None and item.home[0] == host
@@ -150,9 +150,9 @@ class Bundles:
 
 
 def _remove_movable(base: Placement) -> dict[int, Home]:
-    """Stop the running jobs of one task that may move; return them, and where they are.
+    """Stop the running one-task jobs that may move; return them with their hosts and GPUs.
 
-    A share is one of them only if all shares on its GPU are.
+    A share may move only if all shares on its GPU may.
     """
     problem = base.problem
     homes: dict[int, Home] = {}

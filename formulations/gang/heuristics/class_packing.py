@@ -1,4 +1,4 @@
-"""Vector packing per host class: one-task jobs onto the hosts of the class the counts chose."""
+"""Vector bin packing by host class: one-task jobs on the hosts of the class the counts chose."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from placewright.formulations.session import Session
 from placewright.topology.units import WHOLE_GPU
 
 StartCounts: TypeAlias = defaultdict[tuple[int, int], int]
-"""How many jobs of (class, choice) are still to be started."""
+"""Number of jobs still to be started, by (class, choice)."""
 
 
 def single_jobs(problem: Problem, starts: StartCounts) -> defaultdict[int, list[tuple[int, int]]]:
@@ -39,7 +39,7 @@ def single_jobs(problem: Problem, starts: StartCounts) -> defaultdict[int, list[
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """What is packed on one host: one task, or the shares that one pattern puts on a GPU."""
+    """An item: one task, or the shares that one pattern puts on a GPU."""
 
     gpus: int
     demand: Ints
@@ -47,7 +47,7 @@ class _Item:
 
 
 class ClassPacking:
-    """One-task jobs, packed on the hosts of the class that the counts chose."""
+    """Packs the one-task jobs of all host classes."""
 
     def __init__(
         self,
@@ -62,20 +62,20 @@ class ClassPacking:
         self.counts, self.patterns, self.number = counts, patterns, number
         self.placement, self.starts = placement, starts
         self.problem = counts.problem
-        self.pool = single_jobs(self.problem, starts)
+        self.jobs_of_shape = single_jobs(self.problem, starts)
 
     def pack(self) -> None:
-        """Pack every class; what does not fit stays in `starts`."""
+        """Pack every host class; jobs that do not fit stay in `starts`."""
         wanted: defaultdict[int, list[int]] = defaultdict(list)  # class -> shapes, one per task
         taken = self._tasks_of_gangs()
-        offered = {shape: len(jobs) for shape, jobs in self.pool.items()}
+        unassigned = {shape: len(jobs) for shape, jobs in self.jobs_of_shape.items()}
         counts = self.counts
         for i in np.flatnonzero(self.number[counts.x]):
             shape, a = int(counts.x_shape[i]), int(counts.x_class[i])
             n = int(self.number[counts.x[i]]) - taken[shape, a]
-            n = min(n, offered.get(shape, 0))
+            n = min(n, unassigned.get(shape, 0))
             if n > 0:
-                offered[shape] -= n
+                unassigned[shape] -= n
                 wanted[a] += [shape] * n
         for a, shapes in wanted.items():
             hosts = np.flatnonzero(counts.host_classes.of_host == a)
@@ -93,7 +93,7 @@ class ClassPacking:
             self._pack_items(hosts, items)
 
     def _tasks_of_gangs(self) -> defaultdict[tuple[int, int], int]:
-        """Tasks of each (shape, host class) that the gangs took."""
+        """Return the tasks of gangs, by (shape, host class)."""
         taken: defaultdict[tuple[int, int], int] = defaultdict(int)
         for _, start in self.placement.started():
             groups = self.problem.classes[start.job_class].choices[start.choice].groups
@@ -105,13 +105,13 @@ class ClassPacking:
     def _start(self, shape: int, host: int) -> bool:
         if not self.placement.fits_host(shape, host):
             return False
-        c, o = self.pool[shape].pop()
+        c, o = self.jobs_of_shape[shape].pop()
         self.placement.start(c, o, [TaskPlacement(0, host, 1, self.placement.put(shape, host))])
         self.starts[c, o] -= 1
         return True
 
     def _gpu_patterns(self, patterns: GpuPatterns, a: int, *, whole: bool) -> Iterator[list[int]]:
-        """Yield the parts of each cut GPU of the class: of wholly free GPUs, or of the rest."""
+        """Yield the parts on each GPU of the class: of wholly free GPUs, or of partly used ones."""
         for i in np.flatnonzero(self.number[patterns.pool.columns]):
             g = patterns.pool.kind[i]
             if patterns.kind_class[g] == a and (patterns.kind_free[g] == WHOLE_GPU) == whole:
@@ -122,7 +122,7 @@ class ClassPacking:
     def _fill_partial_gpus(
         self, patterns: GpuPatterns, a: int, hosts: Ints, shares: list[int]
     ) -> list[int]:
-        """Put shares on partly used GPUs as the patterns of those GPUs say; return the others."""
+        """Start shares on partly used GPUs by their patterns; return the other shares."""
         left = self._shares_by_part(a, shares)
         for cut in self._gpu_patterns(patterns, a, whole=False):
             for part in reversed(cut):
@@ -131,9 +131,9 @@ class ClassPacking:
         return [s for shapes in left.values() for s in shapes]
 
     def _start_on_partial(self, hosts: Ints, shapes: list[int]) -> None:
-        """Put one of some shapes, which ask for the same part."""
-        has_room = self.placement.fits_partial_gpus(shapes[0], hosts) > 0
-        tightest = np.where(has_room, self.placement.gpu_free[hosts], WHOLE_GPU + 1).min(axis=1)
+        """Start a share of one of some shapes, which demand the same part, by best fit."""
+        fitting = self.placement.fits_partial_gpus(shapes[0], hosts) > 0
+        tightest = np.where(fitting, self.placement.gpu_free[hosts], WHOLE_GPU + 1).min(axis=1)
         most = parameters.PARAMETERS.packing.max_partial_gpus
         for at in np.argsort(tightest, kind="stable")[:most]:
             if tightest[at] > WHOLE_GPU:
@@ -155,12 +155,12 @@ class ClassPacking:
             chosen = [left[f].pop(-(k % 2)) for k, f in enumerate(cut) if left[f]]
             if chosen:
                 bundles.append(_Item(1, demand[chosen].sum(axis=0), tuple(chosen)))
-        # What no pattern of a whole GPU took was meant for a partly used one that is gone.
+        # Other shares were meant for partly used GPUs on which they no longer fit.
         bundles += [_Item(1, demand[s], (s,)) for shapes in left.values() for s in shapes]
         return bundles
 
     def _pack_items(self, hosts: Ints, items: list[_Item]) -> None:
-        """Pack by best fit; where that leaves items out on equal hosts, by host patterns."""
+        """Pack by best fit decreasing; if items are left and all hosts are equal, by patterns."""
         if not items:
             return
         shape_gpu = self.problem.shape_gpu
@@ -176,7 +176,7 @@ class ClassPacking:
                 self._start(shape, int(hosts[at]))
 
     def _shares_by_part(self, a: int, shares: list[int]) -> defaultdict[int, list[int]]:
-        """Sort the shares of a class by what they ask of a GPU."""
+        """Return the shares of a host class by the part of a GPU that they demand."""
         left: defaultdict[int, list[int]] = defaultdict(list)
         part = self.counts.part_of(np.array(shares, dtype=np.int64), np.full(len(shares), a))
         for s, f in zip(shares, part.tolist(), strict=True):

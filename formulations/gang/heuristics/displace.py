@@ -1,11 +1,10 @@
-"""Displacement: waiting jobs start where stopping running jobs costs least.
+"""Preemptive insertion: pending jobs start where stopping running jobs costs least.
 
 `displace_by_counts` disaggregates the counts of an aggregate model: gangs go first, into the
 domains that the counts chose, then each pattern of one-task jobs goes to the hosts of least
 displacement cost. `displace_greedily` inserts jobs in the order of value per GPU without a model.
 The displacement cost of a host is that of its cheapest victim set: value first, then what stopping
-costs (`displacement_cost.py`). In the end stopped jobs move to hosts with room, and the greedy
-fills the rest.
+costs (`displacement_cost.py`). In the end the greedy places stopped and pending jobs that fit.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def displace_by_counts(
     values: NDArray[np.float64],
     prices: QuotaPrices = NO_QUOTA_PRICES,
 ) -> Placement:
-    """Return a placement of what integer counts `values` start; `prices` are the quotas' duals."""
+    """Return a placement that starts the integer counts `values`; `prices` are quota duals."""
     number = np.rint(values).astype(np.int64)
     starts: StartCounts = defaultdict(int)
     for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
@@ -117,12 +116,12 @@ class PreemptiveInsertion:
         self,
         placement: Placement,
         starts: StartCounts,
-        gather: ChooseHosts,
+        choose_hosts: ChooseHosts,
         prices: QuotaPrices = NO_QUOTA_PRICES,
     ) -> None:
         self.problem, self.placement, self.starts = placement.problem, placement, starts
         self.cost = DisplacementCost(placement, prices)
-        self.gather, self.prices = gather, prices
+        self.choose_hosts, self.prices = choose_hosts, prices
         self.quota = placement.quota_left()
 
     def insert_gang(self, c: int, o: int, within: NDArray[np.bool_] | None) -> bool:
@@ -147,18 +146,20 @@ class PreemptiveInsertion:
         else:
             if group.required != NO_LEVEL:
                 loss = self._cheapest_domain(group, loss, each)
-            chosen = self.gather(self.problem.cluster, group, loss, each)
+            chosen = self.choose_hosts(self.problem.cluster, group, loss, each)
         if not chosen or self._net_value(c, o) <= sum(loss[h] for h, _ in chosen):
             return False
-        puts = []
+        tasks = []
         for host, count in chosen:
             self._release_quota(self.cost.preempt_for_count(host, group.shape, count, quota))
-            puts.append(TaskPlacement(0, host, count, self.placement.put(group.shape, host, count)))
-        self._start(c, o, puts)
+            tasks.append(
+                TaskPlacement(0, host, count, self.placement.put(group.shape, host, count))
+            )
+        self._start(c, o, tasks)
         return True
 
-    def _start(self, c: int, o: int, puts: list[TaskPlacement]) -> None:
-        self.placement.start(c, o, puts)
+    def _start(self, c: int, o: int, tasks: list[TaskPlacement]) -> None:
+        self.placement.start(c, o, tasks)
         started = self.problem.classes[c]
         self.problem.charge_quota(self.quota, started.tenant, started.choices[o])
 
@@ -196,18 +197,18 @@ class PreemptiveInsertion:
             return
         waiting = self._waiting_by_shape()
         of_host = counts.host_classes.of_host
-        alike = np.where(of_host >= 0, patterns.same_key[of_host], -1)
+        same_hosts = np.where(of_host >= 0, patterns.same_key[of_host], -1)
         for kind, cut, times in patterns.in_use(number):
             while times:
                 wanted = np.minimum(cut, [len(w) for w in waiting])
                 wanted[self.problem.shape_rank == 0] = 0
                 if not wanted.any():
                     break
-                # As many hosts as find all these tasks waiting.
+                # As many hosts as all these tasks can fill.
                 some = np.flatnonzero(wanted)
                 most = min(times, *(len(waiting[s]) // int(wanted[s]) for s in some.tolist()))
                 loss = np.where(
-                    alike == patterns.same_key[kind],
+                    same_hosts == patterns.same_key[kind],
                     self.cost.of(wanted),
                     np.inf,
                 )

@@ -1,7 +1,7 @@
 """Displacement cost: the cheapest set of victims, host by host, for tasks that arrive there.
 
-A row of the table is one host and one set of its running jobs that stops: what is free then, and
-what is lost. Of hosts with many jobs only the sets of the cheapest jobs are enumerated.
+A row of the table is one host and one set of its running jobs: the capacity that is free once they
+stop, and the loss. On hosts with many jobs only the sets of the cheapest ones are enumerated.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class DisplacementCost:
             for group in job_class.choices[0].groups
         )
         jobs = VictimCandidates.of(placement, self._sizes, prices)
-        # Nobody has the rank to stop the others.
+        # No pending job may preempt the others.
         self._jobs = jobs.rows(jobs.level < problem.shape_rank.max(initial=0))
         self._stale_hosts: set[int] = set()
         self._table = self._victim_sets(np.flatnonzero(problem.open), self._jobs)
@@ -101,13 +101,13 @@ class DisplacementCost:
                 few = job_subsets(k)
                 sets = np.broadcast_to(few[:, None, :], (len(few), len(mine), k))
             shape = (len(sets) * len(mine),)
-            room = base[mine] + np.einsum("snk,nkd->snd", sets, gain)
+            capacity = base[mine] + np.einsum("snk,nkd->snd", sets, gain)
             if self._gpus_by_name:
-                room[..., 0] = self._whole_gpus(mine, jobs.job[index], sets)
+                capacity[..., 0] = self._whole_gpus(mine, jobs.job[index], sets)
             parts.append(
                 VictimSets(
                     np.broadcast_to(mine, sets.shape[:2]).reshape(shape),
-                    room.reshape(*shape, -1),
+                    capacity.reshape(*shape, -1),
                     np.einsum("snk,nk->sn", sets, loss).reshape(shape),
                     (sets * (jobs.level[index] + 1)).max(axis=2, initial=0).reshape(shape),
                     (sets * (1 << np.arange(k))).sum(axis=2).reshape(shape),
@@ -218,17 +218,17 @@ class DisplacementCost:
         shapes = np.flatnonzero(wanted)
         need = wanted @ self._sizes
         rank: np.int64 = problem.shape_rank[shapes].min()
-        hosts, level, room = table.host[at], table.level[at], table.room[at]
+        hosts, level, capacity = table.host[at], table.level[at], table.capacity[at]
         fits: NDArray[np.bool_] = np.less_equal(level, rank)
         # What has arrived may not profit from a preemption, nor may this where others have left.
         fits &= level <= self._least_rank_arrived[hosts]
         may_come = np.logical_and.reduce(problem.shape_hosts[shapes])
         fits &= (may_come & (self.placement.least_rank <= rank))[hosts]
         for d in np.flatnonzero(need):
-            fits &= room[:, d] >= need[d]
+            fits &= capacity[:, d] >= need[d]
         for (tenant, resource), amount in quota.items():
             fits &= self._freed_quota(tenant, resource)[at] >= amount
-        idle = room[:, 0] - need[0]
+        idle = capacity[:, 0] - need[0]
         cost: NDArray[np.float64] = (
             table.loss[at] + parameters.PARAMETERS.insertion.value_per_idle_gpu * idle
         )

@@ -2,7 +2,7 @@
 
 Displacement preempts what is worth less than one job that starts (`displace.py`,
 `gang_insertion.py`). A large gang is worth more than each waiting job, but may be worth less than
-all those that its hosts have room for.
+all those that fit its hosts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Ejection chains (Glover 1996): a task is inserted where others are ejected, up to two deep.
+"""Ejection chains (Glover 1996): a task is inserted on a host from which others are ejected.
 
-A task goes to the fullest host that fits it. If there is none, one-task jobs are ejected from a
-host to others that fit them at once or, if that is not enough, after one more ejection. All moves
-are logged and can be rolled back.
+A task goes to the fullest host that fits it (best fit). If there is none, one-task jobs are ejected
+from a host to others that fit them or, deeper in the chain, that fit them after more ejections. All
+moves are logged and can be rolled back (`logged_moves.py`).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class EjectionMoves(LoggedMoves):
         return stopped
 
     def least_loss(self, size: int, rank: int) -> Floats:
-        """Return what hosts lose at least if so many GPUs displace others there (hosts,)."""
+        """Return the least loss (hosts,) if a task of `size` GPUs displaces others there."""
         return self.movable.least_loss(size - self.placement.whole, self._level_limit(rank))
 
     def preemptable_gpus(self, tenant: int, rank: int) -> Ints:
@@ -124,10 +124,10 @@ class EjectionMoves(LoggedMoves):
 
         Among equal hosts one of the GPU model of which most is free.
         """
-        room, whole = self.placement.fits(shape), self.placement.whole
+        number, whole = self.placement.fits(shape), self.placement.whole
         if excluded != NOWHERE:
-            room[excluded] = 0
-        hosts = np.flatnonzero(room)
+            number[excluded] = 0
+        hosts = np.flatnonzero(number)
         if not len(hosts):
             return None
         model = self.problem.cluster.gpu_model
@@ -178,12 +178,12 @@ class EjectionMoves(LoggedMoves):
         hosts = problem.shape_hosts[shapes]
         if depth:
             return shapes[(hosts & ~eligible).any(axis=1)]
-        room = hosts & (placement.least_rank <= problem.shape_rank[shapes, None])
-        room &= placement.whole * WHOLE_GPU >= problem.shape_gpu[shapes, None]
+        fits = hosts & (placement.least_rank <= problem.shape_rank[shapes, None])
+        fits &= placement.whole * WHOLE_GPU >= problem.shape_gpu[shapes, None]
         demand = problem.shape_demand[shapes]
         for r in np.flatnonzero(demand.any(axis=0)).tolist():
-            room &= placement.free[:, r] >= demand[:, r, None]
-        return shapes[room.any(axis=1)]
+            fits &= placement.free[:, r] >= demand[:, r, None]
+        return shapes[fits.any(axis=1)]
 
     def _relocate_all(self, numbers: Iterable[int], host: int, depth: int) -> bool:
         """Move jobs from a host to others one by one; return whether all found a host."""

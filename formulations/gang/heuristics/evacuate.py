@@ -89,7 +89,7 @@ def relocate(
     sources: NDArray[np.bool_],
     within: NDArray[np.bool_] | None = None,
 ) -> bool:
-    """Move the tasks of a running job that is in place off the hosts `leave`, if they find room.
+    """Move the tasks of a running job in place off the hosts `leave`, if they fit elsewhere.
 
     What runs on a host that failed moves, too; the other tasks stay. `within` restricts where tasks
     go. Returns whether the job was moved; if not, it is in place as before. A job whose tasks are

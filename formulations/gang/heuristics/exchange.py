@@ -20,7 +20,7 @@ from placewright.topology.units import WHOLE_GPU
 
 
 def exchange_jobs(placement: Placement, hosts: Iterable[int]) -> None:
-    """Start waiting one-task jobs on or beside these hosts while others can make room for them.
+    """Start waiting one-task jobs on or beside these hosts while exchanges make them fit.
 
     Only for rounds without shares, quotas and reserved GPUs; others stay as they are.
     """
@@ -91,7 +91,7 @@ class _Exchange:
         return False
 
     def _swap_and_start(self, host: int, shape: int, c: int, o: int) -> bool:
-        """Start a job on a host where one of its jobs makes room by changing places."""
+        """Start a job on a host that it fits once one of its jobs has changed places."""
         size = self.sizes[shape]
         lack = (size - self.free[host]).clip(min=0)
         if not lack.any():

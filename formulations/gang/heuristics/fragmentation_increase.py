@@ -16,8 +16,8 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.task_mix import TaskMix
 from placewright.topology.units import WHOLE_GPU
 
-NO_ROOM = 1 << 60
-"""Increase where a task of the shape has no room."""
+NO_FIT = 1 << 60
+"""Increase where a task of the shape does not fit."""
 
 
 class TaskSlots(NamedTuple):
@@ -48,7 +48,7 @@ class FragmentationIncreases:
     Attributes
     ----------
     least : int64 (wanted, hosts)
-        Least increase, `NEVER` without room.
+        Least increase, `NO_FIT` where it does not fit.
     now : int64 (hosts,)
         What is stranded, 0 on hosts where nothing may arrive.
     """
@@ -70,7 +70,7 @@ class FragmentationIncreases:
         )
         self._model = problem.cluster.gpu_model.astype(np.int64)
         self.free, self.gpus = placement.free.copy(), placement.arrivable_milli_gpu()
-        self.least = np.full(self._may.shape, NO_ROOM, dtype=np.int64)
+        self.least = np.full(self._may.shape, NO_FIT, dtype=np.int64)
         self._slot = np.zeros(self._may.shape, dtype=np.int64)
         self.now = np.zeros(self._may.shape[1], dtype=np.int64)
         self._columns: dict[tuple[int, bytes, bytes], _Column] = {}
@@ -78,9 +78,9 @@ class FragmentationIncreases:
             self._refresh(host)
 
     def best(self, shape: int) -> TaskSlots | None:
-        """Return where a task strands least; None if it has no room."""
+        """Return where a task strands least; None if it fits nowhere."""
         host = int(self.least[shape].argmin())
-        if self.least[shape, host] == NO_ROOM:
+        if self.least[shape, host] == NO_FIT:
             return None
         if shape in self._share:
             return TaskSlots(host, (int(self._slot[shape, host]),))
@@ -92,7 +92,7 @@ class FragmentationIncreases:
         self._take(shape, slots, 1)
 
     def lift(self, shape: int, slots: TaskSlots) -> None:
-        """Give it back."""
+        """Remove a task from its slots."""
         self._take(shape, slots, -1)
 
     def _take(self, shape: int, slots: TaskSlots, times: int) -> None:
@@ -111,7 +111,7 @@ class FragmentationIncreases:
             if len(self._columns) >= parameters.PARAMETERS.neighbourhood.max_cached_columns:
                 self._columns.clear()
             column = self._columns[key] = self._column(free, gpus, model)
-        self.least[:, host] = np.where(self._may[:, host], column.least, NO_ROOM)
+        self.least[:, host] = np.where(self._may[:, host], column.least, NO_FIT)
         self._slot[:, host] = order[column.position]
         self.now[host] = column.now
 
@@ -131,12 +131,12 @@ class FragmentationIncreases:
         each = (sums + changed_sums)[:, size_of]
         each[(counts + changed_counts)[:, size_of] < mix.gpus[kinds]] = 0
         after_free = free - self._demands
-        room = np.ones((len(after_free), len(kinds)), dtype=np.bool_)
+        fits = np.ones((len(after_free), len(kinds)), dtype=np.bool_)
         for r in range(len(free)):
-            room &= after_free[:, r, None] >= mix.demand[kinds, r]
+            fits &= after_free[:, r, None] >= mix.demand[kinds, r]
         # Whole numbers far below 2 ** 53.
         after = np.full((len(after_free), len(each) + 1), -1.0)
-        after[:, :-1] = (room * weight.astype(np.float64)) @ each.T.astype(np.float64)
+        after[:, :-1] = (fits * weight.astype(np.float64)) @ each.T.astype(np.float64)
         after[(after_free < 0).any(axis=1)] = -1.0
         most, position = np.zeros(len(self._gpu)), np.zeros(len(self._gpu), dtype=np.int64)
         most[self._whole] = after[self._demand_of[self._whole], counted[self._count_of]]
@@ -145,7 +145,7 @@ class FragmentationIncreases:
             position[self._share] = choices.argmax(axis=1)
             most[self._share] = choices.max(axis=1)
         least = worth - most.astype(np.int64) - mix.total * self._gpu
-        least[most < 0] = NO_ROOM
+        least[most < 0] = NO_FIT
         return _Column(least, position, mix.total * int(gpus.sum()) - worth)
 
     def _patterns(self, gpus: Ints) -> tuple[Ints, Ints, Ints, Ints]:

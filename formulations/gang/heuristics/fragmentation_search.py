@@ -138,7 +138,7 @@ class _Search:
         return tuple(scores[term] for term in self._ranks)
 
     def _insert(self, task: _Task) -> None:
-        """Start a waiting task where it strands least, with the choice worth most that has room."""
+        """Start a waiting task where it strands least, with the choice of most value that fits."""
         problem = self._problem
         job_class = problem.classes[task.job_class]
         for o in self._choices[task.job_class]:
@@ -174,7 +174,7 @@ class _Search:
         self._problem.charge_quota(self._quota, job_class.tenant, choice, times)
 
     def apply(self) -> None:
-        """Start the tasks where they are, and fill in what else has room."""
+        """Start the tasks where they are, and run the greedy for the others."""
         placement, problem = self._placement, self._problem
         order = np.argsort(placement.partial_free, axis=1)
         partial = np.take_along_axis(placement.partial_free, order, axis=1)

@@ -1,4 +1,4 @@
-"""Assignment of units to hosts by GPUs; other resources may be overcommitted for a while.
+"""Assignment of units to hosts by GPUs (worst fit); other resources may be overcommitted.
 
 The excess of a host is its demand beyond its capacity, each resource relative to the mean capacity
 of hosts.
@@ -18,7 +18,7 @@ NOWHERE = -1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Units:
-    """What is to be placed.
+    """The units to be placed: bundles of jobs (`bundles.py`).
 
     Attributes
     ----------
@@ -27,17 +27,17 @@ class Units:
     home : int64 (units,)
         The host where a unit is before the round, NOWHERE if it is new.
     move_cost : int64 (units,)
-        What it costs that the unit is not at home.
+        Cost of a unit that is not at home.
     value : int64 (units,)
-        What is lost if those in it that wait are given up.
+        Loss if the pending jobs of a unit are dropped.
     running_demand : int64 (units, resources)
-        The demand of those in it that run.
+        Demand of the running jobs of a unit.
     has_running : bool (units,)
-        Whether some in it run, so that it needs a host.
+        Whether a unit has running jobs, so that it needs a host.
     allowed : bool (host sets, hosts)
-        Where units may be.
+        Allowed hosts, by set.
     host_set : int64 (units,)
-        The row of `allowed` that holds.
+        Row of `allowed` of each unit.
     """
 
     gpus: Ints
@@ -52,19 +52,19 @@ class Units:
 
 
 class HostAssignment:
-    """Which unit is on which host.
+    """The host of each unit.
 
     Attributes
     ----------
     host : int64 (units,)
-        NOWHERE where no host has the GPUs, or all in the unit are given up.
+        NOWHERE for units without a host, and those whose jobs are all dropped.
     dropped : bool (units,)
-        Units of which those that wait are given up.
+        Units whose pending jobs are dropped.
 
     Parameters
     ----------
     capacity : int64 (hosts, resources)
-        What units may take of each host besides GPUs.
+        Resources besides GPUs that units may take.
     gpus : int64 (hosts,)
         Whole GPUs that units may take.
     closed : bool (hosts,)
@@ -89,7 +89,7 @@ class HostAssignment:
         self._assign_remaining()
 
     def reopen(self, hosts: Ints) -> None:
-        """Let the units come back that were on these closed hosts, and others."""
+        """Open closed hosts again: their units return, others may follow."""
         self._closed[hosts] = False
         for unit in np.flatnonzero(np.isin(self.units.home, hosts)).tolist():
             self.unassign(unit)
@@ -97,32 +97,32 @@ class HostAssignment:
         self._assign_remaining()
 
     def unassigned(self) -> NDArray[np.bool_]:
-        """Return which units have no host that need one."""
-        unseated: NDArray[np.bool_] = (self.host == NOWHERE) & self.units.has_running
-        return unseated
+        """Return which units need a host and have none, bool (units,)."""
+        homeless: NDArray[np.bool_] = (self.host == NOWHERE) & self.units.has_running
+        return homeless
 
     def excess(self) -> Floats:
         """Return the excess of all hosts (hosts,)."""
         return self.excess_with(slice(None), np.zeros_like(self.capacity[0]))
 
     def excess_with(self, hosts: Ints | int | slice, more: Ints) -> Floats:
-        """Return the excess of hosts if they held `more` besides."""
+        """Return the excess of hosts with a further demand `more`."""
         over = self._used[hosts] + more - self.capacity[hosts]
-        lacks: Floats = (over.clip(min=0) / self._scale).sum(axis=-1)
-        return lacks
+        excess: Floats = (over.clip(min=0) / self._scale).sum(axis=-1)
+        return excess
 
     def eligible_hosts(self, unit: int) -> NDArray[np.bool_]:
-        """Return which hosts a unit may be on."""
+        """Return the hosts (hosts,) that a unit may be on."""
         may: NDArray[np.bool_] = self.units.allowed[self.units.host_set[unit]] & ~self._closed
         return may
 
     def move_cost(self, units: Ints, hosts: Ints | int) -> Ints:
-        """Return what it costs that units are on these hosts."""
+        """Return the cost (units,) of units on these hosts: 0 at home."""
         cost: Ints = self.units.move_cost[units] * (self.units.home[units] != hosts)
         return cost
 
     def drop_waiting_of(self, unit: int) -> None:
-        """Give up those of a unit that wait."""
+        """Drop the pending jobs of a unit; it keeps its host if some of its jobs run."""
         host = int(self.host[unit])
         self.unassign(unit)
         self.dropped[unit] = True
@@ -145,7 +145,7 @@ class HostAssignment:
             self.free_gpus[host] += self.units.gpus[unit]
 
     def _assign_remaining(self) -> None:
-        """Give units without a host one with enough GPUs: who runs, is large, is choosy first."""
+        """Assign the other units: running first, then large, then those of few allowed hosts."""
         units = self.units
         weight = (self.demand / self._scale).max(axis=1)
         choice = units.allowed.sum(axis=1)[units.host_set]
@@ -160,7 +160,7 @@ class HostAssignment:
                 self.assign(unit, host)
 
     def _worst_fit(self, unit: int) -> int:
-        """Return the host with enough GPUs that has most besides for each of them, or NOWHERE."""
+        """Return the host with enough GPUs and most left of the scarcest resource, or NOWHERE."""
         units = self.units
         fits = np.flatnonzero(self.eligible_hosts(unit) & (self.free_gpus >= units.gpus[unit]))
         if not len(fits):
@@ -169,10 +169,10 @@ class HostAssignment:
         return int(fits[(left.min(axis=1) / np.maximum(self.free_gpus[fits], 1)).argmax()])
 
     def _eject(self, unit: int) -> int:
-        """Move the cheapest unit that has room elsewhere out of the way; return where it was."""
+        """One-step ejection: move the cheapest unit that fits elsewhere; return its former host."""
         units = self.units
-        roomy = self.free_gpus >= units.gpus[unit]
-        elsewhere = (units.allowed & roomy & ~self._closed).any(axis=1)
+        enough = self.free_gpus >= units.gpus[unit]
+        elsewhere = (units.allowed & enough & ~self._closed).any(axis=1)
         others = (
             (self.host != NOWHERE) & (units.gpus == units.gpus[unit]) & elsewhere[units.host_set]
         )

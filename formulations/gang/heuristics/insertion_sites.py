@@ -1,7 +1,7 @@
-"""Sites for gang insertion: hosts of one domain, and who has to leave them.
+"""Candidate hosts for gang insertion: hosts of one domain, and the jobs that leave them.
 
-First sites that one-task jobs leave, fewest GPUs first; then sites where whole gangs of lower
-precedence are preempted as well.
+First hosts from which only one-task jobs move, fewest GPUs first; then hosts where whole gangs of
+lower precedence are preempted as well.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def large_neighbourhood_search(
     rng = np.random.default_rng(session.seed)
     failures, reported = 0, placement.value
     for _ in range(tuning.max_repairs):
-        # Room for one more repair, and for the bounds of the later terms.
+        # Time for one more repair, and for the bounds of the later terms.
         if failures >= tuning.max_failures or session.expired(2 * tuning.max_repair_seconds):
             break
         hosts = _draw_hosts(problem, placement, rng)
@@ -171,11 +171,11 @@ def _waiting_singles(
 ) -> NDArray[np.int64]:
     """Count the waiting one-task jobs per class, no more than the hosts could hold."""
     numbers = np.zeros(len(problem.classes), dtype=np.int64)
-    room = [int(placement.fits(s)[hosts].sum()) for s in range(len(problem.shape_gpu))]
+    capacity = [int(placement.fits(s)[hosts].sum()) for s in range(len(problem.shape_gpu))]
     for c, job_class in enumerate(problem.classes):
         if job_class.running:
             continue
         if placement.waiting[c] and all(choice.is_single_task for choice in job_class.choices):
-            fit = max(room[choice.groups[0].shape] for choice in job_class.choices)
+            fit = max(capacity[choice.groups[0].shape] for choice in job_class.choices)
             numbers[c] = min(placement.waiting[c], fit)
     return numbers

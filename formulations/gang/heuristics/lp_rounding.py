@@ -1,7 +1,7 @@
 """LP rounding: the relaxation's counts are rounded up and disaggregated, without a search.
 
-For rounds with GPU memory and MIG: their kinds of GPUs are so numerous that branch and bound takes
-long to find any point. What does not fit is left to the greedy.
+For rounds with GPU memory and MIG, where GPUs differ so much that branch and bound takes long to
+find any point. Jobs that do not fit are left to the greedy.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class MovableJobs:
         found[enough] = 0.0
         some = np.flatnonzero(enough & (lack > 0))
         per_gpu, whole_job = self._least_values[:, row[some], some]
-        # Whoever stops does so with all its GPUs; of equal hosts where more of them are left over.
+        # A job stops with all its GPUs; ties go to the host with more of them left over.
         found[some] = np.maximum(lack[some] * per_gpu, whole_job) - TIE_BREAK * (
             whole_job - lack[some] * per_gpu
         )

@@ -21,7 +21,7 @@ from placewright.solver import Model
 
 
 def keep_within_quotas(session: Session, placement: Placement) -> None:
-    """Undo the changes that quotas have no room for; of a placement in which nobody has moved."""
+    """Undo the changes that exceed quotas, in a placement in which no running job has moved."""
     problem = placement.problem
     left = Placement(problem).quota_left()
     came, stopped = _changes(placement)

@@ -36,7 +36,7 @@ class QuotaDebt:
 
     def stop_jobs(self, moves: EjectionMoves) -> Iterator[JobPlacement]:
         """Stop jobs of the tenant until no quota is exceeded; yield them."""
-        # For whoever moves more than one may stop, but not all that they leave is of use.
+        # More than one may stop for a job that moves, without need for all their GPUs.
         for stops in (_stop_preemptable, _stop_replaced, _stop_preemptable):
             for start in stops(moves, self.tenant) if self else ():
                 self.repay(start)

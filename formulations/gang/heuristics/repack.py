@@ -1,9 +1,9 @@
-"""Repacking: one-task jobs are packed anew, shares included, so that more of them run.
+"""Repacking: bin packing of one-task jobs anew, shares included, so that more of them run.
 
-The linear relaxation says which waiting jobs to start. They and all movable running jobs are
-assigned to hosts by GPUs (`bundles.py`); then exchanges reduce the excess of other resources
-(`swap_search.py`), and where none helps, waiting jobs are dropped, least value first. If time is
-up, hosts drop waiting jobs until none has an excess, and running jobs are back in place.
+The linear relaxation gives the pending jobs to start. They and all movable running jobs become
+bundles (`bundles.py`), which are assigned to hosts by GPUs (`host_assignment.py`). Swaps then
+reduce the excess of other resources (`swap_search.py`); where none helps, pending jobs are dropped,
+least value first. If time is up, jobs are dropped until no host has an excess.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ TOLERANCE = 1e-6
 def repack_tasks(
     session: Session, model: PricedModel, relaxed: Outcome | None, planned: Placement
 ) -> Placement | None:
-    """Return a placement that starts what the relaxation starts, as far as it can.
+    """Return a placement that starts the pending jobs of the relaxation as far as they fit.
 
-    The jobs of several tasks are those of `planned`. None if there is no relaxation or no time, and
-    where hosts are full of patterns, which know more than sums.
+    Jobs of several tasks are placed as in `planned`. None if there is no relaxation or time is up,
+    with host patterns, which model all resources, and with GPU memory or slices.
     """
     counts, patterns = model
     if isinstance(patterns, HostPatterns) or relaxed is None or relaxed.values is None:
@@ -52,7 +52,7 @@ def repack_tasks(
     _copy_gangs(base, planned)
     waiting = _jobs_to_start(counts, relaxed.values, base)
     bundles = Bundles(base, waiting)
-    # A gang may have come where jobs ran that are not packed: those of several tasks, or shares.
+    # A gang of the plan may take GPUs of running jobs that are not packed: gangs, or shares.
     if base.is_overcommitted or not (bundles.homes or waiting):
         return None
     gpus = np.where(problem.open, base.whole, 0)
@@ -72,7 +72,7 @@ def repack_tasks(
 
 
 def _copy_gangs(base: Placement, planned: Placement) -> None:
-    """Let the jobs that are not packed, gangs above all, be where a plan has them."""
+    """Place the jobs of several tasks as in a plan."""
     problem = base.problem
 
     def packed(job_class: int, choice: int) -> bool:

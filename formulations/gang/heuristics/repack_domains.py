@@ -1,8 +1,8 @@
-"""Repacking to free domains: movable jobs leave chosen domains for GPUs elsewhere.
+"""Repacking to free domains: movable one-task jobs leave chosen domains for GPUs elsewhere.
 
-Shares are cut from fewer GPUs (`share_cutting.py`). Domains are chosen by what moving their jobs
-costs for what they are worth. Exchanges then reduce the excess of other resources
-(`swap_search.py`); where they cannot, fewer domains are freed. Jobs of several tasks stay.
+Shares are cut from fewer GPUs (`share_cutting.py`). Domains are chosen greedily by cost of moving
+their jobs per worth. Swaps then reduce the excess of other resources (`swap_search.py`); where they
+cannot, fewer domains are freed. Jobs of several tasks stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from placewright.formulations.session import Session
 
 
 def repack_domains(problem: Problem, session: Session) -> Placement | None:
-    """Return a placement that frees what can be freed so; None if nothing can."""
+    """Return a placement that frees domains; None if none can be freed."""
     if problem.part_demands is not None:  # units are cut by milli-GPU alone
         return None
     freeing = FreeableDomains(problem)
@@ -54,9 +54,9 @@ def repack_domains(problem: Problem, session: Session) -> Placement | None:
 def _choose_domains(
     problem: Problem, freeing: FreeableDomains, units: Units, movable: Collection[int], gpus: Ints
 ) -> list[int]:
-    """Choose domains whose units have GPUs elsewhere, those first that hold least for their worth.
+    """Choose domains whose units find GPUs elsewhere, those first that hold least per worth.
 
-    The last one is the first to do without.
+    The last is the first to be kept in use.
     """
     at_home = units.home != NOWHERE
     held = np.zeros(len(freeing.worth_of_domain))
@@ -64,7 +64,7 @@ def _choose_domains(
     host_sets = np.arange(len(units.allowed))
     free = np.zeros((len(host_sets), len(held)), dtype=np.int64)
     np.add.at(free, (host_sets[:, None], freeing.domain[None, :]), units.allowed * gpus)
-    # GPUs of a kind of hosts that units need which may be on no other hosts.
+    # GPUs that each set of hosts needs for units that are allowed on no other hosts.
     subset = ~(units.allowed[None, :, :] & ~units.allowed[:, None, :]).any(axis=2)
     need = np.zeros(len(host_sets), dtype=np.int64)
     np.add.at(need, units.host_set, units.gpus)

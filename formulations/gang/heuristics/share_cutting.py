@@ -1,16 +1,17 @@
-"""Cut GPUs into shares anew, so that shares need few of them and few of those that run move.
+"""Cutting stock by column generation (Gilmore and Gomory 1961): GPUs are cut into shares anew.
+
+Shares are to need few GPUs, and few running ones are to move.
 
     v[q,k,a]   GPUs that hold the shares q, of which k stay and to which a come   (k within q)
-    over       GPUs in use beyond those that are there for it
+    over       GPUs in use beyond those available
 
     min  sum cost of moving(q less k) v[q,k,a]  +  worth over
-    gpus    sum_(k,a) v[q,k,a]            =  GPUs that hold q          (none for GPUs that are free)
-    shares  sum (k + a)[f] v[q,k,a]      >=  shares of kind f, those that wait included
-    enough  sum_(k or a) v[q,k,a] - over <=  GPUs that are there for it
+    gpus       sum_(k,a) v[q,k,a]            =  GPUs that hold q       (no row for free GPUs)
+    shares     sum (k + a)[f] v[q,k,a]      >=  shares of type f, pending ones included
+    available  sum_(k or a) v[q,k,a] - over <=  GPUs available
 
-Columns are generated (Gilmore and Gomory 1961): at prices of the shares the best a for what k
-leaves is an unbounded knapsack, and q has few parts k. Only GPUs are asked for here: what else the
-shares need of their hosts is for `swap_search.py` to see to.
+At given prices of the shares the best a is an unbounded knapsack in what k leaves of a GPU, and q
+has few sub-multisets k. Only GPUs are modelled; `swap_search.py` deals with the other resources.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from placewright.topology.units import WHOLE_GPU
 Home: TypeAlias = tuple[int, tuple[int, ...]]
 """A host and some of its GPUs."""
 Content: TypeAlias = tuple[int, ...]
-"""How many shares of each kind a GPU holds."""
+"""Number of shares of each type on a GPU."""
 _GpuKey: TypeAlias = tuple[int, Content]
-"""GPUs of one kind of host that hold the same."""
+"""Equal GPUs: host type and content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Jobs of one task that are to be on the same GPUs.
+    """One-task jobs that are placed on the same GPUs.
 
-    `home` is where the first `stay` of them run now, None if that is none of them.
+    The first `stay` of them run on the GPUs `home` now; None if none does.
     """
 
     jobs: tuple[int, ...]
@@ -63,16 +64,16 @@ def recut_shares(
     gpu_worth: int,
     available: int = 0,
 ) -> list[Bin] | None:
-    """Return all jobs that share GPUs in bins, None if there is no time.
+    """Return bins of all jobs that share GPUs; None if time is up.
 
     Parameters
     ----------
     gpus
         The jobs on each GPU, one share each; all of them may move.
     waiting
-        Jobs that want a share and run nowhere.
+        Pending jobs, one share each.
     gpu_worth
-        What a GPU beyond `available` is worth if it is not needed, in milli-GPU-seconds.
+        Cost of a GPU in use beyond `available`, in milli-GPU-seconds.
     """
     gpus_of_key: defaultdict[_GpuKey, list[Home]] = defaultdict(list)
     for home, jobs in gpus.items():
@@ -85,9 +86,9 @@ def recut_shares(
 
 
 class ShareTypes:
-    """Kinds of shares (size, allowed hosts) and of hosts (the kinds of shares that they allow).
+    """Types of shares (size, allowed hosts), smallest first, and of hosts (share types allowed).
 
-    `shape_of` has the shape of each job. The smallest shares come first.
+    `shape_of` has the shape of each job.
     """
 
     def __init__(self, problem: Problem, shape_of: Mapping[int, int]) -> None:
@@ -103,15 +104,15 @@ class ShareTypes:
         hosts = np.stack([np.frombuffer(mask, dtype=np.bool_) for _, mask in index])
         allowed, self.of_host = np.unique(hosts, axis=1, return_inverse=True)
         self.allowed: NDArray[np.bool_] = allowed.T
-        """Whether hosts of a kind allow shares of a kind, (host kinds, kinds)."""
+        """Whether a host type allows a share type, bool (host types, share types)."""
         self.hosts = range(len(self.allowed))
 
     def of(self, job: int) -> int:
-        """Return the kind of a job."""
+        """Return the share type of a job."""
         return self._of_shape[self._shape[job]]
 
     def content(self, jobs: Sequence[int]) -> Content:
-        """Return how many of each kind there are among some jobs."""
+        """Return the number of each share type among some jobs."""
         number = np.zeros(len(self.milli), dtype=np.int64)
         np.add.at(number, [self.of(job) for job in jobs], 1)
         return tuple(number.tolist())
@@ -119,7 +120,7 @@ class ShareTypes:
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """What is to be on a GPU that is alike these: the parts that stay and that come."""
+    """A pattern: of the shares that a GPU holds, those that stay, and those that come."""
 
     host_type: int
     held: Content
@@ -128,7 +129,7 @@ class _Pattern:
 
 
 class _CuttingStock:
-    """The model, its columns so far, and what they stand for."""
+    """The restricted master problem and its patterns so far."""
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class _CuttingStock:
         for (_, held), times in number.items():
             needed += times * np.array(held, dtype=np.int64)
         self._shares = self._model.rows("shares", len(needed), lower=needed)
-        (self._available,) = self._model.rows("enough", 1, upper=available)
+        (self._available,) = self._model.rows("available", 1, upper=available)
         most = int(needed.sum())
         (over,) = self._model.variables("over", 1, upper=most)
         self._model.add(self._available, over, -1.0)
@@ -170,7 +171,10 @@ class _CuttingStock:
         )
 
     def solve(self, session: Session) -> Counter[_Pattern] | None:
-        """Return how often each pattern is used; None if no time is left."""
+        """Generate columns, then solve the integer program; return the GPUs of each pattern.
+
+        None if time is up.
+        """
         tuning = parameters.PARAMETERS.packing
         for _ in range(tuning.max_cutting_iterations):
             outcome = session.optimise(
@@ -191,7 +195,7 @@ class _CuttingStock:
         return Counter(dict(zip(self.patterns, number, strict=True)))
 
     def _price_out(self, duals: NDArray[np.float64]) -> list[_Pattern]:
-        """Return, for each kind of GPU, the pattern that costs least of what it is worth."""
+        """Price: return for each GPU type the pattern of most gain, if it has any."""
         milli = self._types.milli
         price = duals[self._shares].clip(min=0.0)
         unit = gcd(*milli.tolist(), WHOLE_GPU)
@@ -218,7 +222,7 @@ class _CuttingStock:
         known = set(self.patterns)
         fresh = [pattern for pattern in patterns if pattern not in known]
         most = np.array([self._most[p.host_type, p.held] for p in fresh], dtype=np.int64)
-        # One more than the row allows: at a bound of its own the price would leave the row's dual.
+        # One more than the row allows: if the bound were tight, it would take the row's dual.
         columns = self._model.variables("pattern", len(fresh), upper=most + 1)
         for column, pattern in zip(columns.tolist(), fresh, strict=True):
             after = np.add(pattern.stays, pattern.comes)
@@ -241,11 +245,11 @@ def _name_jobs(
     gpus_of_key: dict[_GpuKey, list[Home]],
     chosen: Counter[_Pattern],
 ) -> list[Bin]:
-    """Name the jobs: those of a kind that leave go where some of it come, in order."""
+    """Assign jobs to patterns: jobs that leave a GPU fill the shares that come elsewhere."""
     leaving: defaultdict[int, list[int]] = defaultdict(list)
     for job in waiting:
         leaving[types.of(job)].append(job)
-    drafts: list[tuple[_Pattern, Home | None, list[int]]] = []
+    cut_gpus: list[tuple[_Pattern, Home | None, list[int]]] = []
     at = {key: iter(places) for key, places in gpus_of_key.items()}
     for pattern, number in chosen.items():
         for _ in range(number):
@@ -256,9 +260,9 @@ def _name_jobs(
                 share_type = types.of(job)
                 (stays if left[share_type] else leaving[share_type]).append(job)
                 left[share_type] -= left[share_type] > 0
-            drafts.append((pattern, home, stays))
+            cut_gpus.append((pattern, home, stays))
     bins = []
-    for pattern, home, stays in drafts:
+    for pattern, home, stays in cut_gpus:
         comes = [
             leaving[share_type].pop()
             for share_type, number in enumerate(pattern.comes)

@@ -1,8 +1,8 @@
-"""Local search by exchanges: bundles are assigned by GPUs, then excess demand is reduced.
+"""Swap neighbourhood: local search that reduces the excess of an assignment of units to hosts.
 
-No host holds more bundles than it has GPUs, but for a while more than it has CPUs or memory: a
-heavy bundle there changes hosts with a light one. The excess of a host is its demand beyond its
-capacity, each resource relative to the mean capacity of hosts.
+A unit on an overcommitted host is swapped with a lighter one of as many GPUs on another host, or is
+shifted to free GPUs. Where neither helps, pending jobs are dropped. Excess: see
+`host_assignment.py`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from placewright.formulations.gang.heuristics.host_assignment import NOWHERE, Ho
 from placewright.formulations.session import Session
 
 TOLERANCE = 1e-9
+"""Excess that counts as none."""
 
 
 def reduce_excess(assignment: HostAssignment, session: Session) -> bool:
-    """Swap until no host lacks anything; return whether that was reached in time."""
+    """Swap and shift, worst host first, until no host has an excess; return whether none has."""
     stuck = np.zeros(len(assignment.free_gpus), dtype=np.bool_)
     while not session.expired():
         excess = np.where(stuck, 0.0, assignment.excess())
@@ -33,7 +34,7 @@ def reduce_excess(assignment: HostAssignment, session: Session) -> bool:
 
 
 def drop_waiting(assignment: HostAssignment) -> bool:
-    """Give up the waiting jobs that are worth least for what that helps; False if none does."""
+    """Drop the pending jobs of one unit, least value for the excess saved; return whether any."""
     unassigned = np.flatnonzero(assignment.unassigned())
     if len(unassigned):
         return _free_host_for(assignment, int(unassigned[0]))
@@ -46,10 +47,10 @@ def drop_waiting(assignment: HostAssignment) -> bool:
 
 
 def drop_excess(assignment: HostAssignment) -> None:
-    """Take off units, without a swap, until no host lacks anything.
+    """Drop jobs, without swaps, until no host has an excess.
 
-    Of a host that does, those that wait are given up first, the least worth for what it helps;
-    then units leave that are not at home, and last any.
+    On each such host pending jobs are dropped first, least value for the excess saved; then units
+    that are not at home lose their host, then any.
     """
     for host in np.flatnonzero(assignment.excess() > TOLERANCE).tolist():
         here = np.flatnonzero(assignment.host == host)
@@ -62,7 +63,7 @@ def drop_excess(assignment: HostAssignment) -> None:
 
 
 def _best_exchange(assignment: HostAssignment, host: int) -> bool:
-    """Lower the excess in all by one unit that leaves this host, for another or for none."""
+    """Swap or shift one unit of a host so that the total excess falls; return whether one did."""
     unit, other, to = _neighbourhood(assignment, host)
     demand = np.vstack([assignment.demand, np.zeros_like(assignment.capacity[:1])])
     moved = demand[unit] - demand[other]
@@ -76,12 +77,12 @@ def _best_exchange(assignment: HostAssignment, host: int) -> bool:
     best = float(change.min(initial=0.0))
     if best >= -TOLERANCE:
         return False
-    good = np.flatnonzero(change <= parameters.PARAMETERS.packing.near_best_rel * best)
-    cost = assignment.move_cost(unit[good], to[good]) - assignment.move_cost(unit[good], host)
-    swap = other[good] != NOWHERE
-    cost[swap] += assignment.move_cost(other[good][swap], host)
-    cost[swap] -= assignment.move_cost(other[good][swap], to[good][swap])
-    at = good[cost.argmin()]
+    near = np.flatnonzero(change <= parameters.PARAMETERS.packing.near_best_rel * best)
+    cost = assignment.move_cost(unit[near], to[near]) - assignment.move_cost(unit[near], host)
+    swap = other[near] != NOWHERE
+    cost[swap] += assignment.move_cost(other[near][swap], host)
+    cost[swap] -= assignment.move_cost(other[near][swap], to[near][swap])
+    at = near[cost.argmin()]
     leaving, coming, target = int(unit[at]), int(other[at]), int(to[at])
     assignment.unassign(leaving)
     if coming != NOWHERE:
@@ -92,14 +93,14 @@ def _best_exchange(assignment: HostAssignment, host: int) -> bool:
 
 
 def _neighbourhood(assignment: HostAssignment, host: int) -> tuple[Ints, Ints, Ints]:
-    """Return who might leave a host, for whom (NOWHERE: for nobody), and to which host."""
+    """Return swaps and shifts of a host: its unit, the other one or NOWHERE, and the new host."""
     units, parts = assignment.units, []
     assigned = np.flatnonzero((assignment.host != host) & (assignment.host != NOWHERE))
     for unit in np.flatnonzero(assignment.host == host).tolist():
-        gpus, may = units.gpus[unit], assignment.eligible_hosts(unit)
-        to = np.flatnonzero(may & (assignment.free_gpus >= gpus))
+        gpus, eligible = units.gpus[unit], assignment.eligible_hosts(unit)
+        to = np.flatnonzero(eligible & (assignment.free_gpus >= gpus))
         to = to[to != host]
-        others = assigned[(units.gpus[assigned] == gpus) & may[assignment.host[assigned]]]
+        others = assigned[(units.gpus[assigned] == gpus) & eligible[assignment.host[assigned]]]
         others = others[units.allowed[units.host_set[others], host]]
         other = np.concatenate([others, np.full(len(to), NOWHERE, dtype=np.int64)])
         to = np.concatenate([assignment.host[others], to])
@@ -109,7 +110,7 @@ def _neighbourhood(assignment: HostAssignment, host: int) -> tuple[Ints, Ints, I
 
 
 def _drop_from(assignment: HostAssignment, host: int, here: Ints) -> None:
-    """Give up the jobs of a unit that wait, if that helps the host; else lift a unit."""
+    """Drop the pending jobs of one unit if that helps the host; else take a unit off it."""
     units = assignment.units
     waits = (units.value[here] > 0) & ~assignment.dropped[here]
     less = np.where(waits[:, None], assignment.demand[here] - units.running_demand[here], 0)
@@ -123,7 +124,7 @@ def _drop_from(assignment: HostAssignment, host: int, here: Ints) -> None:
 
 
 def _free_host_for(assignment: HostAssignment, unit: int) -> bool:
-    """Seat a unit where one is that waits."""
+    """Assign a unit in place of a pending one of as many GPUs; return whether there is one."""
     units = assignment.units
     others = np.flatnonzero(
         (assignment.host != NOWHERE) & ~units.has_running & (units.gpus == units.gpus[unit])
@@ -139,7 +140,7 @@ def _free_host_for(assignment: HostAssignment, unit: int) -> bool:
 
 
 def _drop_to_relieve(assignment: HostAssignment, host: int) -> bool:
-    """Give up a unit here, or one elsewhere whose GPUs another from here then takes."""
+    """Drop a unit here, or one elsewhere whose GPUs a unit from here takes; return whether one."""
     units = assignment.units
     unit, other, to = _neighbourhood(assignment, host)
     elsewhere = (other != NOWHERE) & ~units.has_running[other]
@@ -157,12 +158,12 @@ def _drop_to_relieve(assignment: HostAssignment, host: int) -> bool:
             - excess[to],
         ]
     )
-    given = np.concatenate([here, other])
-    ratio = change / np.maximum(units.value[given], 1)
+    dropped = np.concatenate([here, other])
+    ratio = change / np.maximum(units.value[dropped], 1)
     if not len(ratio) or ratio.min() >= -TOLERANCE / max(int(units.value.max()), 1):
         return False
     best = int(ratio.argmin())
-    assignment.drop_waiting_of(int(given[best]))
+    assignment.drop_waiting_of(int(dropped[best]))
     if best >= len(here):
         leaving, target = int(unit[best - len(here)]), int(to[best - len(here)])
         assignment.unassign(leaving)

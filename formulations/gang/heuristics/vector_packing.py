@@ -26,7 +26,7 @@ def best_fit_decreasing(sizes: Ints, free: Ints) -> Ints:
     """Place items (items, resources) on hosts with `free` (hosts, resources); GPUs come first.
 
     Largest first, each to the host whose other resources then still serve its other GPUs best.
-    Returns the host of each item, `NOWHERE` where none had room.
+    Returns the host of each item, `NOWHERE` for items that fit none.
     """
     free = free.copy()
     chosen = np.full(len(sizes), NOWHERE, dtype=np.int64)

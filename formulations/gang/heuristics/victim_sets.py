@@ -85,7 +85,7 @@ class VictimSets:
 
     Attributes
     ----------
-    room : int64 (rows, 1 + resources)
+    capacity : int64 (rows, 1 + resources)
         What is free then, whole GPUs first.
     level : int64 (rows,)
         Least rank that may come.
@@ -94,7 +94,7 @@ class VictimSets:
     """
 
     host: Ints
-    room: Ints
+    capacity: Ints
     loss: NDArray[np.float64]
     level: Ints
     stopped: Ints
@@ -109,7 +109,7 @@ class VictimSets:
         """Return some of the rows."""
         return type(self)(
             self.host[which],
-            self.room[which],
+            self.capacity[which],
             self.loss[which],
             self.level[which],
             self.stopped[which],
@@ -123,7 +123,7 @@ class VictimSets:
         return type(self)(
             host[order],
             # Read column by column.
-            np.asfortranarray(np.concatenate([t.room for t in tables])[order]),
+            np.asfortranarray(np.concatenate([t.capacity for t in tables])[order]),
             np.concatenate([t.loss for t in tables])[order],
             np.concatenate([t.level for t in tables])[order],
             np.concatenate([t.stopped for t in tables])[order],
