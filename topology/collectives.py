@@ -1,7 +1,7 @@
 """Collectives of GPUs in order of rank: messages, the links that they cross, and their time.
 
 A message goes by NVLink (or the PCIe hub) inside an NVLink domain, and through the NICs of both
-ends between two of them, by the fewest links; over equally short ways it is divided equally. Links
+ends between two of them, by the fewest links; over equally short paths it is divided equally. Links
 that the cluster does not give limit nothing.
 """
 
@@ -206,8 +206,8 @@ def _path_shares(
 ) -> tuple[tuple[tuple[int, int], Fraction], ...]:
     """Return the part of a message on each link of a mesh, split evenly over all shortest paths."""
     links = [(x, y) for x, y in mesh_mbps(model) if max(x, y) < gpus]
-    ways = {source: 1}  # shortest ways from the source to each GPU
-    steps: list[dict[int, int]] = [ways]
+    paths = {source: 1}  # shortest paths from the source to each GPU
+    steps: list[dict[int, int]] = [paths]
     seen = {source}
     while target not in seen and steps[-1]:
         following: defaultdict[int, int] = defaultdict(int)

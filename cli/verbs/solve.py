@@ -101,7 +101,7 @@ def solve(
     plan = None
     try:
         with interrupts.stopping(), ExitStack() as stack:
-            pool = _opened(stack, executor, round_)
+            opened = _opened(stack, executor, round_)
             progress = stack.enter_context(progress_of(err(), headline(round_.policy.terms)[-1]))
             plan = solve_round(
                 round_,
@@ -112,7 +112,7 @@ def solve(
                 # Without the option the round's own limits decide.
                 deterministic=deterministic or None,
                 progress=progress,
-                executor=pool,
+                executor=opened,
             )
     except Interrupted:
         if plan is None:

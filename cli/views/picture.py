@@ -73,7 +73,7 @@ def draw(
 
     figure = draw_map(occupancy) if mapped else Figure(figsize=(MAX_INCHES, NO_MAP_INCHES))
     height = figure.get_size_inches()[1]
-    # All else lies outside the axes; the tight bounding box makes room for it.
+    # All else lies outside the axes; the tight bounding box includes it.
     figure.text(0, 1 + 0.4 / height, shortened(title), size=11, weight="bold")
     figure.text(0, 1 + 0.2 / height, subtitle, size=9)
     add_panels(figure)

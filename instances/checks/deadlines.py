@@ -15,7 +15,7 @@ from placewright.instances.errors import InvalidInputError, Path
 MAX_CELLS = 50_000_000
 """Leases times jobs with deadlines; for each of these it is decided whether the job runs."""
 MAX_ROWS = 64
-"""Sets of GPU models of which the room in each lease is counted, unions of overlapping ones too."""
+"""Most sets of GPU models with capacity rows, unions of overlapping sets included."""
 
 
 def check_deadlines(round_: Round) -> None:

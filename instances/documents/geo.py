@@ -73,7 +73,7 @@ class Dataset(Document):
 class Copying(Document):
     """A copy under way: a region holds a replica from `ready` on, in seconds on the round's clock.
 
-    Its room is taken already, and its budget is spent.
+    Its storage is taken already, and its budget is spent.
     """
 
     dataset: Name

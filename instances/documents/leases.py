@@ -43,7 +43,7 @@ class Leases(Document):
 
     In a lease that one of the `outages` overlaps its hosts have nothing. `headroom` are the
     thousandths of later leases that promises leave free where jobs can run now instead, so that
-    jobs yet to come find room; nothing is refused for it.
+    jobs yet to come fit; nothing is refused for it.
     """
 
     length_s: Annotated[int, Field(strict=True, ge=1, le=MAX_LENGTH)] = 1200

@@ -71,8 +71,8 @@ class GeoFacts:
             allowed &= self.datasets[read.dataset].within
         return allowed
 
-    def has_room(self, job: Job, region: int) -> bool:
-        """Whether a region has the GPUs at all that some option of a job asks, group by group."""
+    def has_gpus(self, job: Job, region: int) -> bool:
+        """Whether a region has as many GPUs as some option of a job asks, group by group."""
         return any(
             all(self._holds(group, region) for group in option.groups) for option in job.options
         )

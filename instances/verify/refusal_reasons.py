@@ -107,7 +107,7 @@ class RefusalReasons:
         usable = first_usable(self._reading, job, index)
         first = min(usable, leases.horizon)
         end = min(max(last + 1, first), leases.horizon)
-        demand = self._room.demand([(job, index)])[0]
+        demand = self._capacity.demand([(job, index)])[0]
         asks = demand > 0
 
         def count(rows: Ints) -> int:
@@ -119,8 +119,8 @@ class RefusalReasons:
             needed,
             completion(leases.start(now, usable + needed - 1), rest, pace, hosts),
             (first, end),
-            count(self._room.free),
-            count(self._left),
+            count(self._capacity.free),
+            count(self._residual),
             self._holders(job.name, first, end),
         )
 
@@ -140,13 +140,13 @@ class RefusalReasons:
         return largest_hosts(self._reading)
 
     @cached_property
-    def _room(self) -> LeaseCapacity:
+    def _capacity(self) -> LeaseCapacity:
         """The capacity of each lease, in the rows that some option of a job has a demand on."""
         jobs = (job for job in self._reading.round.jobs if job.deadline is not None)
         asking = ((job, o) for job in jobs for o in range(len(job.options)))
         return LeaseCapacity(self._reading, asking)
 
     @cached_property
-    def _left(self) -> Ints:
+    def _residual(self) -> Ints:
         """Residual capacity beside the promises (rows, horizon), milli-GPU."""
-        return self._room.free - self._room.taken(self._promises)
+        return self._capacity.free - self._capacity.taken(self._promises)

@@ -43,11 +43,11 @@ def open_executor(text: str) -> Iterator[Executor]:
     """
     kind, _, rest = text.partition(":")
     if kind == LOCAL:
-        with Processes(_workers(text, rest)) as pool:
-            yield pool
+        with Processes(_workers(text, rest)) as executor:
+            yield executor
     elif kind == DASK and rest.startswith("//"):
-        with _dask(text, rest) as pool:
-            yield pool
+        with _dask(text, rest) as executor:
+            yield executor
     else:
         raise _refused(text, EXPECTED)
 

@@ -6,9 +6,9 @@ they will take from it; no other slot can ever stop one of them.
 A job waits for those that now hold some of a tight slot that it will hold some of. The strongly
 connected components of this relation can be carried out one after the other, those first that wait
 for no other, and how one of them is solved changes nothing for the next: once all who held a slot
-have moved or parked, the final plan says that there is room. So a job alone in its component finds
+have moved or parked, the final plan says that all fit. So a job alone in its component finds
 its place, and only components of several jobs, *cycles*, have to be searched. Nor may the relation
-be smaller: a job that holds some of a slot before and after may give room there only by parking,
+be smaller: a job that holds some of a slot before and after may free it only by parking,
 so those who need it must be solved together with it.
 """
 

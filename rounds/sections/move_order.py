@@ -105,7 +105,7 @@ class _Asked:
     """The demands of tasks on their slots.
 
     Where there are MIG slices, all other tasks take a part of every memory slice, and a MIG slice
-    takes its own whole: so nothing else finds room beside it.
+    takes its own whole: so nothing else fits beside it.
     """
 
     def __init__(self, round_: Round) -> None:

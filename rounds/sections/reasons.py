@@ -106,12 +106,12 @@ def _displaced_by_priority(
     started = sorted((j for j in candidate.starts if j not in problem.running), key=of_start)
     placement = Placement(problem)
     _apply_moves(placement, candidate)
-    room = StartTest(placement)
+    test = StartTest(placement)
     for key in sorted(open_jobs, key=of_best, reverse=True):
         while started and of_start(started[-1]) > of_best(key):
             _hold_start(placement, candidate, started.pop())
-            room = StartTest(placement)
-        may = room.some_option_may_start(problem.classes[key[0]])
+            test = StartTest(placement)
+        may = test.some_option_may_start(problem.classes[key[0]])
         yield open_jobs[key], Reason.NOT_CHOSEN if may else Reason.DISPLACED_BY_PRIORITY
 
 
@@ -176,14 +176,14 @@ def _each_fits(placement: Placement, choice: Choice) -> bool:
         return could_place(placement, choice)
     cluster = placement.problem.cluster
     for group in choice.groups:
-        room = placement.fits(group.shape)
+        fitting = placement.fits(group.shape)
         if group.required != NO_LEVEL:
-            room = np.bincount(
-                cluster.domain[group.required], weights=np.minimum(room, group.count)
+            fitting = np.bincount(
+                cluster.domain[group.required], weights=np.minimum(fitting, group.count)
             )
-            if room.max() < group.count:
+            if fitting.max() < group.count:
                 return False
-        elif np.minimum(room, group.count).sum() < group.count:
+        elif np.minimum(fitting, group.count).sum() < group.count:
             return False
     return True
 

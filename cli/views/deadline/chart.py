@@ -58,10 +58,10 @@ def print_leases(console: Console, chart: Chart) -> None:
 class _Scale:
     """Where leases lie in a line of cells: several cells for one, or several leases in one."""
 
-    def __init__(self, chart: Chart, room: int) -> None:
-        room = min(max(room, MIN_CELLS), MAX_CELLS)
+    def __init__(self, chart: Chart, space: int) -> None:
+        space = min(max(space, MIN_CELLS), MAX_CELLS)
         self.leases = chart.leases
-        self.cells = min(room // chart.leases, MOST_PER_LEASE) * chart.leases or room
+        self.cells = min(space // chart.leases, MOST_PER_LEASE) * chart.leases or space
 
     def at(self, lease: float) -> int:
         """Return the cell at whose left edge a lease begins."""
@@ -84,9 +84,9 @@ def _print_jobs(console: Console, chart: Chart) -> None:
     sizes = [gpus(row.milli_gpu) for row in chart.rows]
     size = max(map(len, ("GPUs", *sizes)))
     longest = max((len(row.name) for row in chart.rows), default=0)
-    room = console.width - INDENT - size - 3
-    name = max(min(longest, room - MIN_CELLS, room // 3), MIN_NAME)
-    scale = _Scale(chart, room - name)
+    space = console.width - INDENT - size - 3
+    name = max(min(longest, space - MIN_CELLS, space // 3), MIN_NAME)
+    scale = _Scale(chart, space - name)
     _print_title(console, chart, scale)
     legend = Text()
     for kind in Kind:

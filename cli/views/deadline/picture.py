@@ -22,7 +22,7 @@ LEGEND_COLUMNS = 4
 WIDTH = 8.0
 ROW, LINE, STACK, HISTOGRAM = 0.17, 0.24, 2.6, 0.5
 NAME = 0.075
-"""Room for a character of a job's name."""
+"""Space for a character of a job's name."""
 TOP = 0.5
 BETWEEN = 0.1
 """All in inches."""

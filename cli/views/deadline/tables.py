@@ -228,12 +228,12 @@ def why(promises: Promises, reason: RefusalReason, by: int) -> str:
         return f"even alone not before {_no_earlier(reason.earliest, round_.now)}"
     if reason.capable < reason.needed:
         return f"{_have(reason.capable, reason.needed)} enough GPUs, whoever holds them"
-    room = f"{_have(reason.free, reason.needed)} room"
+    capacity = f"{_have(reason.free, reason.needed)} room"
     if reason.free >= reason.needed:
-        return f"{room}, by count"
+        return f"{capacity}, by count"
     # Of many, each holds little.
     named = MAX_HOLDERS if len(reason.holders) <= 2 * MAX_HOLDERS else 1
-    return f"{room}; held by {several(reason.holders, named)}" if reason.holders else room
+    return f"{capacity}; held by {several(reason.holders, named)}" if reason.holders else capacity
 
 
 def _have(leases: int, needs: int) -> str:

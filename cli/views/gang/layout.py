@@ -159,7 +159,7 @@ def _best_page(groups: list[list[tuple[int, int]]], headed: bool) -> _Page:
     return min(pages, key=lambda page: abs(log(page.width / page.height / ASPECT)))
 
 
-def _fill(groups: list[list[tuple[int, int]]], room: float, headed: bool) -> _Page:
+def _fill(groups: list[list[tuple[int, int]]], space: float, headed: bool) -> _Page:
     page = _Page(0.0, 0.0, [], [])
     for group in groups:
         if headed:
@@ -167,7 +167,7 @@ def _fill(groups: list[list[tuple[int, int]]], room: float, headed: bool) -> _Pa
             page.headings.append((0.0, page.height))
         x = line_height = 0.0
         for width, height in group:
-            if x + width > room:
+            if x + width > space:
                 page.height += line_height
                 x = line_height = 0.0
             page.tiles.append((x, page.height + TITLE_HEIGHT))

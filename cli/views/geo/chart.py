@@ -66,8 +66,8 @@ def _print_bars(console: Console, facts: RegionPlan, order: Sequence[int]) -> No
     names, supply, halves = facts.regions.names, facts.regions.gpus.tolist(), loads_of(facts)
     size = max(len("GPUs"), *(len(gpus(milli)) for milli in supply))
     name = max(min(max(map(len, names)), console.width // 4), MIN_NAME)
-    room = console.width - INDENT - name - 1 - size - GAP
-    bar = min(room // len(halves) - LOAD - 2 - GAP, MAX_BAR)
+    space = console.width - INDENT - name - 1 - size - GAP
+    bar = min(space // len(halves) - LOAD - 2 - GAP, MAX_BAR)
     bar = bar if bar >= MIN_BAR else 0
     console.print(Text(load_title(facts), "bold"))
     if bar:
@@ -135,8 +135,8 @@ def _print_grid(console: Console, facts: RegionPlan, order: Sequence[int], grid:
     console.print(Text(grid.title, "bold"), soft_wrap=True)
     digits = len(str(len(order)))
     name = max(min(max(map(len, names)), console.width // 4), MIN_NAME)
-    room = console.width - INDENT - digits - name - 2
-    cell = min(room // len(order), digits + 1)
+    space = console.width - INDENT - digits - name - 2
+    cell = min(space // len(order), digits + 1)
     if cell < 1:
         sent = count(sum(part > 0 for part in grid.parts.values()), "link")
         console.print(

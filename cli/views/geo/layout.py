@@ -37,13 +37,13 @@ def positions(regions: Regions, width: float, height: float, boxes: Floats) -> F
         return np.array([[width / 2, height / 2]])
     plane = _plane(_distances(regions))
     low, high = plane.min(axis=0), plane.max(axis=0)
-    room = np.maximum(np.array([width, height]) - boxes.max(axis=0), 1e-9)
-    flat = (plane - (low + high) / 2) * (room / np.maximum(high - low, 1e-9)).min() / room
+    space = np.maximum(np.array([width, height]) - boxes.max(axis=0), 1e-9)
+    flat = (plane - (low + high) / 2) * (space / np.maximum(high - low, 1e-9)).min() / space
     # Evenly by rank, in part: one region far away must not squeeze many others together.
     rank = plane.argsort(axis=0, kind="stable").argsort(axis=0) / (count - 1)
     even = EVEN * (1 - FEW / max(count, FEW))
     scaled = (1 - even) * (flat + 0.5) + even * rank
-    return _apart(scaled * room + boxes.max(axis=0) / 2, boxes, np.array([width, height]))
+    return _apart(scaled * space + boxes.max(axis=0) / 2, boxes, np.array([width, height]))
 
 
 def _distances(regions: Regions) -> Floats:

@@ -33,8 +33,8 @@ LEAST, MOST = 0.11, 0.38
 """Radius of a region."""
 LETTER, LABEL = 0.068, 0.3
 """Width of a letter, and height of a label of two lines. All in inches."""
-ROOM, SMALLEST = 4.0, 0.6
-"""Room of a map for each unit of it that regions take; how much smaller it is for few of them."""
+SPACE, SMALLEST = 4.0, 0.6
+"""Space of a map for each unit of it that regions take; how much smaller it is for few of them."""
 BOUNDS = (0.5, 0.8, 1.0, 1.5)
 FILLS: tuple[tuple[str, str | None], ...] = (
     ("#f2f7fb", None),
@@ -80,7 +80,7 @@ def add_regions(figure: Figure, facts: RegionPlan, gap: float = TOP) -> None:
         axis=1,
     )
     wide, tall = np.array([PANEL, TALL]) * max(
-        np.sqrt(ROOM * boxes.prod(axis=1).sum() / (PANEL * TALL)), SMALLEST
+        np.sqrt(SPACE * boxes.prod(axis=1).sum() / (PANEL * TALL)), SMALLEST
     )
     centres = positions(facts.regions, wide, tall, boxes)
     centres -= (centres - boxes / 2).min(axis=0)

@@ -62,10 +62,10 @@ def caption(turns: Turns) -> str:
 
 def _print_turns(console: Console, turns: Turns, marks: Sequence[str]) -> None:
     """Print a group: where it is, a row per job, and a ruler of the slots."""
-    room = console.width - INDENT - SPEED - 1
+    space = console.width - INDENT - SPEED - 1
     longest = max(len(member.name) for member in turns.members)
-    name = max(min(longest, room - MIN_CELLS, room // 2), MIN_NAME)
-    cells = min(max(room - name, MIN_CELLS), MAX_CELLS)
+    name = max(min(longest, space - MIN_CELLS, space // 2), MIN_NAME)
+    cells = min(max(space - name, MIN_CELLS), MAX_CELLS)
     console.print(caption(turns), soft_wrap=True)
     for member in turns.members:
         label = Text(" " * INDENT + member.name)

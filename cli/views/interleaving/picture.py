@@ -24,7 +24,7 @@ LEGEND_COLUMNS = 6
 WIDTH = 6.0
 ROW, CAPTION, BETWEEN = 0.2, 0.24, 0.12
 NAME = 0.075
-"""Room for a character of a job's name."""
+"""Space for a character of a job's name."""
 TOP = 0.5
 """All in inches."""
 BAR = 0.8

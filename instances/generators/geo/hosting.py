@@ -12,7 +12,7 @@ from placewright.instances.generators.geo.supply import HOST_GPUS, Rack
 class Hosting:
     """Hosts by how many GPUs are free, per region and model; whole ones per datacenter.
 
-    A job takes the fullest host that has room, or whole hosts of one datacenter.
+    A job takes the fullest host that it fits, or whole hosts of one datacenter.
     """
 
     def __init__(self, layout: Sequence[Rack]) -> None:

@@ -141,7 +141,9 @@ def round_of(
 def _places(world: World, running: int, rng: np.random.Generator) -> Mapping[int, tuple[Task, ...]]:
     """Place running jobs in a random order, each where most of its data is and it may be."""
     here, _ = homes(world.reads, world.region, len(world.wan.regions))
-    room = np.floor(FULLEST * world.hosts.sum(axis=1) * supply.HOST_GPUS).astype(np.int64).tolist()
+    free_gpus = (
+        np.floor(FULLEST * world.hosts.sum(axis=1) * supply.HOST_GPUS).astype(np.int64).tolist()
+    )
     hosting = Hosting(world.layout)
     places: dict[int, tuple[Task, ...]] = {}
     for job in order(rng, world.owner.size).tolist():
@@ -149,12 +151,12 @@ def _places(world: World, running: int, rng: np.random.Generator) -> Mapping[int
             break
         workload, gpus = int(world.owner[job]), int(world.gpus[job])
         region = int(here[workload])
-        if gpus > room[region] or not world.rules.work[workload, region]:
+        if gpus > free_gpus[region] or not world.rules.work[workload, region]:
             continue
         for model in world.models[workload].tolist():
             if tasks := hosting.place(region, model, gpus):
                 places[job] = tasks
-                room[region] -= gpus
+                free_gpus[region] -= gpus
                 break
     return places
 

@@ -114,18 +114,18 @@ def lease_capacity(reading: Reading) -> Iterator[Finding]:
     if promises is None:
         return
     given = promises.timely.items()
-    room = LeaseCapacity(
+    capacity = LeaseCapacity(
         reading, [(job, promises.section.jobs[number].option) for number, job in given]
     )
-    taken = room.taken(promises)
-    over = taken > room.free
+    taken = capacity.taken(promises)
+    over = taken > capacity.free
     over[:, 0] = False
     for row in np.flatnonzero(over.any(axis=1)):
         lease = int(over[row].argmax())
         yield Finding(
             (*promises.path, "jobs"),
-            f"promised jobs ask {taken[row, lease]} milli-GPU of {room.names()[row]} in lease "
-            f"{lease}; expected at most {room.free[row, lease]}",
+            f"promised jobs ask {taken[row, lease]} milli-GPU of {capacity.names()[row]} in lease "
+            f"{lease}; expected at most {capacity.free[row, lease]}",
         )
 
 

@@ -101,18 +101,18 @@ def _beside(
     beside = [
         (job, promises.section.jobs[number].option) for number, job in promises.timely.items()
     ]
-    room = LeaseCapacity(reading, [*beside, *asking])
-    left = room.free - room.taken(promises)
-    left[:, 0] -= room.tolerated
+    capacity = LeaseCapacity(reading, [*beside, *asking])
+    left = capacity.free - capacity.taken(promises)
+    left[:, 0] -= capacity.tolerated
     wanted = spans(made.leases for _, _, made in offers)
-    asked = room.demand(asking)[wanted.owner]
+    asked = capacity.demand(asking)[wanted.owner]
     short = (interval_minima(left, wanted) < asked) & (asked > 0)
     for index in np.unique(wanted.owner[short.any(axis=1)]):
         path, job, _ = offers[index]
         row = int(short[wanted.owner == index].any(axis=0).argmax())
         yield Finding(
             (*path, "leases"),
-            f"job {job.name!r} finds no room in {room.names()[row]} beside the promises; "
+            f"job {job.name!r} finds no room in {capacity.names()[row]} beside the promises; "
             "expected leases in which it does",
         )
 

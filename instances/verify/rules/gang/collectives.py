@@ -1,7 +1,7 @@
 """The plan section `communication`: the time of collectives of started and migrated jobs.
 
 A message between two GPUs goes by NVLink (or their host's PCIe hub) inside an NVLink domain, and
-between two of them through the NICs, the uplinks and the WAN; divided equally where several ways
+between two of them through the NICs, the uplinks and the WAN; divided equally where several paths
 are equally short. A link is as fast for each message as its bandwidth divided by the messages that
 cross it in one direction; the slowest link of a collective is its bottleneck. Links that the
 Cluster document does not give limit nothing, and the uplink of a rail never does, for it is as wide
@@ -31,8 +31,8 @@ _MIB_BITS = 1024 * 1024 * 8
 
 Path = tuple[str | int, ...]
 Rank = tuple[HostFacts, int]
-Way = tuple[tuple[Any, int, int | Fraction], ...]
-"""Per link on the way: the link with its direction, its Mbit/s, and the part of the message."""
+Route = tuple[tuple[Any, int, int | Fraction], ...]
+"""Per link of a route: the link with its direction, its Mbit/s, and the part of the message."""
 
 
 class Collective(NamedTuple):
@@ -166,11 +166,11 @@ def _tree(first: int, last: int) -> Iterator[tuple[int, int]]:
                 spans.append(span)
 
 
-def _path(reading: Reading, source: Rank, target: Rank) -> Way:
+def _path(reading: Reading, source: Rank, target: Rank) -> Route:
     """Return the links from one GPU to another."""
     (a, i), (b, j) = source, target
     if _nvlink_domain(a) == _nvlink_domain(b):
-        return () if a.wiring is None else _way_inside(a.wiring, (a, i), (b, j))
+        return () if a.wiring is None else _route_inside(a.wiring, (a, i), (b, j))
     return (*_to_network(a, i, "out"), *_between(reading, a, b), *_to_network(b, j, "in"))
 
 
@@ -180,7 +180,7 @@ def _nvlink_domain(host: HostFacts) -> tuple[str, ...]:
     return (host.wiring.name, *host.domains[:-1])
 
 
-def _way_inside(model: HostModel, source: Rank, target: Rank) -> Way:
+def _route_inside(model: HostModel, source: Rank, target: Rank) -> Route:
     (a, i), (b, j) = source, target
     if model.intra == "nvlink-mesh":
         return tuple(
@@ -194,7 +194,7 @@ def _way_inside(model: HostModel, source: Rank, target: Rank) -> Way:
 
 
 @cache
-def _paths_in_mesh(model: HostModel, gpus: int, source: int, target: int) -> Way:
+def _paths_in_mesh(model: HostModel, gpus: int, source: int, target: int) -> Route:
     """Return the links on all shortest paths between two of the first GPUs of a mesh."""
     lane = model.gpu_link.bandwidth_mbps // sum(lanes for x, y, lanes in model.mesh if 0 in (x, y))
     width = {
@@ -206,15 +206,15 @@ def _paths_in_mesh(model: HostModel, gpus: int, source: int, target: int) -> Way
     paths: list[tuple[int, ...]] = [(source,)]
     while paths and all(path[-1] != target for path in paths):
         paths = [(*path, y) for path in paths for x, y in width if x == path[-1] and y not in path]
-    ways = [path for path in paths if path[-1] == target]
+    shortest = [path for path in paths if path[-1] == target]
     return tuple(
-        (("mesh", *link), width[link], Fraction(1, len(ways)))
-        for path in ways
+        (("mesh", *link), width[link], Fraction(1, len(shortest)))
+        for path in shortest
         for link in pairwise(path)
     )
 
 
-def _to_network(host: HostFacts, gpu: int, direction: str) -> Way:
+def _to_network(host: HostFacts, gpu: int, direction: str) -> Route:
     """Return the links between a GPU and the network of its innermost domain."""
     model = host.wiring
     if model is None or not model.nic_rails:
@@ -226,10 +226,10 @@ def _to_network(host: HostFacts, gpu: int, direction: str) -> Way:
     )
 
 
-def _between(reading: Reading, a: HostFacts, b: HostFacts) -> Way:
+def _between(reading: Reading, a: HostFacts, b: HostFacts) -> Route:
     """Return uplinks and WAN between two hosts that share no NVLink domain."""
     document = reading.round.cluster
-    way: list[tuple[Any, int, int | Fraction]] = []
+    route: list[tuple[Any, int, int | Fraction]] = []
     for level, position in reading.cluster.levels.items():
         one, other = a.domains[position], b.domains[position]
         if one == other:
@@ -237,14 +237,14 @@ def _between(reading: Reading, a: HostFacts, b: HostFacts) -> Way:
         if position == 0 and document.wan:
             link = reading.cluster.wan.get(frozenset((one, other)))
             if link is not None:
-                way.append((("wan", one, other), link, 1))
+                route.append((("wan", one, other), link, 1))
             continue
         given = document.links.get(level)
         for host, domain, direction in ((a, one, "out"), (b, other, "in")):
             railed = domain == host.name and host.wiring is not None and host.wiring.nic_rails
             if given is not None and not railed:
-                way.append(((level, domain, direction), given.bandwidth_mbps, 1))
-    return tuple(way)
+                route.append(((level, domain, direction), given.bandwidth_mbps, 1))
+    return tuple(route)
 
 
 RULES: tuple[Rule[Reading], ...] = (Rule("communication", communication),)

@@ -68,14 +68,14 @@ def _uncovered(jobs: Sequence[Job], guarantee: Mapping[str, int]) -> set[tuple[s
         for job in by_priority[priority]:
             if job.running is not None:
                 option = job.options[job.running.option]
-                if covered.leave_room_for(option):
+                if covered.can_add(option):
                     covered.add([option])
                 else:
                     beyond.add((job.name, job.running.option))
                 ahead.add([option])
         for job in by_priority[priority]:
             if job.running is None:
-                fits = [ahead.leave_room_for(option) for option in job.options]
+                fits = [ahead.can_add(option) for option in job.options]
                 beyond |= {(job.name, o) for o, fit in enumerate(fits) if not fit}
                 ahead.add([option for option, fit in zip(job.options, fits, strict=True) if fit])
     return beyond
@@ -88,7 +88,7 @@ class Amounts:
         self._guarantee = guarantee
         self._sum = dict.fromkeys(guarantee, 0)
 
-    def leave_room_for(self, option: Option) -> bool:
+    def can_add(self, option: Option) -> bool:
         """Whether an option fits the guarantee on top, in each resource that it asks."""
         return all(
             asked == 0 or self._sum[name] + asked <= self._guarantee[name]

@@ -63,12 +63,12 @@ def _usable(free: FreeHosts, kind: TaskType) -> int:
     if not kind.gpu:
         return 0
     large = (free.gpus >= min(kind.gpu, WHOLE_GPU)) & ~free.cut
-    room = large.sum(axis=1) >= -(-kind.gpu // WHOLE_GPU)
+    fits = large.sum(axis=1) >= -(-kind.gpu // WHOLE_GPU)
     for name, amount in kind.wanted:
-        room &= free.left.get(name, np.zeros(len(room), dtype=np.int64)) >= amount
+        fits &= free.left.get(name, np.zeros(len(fits), dtype=np.int64)) >= amount
     if kind.models is not None:
-        room &= np.isin(free.models, list(kind.models))
-    return int(free.gpus[room][large[room]].sum())
+        fits &= np.isin(free.models, list(kind.models))
+    return int(free.gpus[fits][large[fits]].sum())
 
 
 def _task_types(reading: Reading) -> Counter[TaskType]:

@@ -1,7 +1,7 @@
 """The plan section `moves`: the order of preemptions and migrations.
 
 Preempted jobs stop first. Those that need a spare place are stopped or parked before anything
-migrates, and take their new places last; the capacity rules say that there is room by then.
+migrates, and take their new places last; the capacity rules say that they fit by then.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _slots(reading: Reading, task: Task, group: TaskGroup) -> Iterator[tuple[Slo
 def _memory_slices(reading: Reading, task: Task, group: TaskGroup) -> Iterator[tuple[Slot, int]]:
     """Yield what a task holds of memory slices: a MIG slice all of its own, others of each a part.
 
-    So no other task finds room beside MIG slices.
+    So no other task fits beside MIG slices.
     """
     kind = None if group.mig is None else slice_on(reading.cluster.hosts[task.host], group.mig)
     for gpu in task.gpus:

@@ -205,10 +205,13 @@ class _FreeHosts:
         if option.required is None:
             return self._fit_within(option, self.open)
         of_host, number = self._domains(option.required)
-        rooms = [np.minimum(self._room(g, self._free, self.gpus), g.count) for g in option.groups]
+        fitting_by_group = [
+            np.minimum(self._fitting_tasks(g, self._free, self.gpus), g.count)
+            for g in option.groups
+        ]
         enough = np.ones(number, dtype=np.bool_)
-        for group, room in zip(option.groups, rooms, strict=True):
-            enough &= np.bincount(of_host, weights=room, minlength=number) >= group.count
+        for group, fitting in zip(option.groups, fitting_by_group, strict=True):
+            enough &= np.bincount(of_host, weights=fitting, minlength=number) >= group.count
         return any(
             self._fit_within(option, self.open & (of_host == domain))
             for domain in np.flatnonzero(enough)[:_MOST_DOMAINS].tolist()
@@ -217,33 +220,35 @@ class _FreeHosts:
     def _fit_within(self, option: Option, hosts: Bools) -> bool:
         free, gpus = self._free.copy(), self.gpus.copy()
         for group in sorted(option.groups, key=lambda g: -g.gpu):
-            room = np.where(hosts, np.minimum(self._room(group, free, gpus), group.count), 0)
+            fitting = np.where(
+                hosts, np.minimum(self._fitting_tasks(group, free, gpus), group.count), 0
+            )
             if group.required is not None and group.count > 1:
                 of_host, number = self._domains(group.required)
-                held = np.bincount(of_host, weights=room, minlength=number)
-                room = np.where(of_host == held.argmax(), room, 0)
-            if room.sum() < group.count:
+                held = np.bincount(of_host, weights=fitting, minlength=number)
+                fitting = np.where(of_host == held.argmax(), fitting, 0)
+            if fitting.sum() < group.count:
                 return False
-            before = np.cumsum(room) - room
-            number_on = np.clip(group.count - before, 0, room)
+            before = np.cumsum(fitting) - fitting
+            number_on = np.clip(group.count - before, 0, fitting)
             free -= number_on[:, None] * self._asks(group)
             _occupy(gpus, number_on, group)
         return True
 
-    def _room(self, group: TaskGroup, free: Ints, gpus: Ints) -> Ints:
+    def _fitting_tasks(self, group: TaskGroup, free: Ints, gpus: Ints) -> Ints:
         """Return how many tasks of a group each host takes."""
         if group.gpu >= WHOLE_GPU:
-            room = (gpus >= WHOLE_GPU).sum(axis=1) // (group.gpu // WHOLE_GPU)
+            fitting = (gpus >= WHOLE_GPU).sum(axis=1) // (group.gpu // WHOLE_GPU)
         elif group.gpu:
-            room = (gpus.clip(min=0) // group.gpu).sum(axis=1)
+            fitting = (gpus.clip(min=0) // group.gpu).sum(axis=1)
         else:
-            room = np.full(len(gpus), group.count)
+            fitting = np.full(len(gpus), group.count)
         asks = self._asks(group)
         for r in np.flatnonzero(asks).tolist():
-            room = np.minimum(room, free[:, r].clip(min=0) // asks[r])
+            fitting = np.minimum(fitting, free[:, r].clip(min=0) // asks[r])
         if any(amount for name, amount in demand(group) if name not in self._resources):
-            return np.zeros_like(room)
-        return np.where(self._allowed(group) & self.open, room, 0)
+            return np.zeros_like(fitting)
+        return np.where(self._allowed(group) & self.open, fitting, 0)
 
     def _asks(self, group: TaskGroup) -> Ints:
         asks = np.zeros(len(self._resources), dtype=np.int64)

@@ -193,7 +193,7 @@ def _events(data: Data) -> Iterator[tuple[int, int, int]]:
     for (name, region), ready in data.complete.items():
         here = data.facts.datasets[name]
         if here.now >> region & 1 or region in here.arriving:
-            continue  # it has its room
+            continue  # its storage is taken already
         start = first.get((name, data.facts.regions[region]), ready)
         yield region, start, here.document.size
     for (name, region), at in data.gone.items():

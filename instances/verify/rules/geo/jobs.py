@@ -136,7 +136,7 @@ def _could_run(data: Data, job: Job) -> int:
     regions = data.facts.allowed(job)
     for read in job.reads:
         regions &= (data.readable if read.remote else data.final)[read.dataset]
-    return sum(1 << region for region in bits(regions) if data.facts.has_room(job, region))
+    return sum(1 << region for region in bits(regions) if data.facts.has_gpus(job, region))
 
 
 RULES: tuple[Rule[Reading], ...] = (

@@ -150,7 +150,7 @@ def _cannot_wait(data: Data, job: Job, one: WaitsForData, region: int) -> str | 
     facts, name = data.facts, data.facts.regions[region]
     if not facts.allowed(job) >> region & 1:
         return f"or data that it reads may not be in region {name!r}; expected one of their regions"
-    if not facts.has_room(job, region):
+    if not facts.has_gpus(job, region):
         return f"asks more GPUs than region {name!r} has; expected a region that could run it"
     ready = facts.round.now
     for read in job.reads:

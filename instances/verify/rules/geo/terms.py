@@ -116,9 +116,9 @@ def imbalance(reading: Reading) -> int:
         for region, entry in data.facts.entries.items()
         if entry.storage is not None
     }
-    everything, room = sum(used[region] for region in limits), sum(limits.values())
+    everything, storage = sum(used[region] for region in limits), sum(limits.values())
     return sum(
-        max(0, used[region] - (everything * limit // room if room else 0))
+        max(0, used[region] - (everything * limit // storage if storage else 0))
         for region, limit in limits.items()
     )
 
