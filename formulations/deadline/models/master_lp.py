@@ -214,7 +214,7 @@ class MasterLp:
             elif full:
                 break
             else:
-                # Those who were not asked would do something else by now.
+                # Fixed jobs would choose another alternative by now.
                 restricted, full = self.full(), True
         return found
 
