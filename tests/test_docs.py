@@ -28,6 +28,8 @@ HEADING = re.compile(r"^#+ (.*)$", flags=re.MULTILINE)
 PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w-]+\.(?:py|md|yaml|toml|svg))?|\w+\.py)`")
 """A file or folder in backticks."""
 
+NAME = re.compile(r"`(\w+(?:\.(?!py`)\w+)*)`")
+
 DOCUMENT = re.compile(r"^```yaml\n(apiVersion: .*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 
@@ -79,6 +81,26 @@ def test_every_file_that_a_page_names_exists(page, module_names):
     bases = (ROOT, *(path for path in linked if path.is_dir()))
     for name in PATH.findall(text):
         assert name in module_names or any((base / name).exists() for base in bases), name
+
+
+@pytest.fixture(scope="module")
+def words() -> set[str]:
+    modules = (path for each in ROOT.glob("*/__init__.py") for path in each.parent.rglob("*.py"))
+    return {word for path in modules for word in re.findall(r"\w+", path.read_text())}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(ROOT / "CONTRIBUTING.md", DOCS / "architecture.md", DOCS / "bounds.md"),
+        *sorted((DOCS / "how-to").glob("*.md")),
+        *sorted((DOCS / "formulations").glob("*.md")),
+    ],
+    ids=ids,
+)
+def test_every_name_with_an_underscore_is_one_of_the_code(page, words):
+    names = {name for name in NAME.findall(page.read_text()) if "_" in name}
+    assert {name for name in names if not words.issuperset(name.split("."))} == set()
 
 
 def test_every_document_shown_as_an_example_is_valid(tmp_path):
