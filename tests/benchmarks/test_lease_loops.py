@@ -1,4 +1,4 @@
-"""Rules lease by lease on counted GPUs, and the bound that knows every job of a trace."""
+"""Baseline rules of the lease-by-lease benchmark on counted GPUs, and its offline bound."""
 
 from __future__ import annotations
 

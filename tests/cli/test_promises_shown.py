@@ -1,4 +1,4 @@
-"""What people see of promises: tables, what stands in the way of a refused job, exit codes."""
+"""Promises on the command line: tables, reasons of refusals, exit codes."""
 
 from __future__ import annotations
 

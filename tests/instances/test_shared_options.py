@@ -1,4 +1,4 @@
-"""Jobs of a file share equal options, and what is wrong with one is reported as ever."""
+"""Jobs of a file share equal options; errors in one are reported as without sharing."""
 
 from __future__ import annotations
 

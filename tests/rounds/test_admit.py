@@ -1,4 +1,4 @@
-"""Engine.admit: one job asks for a promise, and gets an answer that all others can live with."""
+"""Engine.admit: one job asks for a promise, and the answer keeps all other promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens between two rounds: changes that make sense are made, others are refused."""
+"""Changes between two rounds: valid ones are made, others are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants with guarantees and weights: who is entitled, who gives way, how shares are divided."""
+"""Tenants with guarantees and weights: who is entitled, who is preempted, how shares come out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cores: what a point off its core has lost, and a smaller model that is the same inside."""
+"""Core search: the loss of points outside the core, and the restriction to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of very large numbers: nobody is called a liar for the last digits of one."""
+"""Models of very large numbers: rounding in the last digits refutes no bound."""
 
 from __future__ import annotations
 

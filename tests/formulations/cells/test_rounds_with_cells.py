@@ -1,4 +1,4 @@
-"""Rounds with cells: whoever is inside its quota starts, and the rest is decided around it."""
+"""Rounds with cells: jobs inside their cells start, and the rest is decided around them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host loses equals the best choice among all sets of its running jobs, by brute force."""
+"""The displacement cost of a host is that of its cheapest victim set, by brute force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole gangs stop for all that comes to their hosts together, and quotas are given back."""
+"""Drop/add: a gang is preempted for several jobs worth more together; quota repair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What prices prove, whichever they are: never less than what the best plan is worth."""
+"""Dual prices bound the value of every plan, whatever the prices are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts are emptied by moves that are lawful for the whole job."""
+"""Evacuation: hosts are emptied by moves that are lawful for the whole job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exchanges of slots between shapes: which there are, and what a flow of them comes to."""
+"""Exchanges of slots between shapes: which there are, and the flow that they make."""
 
 from __future__ import annotations
 

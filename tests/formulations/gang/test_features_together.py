@@ -1,4 +1,4 @@
-"""Rounds in which everything that a round may say meets: plans stay valid, bounds stay bounds."""
+"""Rounds that combine all features: plans stay valid, bounds stay bounds."""
 
 from __future__ import annotations
 

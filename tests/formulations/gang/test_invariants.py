@@ -1,4 +1,4 @@
-"""What must not matter does not: names, order, and room that nobody needs."""
+"""Invariance: names, order and spare capacity change no proven term."""
 
 from __future__ import annotations
 

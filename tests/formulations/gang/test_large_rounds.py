@@ -1,4 +1,4 @@
-"""Rounds of many tenants, tasks or labels: no loop over all of them for each of them."""
+"""Rounds of many tenants, tasks or labels: time does not grow with their square."""
 
 from __future__ import annotations
 

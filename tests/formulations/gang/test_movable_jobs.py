@@ -1,4 +1,4 @@
-"""Who may move is the same whether jobs were noted one by one, or all at once."""
+"""The table of movable jobs is the same whether updated job by job or made at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before a plan is named every stopped job is a lawful victim, or is back where it was."""
+"""Preemption repair: every stopped job is a lawful victim, or is back in its place."""
 
 from __future__ import annotations
 

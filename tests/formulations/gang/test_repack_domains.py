@@ -1,4 +1,4 @@
-"""What runs is packed anew: every job once, on GPUs that hold it, and never on more than before."""
+"""Repacking: every job once, on GPUs that hold it, and never on more than before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounded units tell the same multisets of tasks apart as the amounts that they stand for."""
+"""The resource grid: rounded units admit exactly the multisets of tasks that fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who stops so that few pending jobs start: plans, bounds, and hitting sets of hosts to return."""
+"""Victim selection for few pending jobs: plans, bounds, and hitting sets of hosts to return."""
 
 from __future__ import annotations
 

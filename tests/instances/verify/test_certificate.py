@@ -1,4 +1,4 @@
-"""What a plan claims of itself is believed only if it is so."""
+"""Rules about certificates: a claim of a plan that is not true breaks one."""
 
 from __future__ import annotations
 
