@@ -46,18 +46,18 @@ def rows_of(group: Group, offsets: Offsets) -> Iterator[tuple[tuple[int, ...], i
 
 
 def spanning_period(group: Group, offsets: Offsets) -> int:
-    """Return the longest way around the circle in steps of one and of two slots.
+    """Return the longest path around the circle in steps of one and of two slots.
 
-    Slots can be no shorter than the longest way, and every way around of four slots is one of
+    Slots can be no shorter than the longest path, and every path around of four slots is one of
     seven: all single steps, one double step of four, or two of them.
     """
     single, double = [0] * 4, [0] * 4
     for slots, need in rows_of(group, offsets):
         kind = single if len(slots) == 1 else double
         kind[slots[0]] = max(kind[slots[0]], need)
-    ways = [sum(single), double[0] + double[2], double[1] + double[3]]
-    ways += [double[s] + single[(s + 2) % 4] + single[(s + 3) % 4] for s in range(4)]
-    return max(ways)
+    paths = [sum(single), double[0] + double[2], double[1] + double[3]]
+    paths += [double[s] + single[(s + 2) % 4] + single[(s + 3) % 4] for s in range(4)]
+    return max(paths)
 
 
 def periods_by_offsets(group: Group, *, spanning: bool) -> dict[Offsets, int]:
