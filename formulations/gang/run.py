@@ -198,7 +198,7 @@ def _repacks(search: Search) -> bool:
 
 
 def _counts_may_gain(search: Search) -> bool:
-    """Whether nobody runs, and no repacking is close enough to the bound with nothing to follow."""
+    """Whether no job runs, and no repacking is close enough to the bound with nothing to follow."""
     if search.problem.running or not _relaxed(search):
         return False
     packed = search.incumbent if search.repacked else None
@@ -216,8 +216,8 @@ def small(problem: Problem) -> bool:
 def _aggregate_model_of_small(problem: Problem, greedy: Placement) -> PricedModel | None:
     """Return the count model of a small round that may prove it sooner than the exact one.
 
-    The sums of a plain round are exact for it, but for the tree. Host patterns do not tell equal
-    hosts apart, in whose many orders a branch and bound loses itself.
+    The sums of a plain round are exact for it, but for the tree. Host patterns have no symmetry of
+    equal hosts, which costs branch and bound many nodes.
     """
     plain = only_powers_of_two(problem)
     if not plain and num_task_variables(problem) < parameters.PARAMETERS.run.min_pattern_variables:

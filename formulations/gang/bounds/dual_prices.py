@@ -77,13 +77,13 @@ class DualPrices:
         known = len(price)
         whole = np.zeros(len(grid.sizes), dtype=np.int64)
         whole[:known] = np.rint(price * SCALE).clip(0, MAX_PRICE).astype(np.int64)
-        # Shapes that take the same of the same hosts compete: the dearest sets the price.
+        # Shapes of equal demand and hosts compete: the highest price counts.
         key = np.column_stack([grid.sizes, *(allowed for _, allowed in parts)])
         kind = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
-        dearest = np.full(len(whole), -1, dtype=np.int64)
-        np.maximum.at(dearest, kind[:known], whole[:known])
-        new = np.flatnonzero(dearest[kind] < 0)
-        whole = dearest[kind].clip(min=0)
+        highest = np.full(len(whole), -1, dtype=np.int64)
+        np.maximum.at(highest, kind[:known], whole[:known])
+        new = np.flatnonzero(highest[kind] < 0)
+        whole = highest[kind].clip(min=0)
         if len(new):
             displaced = np.full((len(parts), len(whole)), MAX_PRICE, dtype=np.int64)
             for i, (_, allowed) in enumerate(parts):

@@ -34,7 +34,7 @@ def freed_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
     """Bound `freed` by the count model in which all running jobs are packed anew."""
     freeing = FreeableDomains(problem)
     state = problem.cleared.copy()
-    state.busy[:] = problem.pinned_hosts  # the others are as good as free
+    state.busy[:] = problem.pinned_hosts  # as if the other hosts were free
     packing = replace(problem, state=state, cleared=state)
     # What runs is a point of the model as it is now.
     counts, patterns = next(aggregate_models(packing, Placement(problem)))
@@ -50,9 +50,9 @@ def freed_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
     gain = freeing.worth_of_domain - _least_cost(problem, freeing)
     gain[~freeing.freeable] = 0
     for bound in bound_by_relaxation(session, counts, patterns, PACKED):
-        room = most - int(bound.value)
+        budget = most - int(bound.value)
         yield Bound(
-            "freed", _knapsack(gain, freeing.worth_of_domain, room), certified=bound.certified
+            "freed", _knapsack(gain, freeing.worth_of_domain, budget), certified=bound.certified
         )
 
 
@@ -72,25 +72,25 @@ def _least_cost(problem: Problem, freeing: FreeableDomains) -> NDArray[np.int64]
     return cost
 
 
-def _knapsack(gain: NDArray[np.int64], worth: NDArray[np.int64], room: int) -> int:
-    """Fractional knapsack: the largest gain of domains whose worth adds up to at most `room`.
+def _knapsack(gain: NDArray[np.int64], worth: NDArray[np.int64], budget: int) -> int:
+    """Fractional knapsack: the largest gain of domains whose worth adds up to at most `budget`.
 
-    At any price per unit of worth, the price of `room` and what domains gain beyond their price
+    At any price per unit of worth, the price of `budget` and what domains gain beyond their price
     bound it; the price is that of the first domain that is not there whole.
     """
     useful = np.flatnonzero((gain > 0) & (worth > 0))
     useful = useful[np.argsort(-(gain / np.maximum(worth, 1))[useful], kind="stable")]
-    first = int(np.searchsorted(np.cumsum(worth[useful]), room, side="right"))
+    first = int(np.searchsorted(np.cumsum(worth[useful]), budget, side="right"))
     each, size = (gain[useful].astype(object), worth[useful].astype(object))
     if first == len(useful):
         return int(sum(each))
     paid, per = each[first], size[first]
     beyond = sum((each * per - paid * size).clip(min=0))
-    return int(-(-(paid * max(room, 0) + beyond) // per))
+    return int(-(-(paid * max(budget, 0) + beyond) // per))
 
 
 def _the_highest_run(counts: AggregateModel) -> None:
-    """Let no running job stop that no other outranks: nobody can take its place."""
+    """Let no running job stop that no other outranks: no job can take its place."""
     problem = counts.problem
     stays = np.array([c.running and _is_highest(problem, c) for c in problem.classes], dtype=bool)
     mine = np.flatnonzero(stays[counts.y_class])

@@ -45,7 +45,7 @@ class DisplacementCost:
         # A share may need a GPU of its own.
         gpus = -(-problem.shape_gpu // WHOLE_GPU)
         self._sizes = np.column_stack([gpus, problem.shape_demand])
-        # Shares free no GPU alone, and a reserved one is not free for anybody.
+        # A share that stops may leave its GPU in use, and a reserved GPU is never free.
         self._gpus_by_name = not problem.usable.all() or any(
             problem.is_share[group.shape]
             for job_class in problem.classes

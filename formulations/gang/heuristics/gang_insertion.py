@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from math import inf
 
+from placewright.formulations.gang.heuristics.cross_model_ejection import eject_across_models
 from placewright.formulations.gang.heuristics.ejection import EjectionMoves
 from placewright.formulations.gang.heuristics.insertion_sites import (
     NO_TENANT,
@@ -21,7 +22,6 @@ from placewright.formulations.gang.heuristics.insertion_sites import (
 )
 from placewright.formulations.gang.heuristics.movable_jobs import ANY_TENANT
 from placewright.formulations.gang.heuristics.quota_repair import QuotaDebt
-from placewright.formulations.gang.heuristics.relay import relay
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import greedy_order
 from placewright.formulations.gang.placement.placement import Placement
@@ -121,7 +121,7 @@ class _GangInsertion:
         start, worth = JobPlacement(c, o, ()), job_class.choices[o].value
         displaced = moves.displace(start, worth, job_class.tenant if excess else ANY_TENANT)
         if displaced is None and not excess:
-            displaced = relay(moves, start, worth)
+            displaced = eject_across_models(moves, start, worth)
         debt = QuotaDebt(self.problem, job_class.tenant, excess)
         for start in displaced or ():
             debt.repay(start)

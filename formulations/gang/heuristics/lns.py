@@ -32,7 +32,7 @@ from placewright.formulations.session import Session
 def large_neighbourhood_search(
     problem: Problem, session: Session, placement: Placement
 ) -> Iterator[Candidate]:
-    """Improve a placement's value until time, patience or the gap says stop; yield the better."""
+    """Improve a placement's value until a limit or the gap is reached; yield improvements."""
     if problem.terms[0] != "value":
         return
     tuning = parameters.PARAMETERS.neighbourhood

@@ -100,12 +100,12 @@ class _FreeGpus:
             return ()
         if host not in self._free:
             self._free[host] = self._placement.free_gpu_ids(host)
-        pool = self._free[host]
-        if wanted and all(gpu in pool for gpu in wanted):
+        free_gpus = self._free[host]
+        if wanted and all(gpu in free_gpus for gpu in wanted):
             for gpu in wanted:
-                pool.remove(gpu)
+                free_gpus.remove(gpu)
             return wanted
-        return tuple(pool.pop() for _ in range(count))
+        return tuple(free_gpus.pop() for _ in range(count))
 
 
 def _tasks(

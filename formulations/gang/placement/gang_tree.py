@@ -138,20 +138,20 @@ def _tasks_per_domain(placement: Placement, group: Group, open_: NDArray[np.bool
     )
 
 
-def _tasks_by_level(cluster: Cluster, group: Group, room: Ints) -> list[Ints]:
-    """Return per level how many tasks each domain counts for; `room` has them per host."""
-    room = np.minimum(room, group.count)
+def _tasks_by_level(cluster: Cluster, group: Group, per_host: Ints) -> list[Ints]:
+    """Return per level how many tasks each domain counts for; `per_host` has them per host."""
+    per_host = np.minimum(per_host, group.count)
     held: list[Ints] = []
     for level in reversed(range(len(cluster.levels))):
         if held:
             above = cluster.parent[level + 1]
             number = len(cluster.names[level])
-            room = np.bincount(above, weights=held[-1], minlength=number).astype(np.int64)
+            per_host = np.bincount(above, weights=held[-1], minlength=number).astype(np.int64)
         if group.domain_limit is not None and group.domain_limit.level == level:
-            room = np.minimum(room, group.domain_limit.max_tasks)
+            per_host = np.minimum(per_host, group.domain_limit.max_tasks)
         if group.slices is not None and level <= group.slices.level:
-            room = room - room % group.slices.size
-        held.append(room)
+            per_host = per_host - per_host % group.slices.size
+        held.append(per_host)
     return held[::-1]
 
 

@@ -1,7 +1,7 @@
 """Greedy plan: jobs by value per GPU, each where it fits best.
 
 It exists before any solver starts, fills what a disaggregation leaves free, and is a baseline. A
-task goes to the host with the fewest free GPUs that has room (best fit); a gang goes to the
+task goes to the host with the fewest free GPUs that fits it (best fit); a gang goes to the
 smallest domain that holds it, level by level, and inside it to as few sub-domains as possible.
 """
 
@@ -23,20 +23,20 @@ from placewright.topology.units import WHOLE_GPU
 def greedy_order(problem: Problem) -> list[tuple[int, int]]:
     """Return (class, choice) pairs by worth per GPU, then by size, largest first.
 
-    Worth is `value` before `progress`, unless the policy has them the other way round. Where
+    Worth is `value` before `progress`, unless the policy has them in the opposite order. Where
     `entitled` precedes `value`, entitled options come before all others.
     """
-    offers = problem.options
+    options = problem.options
     first = next((t for t in problem.terms if t in (VALUE, PROGRESS)), VALUE)
-    each, then = offers.value, offers.progress
+    each, then = options.value, options.progress
     if first == PROGRESS:
         each, then = then, each
-    size = offers.milli_gpu
+    size = options.milli_gpu
     reclaims = next((t for t in problem.terms if t in (VALUE, ENTITLED)), VALUE) == ENTITLED
-    later = ~offers.entitled & reclaims
+    later = ~options.entitled & reclaims
     dense = each / np.maximum(size, 1)
-    order = np.lexsort((offers.choice, offers.job_class, -then, -size, -dense, later))
-    return list(zip(offers.job_class[order].tolist(), offers.choice[order].tolist(), strict=True))
+    order = np.lexsort((options.choice, options.job_class, -then, -size, -dense, later))
+    return list(zip(options.job_class[order].tolist(), options.choice[order].tolist(), strict=True))
 
 
 def fill_greedily(placement: Placement) -> None:
@@ -83,8 +83,8 @@ def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: in
     shape = choice.groups[0].shape
     share = bool(problem.is_share[shape])
     while placement.waiting[c]:
-        room = placement.fits(shape)
-        hosts = np.flatnonzero(room)
+        fits = placement.fits(shape)
+        hosts = np.flatnonzero(fits)
         if not len(hosts):
             return True
         if placement.waiting[c] == 1 and not share:
@@ -93,7 +93,7 @@ def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: in
             order = _best_fit_order(placement, shape, hosts)
             hosts = hosts[order[:1] if share else order]
         for host in hosts:
-            for _ in range(int(room[host])):
+            for _ in range(int(fits[host])):
                 if not placement.waiting[c] or not problem.within_quota(quota, tenant, choice):
                     return False
                 gpus = placement.put(shape, int(host))
@@ -163,31 +163,31 @@ def place_group(
 ) -> list[TaskPlacement] | None:
     """Place a group in the smallest domain that holds it, optionally only on hosts `within`."""
     cluster = placement.problem.cluster
-    room = placement.fits(group.shape)
+    fits = placement.fits(group.shape)
     if within is not None:
-        room = np.where(within, room, 0)
-    room = np.minimum(room, group.count)
-    if room.sum() < group.count:
+        fits = np.where(within, fits, 0)
+    fits = np.minimum(fits, group.count)
+    if fits.sum() < group.count:
         return None
     levels = levels_to_try(cluster, group)
     for level in reversed(levels):
         domain = cluster.domain[level]
-        capacity = np.bincount(domain, weights=room, minlength=len(cluster.names[level]))
+        capacity = np.bincount(domain, weights=fits, minlength=len(cluster.names[level]))
         enough = np.flatnonzero(capacity >= group.count)
         if len(enough):
             best = enough[capacity[enough].argmin()]
-            room = np.where(domain == best, room, 0)
+            fits = np.where(domain == best, fits, 0)
             break
         if level == group.required:
             return None
     chosen: list[tuple[int, int]] = []
-    _distribute(placement, room, np.flatnonzero(room), group.count, 0, chosen)
+    _distribute(placement, fits, np.flatnonzero(fits), group.count, 0, chosen)
     return [TaskPlacement(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
 
 
 def _distribute(
     placement: Placement,
-    room: NDArray[np.int64],
+    fits: NDArray[np.int64],
     hosts: NDArray[np.int64],
     count: int,
     level: int,
@@ -197,7 +197,7 @@ def _distribute(
     domain = placement.problem.cluster.domain[level]
     parts, part_of = np.unique(domain[hosts], return_inverse=True)
     is_host = level == len(placement.problem.cluster.levels) - 1
-    capacity = np.bincount(part_of, weights=room[hosts], minlength=len(parts)).astype(np.int64)
+    capacity = np.bincount(part_of, weights=fits[hosts], minlength=len(parts)).astype(np.int64)
     # Among equal hosts the one in use or with fewer free GPUs goes first.
     tie = placement.whole[hosts] if is_host else np.zeros(len(parts))
     order = np.lexsort((tie, capacity))
@@ -213,5 +213,5 @@ def _distribute(
             chosen.append((int(hosts[part]), taken))
         else:
             inside = hosts[part_of == part]
-            _distribute(placement, room, inside, taken, level + 1, chosen)
+            _distribute(placement, fits, inside, taken, level + 1, chosen)
         count -= taken

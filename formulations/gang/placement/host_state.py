@@ -73,17 +73,17 @@ class HostState:
         problem = self.problem
         gpu, demand = int(problem.shape_gpu[shape]), problem.shape_demand[shape]
         if gpu == 0:
-            room = np.full(len(self.whole), UNLIMITED, dtype=np.int64)
+            number = np.full(len(self.whole), UNLIMITED, dtype=np.int64)
         elif gpu < WHOLE_GPU:
-            room = self.whole * self._fits_free_gpu(shape)
+            number = self.whole * self._fits_free_gpu(shape)
             if self.part_state is not None or self.partial_free.any():
-                room += self.fits_partial_gpus(shape).sum(axis=1)
+                number += self.fits_partial_gpus(shape).sum(axis=1)
         else:
-            room = self.whole // (gpu // WHOLE_GPU)
+            number = self.whole // (gpu // WHOLE_GPU)
         for r in demand.nonzero()[0]:
-            np.minimum(room, self.free[:, r] // demand[r], out=room)
-        room *= problem.shape_hosts[shape] & (self.least_rank <= problem.shape_rank[shape])
-        return room
+            np.minimum(number, self.free[:, r] // demand[r], out=number)
+        number *= problem.shape_hosts[shape] & (self.least_rank <= problem.shape_rank[shape])
+        return number
 
     def fits_host(self, shape: int, host: int) -> bool:
         """Whether one task of a shape may arrive on one host now."""
@@ -159,8 +159,8 @@ class HostState:
         gpu, partial = int(self.problem.shape_gpu[shape]), self.partial_free[hosts]
         if self.part_state is not None and self.part_state.restricts(shape):
             return self.part_state.fits_partial_gpus(shape, gpu, partial, hosts)
-        room: Ints = partial // gpu
-        return room
+        number: Ints = partial // gpu
+        return number
 
     def _fits_free_gpu(self, shape: int) -> Ints | int:
         """Return how many tasks of a share fit one wholly free GPU, per host if hosts differ."""
@@ -181,7 +181,7 @@ class HostState:
     def arrivable_milli_gpu(self) -> Ints:
         """Return the milli-GPU that tasks may still take of each GPU, int64 (hosts, most GPUs).
 
-        Wholly free GPUs of a host are alike: as many are left out as are promised to tasks. GPUs
+        Wholly free GPUs of a host are equal: as many are left out as are promised to tasks. GPUs
         that hold MIG slices have nothing for other tasks.
         """
         by_size = np.sort(self.partial_free, axis=1)

@@ -15,7 +15,7 @@ from placewright.formulations.gang.problem.problem import Problem
 
 
 def repair_preemptions(placement: Placement) -> None:
-    """Make preemptions lawful: stop unlawful arrivals, bring back jobs that are stopped for nobody.
+    """Make preemptions lawful: stop unlawful arrivals, bring back jobs that are stopped in vain.
 
     Pending jobs that exceed a quota are stopped before.
     """
@@ -54,7 +54,7 @@ def _stop_unlawful_arrivals(placement: Placement) -> bool:
 
 
 def _restart_needless_victims(placement: Placement) -> bool:
-    """Restart stopped jobs for which nobody arrives; return whether others had to stop for that."""
+    """Restart stopped jobs in whose place no job arrives; return whether others had to stop."""
     problem = placement.problem
     comes: defaultdict[int, int] = defaultdict(int)  # highest rank that comes to a host
     for number, start in placement.changed():

@@ -113,8 +113,8 @@ class GpuPartState:
         layout = self.layout[hosts]
         if self.demands.is_slice[shape]:
             kind = np.asarray(self.demands.slice_kind[shape][self.demands.product[hosts]])
-            room = self.demands.layouts.num_fitting[layout, kind[..., None]]
-            return np.where((kind[..., None] >= 0) & (layout != FREE), room, 0)
+            number = self.demands.layouts.num_fitting[layout, kind[..., None]]
+            return np.where((kind[..., None] >= 0) & (layout != FREE), number, 0)
         memory: Ints = self.memory[hosts] // self.demands.memory[shape]
         return np.minimum(memory, partial // milli)
 

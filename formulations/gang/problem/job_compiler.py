@@ -110,7 +110,7 @@ class JobCompiler:
         return CompiledJob(job, borrowed, kind, self._held(job, running, level))
 
     def class_number(self, job: Job, borrowed: tuple[int, ...]) -> int:
-        """Return a job's class number; jobs that no constraint or term tells apart share one."""
+        """Return a job's class number; jobs that no constraint or term distinguishes share one."""
         running, label = job.running, self.label_number(job)
         if running is not None and running.pinned:
             return PINNED

@@ -49,10 +49,10 @@ def slice_starts(taken: int, came: SliceCounts) -> tuple[tuple[int, int], ...] |
 @cache
 def num_fitting_slices(taken: int, came: SliceCounts, kind: int) -> int:
     """Return how many more slices of one kind a GPU can take."""
-    room = 0
-    while slice_starts(taken, _with(came, kind, room + 1)) is not None:
-        room += 1
-    return room
+    number = 0
+    while slice_starts(taken, _with(came, kind, number + 1)) is not None:
+        number += 1
+    return number
 
 
 @cache
@@ -97,8 +97,8 @@ class Layouts:
         if known is None:
             known = self._index[stays, came] = len(self._layouts)
             self._layouts.append((stays, came))
-            room = [[num_fitting_slices(stays, came, kind) for kind in range(len(SLICES))]]
-            self.num_fitting = np.concatenate([self.num_fitting, np.array(room, dtype=np.int64)])
+            number = [[num_fitting_slices(stays, came, kind) for kind in range(len(SLICES))]]
+            self.num_fitting = np.concatenate([self.num_fitting, np.array(number, dtype=np.int64)])
         return known
 
     def of_masks(self, masks: NDArray[np.int16]) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 A **shape** is what a task asks of one host: milli-GPU, other resources, allowed GPU models and
 hosts; and its **rank**, the number of distinct precedences of running jobs strictly below its own.
 The **precedence** of a job with an option: whether it is entitled (entitlement.py), then its
-priority. A **job class** holds the jobs that no constraint or term tells apart: equal options
+priority. A **job class** holds the jobs that no constraint or term distinguishes: equal options
 (groups, values) and tenant, all pending or all running. Everything downstream counts jobs per
 class. Pinned running jobs are not part of the problem: what they hold is missing on their hosts.
 """
@@ -130,8 +130,8 @@ class Problem:
         """
         number = self.num_jobs.copy()
         job, _, host, shape = self.running_tasks.T
-        doubtful = np.unique(job if self._reserved else job[~self.shape_hosts[shape, host]])
-        for j in doubtful.tolist():
+        constrained = np.unique(job if self._reserved else job[~self.shape_hosts[shape, host]])
+        for j in constrained.tolist():
             number[self.running[j].job_class] -= not self.competes(self.running[j])
         return number
 

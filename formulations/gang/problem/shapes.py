@@ -43,7 +43,7 @@ class ShapeKey(NamedTuple):
 
 
 _FIELDS = attrgetter(*(TaskGroup.model_fields.keys() - {"name", "resources"}))
-"""What tells task groups apart, but for resources, which come as a dict."""
+"""Fields that distinguish task groups, but for resources, which come as a dict."""
 
 
 class ShapeTable:

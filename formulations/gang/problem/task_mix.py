@@ -109,12 +109,12 @@ class TaskMix:
         int64 (hosts, kinds)
         """
         large = gpus[:, None, :] >= self.sizes[:, None]
-        room = large.sum(axis=2)[:, self.size_of] >= self.gpus
-        room &= self.allowed[model]
+        fits = large.sum(axis=2)[:, self.size_of] >= self.gpus
+        fits &= self.allowed[model]
         for r in range(free.shape[1]):
-            room &= free[:, r, None] >= self.demand[:, r]
+            fits &= free[:, r, None] >= self.demand[:, r]
         each = np.where(large, gpus[:, None, :], 0).sum(axis=2)
-        return np.where(room, each[:, self.size_of], 0)
+        return np.where(fits, each[:, self.size_of], 0)
 
 
 def _kinds(round_: Round) -> dict[_Key, int]:

@@ -140,7 +140,7 @@ class IntegratedModel:
         host = np.append(exact.x_host[comes], exact.stays.host[stays])
         column = np.append(exact.x[comes], exact.stays.s[stays])
         capacity = np.append(
-            exact.room[exact.x_set[comes], exact.x_host[comes]],
+            exact.capacity[exact.x_set[comes], exact.x_host[comes]],
             np.ones(len(stays), dtype=np.int64),
         )
         hosts, at = np.unique(host, return_inverse=True)
@@ -173,7 +173,7 @@ class IntegratedModel:
             below = np.flatnonzero(there & (rank <= level))
             rows = model.rows("no profit", len(below), upper=0.0)
             model.add(rows, exact.x[below], 1.0)
-            capacity = exact.room[exact.x_set[below], exact.x_host[below]]
+            capacity = exact.capacity[exact.x_set[below], exact.x_host[below]]
             for e in mine:
                 model.add(rows, exact.y[[e] * len(below)], -capacity)
             above = np.flatnonzero(there & (rank > level) & ~on_own_host)

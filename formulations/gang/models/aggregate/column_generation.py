@@ -67,12 +67,12 @@ def aggregate_models(problem: Problem, greedy: Placement) -> Iterator[PricedMode
     again, by then with those of the plans found.
     """
     empty = Placement(problem, cleared=True)
-    room = tasks_per_host(empty)
-    tightest = None if only_powers_of_two(problem) else host_pattern_model(problem, empty, room)
+    capacity = tasks_per_host(empty)
+    tightest = None if only_powers_of_two(problem) else host_pattern_model(problem, empty, capacity)
     if tightest is not None:
         tightest.patterns.add_patterns_of(greedy)
         yield PricedModel(*tightest)
-    sums = build_aggregate_model(problem, host_classes(problem, room), room, empty.whole)
+    sums = build_aggregate_model(problem, host_classes(problem, capacity), capacity, empty.whole)
     shares = GpuPatterns if problem.part_demands is None else GpuPartPatterns
     yield PricedModel(sums, shares(sums) if len(sums.parts) else None)
     if tightest is not None:
@@ -85,14 +85,14 @@ def tasks_per_host(empty: Placement) -> NDArray[np.int64]:
 
 
 def host_pattern_model(
-    problem: Problem, empty: Placement, room: NDArray[np.int64]
+    problem: Problem, empty: Placement, capacity: NDArray[np.int64]
 ) -> HostPatternModel | None:
     """Return the model by patterns of whole hosts, none generated; None if they do not apply."""
     grid = ResourceGrid(problem, empty)
     if not host_patterns_apply(problem, grid):
         return None
-    classes = grid_host_classes(empty, room, grid)
-    aggregate = build_aggregate_model(problem, classes, room, empty.whole, sums=False)
+    classes = grid_host_classes(empty, capacity, grid)
+    aggregate = build_aggregate_model(problem, classes, capacity, empty.whole, sums=False)
     return HostPatternModel(aggregate, HostPatterns(aggregate, grid))
 
 

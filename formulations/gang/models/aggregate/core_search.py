@@ -81,7 +81,7 @@ def search_core(
         )
         if outcome is None or outcome.values is None or outcome.objective is None:
             return found or search_core(session, arrays, None, gap, share)
-        # Whoever is outside has lost at least as much as the column left out at the least loss.
+        # A column outside has lost at least as much as the column left out at the least loss.
         outside = reduced.bound - float(reduced.loss[~kept].min(initial=np.inf))
         bound = None
         if outcome.bound is not None:

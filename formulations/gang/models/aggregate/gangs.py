@@ -26,11 +26,11 @@ WHOLE_CLUSTER = -1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GangKind:
-    """Gangs that the tree cannot tell apart: equal task GPUs, room per host, count and levels.
+    """Gangs that the tree cannot tell apart: equal task GPUs, capacity per host, count and levels.
 
     Attributes
     ----------
-    room : int64 (hosts,)
+    capacity : int64 (hosts,)
         How many tasks of any one of the `shapes` fit each host.
     timed : Group or None
         One of the groups, if the time of their collectives counts; then all levels down to the host
@@ -44,7 +44,7 @@ class GangKind:
     milli_gpu: int
     required: int
     weights: tuple[tuple[int, int], ...]
-    room: NDArray[np.int64]
+    capacity: NDArray[np.int64]
     shapes: set[int]
     timed: Group | None
     depth: int
@@ -74,7 +74,7 @@ class GangColumns:
 
 
 def gang_kinds(
-    problem: Problem, room: NDArray[np.int64]
+    problem: Problem, capacity: NDArray[np.int64]
 ) -> tuple[list[GangKind], dict[Group, int]]:
     """Return the kinds of the groups whose levels matter, and the kind of each such group."""
     kinds: list[GangKind] = []
@@ -86,7 +86,7 @@ def gang_kinds(
             for group in choice.groups:
                 if not group.depends_on_levels or group in kind_of:
                     continue
-                fits = room[group.shape]
+                fits = capacity[group.shape]
                 gpu = int(problem.shape_gpu[group.shape])
                 timed = group if group.timed else None
                 traffic = group.traffic if group.timed else None
@@ -117,18 +117,18 @@ def gang_columns(problem: Problem, kinds: list[GangKind]) -> GangColumns:
     speeds = LinkBandwidths.of(problem.cluster) if any(kind.timed for kind in kinds) else None
     for q, kind in enumerate(kinds):
         for level in kind.levels:
-            held = _capacity(problem, level, kind.room)
+            held = _capacity(problem, level, kind.capacity)
             domains = np.flatnonzero(held >= kind.count)
             time = 0
             if speeds is not None and kind.timed is not None:
-                time = least_time_us_within(speeds, kind.timed, level, kind.room > 0)
+                time = least_time_us_within(speeds, kind.timed, level, kind.capacity > 0)
             columns.append(
                 np.stack(
                     [
                         np.full(len(domains), q),
                         np.full(len(domains), level),
                         domains,
-                        # One shape may fit where another has filled the room.
+                        # One shape may fit where another has filled the host.
                         held[domains] // kind.count * len(kind.shapes),
                         _least_spread(problem, kind, level, domains),
                         np.full(len(domains), time),
@@ -160,18 +160,18 @@ def _least_spread(
     for below, weight in kind.weights:
         if below <= level:
             continue
-        part_room = _capacity(problem, below, kind.room)
-        parts = np.flatnonzero(part_room)
+        part_capacity = _capacity(problem, below, kind.capacity)
+        parts = np.flatnonzero(part_capacity)
         # The domain of `level` that holds each part, through any host of the part.
-        host_of_part = np.zeros(len(part_room), dtype=np.int64)
+        host_of_part = np.zeros(len(part_capacity), dtype=np.int64)
         host_of_part[cluster.domain[below]] = np.arange(cluster.num_hosts)
         holder = (
             np.zeros(len(parts), dtype=np.int64)
             if level == WHOLE_CLUSTER
             else cluster.domain[level][host_of_part[parts]].astype(np.int64)
         )
-        order = np.lexsort((-part_room[parts], holder))
-        holder, sizes = holder[order], part_room[parts][order]
+        order = np.lexsort((-part_capacity[parts], holder))
+        holder, sizes = holder[order], part_capacity[parts][order]
         starts = np.searchsorted(holder, domains)
         ends = np.searchsorted(holder, domains, side="right")
         for i, (a, b) in enumerate(zip(starts, ends, strict=True)):
@@ -188,7 +188,7 @@ def domain_rows(
     Each item is (capacity per domain, and per entry the domain, the column, tasks of t GPUs).
     """
     cluster = problem.cluster
-    masks = {(k.room > 0).tobytes(): k.room > 0 for k in kinds}
+    masks = {(k.capacity > 0).tobytes(): k.capacity > 0 for k in kinds}
     sizes = sorted({k.gpu // WHOLE_GPU for k in kinds if k.gpu >= WHOLE_GPU})
     anywhere = np.zeros(cluster.num_hosts, dtype=np.bool_)
     for mask in masks.values():
@@ -197,7 +197,7 @@ def domain_rows(
     levels = sorted({int(level) for level in np.unique(columns.level)} - {WHOLE_CLUSTER})
     for level in levels:
         for mask in masks.values():
-            inside = np.array([not (k.room[~mask] > 0).any() for k in kinds])
+            inside = np.array([not (k.capacity[~mask] > 0).any() for k in kinds])
             for t in sizes:
                 per_gang = np.array([k.count * (k.gpu // WHOLE_GPU // t) for k in kinds])
                 entries = np.flatnonzero(

@@ -126,8 +126,10 @@ class GpuPatterns:
         classes, position = np.unique(self.kind_class, return_inverse=True)
         steps = fractions // unit
         best, choice = unbounded_knapsack(steps, WHOLE_GPU // unit, price[:, classes].T)
-        room = self.kind_free // unit
-        return best[position, room], lambda g: pattern_of(steps, choice[position[g]], int(room[g]))
+        capacity = self.kind_free // unit
+        return best[position, capacity], lambda g: pattern_of(
+            steps, choice[position[g]], int(capacity[g])
+        )
 
     def _append(self, kinds: Ints, cuts: Ints) -> bool:
         columns, kinds, cuts = self.pool.append(kinds, cuts)
@@ -168,11 +170,11 @@ def unbounded_knapsack(steps: Ints, top: int, price: NDArray[Any]) -> tuple[NDAr
         best[:, capacity] = best[:, capacity - 1]
         choice[:, capacity] = choice[:, capacity - 1]
         if usable:
-            offers = best[:, capacity - steps[:usable]] + price[:, :usable]
-            winner = offers.argmax(axis=1)
-            offered = offers[np.arange(len(price)), winner]
-            better = offered > best[:, capacity]
-            best[better, capacity] = offered[better]
+            totals = best[:, capacity - steps[:usable]] + price[:, :usable]
+            winner = totals.argmax(axis=1)
+            total = totals[np.arange(len(price)), winner]
+            better = total > best[:, capacity]
+            best[better, capacity] = total[better]
             choice[better, capacity] = winner[better]
     return best, choice
 

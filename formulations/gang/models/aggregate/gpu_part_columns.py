@@ -119,7 +119,7 @@ class GpuPartPatterns(GpuPatterns):
         milli, memory = parts.milli[mine], parts.memory[mine]
         unit = gcd(*milli.tolist(), WHOLE_GPU)
         self._size = milli // unit
-        room = self.kind_free // unit
+        capacity = self.kind_free // unit
         least = max(int(memory.max(initial=0)), 1)
         step = gcd(*memory.tolist()) or least
         # More than the hungriest shares can use together is as good as that.
@@ -130,7 +130,7 @@ class GpuPartPatterns(GpuPatterns):
         self._size_memory = memory // step
         self._top = (WHOLE_GPU // unit, most // step)
         self._room = np.column_stack(
-            [room, np.minimum(np.array(self._memory, dtype=np.int64) // step, self._top[1])]
+            [capacity, np.minimum(np.array(self._memory, dtype=np.int64) // step, self._top[1])]
         )
         self._room[np.array(self._layout, dtype=np.int64) != FREE] = 0
 
@@ -183,10 +183,10 @@ def unbounded_knapsack_2d(
             usable = np.flatnonzero((size <= milli) & (memory <= free))
             if not len(usable):
                 continue
-            offers = best[:, milli - size[usable], free - memory[usable]] + price[:, usable]
-            winner = offers.argmax(axis=1)
-            offered = offers[rows, winner]
-            worth = offered > 0
-            best[worth, milli, free] = offered[worth]
+            totals = best[:, milli - size[usable], free - memory[usable]] + price[:, usable]
+            winner = totals.argmax(axis=1)
+            total = totals[rows, winner]
+            worth = total > 0
+            best[worth, milli, free] = total[worth]
             choice[worth, milli, free] = usable[winner[worth]]
     return best, choice

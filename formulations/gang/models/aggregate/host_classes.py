@@ -38,7 +38,7 @@ class HostClasses:
         Sum of the free resources of the class.
     most_free : int64 (classes, resources)
         Largest free amount on one host of the class.
-    room : int64 (shapes, classes)
+    capacity : int64 (shapes, classes)
         Sum over the hosts of how many tasks of the shape fit one host alone.
     residual : tuple of (milli-GPU, GPUs) pairs per class
         Partly used GPUs that have something left.
@@ -50,17 +50,17 @@ class HostClasses:
     idle: NDArray[np.bool_]
     free: Ints
     most_free: Ints
-    room: Ints
+    capacity: Ints
     residual: tuple[tuple[tuple[int, int], ...], ...]
 
     def __len__(self) -> int:
         return len(self.size)
 
 
-def host_classes(problem: Problem, room: Ints) -> HostClasses:
-    """Group the hosts of a cleared placement; `room`, (shapes, hosts): how many tasks fit."""
+def host_classes(problem: Problem, capacity: Ints) -> HostClasses:
+    """Group the hosts of a cleared placement; `capacity`, (shapes, hosts): how many tasks fit."""
     placement = Placement(problem, cleared=True)
-    hosts = np.flatnonzero(room.any(axis=0))
+    hosts = np.flatnonzero(capacity.any(axis=0))
     shares = np.sort(placement.partial_free[hosts], axis=1)
     parts = [
         np.column_stack(
@@ -78,11 +78,11 @@ def host_classes(problem: Problem, room: Ints) -> HostClasses:
         parts[-1] = np.column_stack(
             [parts[-1], np.sort(placement.part_state.layout[hosts], axis=1)]
         )
-    members = _class_of_hosts(parts, room[:, hosts] > 0)
-    return classes_of(placement, room, hosts, members)
+    members = _class_of_hosts(parts, capacity[:, hosts] > 0)
+    return classes_of(placement, capacity, hosts, members)
 
 
-def classes_of(placement: Placement, room: Ints, hosts: Ints, members: Ints) -> HostClasses:
+def classes_of(placement: Placement, capacity: Ints, hosts: Ints, members: Ints) -> HostClasses:
     """Sum up the hosts of each class; `members` is the class of each of the `hosts`."""
     problem = placement.problem
     of_host = np.full(problem.cluster.num_hosts, -1, dtype=np.int64)
@@ -104,7 +104,7 @@ def classes_of(placement: Placement, room: Ints, hosts: Ints, members: Ints) -> 
         idle=~problem.state.busy[hosts][first],
         free=total(placement.free.T).T,
         most_free=most_free,
-        room=total(room),
+        capacity=total(capacity),
         residual=tuple(_residual(shares[members == c]) for c in range(len(first))),
     )
 

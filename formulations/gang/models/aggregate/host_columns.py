@@ -45,13 +45,13 @@ def host_patterns_apply(problem: Problem, grid: ResourceGrid) -> bool:
     return whole and prod(grid.shape) <= tuning.max_host_table_entries
 
 
-def grid_host_classes(placement: Placement, room: Ints, grid: ResourceGrid) -> HostClasses:
+def grid_host_classes(placement: Placement, capacity: Ints, grid: ResourceGrid) -> HostClasses:
     """Group hosts that are equal on the grid."""
     problem = placement.problem
-    hosts = np.flatnonzero(room.any(axis=0))
+    hosts = np.flatnonzero(capacity.any(axis=0))
     key = np.column_stack([problem.host_kind[hosts], ~problem.state.busy[hosts], grid.free[hosts]])
     members = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
-    return classes_of(placement, room, hosts, members)
+    return classes_of(placement, capacity, hosts, members)
 
 
 def knapsack(
@@ -76,7 +76,7 @@ def knapsack(
     taken = np.full(grid.shape, -1, dtype=np.int64)
     fits = allowed & (price > 0) & (grid.sizes <= top).all(axis=1)
     shapes = np.flatnonzero(fits)
-    # Of shapes that take the same only the dearest matters.
+    # Of shapes of equal demand only that of the highest price matters.
     shapes = shapes[np.argsort(-price[shapes], kind="stable")]
     shapes = shapes[np.unique(grid.sizes[shapes], axis=0, return_index=True)[1]]
     for s in shapes.tolist():
@@ -84,11 +84,11 @@ def knapsack(
         upper = tuple(slice(int(d), int(t) + 1) for d, t in zip(size, top, strict=True))
         lower = tuple(slice(0, int(t - d) + 1) for d, t in zip(size, top, strict=True))
         for _ in range(int(top[0] // size[0])):
-            offer = best[lower] + price[s]
-            better = offer > best[upper]
+            total = best[lower] + price[s]
+            better = total > best[upper]
             if not better.any():
                 break
-            best[upper][better] = offer[better]
+            best[upper][better] = total[better]
             taken[upper][better] = s
     return best, taken
 
@@ -163,7 +163,7 @@ class HostPatterns:
             for a in mine[gain[mine] > threshold].tolist():
                 found = [self._follow(taken, self._free[a])]
                 if len(self._free) * len(price) <= tuning.max_extra_patterns:
-                    # With few classes an iteration tells little: the best with each shape, too.
+                    # With few classes an iteration yields little: the best with each shape, too.
                     mu = float(sign * duals[self._host_row[a]]) + threshold
                     found += self._with_each(best, taken, price, a, mu)
                 chosen += [a] * len(found)

@@ -10,7 +10,7 @@
     gpus       sum_s gpus(s) x[s,a] + sum_p v[a,p] <= free whole GPUs of a
     floor      sum_s floor(gpus(s)/t) x[s,a]       <= hosts of a * floor(whole/t),  t = 2, 4, 8 ...
     (for classes of empty hosts the right-hand sides grow with o[a])
-    share      tasks of a part on a                <= places that its patterns offer
+    share      tasks of a part on a                <= places in its patterns
     domain     gangs in and below a domain         <= what its hosts hold
     quota      what a tenant's jobs take           <= what is left of its quota
     value, entitled, progress   of the jobs of y, less those of all running jobs
@@ -49,13 +49,13 @@ from placewright.solver import Model
 
 
 def build_aggregate_model(
-    problem: Problem, classes: HostClasses, room: Ints, whole: Ints, *, sums: bool = True
+    problem: Problem, classes: HostClasses, capacity: Ints, whole: Ints, *, sums: bool = True
 ) -> AggregateModel:
     """Build the aggregate model of a problem.
 
     Parameters
     ----------
-    room : int64 (shapes, hosts)
+    capacity : int64 (shapes, hosts)
         How many tasks fit each cleared host.
     whole : int64 (hosts,)
         Free whole GPUs of each cleared host.
@@ -74,12 +74,12 @@ def build_aggregate_model(
     model = Model()
     y_offer, y_most, y_cost = _columns(problem)
     y = model.variables("y", len(y_offer), upper=y_most)
-    x_shape, x_class = np.nonzero(classes.room if sums else np.zeros_like(classes.room))
-    x = model.variables("x", len(x_shape), upper=classes.room[x_shape, x_class])
+    x_shape, x_class = np.nonzero(classes.capacity if sums else np.zeros_like(classes.capacity))
+    x = model.variables("x", len(x_shape), upper=classes.capacity[x_shape, x_class])
     opened = np.full(len(classes), -1, dtype=np.int64)
     idle = np.flatnonzero(classes.idle)
     opened[idle] = model.variables("opened", len(idle), upper=classes.size[idle])
-    kinds, kind_of = gang_kinds(problem, room)
+    kinds, kind_of = gang_kinds(problem, capacity)
     gangs = gang_columns(problem, kinds)
     u = model.variables("gang", len(gangs.kind), upper=gangs.most)
     parts = GpuPartTypes.of_problem(problem)
@@ -121,20 +121,20 @@ def build_aggregate_model(
 def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
     """Return option, most jobs and stop cost of each y; running jobs of a class by stop cost."""
     tuning = parameters.PARAMETERS.models
-    offers = problem.options
-    pending = np.flatnonzero(problem.num_pending[offers.job_class])
+    options = problem.options
+    pending = np.flatnonzero(problem.num_pending[options.job_class])
     none = np.zeros(len(pending), dtype=np.int64)
-    columns = [np.stack([pending, problem.num_pending[offers.job_class[pending]], none])]
+    columns = [np.stack([pending, problem.num_pending[options.job_class[pending]], none])]
     for c, job_class in enumerate(problem.classes):
         if job_class.running:
-            offer = offers.class_start[c]
+            option = options.class_start[c]
             costs = sorted(problem.running[j].preempt_cost for j in job_class.jobs)
-            # Any one left out may be the dearest: what is left of the cheapest is a relaxation.
+            # Jobs that do not compete may be those of highest cost: leaving these out relaxes it.
             steps = np.array_split(
                 np.array(costs[: problem.num_competing[c]]), tuning.num_stop_cost_steps
             )
             columns += [
-                np.array([[offer], [len(part)], [int(part[0]) + offers.milli_gpu[offer]]])
+                np.array([[option], [len(part)], [int(part[0]) + options.milli_gpu[option]]])
                 for part in steps
                 if len(part)
             ]
@@ -157,9 +157,9 @@ def _tasks(m: AggregateModel) -> None:
     rows = m.model.rows("tasks", len(m.problem.shape_gpu), lower=0.0, upper=upper)
     m.task_row[:] = rows
     m.model.add(rows[m.x_shape], m.x, 1.0)
-    offers = m.problem.options
-    which, group = offers.groups_of(m.y_option)
-    m.model.add(rows[offers.group_shape[group]], m.y[which], -offers.group_count[group])
+    options = m.problem.options
+    which, group = options.groups_of(m.y_option)
+    m.model.add(rows[options.group_shape[group]], m.y[which], -options.group_count[group])
 
 
 def _gang_totals(m: AggregateModel) -> None:
@@ -188,17 +188,17 @@ def _quota(m: AggregateModel) -> None:
     left = np.array(list(m.problem.quota.values()), dtype=np.float64)
     keys = list(m.problem.quota)
     m.quota_row[:] = m.model.rows("quota", len(keys), upper=left, keys=keys)
-    offers = m.problem.options
+    options = m.problem.options
     tenants = np.array([job_class.tenant for job_class in m.problem.classes], dtype=np.int64)
     owner = tenants[m.y_class]
     order = np.argsort(owner, kind="stable")
     begin = np.searchsorted(owner[order], [tenant for tenant, _ in keys])
     end = np.searchsorted(owner[order], [tenant for tenant, _ in keys], side="right")
-    total = {-1: offers.milli_gpu}
+    total = {-1: options.milli_gpu}
     for row, (_, resource), a, b in zip(m.quota_row, keys, begin, end, strict=True):
         if resource not in total:
-            demand = m.problem.shape_demand[offers.group_shape, resource]
-            total[resource] = offers.sum_over_tasks(demand)
+            demand = m.problem.shape_demand[options.group_shape, resource]
+            total[resource] = options.sum_over_tasks(demand)
         mine = order[a:b]
         m.model.add(row, m.y[mine], total[resource][m.y_option[mine]].astype(np.float64))
 

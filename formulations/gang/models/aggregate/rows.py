@@ -74,7 +74,7 @@ def _floor(m: AggregateModel) -> None:
 
 
 def _shares(m: AggregateModel) -> None:
-    """Append rows: tasks of a part <= places that patterns offer (gpu_columns.py adds those)."""
+    """Append rows: tasks of a part <= places in patterns (gpu_columns.py adds those)."""
     part = m.part_of(m.x_shape, m.x_class)
     for f in range(len(m.parts)):
         mine = np.flatnonzero(part == f)

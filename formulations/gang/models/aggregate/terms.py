@@ -17,12 +17,12 @@ from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PR
 
 def add_terms(m: AggregateModel) -> None:
     """Append the terms that the model has variables for."""
-    offers = m.problem.options
+    options = m.problem.options
     running = np.array([k.running for k in m.problem.classes], dtype=np.bool_)[m.y_class]
     for term, each in (
-        (VALUE, offers.value),
-        (ENTITLED, offers.entitled_value),
-        (PROGRESS, offers.progress),
+        (VALUE, options.value),
+        (ENTITLED, options.entitled_value),
+        (PROGRESS, options.progress),
     ):
         worth = each[m.y_option].astype(np.float64)
         before = float((worth * m.y_most)[running].sum())

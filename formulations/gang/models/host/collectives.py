@@ -54,7 +54,7 @@ class _Collective:
         at = np.append(m.x_host[m.x_set == t], m.stays.host[m.stays.set == t])
         self.hosts = np.unique(m.hosts[at])
         number = int(speeds.nvlink_domain.max(initial=0)) + 1
-        # All hosts of an NVLink domain are alike.
+        # All hosts of an NVLink domain are equal.
         self.leaving = np.full(number, UNLIMITED, dtype=np.int64)
         self.inside = np.full(number, UNLIMITED, dtype=np.int64)
         self.leaving[speeds.nvlink_domain[self.hosts]] = speeds.leaving_nvlink_domain[self.hosts]

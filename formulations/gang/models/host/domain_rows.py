@@ -42,7 +42,9 @@ def add_domain_rows(
     """
     mine, stays = np.flatnonzero(np.isin(m.x_set, sets)), np.flatnonzero(np.isin(m.stays.set, sets))
     hosts = np.append(m.x_host[mine], m.stays.host[stays])
-    room = np.append(m.room[m.x_set[mine], m.x_host[mine]], np.ones(len(stays), dtype=np.int64))
+    capacity = np.append(
+        m.capacity[m.x_set[mine], m.x_host[mine]], np.ones(len(stays), dtype=np.int64)
+    )
     parts, part_of = np.unique(domain[m.hosts[hosts]], return_inverse=True)
     rows = m.model.rows("in domain", len(parts), lower=lower, upper=upper)
     m.model.add(rows[part_of], np.append(m.x[mine], m.stays.s[stays]), 1.0)
@@ -50,7 +52,7 @@ def add_domain_rows(
         before = np.bincount(part_of[len(mine) :], minlength=len(parts))
         there = np.flatnonzero(before)
         m.model.add(rows[there], m.kept[[entry] * len(there)], -before[there])
-    most = np.bincount(part_of, weights=room, minlength=len(parts)).astype(np.int64)
+    most = np.bincount(part_of, weights=capacity, minlength=len(parts)).astype(np.int64)
     return DomainRows(rows, parts.astype(np.int64), most)
 
 

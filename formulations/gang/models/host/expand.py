@@ -23,7 +23,7 @@ def start_jobs(
     """Start in `placement`, which must be as when the model was built, what a solution starts."""
     number = np.rint(values).astype(np.int64)
     staying = _charge_stays(m, number, placement)
-    offers = _free_places(m, slots, number, placement)
+    free_places = _free_places(m, slots, number, placement)
     hosts: list[list[int]] = [[] for _ in m.task_sets]  # one per task
     for i in np.flatnonzero(number[m.x]):
         hosts[m.x_set[i]] += [int(m.hosts[m.x_host[i]])] * int(number[m.x[i]])
@@ -34,7 +34,9 @@ def start_jobs(
             for k, group in enumerate(m.choice(entry).groups):
                 for _ in range(group.count - sum(put.group == k for put in puts)):
                     host = hosts[set_of[e, k]].pop()
-                    puts.append(_charge_arrival(m, slots, placement, group.shape, k, host, offers))
+                    puts.append(
+                        _charge_arrival(m, slots, placement, group.shape, k, host, free_places)
+                    )
             placement.start(entry.job_class, entry.choice, puts, entry.job)
 
 
@@ -53,7 +55,7 @@ def _charge_stays(
 
 def _free_places(m: HostModel, slots: GpuSlots, number: Ints, placement: Placement) -> FreePlaces:
     """Return the GPUs that have a place for each kind of part, per host."""
-    offers: FreePlaces = defaultdict(list)
+    free_places: FreePlaces = defaultdict(list)
     free: dict[int, list[int]] = {}
     gpu_of: dict[int, int] = {}
     for i in np.flatnonzero(number[slots.b]).tolist():
@@ -67,8 +69,8 @@ def _free_places(m: HostModel, slots: GpuSlots, number: Ints, placement: Placeme
                     free[host] = [g for g in placement.free_gpu_ids(host) if g not in named]
                 gpu_of[slot] = free[host].pop(0)
         key = (host, int(slots.b_key[i]))
-        offers[key] += [gpu_of[slot]] * int(number[slots.b[i]])
-    return offers
+        free_places[key] += [gpu_of[slot]] * int(number[slots.b[i]])
+    return free_places
 
 
 def _charge_arrival(
@@ -78,13 +80,13 @@ def _charge_arrival(
     shape: int,
     group: int,
     host: int,
-    offers: FreePlaces,
+    free_places: FreePlaces,
 ) -> TaskPlacement:
     """Charge a task to a host, a share to a GPU with a place for it."""
     problem = placement.problem
     if not problem.is_share[shape]:
         return TaskPlacement(group, host, 1, placement.put(shape, host))
-    gpu = offers[host, slots.parts.key(m, shape, host)].pop()
+    gpu = free_places[host, slots.parts.key(m, shape, host)].pop()
     placement.hold(shape, host, (gpu,))
     placement.arrivals[host, problem.shape_rank[shape]] += 1
     return TaskPlacement(group, host, 1, (gpu,))

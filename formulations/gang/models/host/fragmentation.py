@@ -1,13 +1,13 @@
 r"""The term `stranded` in the host-indexed model.
 
-    room[k,h]     host h has room for one more task of kind k          0 or 1
+    fits[k,h]     host h fits one more task of kind k          0 or 1
     useful[k,h]   milli-GPU that are useful to kind k there
     large[m,i]    GPU slot i has m milli-GPU left                      0 or 1
     left[m,i]     what slot i has left, if that is m or more
 
-    room          demand[k,r] room[k,h]   <=  free[h,r] - what arrives or stays on h
-    GPUs          n[k] room[k,h]          <=  sum_i large[m(k),i]
-    useful        useful[k,h]             <=  sum_i left[m(k),i],   <=  most of h * room[k,h]
+    fits          demand[k,r] fits[k,h]   <=  free[h,r] - what arrives or stays on h
+    GPUs          n[k] fits[k,h]          <=  sum_i large[m(k),i]
+    useful        useful[k,h]             <=  sum_i left[m(k),i],   <=  most of h * fits[k,h]
     large         m large[m,i]            <=  free[i] - uses of i
     left          left[m,i]               <=  free[i] - uses of i,  <=  free[i] large[m,i]
     slices        large[m,i]              <=  1 - s                 s: a MIG slice lies on i
@@ -119,21 +119,21 @@ class _Host:
     sums: dict[int, tuple[Sum, Sum]] = field(default_factory=dict)
 
     def add(self, mix: TaskMix, kind: int, most: int) -> None:
-        """Append `room` and `useful` of a kind, to which at most `most` milli-GPU are useful."""
+        """Append `fits` and `useful` of a kind, to which at most `most` milli-GPU are useful."""
         m = self.m
         milli = int(mix.milli[kind])
         if milli not in self.sums:
             has_slots = bool((self.slots.host == self.at).any())
             self.sums[milli] = self._slots(milli) if has_slots else self._counted(milli)
         large, left = self.sums[milli]
-        room, useful = (
-            m.model.variables("room", 1, upper=1),
+        fits, useful = (
+            m.model.variables("fits", 1, upper=1),
             m.model.variables("useful", 1, upper=most),
         )
         m.model.term(STRANDED, useful, -float(mix.weight[kind]), sense="min")
-        self._at_most("useful", [(int(useful[0]), 1.0), (int(room[0]), -float(most))], (0.0, []))
+        self._at_most("useful", [(int(useful[0]), 1.0), (int(fits[0]), -float(most))], (0.0, []))
         self._at_most("useful", [(int(useful[0]), 1.0)], left)
-        self._at_most("GPUs", [(int(room[0]), float(mix.gpus[kind]))], large)
+        self._at_most("GPUs", [(int(fits[0]), float(mix.gpus[kind]))], large)
         for r in np.flatnonzero(mix.demand[kind]).tolist():
             taken = [
                 (column, -float(demand[r]))
@@ -141,7 +141,7 @@ class _Host:
                 if demand[r]
             ]
             free = float(m.placement.free[m.hosts[self.at], r])
-            self._at_most("room", [(int(room[0]), float(mix.demand[kind, r]))], (free, taken))
+            self._at_most("fits", [(int(fits[0]), float(mix.demand[kind, r]))], (free, taken))
 
     def _at_most(self, name: str, terms: list[tuple[int, float]], limit: Sum) -> None:
         """Append a row: these terms are no more than the limit."""

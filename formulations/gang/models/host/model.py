@@ -68,7 +68,7 @@ class HostModel:
     Attributes
     ----------
     hosts : the hosts of the model; below, a host is a position in this array
-    room : (sets, hosts), how many tasks of a set fit a host alone
+    capacity : (sets, hosts), how many tasks of a set fit a host alone
     y : a column per entry
     kept : a column per entry, `NONE` for pending jobs
     x, x_set, x_host : columns, task set and host of each x
@@ -82,7 +82,7 @@ class HostModel:
     model: Model
     entries: list[Entry]
     task_sets: list[TaskSet]
-    room: Ints
+    capacity: Ints
     y: Ints
     kept: Ints
     x: Ints
@@ -160,7 +160,7 @@ def build_host_model(
         Running jobs; they must be stopped in the placement and have all their places on the hosts.
     moves
         Where tasks of running jobs may arrive: where they fit ("placed"), nowhere ("none"), or
-        anywhere without taking room ("away", a relaxation).
+        anywhere without using capacity ("away", a relaxation).
     apart
         Whether pending jobs of a class get entries of their own.
 
@@ -173,14 +173,14 @@ def build_host_model(
         raise ValueError("a running job was not stopped: what it holds would count twice")
     model = Model()
     entries, sets = entries_of(problem, numbers, running, apart=apart)
-    room = np.zeros((len(sets), len(hosts)), dtype=np.int64)
+    capacity = np.zeros((len(sets), len(hosts)), dtype=np.int64)
     for t, task_set in enumerate(sets):
         tasks = sum(n * entries[e].most for e, _, n in task_set.users)
         if moves == "placed" or entries[task_set.users[0][0]].job == ANY_JOB:
-            room[t] = np.minimum(placement.fits(task_set.shape)[hosts], tasks)
-    x_set, x_host = np.nonzero(room)
+            capacity[t] = np.minimum(placement.fits(task_set.shape)[hosts], tasks)
+    x_set, x_host = np.nonzero(capacity)
     y = model.variables("y", len(entries), upper=[e.most for e in entries])
-    x = model.variables("x", len(x_set), upper=room[x_set, x_host])
+    x = model.variables("x", len(x_set), upper=capacity[x_set, x_host])
     moving = np.flatnonzero([e.job != ANY_JOB for e in entries])
     kept = np.full(len(entries), NONE, dtype=np.int64)
     kept[moving] = model.variables("kept", len(moving), upper=1)
@@ -188,7 +188,7 @@ def build_host_model(
     away_set = np.unique(stays.set) if moves == "away" else np.zeros(0, dtype=np.int64)
     away = model.variables("away", len(away_set), upper=np.bincount(stays.set)[away_set])
     exact = HostModel(
-        problem, placement, hosts, model, entries, sets, room, y, kept, x, x_set, x_host,
+        problem, placement, hosts, model, entries, sets, capacity, y, kept, x, x_set, x_host,
         stays, away, away_set,
     )  # fmt: skip
     limit = numbers.copy()

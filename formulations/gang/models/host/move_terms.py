@@ -2,8 +2,8 @@
 
 disruption  sum_j migrate_cost (y - k) + preempt_cost (1 - y)  +  sum_p milli-GPU of p (1 - s[p])
 remaining   sum over places on hosts to vacate of milli-GPU s[p]
-empty[d]    domain d in use becomes free       s[p] + e <= 1,  x[t,h] <= room (1 - e)
-taken[d]    free domain d is used              x[t,h] <= room o
+empty[d]    domain d in use becomes free       s[p] + e <= 1,  x[t,h] <= capacity (1 - e)
+taken[d]    free domain d is used              x[t,h] <= capacity o
 freed       sum_d worth of d (e[d] - o[d])  -  disruption
 """
 
@@ -80,10 +80,10 @@ def _link(m: HostModel, name: str, column_of_host: Ints) -> None:
     """Tie each x, and each place of a running job, to the variable of its domain."""
     empty = name == "empty"
     at = np.flatnonzero(column_of_host[m.x_host] >= 0)
-    room = m.room[m.x_set[at], m.x_host[at]].astype(np.float64)
-    rows = m.model.rows(name, len(at), upper=room if empty else 0.0)
+    capacity = m.capacity[m.x_set[at], m.x_host[at]].astype(np.float64)
+    rows = m.model.rows(name, len(at), upper=capacity if empty else 0.0)
     m.model.add(rows, m.x[at], 1.0)
-    m.model.add(rows, column_of_host[m.x_host[at]], room if empty else -room)
+    m.model.add(rows, column_of_host[m.x_host[at]], capacity if empty else -capacity)
     if empty:
         at = np.flatnonzero(column_of_host[m.stays.host] >= 0)
         rows = m.model.rows(name, len(at), upper=1.0)

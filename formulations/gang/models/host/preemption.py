@@ -1,6 +1,6 @@
 """Preemption rows: a job stops only for tasks of strictly higher precedence on its hosts.
 
-x[t,h] <= room y[v]                            tasks of rank at most v's level, h where v runs
+x[t,h] <= capacity y[v]                            tasks of rank at most v's level, h where v runs
 1 - y[v] <= sum over those above it x[t,h]     something does arrive from another host
 
 Tasks that have arrived in the placement already count, too.
@@ -33,7 +33,7 @@ def add_preemption(m: HostModel) -> None:
         below = np.flatnonzero(there & (rank <= level))
         rows = m.model.rows("no profit", len(below), upper=0.0)
         m.model.add(rows, m.x[below], 1.0)
-        m.model.add(rows, m.y[[e] * len(below)], -m.room[m.x_set[below], m.x_host[below]])
+        m.model.add(rows, m.y[[e] * len(below)], -m.capacity[m.x_set[below], m.x_host[below]])
         if arrived.any():
             continue
         above = np.flatnonzero(there & (rank > level) & ~at_home)

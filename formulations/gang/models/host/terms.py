@@ -2,9 +2,9 @@ r"""The objective terms of the host-indexed model, and the blocks that give them
 
 y - k is 1 for a job that starts or migrates; for a kept job nothing below counts.
 
-z[t,d]         set t uses domain d              tasks of t in d - n k <= min(n, room) z[t,d]
+z[t,d]         set t uses domain d              tasks of t in d - n k <= min(n, capacity) z[t,d]
                a required level                 sum_d z[t,d] <= y - k
-opened[h], used[h]  a task arrives on host h    x[t,h] <= room u[h],  sum gpu x <= free u[h]
+opened[h], used[h]  a task arrives on host h    x[t,h] <= capacity u[h],  sum gpu x <= free u[h]
 left[h]        milli-GPU left free on h         left[h] >= free[h] used[h] - what h holds
 together[d,k]  k tasks of a job share d         sum_k k together[d,k] <= tasks of the job in d
 
@@ -73,7 +73,7 @@ def _levels(m: HostModel, t: int, task_set: TaskSet, group: Group) -> None:
     mine, stays = np.flatnonzero(m.x_set == t), np.flatnonzero(m.stays.set == t)
     hosts = np.append(m.x_host[mine], m.stays.host[stays])
     columns = np.append(m.x[mine], m.stays.s[stays])
-    most = np.append(m.room[t, m.x_host[mine]], np.ones(len(stays), dtype=np.int64))
+    most = np.append(m.capacity[t, m.x_host[mine]], np.ones(len(stays), dtype=np.int64))
     weights = dict(group.weights)
     for level in sorted(set(weights) | ({group.required} - {NO_LEVEL})):
         domain = m.problem.cluster.domain[level][m.hosts[hosts]]
@@ -129,7 +129,7 @@ def _host_uses(m: HostModel, name: str, chosen: Ints) -> Ints:
     mine = np.flatnonzero(column_of[m.x_host] >= 0)
     rows = m.model.rows(name, len(mine), upper=0.0)
     m.model.add(rows, m.x[mine], 1.0)
-    m.model.add(rows, column_of[m.x_host[mine]], -m.room[m.x_set[mine], m.x_host[mine]])
+    m.model.add(rows, column_of[m.x_host[mine]], -m.capacity[m.x_set[mine], m.x_host[mine]])
     rows = m.model.rows(name, len(chosen), upper=0.0)
     row_of = np.full(len(m.hosts), -1, dtype=np.int64)
     row_of[chosen] = rows
@@ -163,7 +163,7 @@ def _proximity(m: HostModel) -> None:
         at, stays = np.flatnonzero(np.isin(m.x_set, mine)), np.flatnonzero(m.stays.entry == entry)
         columns = np.append(m.x[at], m.stays.s[stays])
         hosts = np.append(m.x_host[at], m.stays.host[stays])
-        most = np.append(m.room[m.x_set[at], m.x_host[at]], np.ones(len(stays), dtype=np.int64))
+        most = np.append(m.capacity[m.x_set[at], m.x_host[at]], np.ones(len(stays), dtype=np.int64))
         for domain in m.problem.cluster.domain:
             _together(m, entry, columns, domain[m.hosts[hosts]], most, tasks)
 

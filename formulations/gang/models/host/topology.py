@@ -7,7 +7,7 @@ slices   tasks of t in d  =  size m[t,d]                          d of the slice
          sum_i g[i,d] <= m[t,d]    the index of tasks that stay is fixed, that of others is free
 apart    tasks of t in d  <=  most                                d of the level
 joint    tasks of all sets of entry j in d  <=  most Z[j,d],      sum_d Z[j,d] <= y[j] - k[j]
-labels   x[t,h] <= room Q[j,d]     h in d;    sum_j Q[j,d] <= 1,
+labels   x[t,h] <= capacity Q[j,d]     h in d;    sum_j Q[j,d] <= 1,
          Q[j,d] + s[p] <= 1        p of another job in d
 """
 
@@ -107,7 +107,7 @@ def _keep_apart(
         q = m.model.variables("comes", len(parts), upper=1)
         rows = m.model.rows("comes", len(at), upper=0.0)
         m.model.add(rows, m.x[at], 1.0)
-        m.model.add(rows, q[part_of], -m.room[m.x_set[at], m.x_host[at]].astype(np.float64))
+        m.model.add(rows, q[part_of], -m.capacity[m.x_set[at], m.x_host[at]].astype(np.float64))
         m.model.add(one[parts], q, 1.0)
         comes[e] = np.full(number, NONE, dtype=np.int64)
         comes[e][parts] = q

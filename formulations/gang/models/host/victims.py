@@ -3,7 +3,7 @@
 Two host-indexed models without arrivals of running jobs, which are most of the exact model:
 
     stays or stops   every running job is kept or preempted: a restriction, so a point is a plan
-    moves anywhere   what moves takes no room: a relaxation, so its optimum bounds `disruption`
+    moves anywhere   who moves uses no capacity: a relaxation, so its optimum bounds `disruption`
 
 They apply to few pending jobs, and to the terms `value` and then `disruption`.
 """
@@ -99,7 +99,7 @@ def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
     start_jobs(exact, slots, start, placement)
     repair_preemptions(placement)
     yield assign(placement, "stopping")
-    # Some of those that stop may find room elsewhere.
+    # Some of those that stop may fit elsewhere.
     fill_by_policy(placement)
     repair_preemptions(placement)
     yield assign(placement, "stopping")
