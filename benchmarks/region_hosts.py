@@ -134,9 +134,9 @@ class Hosts:
                 hosts.setdefault(int(domain[host]), []).append(host)
         if len(hosts) == 1:
             return None
-        room = {d: sum(len(self.free[h]) // gpus for h in mine) for d, mine in hosts.items()}
-        able = [d for d in hosts if room[d] >= count]
-        return set(hosts[min(able, key=room.__getitem__)]) if able else ()
+        capacity = {d: sum(len(self.free[h]) // gpus for h in mine) for d, mine in hosts.items()}
+        able = [d for d in hosts if capacity[d] >= count]
+        return set(hosts[min(able, key=capacity.__getitem__)]) if able else ()
 
     def _host(
         self, region: int, model: int, gpus: int, priority: int, within: Container[int] | None

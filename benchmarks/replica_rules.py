@@ -215,8 +215,8 @@ class Climber:
             )
             for m in models:
                 to = region, int(m)
-                room = self.supply[region][m] - self.demand[region][m]
-                for jobs in {count, min(count, max(0, room // asked))} - {0}:
+                residual = self.supply[region][m] - self.demand[region][m]
+                for jobs in {count, min(count, max(0, residual // asked))} - {0}:
                     left = 0.0 if jobs == count else (count - jobs) * (stays / count)
                     spent = jobs * (here or 0.0) + left
                     lower = count * (was or 0.0) - spent

@@ -108,13 +108,13 @@ class Parameters:
     """Gap of `copies` at which a MIP counts as solved."""
     neighbourhood_sizes: Mapping[str, int] = field(
         default_factory=lambda: MappingProxyType(
-            {"regions": 60, "groups": 60, "sizes": 30, "relaxed": 30}
+            {"regions": 60, "connected": 60, "sizes": 30, "relaxed": 30}
         )
     )
     """Initial size of each neighbourhood: job classes in the first two, else dataset classes."""
     neighbourhood_weights: Mapping[str, float] = field(
         default_factory=lambda: MappingProxyType(
-            {"regions": 1, "groups": 1, "sizes": 2, "relaxed": 3}
+            {"regions": 1, "connected": 1, "sizes": 2, "relaxed": 3}
         )
     )
     """Probability weights of the neighbourhoods."""

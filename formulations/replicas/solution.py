@@ -57,13 +57,13 @@ class Solution:
         served = replicas | (replicas.astype(np.float64) @ problem.linked > 0)
         short = (read & ~served).any(axis=1)
         replicas[short] = self.replicas[short]
-        room = problem.storage - replicas.T.astype(np.int64) @ problem.size
+        residual = problem.storage - replicas.T.astype(np.int64) @ problem.size
         gone, region = np.nonzero(problem.current & ~replicas)
         order = np.argsort(problem.size[gone], kind="stable")
         for p, r in zip(gone[order].tolist(), region[order].tolist(), strict=True):
-            if problem.size[p] <= room[r]:
+            if problem.size[p] <= residual[r]:
                 replicas[p, r] = True
-                room[r] -= problem.size[p]
+                residual[r] -= problem.size[p]
         return replace(self, replicas=replicas)
 
     def local_reads(self, problem: Problem) -> Bools:

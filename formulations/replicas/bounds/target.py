@@ -106,7 +106,7 @@ class BoundTarget:
     def _tight(self) -> Bools:
         """Regions whose storage the relaxation fills or nearly fills (regions,)."""
         if self.root.point is None:
-            return np.ones(len(self.relaxation.aggregate.room), dtype=np.bool_)
+            return np.ones(len(self.relaxation.aggregate.storage), dtype=np.bool_)
         return self.relaxation.filled_regions(
             self.root.point, parameters.PARAMETERS.mip_tight_storage_share
         )

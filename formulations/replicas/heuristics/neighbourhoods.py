@@ -1,6 +1,6 @@
 """Neighbourhoods of large-neighbourhood search: which homes and replicas a MIP may change.
 
-`regions` frees all that happens in a few of them; `groups` dataset classes connected by readers,
+`regions` frees all that happens in a few of them; `connected` dataset classes connected by readers,
 with all who read them; `sizes` all homes and some dataset classes, large ones more often; `relaxed`
 all homes and the dataset classes of which most GiB are elsewhere in the LP relaxation, each where
 the solution or the LP has it (RINS: Danna, Rothberg and Le Pape 2005). As other replicas are fixed
@@ -48,13 +48,13 @@ class NeighbourhoodSampler:
         Parameters
         ----------
         size
-            Number of job classes of kinds `regions` and `groups`, else of dataset classes.
+            Number of job classes of kinds `regions` and `connected`, else of dataset classes.
         may_hold
             (dataset classes, regions): where replicas may be.
         """
         if kind == "regions":
             return self._few_regions(size, solution, may_hold)
-        if kind == "groups":
+        if kind == "connected":
             return self._connected_datasets(size, solution, may_hold)
         relaxed = self._relaxation_replicas if kind == "relaxed" else None
         return self.some_datasets(solution, may_hold, relaxed, size)

@@ -17,7 +17,7 @@ def search_neighbourhoods(
     reserve: float,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Candidate]:
-    """Yield better plans than the incumbent, as its transfers take time not after each iteration.
+    """Yield better plans than the incumbent, seldom, since scheduling their transfers takes time.
 
     Ends when `reserve` seconds are left, or after an iteration once `stop` is true.
 

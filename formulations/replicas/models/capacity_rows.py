@@ -114,7 +114,7 @@ def _confined_to(needs: Bools, unions: Bools) -> Bools:
     return within
 
 
-def most_demand(aggregate: AggregateProblem, room: Ints) -> Ints:
+def most_demand(aggregate: AggregateProblem, supply: Ints) -> Ints:
     """Return the largest milli-GPU demand of parts of the supply if `aggregate.overload` is held.
 
     With a demand D of all demand T on a part s of all supply S, the overload is f(D, s) there and
@@ -126,12 +126,12 @@ def most_demand(aggregate: AggregateProblem, room: Ints) -> Ints:
 
     Parameters
     ----------
-    room
+    supply
         (parts,): s.
     """
     total, most = int(aggregate.demand.sum()), aggregate.overload
     rest = total - int(aggregate.wan.supply.sum())
-    limits = [most + room, (5 * most + 11 * room) // 10, most - rest + 6 * room // 5]
+    limits = [most + supply, (5 * most + 11 * supply) // 10, most - rest + 6 * supply // 5]
     asked: Ints = np.minimum.reduce(limits).clip(0, total)
     return asked
 

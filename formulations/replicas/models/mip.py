@@ -162,10 +162,10 @@ class NeighbourhoodMip:
         model.add(rows[p], x, 1.0)
         held = problem.current.T.astype(np.int64) @ problem.size
         fixed = self._solution.replicas & ~neighbourhood.dataset_classes[:, None]
-        room = np.maximum(problem.storage, held) - fixed.T.astype(np.int64) @ problem.size
+        residual = np.maximum(problem.storage, held) - fixed.T.astype(np.int64) @ problem.size
         limited = np.flatnonzero(problem.storage < UNLIMITED)
         rows = np.full(problem.regions, -1, dtype=np.int64)
-        rows[limited] = model.rows("storage", len(limited), upper=room[limited].astype(float))
+        rows[limited] = model.rows("storage", len(limited), upper=residual[limited].astype(float))
         here = rows[r] >= 0
         model.add(rows[r[here]], x[here], size[here])
         arrived = (fixed & ~problem.current).T.astype(np.int64) @ problem.size

@@ -10,7 +10,7 @@
     a[c,r]           <= sum_s x[p,s]             over regions s from where r can read
     sum_s weight[s] y[s]     >= weight[c] (sum_r q[k,r] + none[c])
     sum_r x[p,r] >= 1                            where there is a replica now
-    sum_p size[p] x[p,r] <= room[r]
+    sum_p size[p] x[p,r] <= storage[r]
     sum_p size[p] x[p,r] <= ingress[r]           over copies
     z[p] >= x[p,r],  sum_p size[p] z[p] <= egress[s]     copies of what s alone has
     sum_r size[p] x[p,r] + sum_s gib[s] y[s] >= least[p]     over copies, and steps s of reads of p,
@@ -71,7 +71,9 @@ class Relaxation:
 
     def filled_regions(self, values: Floats, share: float) -> Bools:
         """Return regions whose replicas take more than a share of their storage (regions,)."""
-        full: Bools = self.aggregate.wan.size @ self.replicas(values) > share * self.aggregate.room
+        full: Bools = (
+            self.aggregate.wan.size @ self.replicas(values) > share * self.aggregate.storage
+        )
         return full
 
     def arrays(self, term: str, holds: Mapping[str, int], *, relax: bool = True) -> Arrays:
@@ -212,11 +214,11 @@ def _reads(
 
 def _storage(aggregate: AggregateProblem, model: Model, replica: Ints) -> None:
     """Add the rows of storage, ingress and egress."""
-    size, regions = aggregate.wan.size, len(aggregate.room)
-    limit = np.where(aggregate.room < UNLIMITED, aggregate.room, np.inf)
-    room = model.rows("room", regions, upper=limit)
+    size, regions = aggregate.wan.size, len(aggregate.storage)
+    limit = np.where(aggregate.storage < UNLIMITED, aggregate.storage, np.inf)
+    rows = model.rows("storage", regions, upper=limit)
     p, r = np.nonzero(aggregate.possible)
-    _add_replicas(model, replica, room[r], p, r, size[p])
+    _add_replicas(model, replica, rows[r], p, r, size[p])
     ingress = model.rows("ingress", regions, upper=aggregate.ingress)
     p, r = np.nonzero(aggregate.copyable)
     _add_replicas(model, replica, ingress[r], p, r, size[p])

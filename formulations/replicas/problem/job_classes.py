@@ -48,7 +48,7 @@ class AggregateProblem:
         (datasets,): whether it has a replica now, and so keeps one.
     least : Ints
         (datasets,): proven lower bound on GiB copied and read remotely.
-    room, ingress, egress : Ints
+    storage, ingress, egress : Ints
         (regions,): GiB of storage after the plan, and of copies into and out of the region.
     overload : int
         Upper bound on the overload of the plans considered.
@@ -72,7 +72,7 @@ class AggregateProblem:
     present: Bools
     has_replica: Bools
     least: Ints
-    room: Ints
+    storage: Ints
     ingress: Ints
     egress: Ints
     overload: int
@@ -99,7 +99,7 @@ class AggregateProblem:
         all_gib = int(self.wan.size.sum())
         return replace(
             self,
-            room=np.where(tight, self.room, UNLIMITED),
+            storage=np.where(tight, self.storage, UNLIMITED),
             ingress=np.where(tight, self.ingress, all_gib),
             egress=np.full_like(self.egress, all_gib),
         )
@@ -113,14 +113,14 @@ class AggregateProblem:
         held, copied = np.zeros((2, *self.homes.shape[:2]), dtype=np.int64)
         np.add.at(held, self.read_class, size)
         np.add.at(copied, self.read_class, size * self.copyable[self.read_dataset])
-        fits: Bools = (held <= self.room) & (copied <= self.ingress)
+        fits: Bools = (held <= self.storage) & (copied <= self.ingress)
         return replace(self, homes=self.homes & fits[:, :, None])
 
 
 def aggregate_problem(wan: Wan) -> AggregateProblem:
     """Return the job classes of a round and its possible replicas."""
     there = wan.holds | wan.arriving
-    room = np.maximum(wan.storage, wan.size @ there)
+    storage = np.maximum(wan.storage, wan.size @ there)
     possible = feasible_replicas(wan)
     job, dataset, gib, remote = _reads(wan)
     job_class, first = _classes(wan, job, dataset, remote)
@@ -178,7 +178,7 @@ def aggregate_problem(wan: Wan) -> AggregateProblem:
         present=there,
         has_replica=kept,
         least=np.zeros(len(kept), dtype=np.int64),
-        room=room,
+        storage=storage,
         ingress=inwards.sum(axis=0),
         egress=inwards.sum(axis=1),
         overload=HOMELESS * int(wan.demand.sum()),

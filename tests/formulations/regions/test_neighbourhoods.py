@@ -106,7 +106,7 @@ def test_without_a_relaxation_its_kind_is_never_drawn(
 
     def noted(self: NeighbourhoodSampler, kind: str, *around: Any) -> object:
         drawn.append(kind)
-        return part(self, "groups", *around)
+        return part(self, "connected", *around)
 
     monkeypatch.setattr(NeighbourhoodSampler, "draw", noted)
     searched(problem, greedy_solution(problem), 8)
