@@ -111,6 +111,8 @@ class Parameters:
         Schedules of a right shift that share the work limit of one repair.
     max_integrated_columns
         Columns of the integrated model: places, and twice alternatives times leases.
+    time_indexed_share
+        Share of the time left, for the time-indexed model of the master subproblem.
     integrated_term_share
         Share of the time left, for each term of the integrated model.
     placement_share
@@ -160,6 +162,7 @@ class Parameters:
     max_headroom_of_slack_share: float = 0.8
     num_right_shift_schedules: int = 10
     max_integrated_columns: int = 4_000
+    time_indexed_share: float = 0.5
     integrated_term_share: float = 0.4
     placement_share: float = 0.3
     max_early_plan_jobs: int = 1_000

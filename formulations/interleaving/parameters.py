@@ -94,8 +94,8 @@ class Parameters:
     max_master_mip_columns
         Columns of the restricted master MIP; with more it finds nothing that diving does
         not.
-    master_mip_seconds
-        Time of the restricted master MIP.
+    master_mip_share, master_mip_seconds
+        Share of the time left for the restricted master MIP, and its most seconds.
     master_mip_gap_rel
         Gap of the restricted master MIP.
     cover_premium
@@ -176,6 +176,7 @@ class Parameters:
     max_place_price_passes: int = 12
     plan_share: float = 0.3
     max_master_mip_columns: int = 4_000
+    master_mip_share: float = 0.5
     master_mip_seconds: float = 10.0
     master_mip_gap_rel: float = 1e-3
     cover_premium: int = 8

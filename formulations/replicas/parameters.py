@@ -80,6 +80,8 @@ class Parameters:
     """Pairs of jobs that are examined at once."""
     exact_max_columns: int = 600
     """Size of the largest MIP that is solved lexicographically."""
+    exact_term_time_share: float = 0.6
+    """Of the time left, for each term of it."""
 
     # Annealing
     unit_max_supply_share: float = 0.05

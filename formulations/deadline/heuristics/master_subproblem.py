@@ -184,7 +184,8 @@ class MasterSubproblem(SearchState):
         model = time_indexed.build(self.problem)
         arrays = model.maximise_admitted(self.broken)
         start = model.values_of(self.best)
-        outcome = self.session.optimise(arrays, share=0.5, gap=0.0, start=start)
+        share = parameters.PARAMETERS.time_indexed_share
+        outcome = self.session.optimise(arrays, share=share, gap=0.0, start=start)
         if outcome is None:
             return
         if outcome.values is not None:

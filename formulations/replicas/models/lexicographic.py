@@ -42,8 +42,9 @@ def solve_lexicographically(
     proving = single(problem) and not refused.any()
     mip = NeighbourhoodMip(problem, neighbourhood, solution, terms)
     holds: list[tuple[str, int]] = []
+    share = parameters.PARAMETERS.exact_term_time_share
     for term in terms:
-        outcome = session.optimise(mip.model.arrays(term), share=0.6, gap=0.0)
+        outcome = session.optimise(mip.model.arrays(term), share=share, gap=0.0)
         if outcome is None:
             return
         if outcome.bound is not None and proving:

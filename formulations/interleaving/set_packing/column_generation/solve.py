@@ -59,7 +59,7 @@ def solve_by_column_generation(
     if len(solution.columns) <= parameters.PARAMETERS.max_master_mip_columns:
         outcome = session.optimise(
             program.arrays,
-            share=0.5,
+            share=parameters.PARAMETERS.master_mip_share,
             most=parameters.PARAMETERS.master_mip_seconds,
             gap=parameters.PARAMETERS.master_mip_gap_rel,
         )
