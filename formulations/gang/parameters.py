@@ -186,6 +186,8 @@ class InsertionParameters:
         Of the time left for the restricted master, and its most seconds.
     host_option_pairs_per_second
         (Host, pending option) pairs per second left, up to which displacement comes before models.
+    max_host_job_pairs
+        (Host, pending job) pairs up to which a plan is made by precedence, without a solver.
     first_insertion_share
         Of the time left, for inserting gangs before any model.
     max_quota_seconds, quota_gap_rel
@@ -211,6 +213,7 @@ class InsertionParameters:
     displacement_share: float = 0.4
     max_displacement_seconds: float = 6.0
     host_option_pairs_per_second: int = 400_000
+    max_host_job_pairs: int = 750_000
     first_insertion_share: float = 0.2
     max_quota_seconds: float = 1.0
     quota_gap_rel: float = 1e-4

@@ -20,6 +20,8 @@ from placewright.formulations.gang.heuristics.disaggregate import disaggregate
 from placewright.formulations.gang.heuristics.fragmentation_search import search_fragmentation
 from placewright.formulations.gang.heuristics.migration import (
     DISPLACEMENT,
+    decide_by_precedence,
+    decides_by_precedence,
     evacuate_at_once,
     migrate,
 )
@@ -198,8 +200,13 @@ def _repacks(search: Search) -> bool:
 
 
 def _counts_may_gain(search: Search) -> bool:
-    """Whether no job runs, and no repacking is close enough to the bound with nothing to follow."""
+    """Whether no job runs, and no repacking is close enough to the bound with nothing to follow.
+
+    Nor if any plan of a single term is; of several, the search serves the later ones.
+    """
     if search.problem.running or not _relaxed(search):
+        return False
+    if len(search.problem.terms) == 1 and search.close_enough():
         return False
     packed = search.incumbent if search.repacked else None
     if packed is None or PROGRESS in search.problem.terms:
@@ -267,8 +274,15 @@ PHASES = (
         "bound of freed", _bound_freed, lambda s: _large(s) and s.first == FREED, needs_time=True
     ),
     Phase("relaxation", _relax, _large, needs_time=True),
+    Phase(
+        "precedence",
+        decide_by_precedence,
+        lambda s: _migrates(s) and decides_by_precedence(s),
+        needs_time=True,
+        needs_gap=True,
+    ),
     Phase("migration", _migrate, _migrates),
-    Phase("repacking", _repack, _repacks, needs_time=True),
+    Phase("repacking", _repack, _repacks, needs_time=True, needs_gap=True),
     Phase("counts", _search_counts, _counts_may_gain),
     Phase("bounds of later terms", _bound_later_terms, _relaxed),
 )

@@ -22,6 +22,7 @@ from placewright.formulations.gang.heuristics.repack_domains import repack_domai
 from placewright.formulations.gang.heuristics.scalarise_entitled import scalarise_entitled
 from placewright.formulations.gang.heuristics.scalarise_progress import scalarise_progress
 from placewright.formulations.gang.heuristics.search import Search, Steps
+from placewright.formulations.gang.heuristics.solver_free import plan_without_solver
 from placewright.formulations.gang.models.aggregate.column_generation import (
     HostPatternModel,
     PricedModel,
@@ -87,7 +88,7 @@ def _displace_at_once(search: Search) -> Steps:
 def _insert_at_once(search: Search) -> Steps:
     if search.incumbent is not None:
         before = search.incumbent.value
-        _insert_while_improving(search.session, search.incumbent)
+        insert_gangs(search.session, search.incumbent)
         if search.incumbent.value > before:
             yield from search.report_improvement(search.incumbent, "clearing")
 
@@ -99,9 +100,26 @@ DISPLACEMENT = (
         _insert_at_once,
         lambda s: s.incumbent is not None,
         share=lambda _: parameters.PARAMETERS.insertion.first_insertion_share,
+        needs_gap=True,
     ),
 )
 """Improvers without a solver, before any model."""
+
+
+def decides_by_precedence(search: Search) -> bool:
+    """Whether displacement was tried, and there are few pairs of a pending job and a host."""
+    pairs = int(search.problem.num_pending.sum()) * search.problem.cluster.num_hosts
+    few = pairs <= parameters.PARAMETERS.insertion.max_host_job_pairs
+    return search.incumbent is not None and few
+
+
+def decide_by_precedence(search: Search) -> Steps:
+    """Yield the plan of `solver_free.py`, from which the search goes on if it is worth more."""
+    placement = plan_without_solver(search.problem, search.session)
+    upgrade_options(placement)
+    if search.incumbent is None or placement.value > search.incumbent.value:
+        search.incumbent = placement
+        yield from search.report_improvement(placement, "precedence")
 
 
 def _displaced(problem: Problem) -> Placement:
@@ -279,8 +297,22 @@ def _asks_for_progress(search: Search) -> bool:
     return PROGRESS in search.problem.terms
 
 
-def _has_incumbent(search: Search) -> bool:
-    return search.incumbent is not None
+def _has_later_terms_or_gap(search: Search) -> bool:
+    """Whether there is more to improve than a first term that is proven within the gap."""
+    return len(search.problem.terms) > 1 or not search.close_enough()
+
+
+def _incumbent_may_gain(search: Search) -> bool:
+    """Whether the incumbent may become worth more, or as much as a known plan.
+
+    The latter serves later terms, which the incumbent may have better.
+    """
+    if search.incumbent is None:
+        return False
+    value = search.incumbent.value
+    if search.session.close_enough(value):
+        return value < search.reported_value and len(search.problem.terms) > 1
+    return True
 
 
 def _needs_search(search: Search) -> bool:
@@ -296,10 +328,10 @@ def _moves_running_jobs(search: Search) -> bool:
 
 
 MIGRATION = (
-    Phase("displacement by model", _displace),
-    Phase("repacking", _repack, _has_incumbent),
-    Phase("gang insertion", _insert_gangs, _has_incumbent),
-    Phase("known incumbent", _return_to_known, _has_incumbent),
+    Phase("displacement by model", _displace, _has_later_terms_or_gap),
+    Phase("repacking", _repack, _incumbent_may_gain),
+    Phase("gang insertion", _insert_gangs, _incumbent_may_gain),
+    Phase("known incumbent", _return_to_known),
     Phase("victim selection", _select_victims),
     Phase("progress", _scalarise_progress, _asks_for_progress),
     Phase("LNS", _improve_incumbent, _moves_running_jobs),
