@@ -231,7 +231,7 @@ def test_an_offer_is_no_earlier_than_what_could_be_promised(promising, finish, t
     assert ["late", "8", "+1m", text] in [line[:4] for line in rows(printed(round_, plan))]
 
 
-def test_rooms_are_counted_by_model_and_by_quota(promising):
+def test_capacity_is_counted_by_model_and_by_quota(promising):
     hosts = [
         {"name": "a0", "gpus": 8, "gpu_model": "H100"},
         {"name": "b0", "gpus": 8, "gpu_model": "A100"},

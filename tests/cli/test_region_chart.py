@@ -163,7 +163,7 @@ def test_a_round_names_its_regions_and_datasets(run, regional, tmp_path):
     for row in (
         "region A100 H100 asked load replicas stored limit",
         "east 0 8 30 3.75 2 1.5 TiB 4 TiB",
-        # A copy on its way takes room already.
+        # A copy under way takes storage already.
         "west 0 16 0 0.00 0 1 TiB -",
         "web 1 TiB east west - 3 22 1.5 TiB",
         "code 512 GiB east - east and south 1 8 100 GiB",

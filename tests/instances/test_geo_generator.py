@@ -102,7 +102,7 @@ def test_rounds_of_any_size_are_valid(policy, size):
         assert len(gpus_of(round_)) == size[0]
 
 
-def test_half_of_the_jobs_run_where_there_is_room_for_them_if_the_policy_decides_where(made):
+def test_half_of_the_jobs_run_where_they_fit_if_the_policy_decides_where(made):
     running = 500 if made.policy.formulation == "geo" else 0
     assert sum(job.running is not None for job in made.jobs) == running
 

@@ -83,7 +83,7 @@ def test_promises_made_between_two_rounds_know_of_each_other() -> None:
         assert [entry["job"] for entry in section(plan)["jobs"]] == ["a", "c"]
 
 
-def test_others_run_in_other_leases_to_make_room() -> None:
+def test_others_run_in_other_leases_for_an_arrival() -> None:
     # `a` may wait; `b` cannot, so `a` does.
     with Engine(round_of([]), isolation="none") as engine:
         assert engine.admit(job("a", 4, 1, {4: 1})).promise is not None

@@ -94,12 +94,12 @@ def test_budgets_sink_within_a_window_and_bandwidth_until_flows_end() -> None:
     assert link_at(1100) == (8590, 12)
 
 
-def test_the_room_of_a_replica_comes_free_when_it_goes() -> None:
+def test_the_storage_of_a_replica_comes_free_when_it_goes() -> None:
     given = round_of("replicas", [])
     orders = TransferOrders().after(given, [REPLICAS, FLOWS])
-    for now, room in ((1000, 10), (1029, 10), (1030, 20)):
+    for now, free in ((1000, 10), (1029, 10), (1030, 20)):
         seen = orders.residual_round(given.model_copy(update={"now": now})).geo.regions
-        assert [region.storage for region in seen] == [room, 15]
+        assert [region.storage for region in seen] == [free, 15]
 
 
 def test_a_window_later_what_was_spent_is_forgotten() -> None:

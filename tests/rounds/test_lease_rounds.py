@@ -129,7 +129,7 @@ def test_a_refused_job_may_run_as_best_effort_and_is_offered_a_later_time() -> N
     assert refused[0]["offer"]["at"] == 3 * HOUR
 
 
-def test_a_job_leaves_a_host_that_goes_away_and_moves_where_there_is_room() -> None:
+def test_a_job_leaves_a_host_that_goes_away_and_moves_where_it_fits() -> None:
     runs = job("runs", 4, 3, {4: 5}, at=[("h0", [0, 1, 2, 3])])
     outages = [{"host": "h0", "end": 2 * HOUR}]
     plan = solved(round_of([runs], hosts=2, leases={"outages": outages}))

@@ -246,7 +246,7 @@ def test_parking_a_job_whose_tasks_stay_lets_two_pairs_swap() -> None:
     assert ordered(machines, [*swaps, gang])[1] == ["gang"]
 
 
-def test_shares_of_one_gpu_pass_each_other_where_there_is_room() -> None:
+def test_shares_of_one_gpu_pass_each_other_where_they_fit() -> None:
     jobs = [one("x", "a", "b", gpu=600), one("y", "b", "a", gpu=500)]
     small = one("small", "a", "b", gpu=100)
     assert len(ordered(hosts("ab"), jobs)[1]) == 1
@@ -305,10 +305,10 @@ def cases(draw: st.DrawFn, most: int = 4) -> Case:
     def place(free: Counter[tuple[str, Any]], task: Raw, first: int) -> Place | None:
         shifted = [*names[first:], *names[:first]]
         for host in shifted:
-            room = [g for g in range(gpus) if free[host, g] >= min(task["gpu"], 1000)]
+            idle = [g for g in range(gpus) if free[host, g] >= min(task["gpu"], 1000)]
             wanted = -(-task["gpu"] // 1000)
-            if len(room) >= wanted and free[host, "cpu"] >= task["cpu"]:
-                chosen = tuple(draw(st.permutations(room))[:wanted])
+            if len(idle) >= wanted and free[host, "cpu"] >= task["cpu"]:
+                chosen = tuple(draw(st.permutations(idle))[:wanted])
                 free[host, "cpu"] -= task["cpu"]
                 for g in chosen:
                     free[host, g] -= min(task["gpu"], 1000)

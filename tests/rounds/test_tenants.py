@@ -350,7 +350,7 @@ def test_a_tenant_of_many_shapes_has_one_dominant_resource(backend: str) -> None
     assert plan.certificate.status == "optimal"
 
 
-def test_free_room_is_filled_fairly_where_shares_come_first() -> None:
+def test_free_capacity_is_filled_fairly_where_shares_come_first() -> None:
     jobs = [job(f"a{i}", 1, weight=9) for i in range(8)] + [job(f"b{i}", 2) for i in range(4)]
     fair = {"terms": ["share", "value"]}
     plan = solve_round(round_of(*jobs, policy=fair), time_limit=0.0, isolation="none")

@@ -100,12 +100,12 @@ def random_group(rng: np.random.Generator, cluster: Raw, sizes: list[int], most:
 
 def random_running(rng: np.random.Generator, cluster: Raw, sizes: list[int]) -> list[Raw]:
     """Up to 3 jobs on what is free when their turn comes, also on failed hosts."""
-    room = {host["name"]: [host["cpu"], host["memory"]] for host in cluster["hosts"]}
+    resources = {host["name"]: [host["cpu"], host["memory"]] for host in cluster["hosts"]}
     free = {host["name"]: [1000] * host["gpus"] for host in cluster["hosts"]}
     jobs: list[Raw] = []
     for number in range(rng.choice([1, 2, 3, 3])):
         option = random_option(rng, cluster, sizes, 2)
-        tasks = random_places(rng, cluster, option, room, free)
+        tasks = random_places(rng, cluster, option, resources, free)
         if not tasks:
             continue
         running: Raw = {
@@ -134,7 +134,7 @@ def random_places(
     rng: np.random.Generator,
     cluster: Raw,
     option: Raw,
-    room: dict[str, list[int]],
+    resources: dict[str, list[int]],
     free: dict[str, list[int]],
 ) -> list[Raw]:
     """Take places for as many tasks of an option as find one; it has only those from now on."""
@@ -149,8 +149,8 @@ def random_places(
                 (host["name"], chosen)
                 for host in cluster["hosts"]
                 if host["gpu_model"] in group.get("gpu_models", "AB")
-                and room[host["name"]][0] >= group["cpu"]
-                and room[host["name"]][1] >= group["memory"]
+                and resources[host["name"]][0] >= group["cpu"]
+                and resources[host["name"]][1] >= group["memory"]
                 for chosen in combinations(
                     [i for i, left in enumerate(free[host["name"]]) if left >= share], asked
                 )
@@ -158,8 +158,8 @@ def random_places(
             if not places:
                 break
             name, chosen = places[rng.integers(len(places))]
-            room[name][0] -= group["cpu"]
-            room[name][1] -= group["memory"]
+            resources[name][0] -= group["cpu"]
+            resources[name][1] -= group["memory"]
             for gpu in chosen:
                 free[name][gpu] -= share
             mine.append({"group": len(placed), "index": len(mine), "host": name, "gpus": chosen})

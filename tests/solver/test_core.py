@@ -20,9 +20,9 @@ def knapsack(seed: int, sense: str) -> Arrays:
     x = model.variables("x", int(rng.integers(2, 7)), upper=rng.integers(1, 3))
     for _ in range(2):
         weight = rng.integers(1, 9, len(x))
-        room = float(weight.sum() // 2)
-        lower, upper = (-np.inf, room) if sense == "max" else (room, np.inf)
-        model.add(model.rows("room", 1, lower=lower, upper=upper), x, weight)
+        capacity = float(weight.sum() // 2)
+        lower, upper = (-np.inf, capacity) if sense == "max" else (capacity, np.inf)
+        model.add(model.rows("capacity", 1, lower=lower, upper=upper), x, weight)
     model.term("worth", x, rng.integers(1, 50, len(x)), sense=sense, constant=3.0)
     return model.arrays("worth")
 
@@ -80,7 +80,7 @@ def test_a_core_has_the_points_of_the_whole_that_agree_with_it(seed: int, sense:
 def test_a_column_without_a_bound_that_pays_leaves_nothing_known() -> None:
     model = Model()
     x = model.variables("x", 2)
-    model.add(model.rows("room", 1, upper=3.0), x, 1.0)
+    model.add(model.rows("capacity", 1, upper=3.0), x, 1.0)
     model.term("worth", x, [2.0, 1.0], sense="max")
     arrays = model.arrays("worth")
     assert reduced_costs_of(arrays, np.zeros(1), np.zeros(2)) is None
@@ -93,7 +93,7 @@ def test_a_column_without_a_bound_that_pays_leaves_nothing_known() -> None:
 def test_a_model_without_columns_has_a_core_like_it() -> None:
     model = Model()
     x = model.variables("x", 0)
-    model.rows("room", 1, upper=3.0)
+    model.rows("capacity", 1, upper=3.0)
     model.term("worth", x, [], sense="max", constant=3.0)
     arrays = model.arrays("worth")
     core = Core.of(arrays, np.zeros(0, dtype=np.bool_), np.zeros(0))

@@ -26,7 +26,7 @@ def lost(values: np.ndarray, keep: int) -> Model:
     """What is lost of things of these values when no more than `keep` are kept."""
     model = Model()
     x = model.variables("x", len(values), upper=1)
-    model.add(model.rows("room", 1, upper=keep), x, 1)
+    model.add(model.rows("capacity", 1, upper=keep), x, 1)
     model.term("lost", x, -values, sense="min", constant=float(values.sum()))
     return model
 

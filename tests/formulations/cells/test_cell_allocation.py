@@ -51,7 +51,7 @@ def cells_owned(chain: Chain, quota: list[int]) -> list[Cell]:
     return owned
 
 
-def has_room(chain: Chain, owned: list[Cell], held: list[Grant], level: int) -> bool:
+def fits(chain: Chain, owned: list[Cell], held: list[Grant], level: int) -> bool:
     """Whether some cell of this level, of those that a tenant owns, is wholly unused."""
     used = 0
     for grant in held:
@@ -83,7 +83,7 @@ def test_ten_thousand_sequences_are_never_refused_inside_their_quota():
                 used ^= leaves(chain, grant.physical)
                 continue
             level = random.choice((0, random.randrange(chain.levels)))
-            inside = has_room(chain, owned[tenant], mine, level)
+            inside = fits(chain, owned[tenant], mine, level)
             grant = cells.take(tenant, level)
             assert (grant is not None) == inside
             if grant is None:

@@ -324,7 +324,7 @@ def test_a_plan_after_gang_insertion_verifies_and_is_worth_no_less(
 
 
 def cleared(hosts: list[Raw], jobs: list[Raw], **more: Any) -> dict[str, str]:
-    """Decisions by job name once some made room for others; all hosts are in one rack."""
+    """Decisions by job name after gang insertion; all hosts are in one rack."""
     domains = [{"name": "r", "level": "rack"}]
     cluster = {"levels": ["rack"], "domains": domains, "hosts": hosts}
     round_ = Round.model_validate({"cluster": cluster, "jobs": jobs, **more})
@@ -371,7 +371,7 @@ def test_a_whole_gang_is_preempted_for_one_that_is_worth_more() -> None:
         wants("new", 2, priority=1, weight=2),
         wants("equal", 2, weight=2),
     ]
-    # A GPU that stays free, or else nobody would look for room.
+    # A GPU that stays free, or else nothing would be inserted.
     found = cleared([host("h0"), host("h1"), {**host("h2"), "gpus": 1}], jobs)
     assert found == {"old": "preempt", "new": "start", "equal": "wait"}
 

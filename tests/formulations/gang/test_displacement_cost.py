@@ -88,7 +88,7 @@ def on_host(problem: Problem, host: int) -> list[int]:
     return [j for j, running in problem.running.items() if running.places[0][2] == host]
 
 
-def room_for(problem: Problem, host: int, stopped: tuple[int, ...], wanted: Ints) -> float:
+def idle_capacity(problem: Problem, host: int, stopped: tuple[int, ...], wanted: Ints) -> float:
     """GPUs that are left free when the wanted tasks are there, -1 where they do not fit."""
     placement = Placement(problem)
     for job in stopped:
@@ -110,7 +110,7 @@ def least(problem: Problem, host: int, wanted: Ints, *, cheapest: bool = False) 
     best = inf
     for chosen in [tuple(jobs[:n]) for n in range(len(jobs) + 1)] if cheapest else sets:
         rank = problem.shape_rank[shapes].min()
-        idle = room_for(problem, host, chosen, wanted)
+        idle = idle_capacity(problem, host, chosen, wanted)
         if idle >= 0 and all(problem.running[j].level < rank for j in chosen):
             best = min(
                 best,
@@ -164,7 +164,7 @@ def test_what_is_displaced_is_what_the_table_said(seed: int, *, shares: bool) ->
         table.preempt_for(host, wanted)
         stopped = [job for job in on_host(problem, host) if not placement.is_running(job)]
         lost = sum(value_of(problem, j) + cost_of(problem, j) / dearest for j in stopped)
-        idle = room_for(problem, host, tuple(stopped), wanted)
+        idle = idle_capacity(problem, host, tuple(stopped), wanted)
         assert idle >= 0
         assert said[host] == pytest.approx(
             lost + parameters.PARAMETERS.insertion.value_per_idle_gpu * idle

@@ -262,7 +262,7 @@ def test_a_profile_that_no_gpu_of_the_cluster_has_never_fits(profile: str) -> No
     assert plan.decisions[0].reason is Reason.NEVER_FITS
 
 
-def test_a_gpu_with_slices_has_no_room_for_shares() -> None:
+def test_a_gpu_with_slices_fits_no_shares() -> None:
     plan = solved([A100], [job("slice", mig="1g.10gb"), job("share", gpu=100)])
     assert started(plan) == {"slice"}
 

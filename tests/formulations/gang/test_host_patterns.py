@@ -69,11 +69,11 @@ def problem_of(seed: int) -> Problem:
 def test_the_best_pattern_of_each_host_equals_enumeration(seed: int) -> None:
     problem = problem_of(seed)
     empty = Placement(problem)
-    room = np.stack([empty.fits(s) for s in range(len(problem.shape_gpu))])
+    fitting = np.stack([empty.fits(s) for s in range(len(problem.shape_gpu))])
     grid = ResourceGrid(problem, empty)
     assert host_patterns_apply(problem, grid)
-    classes = grid_host_classes(empty, room, grid)
-    counts = build_aggregate_model(problem, classes, room, empty.whole, sums=False)
+    classes = grid_host_classes(empty, fitting, grid)
+    counts = build_aggregate_model(problem, classes, fitting, empty.whole, sums=False)
     patterns = HostPatterns(counts, grid)
     price = np.random.default_rng(seed).integers(1, 50, len(problem.shape_gpu))
 
@@ -90,7 +90,7 @@ def test_the_best_pattern_of_each_host_equals_enumeration(seed: int) -> None:
         sizes = np.column_stack([problem.shape_gpu // 1000, problem.shape_demand])
         best = max(
             int(np.dot(price, count))
-            for count in product(*(range(int(n) + 1) for n in room[:, host]))
+            for count in product(*(range(int(n) + 1) for n in fitting[:, host]))
             if (np.dot(count, sizes) <= free).all()
         )
         assert best_of[int(classes.of_host[host])] == best

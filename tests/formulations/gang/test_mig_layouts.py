@@ -61,13 +61,13 @@ def test_the_sets_of_slices_of_a_free_gpu_are_those_that_nothing_can_join() -> N
 
 
 @pytest.mark.parametrize(
-    ("taken", "kind", "room"),
+    ("taken", "kind", "fitting"),
     [(0, ONE, 7), (0, MEDIA, 1), (0, DOUBLE, 4), (0, TWO, 3), (0, THREE, 2), (0, FOUR, 1),
      (0, SEVEN, 1), (mask_of(ONE, 3), FOUR, 0), (mask_of(ONE, 3), THREE, 1),
      (mask_of(ONE, 6), TWO, 3), (mask_of(MEDIA, 0), MEDIA, 0)],
 )  # fmt: skip
-def test_how_many_slices_of_one_kind_fit(taken: int, kind: int, room: int) -> None:
-    assert num_fitting_slices(taken, NONE, kind) == room
+def test_how_many_slices_of_one_kind_fit(taken: int, kind: int, fitting: int) -> None:
+    assert num_fitting_slices(taken, NONE, kind) == fitting
 
 
 def test_the_order_in_which_slices_come_does_not_matter() -> None:

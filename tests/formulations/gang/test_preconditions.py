@@ -78,11 +78,11 @@ def test_a_relaxation_that_holds_a_term_says_so() -> None:
 def test_a_bound_counts_all_that_running_jobs_hold_as_free() -> None:
     problem = problem_of({"gpu": 3000, "cpu": 5}, runs=True)
     in_use, cleared = Placement(problem), Placement(problem, cleared=True)
-    room = tasks_per_host(cleared)
-    classes = host_classes(problem, room)
-    assert build_aggregate_model(problem, classes, room, cleared.whole).y.size
+    fitting = tasks_per_host(cleared)
+    classes = host_classes(problem, fitting)
+    assert build_aggregate_model(problem, classes, fitting, cleared.whole).y.size
     with pytest.raises(ValueError, match="not cleared"):
-        build_aggregate_model(problem, classes, room, in_use.whole)
+        build_aggregate_model(problem, classes, fitting, in_use.whole)
     price = np.ones(len(problem.shape_gpu))
     assert DualPrices.of(problem, ResourceGrid(problem, cleared), price).bound() >= 0
     with pytest.raises(ValueError, match="not one of cleared hosts"):
@@ -129,16 +129,16 @@ def test_what_may_be_stranded_of_numbers_beyond_64_bits_is_nothing(
     st.integers(-5, 10**15),
 )
 def test_parts_of_domains_gain_no_more_than_all_prices_say(
-    domains: list[tuple[int, int]], room: int
+    domains: list[tuple[int, int]], capacity: int
 ) -> None:
     gain, worth = np.array(domains, dtype=np.int64).reshape(-1, 2).T
     useful = [(g, w) for g, w in domains if g > 0 and w > 0]
     prices = [Fraction(0), *(Fraction(g, w) for g, w in useful)]
     best = min(
-        price * max(room, 0) + sum(max(g - price * w, Fraction(0)) for g, w in useful)
+        price * max(capacity, 0) + sum(max(g - price * w, Fraction(0)) for g, w in useful)
         for price in prices
     )
-    assert best <= _knapsack(gain, worth, room) < best + 1
+    assert best <= _knapsack(gain, worth, capacity) < best + 1
 
 
 def test_a_certified_number_beyond_2_to_the_53_is_rounded_outward() -> None:

@@ -60,7 +60,7 @@ def test_what_only_a_failed_host_could_hold_waits_for_capacity() -> None:
     assert reasons(hosts, [job("big", gpu=4000)]) == {"big": Reason.CAPACITY}
 
 
-def test_what_running_jobs_leave_no_room_for_waits_for_capacity() -> None:
+def test_what_running_jobs_leave_no_capacity_for_waits_for_capacity() -> None:
     jobs = [job("runs", gpu=2000, **RUNNING), job("big", gpu=3000)]
     assert reasons([host("h0")], jobs) == {"big": Reason.CAPACITY}
 
@@ -75,12 +75,12 @@ def test_what_exceeds_the_rest_of_a_quota_waits_for_quota() -> None:
     assert reasons([host("h0")], jobs, tenants=tenants) == {"more": Reason.QUOTA}
 
 
-def test_what_jobs_of_higher_priority_leave_no_room_for_is_displaced_by_them() -> None:
+def test_what_jobs_of_higher_priority_leave_no_capacity_for_is_displaced_by_them() -> None:
     jobs = [job("high", gpu=3000, priority=1), job("low", gpu=2000)]
     assert reasons([host("h0")], jobs) == {"low": Reason.DISPLACED_BY_PRIORITY}
 
 
-def test_what_jobs_of_equal_priority_leave_no_room_for_was_not_chosen() -> None:
+def test_what_jobs_of_equal_priority_leave_no_capacity_for_was_not_chosen() -> None:
     jobs = [job("more", gpu=3000), job("less", gpu=2000)]
     assert reasons([host("h0")], jobs) == {"less": Reason.NOT_CHOSEN}
 

@@ -188,12 +188,12 @@ def assignments(draw: st.DrawFn) -> tuple[Units, Any, Any, Any]:
         allowed=allowed,
         host_set=table[:, 4],
     )
-    room = np.array([[draw(st.integers(2, 8))] for _ in range(hosts)], dtype=np.int64)
+    capacity = np.array([[draw(st.integers(2, 8))] for _ in range(hosts)], dtype=np.int64)
     closed = np.array([draw(st.sampled_from([False, False, True])) for _ in range(hosts)])
-    return units, room, np.array(gpus, dtype=np.int64), closed
+    return units, capacity, np.array(gpus, dtype=np.int64), closed
 
 
-def check_assignment(assignment: HostAssignment, room: Any, gpus: Any, closed: Any) -> bool:
+def check_assignment(assignment: HostAssignment, capacity: Any, gpus: Any, closed: Any) -> bool:
     """Whether no host has an excess; check that GPUs and allowed hosts hold in any case."""
     units, host = assignment.units, assignment.host
     assigned = host != NOWHERE
@@ -202,36 +202,36 @@ def check_assignment(assignment: HostAssignment, room: Any, gpus: Any, closed: A
     assert units.allowed[units.host_set[assigned], host[assigned]].all()
     assert not closed[host[assigned]].any()
     demand = np.where(assignment.dropped[:, None], units.running_demand, units.demand)
-    used = np.zeros_like(room)
+    used = np.zeros_like(capacity)
     np.add.at(used, host[assigned], demand[assigned])
-    return bool(assigned[units.has_running].all() and (used <= room).all())
+    return bool(assigned[units.has_running].all() and (used <= capacity).all())
 
 
 @given(assignments())
 def test_assignments_keep_to_gpus_and_those_without_excess_to_all_resources(
     drawn: tuple[Units, Any, Any, Any],
 ) -> None:
-    units, room, gpus, closed = drawn
-    assignment = HostAssignment(units, room, gpus, closed)
+    units, capacity, gpus, closed = drawn
+    assignment = HostAssignment(units, capacity, gpus, closed)
     without_excess = reduce_excess(assignment, session())
-    assert without_excess == check_assignment(assignment, room, gpus, closed)
+    assert without_excess == check_assignment(assignment, capacity, gpus, closed)
     while not without_excess and drop_waiting(assignment):
         without_excess = reduce_excess(assignment, session())
-        assert without_excess == check_assignment(assignment, room, gpus, closed)
+        assert without_excess == check_assignment(assignment, capacity, gpus, closed)
     assert not assignment.dropped[units.value == 0].any()
 
 
 @given(assignments())
 def test_hosts_that_dropped_jobs_have_no_excess(drawn: tuple[Units, Any, Any, Any]) -> None:
-    units, room, gpus, closed = drawn
-    assignment = HostAssignment(units, room, gpus, closed)
+    units, capacity, gpus, closed = drawn
+    assignment = HostAssignment(units, capacity, gpus, closed)
     drop_excess(assignment)
-    check_assignment(assignment, room, gpus, closed)
+    check_assignment(assignment, capacity, gpus, closed)
     demand = np.where(assignment.dropped[:, None], units.running_demand, units.demand)
-    used = np.zeros_like(room)
+    used = np.zeros_like(capacity)
     assigned = assignment.host != NOWHERE
     np.add.at(used, assignment.host[assigned], demand[assigned])
-    assert (used <= room).all()
+    assert (used <= capacity).all()
     assert not assignment.dropped[units.value == 0].any()
 
 
@@ -257,7 +257,7 @@ def test_whenever_time_is_up_the_plan_is_valid_and_no_worse_than_the_greedy_one(
         assert found.terms[0].value >= greedy.terms[0].value
 
 
-def test_when_time_is_up_those_start_for_whom_swaps_have_made_room(
+def test_when_time_is_up_those_start_that_exchanges_have_made_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # In each of four pairs of hosts what waits has a GPU on the first and cores on neither, until

@@ -239,17 +239,17 @@ def pattern_model(round_: Round) -> tuple[AggregateModel, HostPatterns]:
     empty = Placement(problem)
     grid = ResourceGrid(problem, empty)
     assert host_patterns_apply(problem, grid)
-    room = np.stack([empty.fits(shape) for shape in range(len(problem.shape_gpu))])
-    classes = grid_host_classes(empty, room, grid)
-    counts = build_counts(problem, classes, room, empty.whole, sums=False)
+    fitting = np.stack([empty.fits(shape) for shape in range(len(problem.shape_gpu))])
+    classes = grid_host_classes(empty, fitting, grid)
+    counts = build_counts(problem, classes, fitting, empty.whole, sums=False)
     return counts, HostPatterns(counts, grid)
 
 
 def count_model(round_: Round) -> tuple[AggregateModel, GpuPatterns | None]:
     problem = compile_round(round_)
     empty = Placement(problem)
-    room = np.stack([empty.fits(shape) for shape in range(len(problem.shape_gpu))])
-    counts = build_counts(problem, host_classes(problem, room), room, empty.whole)
+    fitting = np.stack([empty.fits(shape) for shape in range(len(problem.shape_gpu))])
+    counts = build_counts(problem, host_classes(problem, fitting), fitting, empty.whole)
     return counts, GpuPatterns(counts) if len(counts.parts) else None
 
 

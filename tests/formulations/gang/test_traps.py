@@ -45,14 +45,14 @@ def test_three_shares_of_600_do_not_fit_two_gpus(model: str) -> None:
     assert (term.value, term.bound) == (1200, 1200)
 
 
-def test_the_rest_of_two_gpus_is_no_room_for_a_third_share(model: str) -> None:
+def test_the_rest_of_two_gpus_does_not_fit_a_third_share(model: str) -> None:
     term = value([host("h0", 2)], [{"gpu": 700}, {"gpu": 700}, {"gpu": 500}])
     assert term.value == 1400
     assert term.bound is not None
     assert 1400 <= term.bound < 1900
 
 
-def test_gpus_of_several_hosts_are_no_room_for_one_task(model: str) -> None:
+def test_gpus_of_several_hosts_do_not_fit_one_task(model: str) -> None:
     term = value([host(f"h{i}", 3) for i in range(4)], [{"gpu": 2000}] * 6)
     assert (term.value, term.bound) == (8000, 8000)
 
@@ -80,7 +80,7 @@ def test_gangs_that_share_a_rack_are_counted_with_those_inside_it(model: str) ->
     assert (term.value, term.bound) == (8000, 8000)
 
 
-def test_gangs_of_other_resources_find_room_beside_each_other(model: str) -> None:
+def test_gangs_of_other_resources_fit_beside_each_other(model: str) -> None:
     """Each host takes one task that wants its NIC and one that wants most of its cores."""
     hosts = [host(f"h{i}", 4, cpu=8, resources={"nic": 1}) for i in range(3)]
     asked = [

@@ -55,7 +55,7 @@ def test_patterns_pair_what_best_fit_leaves_apart() -> None:
     sizes = np.array([(1, c) for c in cores], dtype=np.int64)
     free = np.array([[3, 12], [3, 12]], dtype=np.int64)
     worth = np.full(len(cores), 1000)
-    start = np.array([0, 1, 0, 0, 1, -1])  # 6 + 4 + 1 and 5 + 4: no room for the last 4
+    start = np.array([0, 1, 0, 0, 1, -1])  # 6 + 4 + 1 and 5 + 4: no capacity for the last 4
     packed = pack_by_columns(session(), sizes, worth, start, free)
     assert (packed >= 0).all()
     assert (used(sizes, packed, 2) <= free).all()

@@ -200,7 +200,7 @@ def gangs(
 def movable(
     draw: st.DrawFn, cluster: Raw, tenants: list[Raw], now: int, kinds: list[tuple[int, ...]]
 ) -> list[Raw]:
-    """Up to three jobs that run where there is room, also on failed hosts; some are pinned."""
+    """Up to three jobs that run where they fit, also on failed hosts; some are pinned."""
     left = [
         {"cpu": host["cpu"], "memory": host["memory"], **host["resources"]}
         for host in cluster["hosts"]
@@ -210,7 +210,7 @@ def movable(
     for number in range(draw(st.sampled_from([3, 2, 3, 1]))):
         job = draw(gangs(cluster, tenants, [0, 0, 1, 0, 2], [1, 1, 0], kinds))
         option = draw(st.integers(0, len(job["options"]) - 1))
-        before = [dict(room) for room in left], [list(room) for room in gpus]
+        before = [dict(host) for host in left], [list(host) for host in gpus]
         tasks = []
         for g, group in enumerate(job["options"][option]["groups"]):
             wants = {"cpu": group["cpu"], "memory": group["memory"], **group.get("resources", {})}

@@ -65,16 +65,16 @@ def drawn_lyra(rng: random.Random) -> list[tuple[float, int, int]]:
     return jobs
 
 
-def knapsack(jobs: list[tuple[float, int, int]], room: int) -> int:
-    """Seconds saved at most by `room` workers beyond the base demands: a table over workers."""
-    best = [0] * (room + 1)
+def knapsack(jobs: list[tuple[float, int, int]], spare: int) -> int:
+    """Seconds saved at most by `spare` workers beyond the base demands: a table over workers."""
+    best = [0] * (spare + 1)
     for work, base, most in jobs:
         before = list(best)
         for extra in range(1, most - base + 1):
             saved = round(work / base - work / (base + extra))
-            for size in range(extra, room + 1):
+            for size in range(extra, spare + 1):
                 best[size] = max(best[size], before[size - extra] + saved)
-    return best[room]
+    return best[spare]
 
 
 @pytest.mark.parametrize(("backend", "rounds"), BACKENDS)

@@ -5,7 +5,7 @@ broken. From 1000 on, for an hour:
 
 w   40 GiB, goes from A to B at once, 15 GiB of it by way of C; from 1200 on B has it, A drops it,
     and it goes on to D
-y   50 GiB, goes from B to A from 1200 on, when z and w make room there: A holds more than it may
+y   50 GiB, goes from B to A from 1200 on, when z and w are deleted there: A holds more than it may
 z   in A and C, and will be in B at 2000; A drops it
 x   in A, and since 900 in C
 idle    in A, and will be in C at 3000; nobody reads it
@@ -415,7 +415,7 @@ CORRUPTIONS: dict[str, Corruption] = {
         {"last_replica"},
         f"{R}.drops",
     ),
-    "a copy that comes before there is room": (
+    "a copy that comes before its storage is free": (
         flow_in(3, start=1199),
         {"flow_times", "storage"},
         R,
@@ -590,14 +590,14 @@ def test_a_dataset_that_leaves_all_its_regions_is_reported_once() -> None:
 
 
 def test_a_copy_under_way_is_a_source_once_it_is_complete() -> None:
-    """z reaches B at 2000, and goes on to D, which then has room for it."""
+    """z reaches B at 2000, and goes on to D, which then has the storage for it."""
     more = both(
         add("creates", dataset="z", region="D", ready=3000),
         lambda raw: raw["sections"][1]["flows"].append(flow("z", "BD", 30, 2000, 3000)),
     )
-    room = both(geo("regions", 2, "storage", to=70), geo("links", 5, "bandwidth", to=1000))
-    assert check(more, room).ok
-    found = check(both(more, flow_in(4, start=1999)), room)
+    more_storage = both(geo("regions", 2, "storage", to=70), geo("links", 5, "bandwidth", to=1000))
+    assert check(more, more_storage).ok
+    found = check(both(more, flow_in(4, start=1999)), more_storage)
     assert rules_in(found) == {"flow_source"}
 
 
