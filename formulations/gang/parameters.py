@@ -268,8 +268,8 @@ class NeighbourhoodParameters:
 
     Attributes
     ----------
-    max_repairs, max_failures
-        Neighbourhoods in all, and in a row without gain, after which LNS ends.
+    max_failures
+        Neighbourhoods without gain, one after the other, after which LNS ends.
     max_hosts, max_hosts_with_parts
         Hosts of a neighbourhood; fewer where tasks ask for GPU memory or slices, as a host then has
         many more variables.
@@ -288,7 +288,6 @@ class NeighbourhoodParameters:
         Host states of which the increase of fragmentation is kept, to limit memory.
     """
 
-    max_repairs: int = 400
     max_failures: int = 25
     max_hosts: int = 12
     max_hosts_with_parts: int = 4

@@ -38,10 +38,8 @@ def large_neighbourhood_search(
     tuning = parameters.PARAMETERS.neighbourhood
     rng = np.random.default_rng(session.seed)
     failures, reported = 0, placement.value
-    for _ in range(tuning.max_repairs):
-        # Time for one more repair, and for the bounds of the later terms.
-        if failures >= tuning.max_failures or session.expired(2 * tuning.max_repair_seconds):
-            break
+    # Time for one more repair, and for the bounds of the later terms.
+    while failures < tuning.max_failures and not session.expired(2 * tuning.max_repair_seconds):
         hosts = _draw_hosts(problem, placement, rng)
         if not len(hosts):
             break
