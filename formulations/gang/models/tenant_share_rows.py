@@ -12,9 +12,9 @@
 (Ogryczak and Sliwinski 2003, see dominant_shares.py.) A tenant whose jobs all have one dominant
 resource needs no b. The rows `sum` are implied for whole numbers and tighten the linear relaxation.
 
-Rows are written in whole numbers. Where their common denominator is beyond `MOST_EXACT`, each job
-counts with its share rounded up to 1 / `FINE` of a unit: still a relaxation, and one unit too much
-for a tenant of thousands of jobs.
+Rows are written in whole numbers. Where their common denominator is beyond
+`MAX_EXACT_DENOMINATOR`, each job counts with its share rounded up to 1 / `FINE` of a unit: still a
+relaxation, and one unit too much for a tenant of thousands of jobs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHARE, _DOMINANT, _ORDERED, _SHORT = "share", "dominant", "ordered", "short"
 """The blocks of s, b, r and d."""
 
 FINE = 10_000
-MOST_EXACT = 100_000
+MAX_EXACT_DENOMINATOR = 100_000
 """Solvers round within 1e-6 of a whole number; multiples of 1e-5 stay distinct."""
 
 
@@ -172,7 +172,7 @@ def _share_rows(
         model.add(row, y, -np.array([most_of[pair] for pair in pairs], dtype=np.float64))
     for number, r in enumerate(dominant):
         unit = gcd(share.denominator[r], *(SCALE * mine[r] for mine in amounts.values()))
-        if share.denominator[r] <= MOST_EXACT * unit:
+        if share.denominator[r] <= MAX_EXACT_DENOMINATOR * unit:
             each, held = share.denominator[r] // unit, SCALE * share.held[r] // unit
             demand = {pair: SCALE * mine[r] // unit for pair, mine in amounts.items()}
         else:

@@ -26,7 +26,7 @@ WHOLE_CLUSTER = -1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GangKind:
-    """Gangs that the tree cannot tell apart: equal task GPUs, capacity per host, count and levels.
+    """Gangs that are equal for the tree: in task GPUs, capacity per host, count and levels.
 
     Attributes
     ----------
