@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.bound_arithmetic import HOLD_SLACK
 from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.count_search import search_counts
@@ -45,6 +46,7 @@ from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Outcome
 
+DISRUPTION = "disruption"
 FREED = "freed"
 USED_TOLERANCE = 1e-9
 
@@ -206,6 +208,19 @@ def _insert_gangs(search: Search) -> Steps:
             yield from search.report_improvement(search.incumbent, "gang insertion")
 
 
+def _displace_cheaper(search: Search) -> Steps:
+    """Displace by the model once more: at the value that is proven, the victims of least cost."""
+    if search.tightest is None or search.session.best is None:
+        return
+    value = search.session.best[VALUE]
+    found = displace_by_model(search.session, search.tightest, search.relaxation, value)
+    if found is not None:
+        if found.value < value:
+            _insert_while_improving(search.session, found)
+        upgrade_options(found)
+        yield from search.report_improvement(found, "displacing")
+
+
 def _select_victims(search: Search) -> Steps:
     yield from select_victims(search.problem, search.session)
 
@@ -302,6 +317,11 @@ def _has_later_terms_or_gap(search: Search) -> bool:
     return len(search.problem.terms) > 1 or not search.close_enough()
 
 
+def _disruption_may_fall(search: Search) -> bool:
+    """Whether `value` is proven within the gap and `disruption` comes next."""
+    return search.problem.terms[:2] == (VALUE, DISRUPTION) and search.close_enough()
+
+
 def _incumbent_may_gain(search: Search) -> bool:
     """Whether the incumbent may become worth more, or as much as a known plan.
 
@@ -331,6 +351,7 @@ MIGRATION = (
     Phase("displacement by model", _displace, _has_later_terms_or_gap),
     Phase("repacking", _repack, _incumbent_may_gain),
     Phase("gang insertion", _insert_gangs, _incumbent_may_gain),
+    Phase("displacement at least cost", _displace_cheaper, _disruption_may_fall),
     Phase("known incumbent", _return_to_known),
     Phase("victim selection", _select_victims),
     Phase("progress", _scalarise_progress, _asks_for_progress),
@@ -348,24 +369,34 @@ those that decide the pending jobs around them. A plan found after the deadline 
 
 
 def displace_by_model(
-    session: Session, model: PricedModel | HostPatternModel, relaxed: Outcome | None
+    session: Session,
+    model: PricedModel | HostPatternModel,
+    relaxed: Outcome | None,
+    value: int | None = None,
 ) -> Placement | None:
     """Restricted master heuristic: an integer program over a few patterns, then disaggregation.
 
     The aggregate model plans on hosts that are cleared of running jobs; `displace_by_counts` places
-    its counts where displacing the running jobs costs least. None without host patterns, a solved
+    its counts where displacing the running jobs costs least. With a `value` the program has to
+    reach it, and stops the jobs that are cheapest to stop. None without host patterns, a solved
     relaxation or an integer solution in time.
     """
     counts, patterns = model
     if not isinstance(patterns, HostPatterns) or relaxed is None:
         return None
-    arrays = patterns.relax_exchanges(counts.model.arrays(VALUE), session.backend)
-    excluded = _columns_to_exclude(arrays, counts, patterns.pool.columns, relaxed)
+    columns = patterns.pool.columns
+    excluded = _columns_to_exclude(counts.model.arrays(VALUE), counts, columns, relaxed)
+    term, gap = VALUE, None
+    if value is not None:
+        counts.model.hold(VALUE, value, HOLD_SLACK)
+        term, gap = DISRUPTION, parameters.PARAMETERS.models.place_term_gap_rel
+    arrays = patterns.relax_exchanges(counts.model.arrays(term), session.backend)
     tuning = parameters.PARAMETERS.insertion
     outcome = session.optimise(
         arrays.without_columns(excluded),
         share=tuning.displacement_share,
         most=tuning.max_displacement_seconds,
+        gap=gap,
     )
     if outcome is None or outcome.values is None:
         return None
