@@ -10,7 +10,7 @@ from typing import Literal
 from placewright.formulations.bound_arithmetic import outward, proven_whole, tighter
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
-from placewright.instances.documents.plan import Plan, TermResult
+from placewright.instances.documents.plan import CLAIM_SHARPNESS, Plan, Status, TermResult
 from placewright.instances.documents.policy import headline
 from placewright.instances.policies import sense_of
 from placewright.rounds.errors import InternalError
@@ -122,6 +122,20 @@ def headline_gap(results: tuple[TermResult, ...]) -> float | None:
     lead = results[: len(headline([result.name for result in results]))]
     gaps = [result.gap for result in lead if result.gap is not None]
     return max(gaps) if len(gaps) == len(lead) else None
+
+
+def with_status(results: tuple[TermResult, ...], asked: float) -> tuple[TermResult, ...]:
+    """Return the results with the status of each term, by the relative gap that was asked for."""
+    return tuple(r.model_copy(update={"status": _status(r, asked)}) for r in results)
+
+
+def _status(result: TermResult, asked: float) -> Status:
+    if result.gap is None:
+        return "feasible"
+    sharpness = CLAIM_SHARPNESS if result.proof == "claimed" else 0.0
+    if result.gap <= sharpness:
+        return "optimal"
+    return "within_gap" if result.gap <= asked else "feasible"
 
 
 def refuse_beaten_bounds(results: tuple[TermResult, ...], plan: Plan) -> None:

@@ -10,7 +10,7 @@ from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds.certificate import Bounds, refuse_beaten_bounds
+from placewright.rounds.certificate import Bounds, refuse_beaten_bounds, with_status
 from placewright.rounds.policies.base import DECIDERS, Resources
 from placewright.rounds.settings import Isolation, Settings
 from placewright.rounds.usage import Meter
@@ -62,7 +62,7 @@ def prove_bounds(
             if isinstance(step, Bound):
                 bounds.add(step)
                 bounds.update_session(session, terms, values)
-    results = bounds.results(terms, values)
+    results = with_status(bounds.results(terms, values), settings.gap)
     refuse_beaten_bounds(results, plan)
     return results
 

@@ -15,7 +15,13 @@ from placewright.instances.documents.plan import Certificate, Decision, Plan
 from placewright.instances.documents.policy import headline
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify, verify_certificate
-from placewright.rounds.certificate import Bounds, better, headline_gap, refuse_beaten_bounds
+from placewright.rounds.certificate import (
+    Bounds,
+    better,
+    headline_gap,
+    refuse_beaten_bounds,
+    with_status,
+)
 from placewright.rounds.decisions import decisions_of, wait_decision
 from placewright.rounds.errors import InternalError
 from placewright.rounds.policies.base import DECIDERS, Resources
@@ -231,11 +237,11 @@ class Solve:
             raise InternalError(why or "the formulation yielded no candidate")
         # Once more, as an interrupt may have come before.
         results = self.bounds.update_session(session, self.terms, self.values)
-        proven = all(result.gap == 0 for result in results)
+        results = with_status(results, self.settings.gap)
         gap = headline_gap(results)
         certificate = Certificate(
             status="optimal"
-            if proven
+            if all(result.status == "optimal" for result in results)
             else "within_gap"
             if gap is not None and gap <= self.settings.gap
             else "feasible",

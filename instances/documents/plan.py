@@ -34,6 +34,10 @@ def _finite(section: dict[str, Any]) -> dict[str, Any]:
 
 
 SHA256 = r"^[0-9a-f]{64}$"
+CLAIM_SHARPNESS = 1e-6
+"""Relative tolerance of solvers: a claimed bound this near to a value leaves no gap to speak of."""
+
+Status = Literal["optimal", "within_gap", "feasible"]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Section = Annotated[dict[str, Any], AfterValidator(_finite)]
 
@@ -104,7 +108,9 @@ class TermResult(Document):
     """An objective term: its verified value, bounds on it, and the gap to them.
 
     `bound` is the tighter of `certified` (recomputed here) and `claimed` (by a solver's search);
-    `proof` says which. `conditional`: a term between was not proven optimal.
+    `proof` says which. `conditional`: a term between was not proven optimal. `status`: `optimal`
+    (the value is the bound, or within `CLAIM_SHARPNESS` of a claimed one), `within_gap` (the gap is
+    at most the one asked for) or `feasible`.
     """
 
     name: Name
@@ -116,6 +122,7 @@ class TermResult(Document):
     claimed: Number | None = None
     gap: Number | None = None
     conditional: Flag = False
+    status: Status | None = None
 
 
 class Run(Document):
@@ -129,12 +136,12 @@ class Run(Document):
 class Certificate(Document):
     """How good the plan is proven to be, and by what.
 
-    `status`: `optimal` (every term proven), `within_gap` (the asked gap is met) or `feasible`.
+    `status`: `optimal` (every term is), `within_gap` (the asked gap is met) or `feasible`.
     `gap` is that of the first term, and of promises the largest of the terms up to `admitted`.
     `degraded` says what went wrong on the way, if anything did.
     """
 
-    status: Literal["optimal", "within_gap", "feasible"]
+    status: Status
     gap: Number | None
     terms: Many[TermResult]
     backend: str

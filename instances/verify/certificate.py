@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import isclose
 from typing import NamedTuple, TypeAlias
 
-from placewright.instances.documents.plan import Certificate, TermResult
+from placewright.instances.documents.plan import CLAIM_SHARPNESS, Certificate, TermResult
 from placewright.instances.documents.policy import headline
 from placewright.instances.io.digest import round_digest
 from placewright.instances.policies import sense_of
@@ -130,17 +130,25 @@ def certificate_gap(claim: Claim) -> Iterator[Finding]:
 def certificate_status(claim: Claim) -> Iterator[Finding]:
     """Refuse status `optimal` with a term not proven, and a condition left unsaid.
 
-    From the third term on a bound is conditional unless the terms between the first and it are
-    proven.
+    A term is optimal if its value is the bound, or within `CLAIM_SHARPNESS` of a claimed one. From
+    the third term on a bound is conditional unless the terms between the first and it have gap 0.
     """
     terms = claim.certificate.terms
     unproven = [index for index, term in enumerate(terms) if _gap(term) != 0]
-    if claim.certificate.status == "optimal" and unproven:
+    not_optimal = [term.name for term in terms if not _is_optimal(term)]
+    if claim.certificate.status == "optimal" and not_optimal:
         yield Finding(
             ("certificate", "status"),
-            f"status optimal with term {terms[unproven[0]].name!r} not proven; "
+            f"status optimal with term {not_optimal[0]!r} not proven; "
             "expected within_gap or feasible",
         )
+    for path, term in claim.results():
+        if term.status == "optimal" and not _is_optimal(term):
+            yield Finding(
+                (*path, "status"),
+                f"status optimal of term {term.name!r}, which is not proven; "
+                "expected within_gap or feasible",
+            )
     place = {term.name: index for index, term in enumerate(terms)}
     for path, term in claim.results():
         index = place.get(term.name, 0)
@@ -154,6 +162,11 @@ def certificate_status(claim: Claim) -> Iterator[Finding]:
                 f"bound of term {term.name!r} is not marked conditional, but a term between the "
                 "first and it is not proven; expected conditional: true",
             )
+
+
+def _is_optimal(term: TermResult) -> bool:
+    gap = _gap(term)
+    return gap is not None and gap <= (CLAIM_SHARPNESS if term.proof == "claimed" else 0)
 
 
 def _gap(term: TermResult) -> float | None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
-from placewright.rounds.certificate import Bounds
+from placewright.rounds.certificate import Bounds, with_status
 from placewright.solver import InProcess
 
 TERM = {"max": "value", "min": "disruption"}
@@ -67,3 +67,25 @@ def test_no_noise_of_a_solver_costs_a_proof(
 
 def test_no_bound_is_not_kept() -> None:
     assert tightest(3, Bound("value", float("inf"))) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("claimed", "certified", "status"),
+    [
+        (1_201_999.0, None, "optimal"),
+        (1_201_990.0, None, "within_gap"),
+        (1_100_000.0, None, "feasible"),
+        (None, 1_201_999.0, "within_gap"),
+        (None, 1_202_000.0, "optimal"),
+        (None, None, "feasible"),
+    ],
+)
+def test_each_term_has_a_status_by_its_own_gap(
+    claimed: float | None, certified: float | None, status: str
+) -> None:
+    known = Bounds()
+    for value, is_certified in ((claimed, False), (certified, True)):
+        if value is not None:
+            known.add(Bound("disruption", value, certified=is_certified))
+    (result,) = with_status(known.results(("disruption",), {"disruption": 1_202_000}), 1e-4)
+    assert result.status == status

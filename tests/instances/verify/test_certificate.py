@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from corrupting import Corruption, Edit, Raw, broken_alone, rules_in, set_in
-from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.plan import Certificate, Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_plan
-from placewright.instances.verify import Verification, rule_ids, verify
+from placewright.instances.verify import Verification, rule_ids, verify, verify_certificate
 
 ROUND = Round.model_validate(
     {
@@ -162,6 +162,11 @@ FALSE_CLAIMS: dict[str, Corruption] = {
         {"certificate_status"},
         "certificate.status",
     ),
+    "a term called optimal with a gap": (
+        set_term(0, status="optimal"),
+        {"certificate_status"},
+        "certificate.terms[0].status",
+    ),
     "a condition left unsaid": (
         lambda raw: (
             set_term(1, bound=None, claimed=None, proof=None, gap=None)(raw),
@@ -226,6 +231,27 @@ def test_everything_proven_is_optimal() -> None:
         set_in("certificate", "status", to="optimal")(raw)
 
     assert check(edit).ok
+
+
+@pytest.mark.parametrize(("proof", "optimal"), [("claimed", True), ("certified", False)])
+def test_a_claim_within_the_tolerance_of_solvers_is_optimal_and_a_certified_bound_is_not(
+    proof: str, optimal: bool
+) -> None:
+    value, bound = 1_000_000, 1_000_001
+    term = TermResult(
+        name="value", sense="max", value=value, bound=bound, proof=proof, gap=1 / bound
+    )
+    term = term.model_copy(update={proof: float(bound), "status": "optimal"})
+    claimed = Certificate.model_validate(
+        {
+            **PLAN["certificate"],
+            "status": "optimal",
+            "gap": term.gap,
+            "terms": [term.model_dump()],
+        }
+    )
+    broken = verify_certificate(claimed, {"value": value})
+    assert {v.rule for v in broken} == (set() if optimal else {"certificate_status"})
 
 
 def test_a_gap_is_compared_as_numbers_are() -> None:
