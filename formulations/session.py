@@ -33,7 +33,7 @@ from placewright.solver import (
 
 Solve: TypeAlias = Callable[[str, Arrays, Limits, NDArray[np.float64] | None], Outcome]
 WORK = 30.0
-"""Deterministic work of one solve, in units of about one second."""
+"""Most work of one solve in a deterministic round, in units of about one CPU second."""
 
 
 class InnerRounds(Protocol):
@@ -44,7 +44,7 @@ class InnerRounds(Protocol):
     ) -> Iterator[Candidate | Bound]:
         """Yield verified plans, each better than those before, and bounds of that round.
 
-        `session` is that of the whole decision: its best plan and bounds are another round's.
+        `session` is that of the outer decision; its best plan and bounds are not of `round_`.
         `problem` is the gang problem that the round compiles to, if that is known.
         """
         ...
@@ -68,7 +68,7 @@ class RegionRounds(Protocol):
 
 
 class GangFormulation(Protocol):
-    """The gang formulation, or what stands for it from round to round."""
+    """The gang formulation, or the incremental one that an `Engine` keeps between rounds."""
 
     def __call__(self, problem: Any, session: Session, /) -> Iterator[Candidate | Bound]:
         """Yield plans and bounds of a gang problem."""
@@ -82,7 +82,7 @@ def _unavailable(*_: Any) -> Iterator[Any]:
 
 @dataclass(slots=True)
 class BestKnown:
-    """What is known of a round; only whoever verifies its plans writes it.
+    """What is known of a round. Written where its candidates are verified, and nowhere else.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Clock:
     reserved_s
         Seconds before every deadline that are kept for the end of the decision.
     stopped
-        Whether the clock ended some search, so that a repetition may differ.
+        Whether some search ended because time was up: a repetition may give another plan.
     """
 
     reserved_s: float = 0.0
@@ -130,8 +130,8 @@ class Session:
     budget
         Seconds that a deterministic round may plan with, whatever the clock says.
     has_plan
-        Whether the round is part of a decision that has a plan already, so that a first plan in a
-        hurry is of no use.
+        Whether the round is part of a decision that has a plan already. Then phases that only
+        serve to have some plan early are of no use.
     inner_rounds, region_rounds, gang
         Services: who decides rounds of gangs inside another decision, those of regions side by
         side, and gang problems.
@@ -174,7 +174,7 @@ class Session:
 
     @property
     def wall_stopped(self) -> bool:
-        """Whether the clock ended some search of the decision, so that a repetition may differ."""
+        """Whether some search of the decision ended because time was up."""
         return self.clock.stopped
 
     def part(self, share: float = 1.0, reserve: float = 0.0) -> Session:
@@ -199,28 +199,29 @@ class Session:
         return replace(self, best_known=BestKnown())
 
     def remaining(self) -> float:
-        """Seconds left to plan with: before the deadline, negative after it.
+        """Return the seconds to plan with; negative after the deadline.
 
-        In a deterministic round always all of the `budget`: how much work is done must not hang on
-        how fast the work before it was.
+        In a deterministic round this is always `budget`: how much work is done must not depend on
+        how fast the machine is.
         """
         return self.budget if self.deterministic else self.before_deadline()
 
     def before_deadline(self) -> float:
-        """Seconds by the clock before the deadline, in a deterministic round, too."""
+        """Return the seconds to the deadline by the clock, in a deterministic round, too."""
         return self.deadline - self.clock.reserved_s - time.monotonic()
 
     def expired(self, reserve: float = 0.0) -> bool:
-        """Whether no more than `reserve` seconds are left; then the clock has decided something.
+        """Whether at most `reserve` seconds are left; if so, `clock.stopped` is set.
 
-        In a deterministic round only the deadline itself counts, and nothing is held in reserve.
+        In a deterministic round the reserve counts as 0.
         """
         return self._ends(self.before_deadline(), 0.0 if self.deterministic else reserve)
 
     def overdue(self, grace: float) -> bool:
-        """Whether the deadline is over by `grace` seconds; then the clock has decided something.
+        """Whether the deadline passed more than `grace` seconds ago; if so, `clock.stopped` is set.
 
-        Never where no time was given at all: whoever does so wants a greedy plan.
+        A round with a time limit of 0 is `expired` from the start and never overdue: its greedy
+        plan is finished whatever the clock says.
         """
         late = self.budget > 0 and self.before_deadline() < -grace
         self.clock.stopped |= late
@@ -232,13 +233,13 @@ class Session:
         return late
 
     def close_enough(self, value: float) -> bool:
-        """Whether this value of the first term is proven within the gap that was asked for."""
+        """Whether this value of the first term is within `gap` of its bound, or `settled`."""
         return self.settled(value) or (
             self.first_bound is not None and near(self.first_bound, value, self.gap)
         )
 
     def settled(self, value: float) -> bool:
-        """Whether this value of the first term is proven as far as bounds are sharp."""
+        """Whether this value of the first term equals the bound, but for rounding (`SHARPNESS`)."""
         return self.first_bound is not None and near(self.first_bound, value, SHARPNESS)
 
     def optimise(
@@ -257,7 +258,7 @@ class Session:
         continuous columns go to HiGHS, which alone returns duals, or to SCIP if they have branching
         priorities, and those that CP-SAT cannot hold in its integers go to HiGHS, too.
         """
-        # The clock goes on meanwhile: one look at it.
+        # The clock is read once, for the check and for the limit.
         left = self.before_deadline()
         if self._ends(left) or min(share, most) <= 0:
             return None

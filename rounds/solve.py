@@ -31,14 +31,14 @@ from placewright.rounds.state.memory import Memory
 from placewright.rounds.usage import Meter, versions
 
 INTERRUPTED = "interrupted"
-FINISH_SHARE = 2.0
-"""Time kept for verifying the final plan, as a multiple of what verifying the first candidate took.
-
-A plan that was verified with its reasons is not verified again.
-"""
+FINAL_VERIFICATIONS = 2.0
+"""Time kept for the final verification, in multiples of the time that the first one took."""
 
 Progress: TypeAlias = Callable[[int, float | None], None]
-"""Called with the best value and the tightest bound, if any, of the last headline term."""
+"""Called with best value and tightest bound (None without one) of the last headline term.
+
+Headline terms: the first, under policy `deadline` `broken` and `admitted`.
+"""
 
 
 def solve_round(
@@ -55,7 +55,8 @@ def solve_round(
 ) -> Plan:
     """Decide one round.
 
-    Pure: no files, no globals, no printing. Limits that are not given are those of the round.
+    It reads and writes no file, changes no global state and prints nothing. Limits that are not
+    given are those of the round.
 
     Parameters
     ----------
@@ -141,7 +142,7 @@ class Solve:
         self.terms = self.decider.terms
         opened = self.resources.session(self.meter, solver)
         with ThreadPoolExecutor(1) as background, opened as session:
-            # Nothing needs the digest before the end, and the search mostly waits for its solver.
+            # The hash of the round, needed at the end; it is computed while the solver works.
             self.digest = background.submit(self.memory.digest, self.round)
             try:
                 for step in self.decider.steps(session):
@@ -154,7 +155,7 @@ class Solve:
                     raise
                 session.degraded.append(INTERRUPTED)
             except Exception as error:
-                # A verified plan survives any fault.
+                # A fault of the formulation ends the search, and the best plan is returned.
                 of_formulation = (
                     not isinstance(error, InternalError) and error is not self._progress_error
                 )
@@ -174,7 +175,7 @@ class Solve:
     def _consider(self, candidate: Candidate, session: Session) -> None:
         """Verify a candidate and keep it if it is the best so far."""
         began = time.monotonic()
-        # Where no other plan will follow, a plan with reasons need not be verified again.
+        # Reasons are written at once if this may be the last plan, which saves a verification.
         reasoned = candidate.final or session.before_deadline() <= self._verify_seconds
         plan = self._document(candidate, reasoned)
         verification = verify(self.round, plan)
@@ -184,7 +185,7 @@ class Solve:
             session.degraded.append(f"{candidate.source}: invalid plan: {first}")
             return
         if self.best is None and not candidate.final:
-            session.clock.reserved_s += FINISH_SHARE * self._verify_seconds
+            session.clock.reserved_s += FINAL_VERIFICATIONS * self._verify_seconds
         if self.best is None or better(verification.terms, self.values, self.terms):
             self.best, self.values = candidate, dict(verification.terms)
             self._has_reasons = reasoned
@@ -235,7 +236,7 @@ class Solve:
         if self.best is None:
             why = "; ".join(session.degraded)
             raise InternalError(why or "the formulation yielded no candidate")
-        # Once more, as an interrupt may have come before.
+        # An interrupt may have come between a bound and the update that follows it.
         results = self.bounds.update_session(session, self.terms, self.values)
         results = with_status(results, self.settings.gap)
         gap = headline_gap(results)
@@ -263,12 +264,12 @@ class Solve:
         plan = self.document.model_copy(update={"certificate": certificate, "decisions": decisions})
         refuse_beaten_bounds(results, plan)
         violations = (
-            # They were verified as they are.
+            # Decisions and sections have been verified: only the certificate is new.
             verify_certificate(certificate, self.values)
             if decisions is self.document.decisions
             else verify(self.round, plan).violations
         )
         if violations:
             raise InternalError(f"final plan: {violations[0]}", plan)
-        # The digest is taken of the round that was verified; to compare it with itself is no check.
+        # Added after verification, which would only compare the digest of the round with itself.
         return plan.model_copy(update={"round": self.digest.result()})

@@ -1,8 +1,8 @@
 """Phases of a formulation: its order of steps as a list of names, functions and conditions.
 
-A list of phases is data: `run_phases` goes through it and holds the only checks that leave a phase
-out or end the search. A phase yields plans and bounds; what it hands on to later ones stands in the
-state of the search.
+`run_phases` goes through the list. It leaves out phases whose conditions do not hold, and ends the
+search once all terms are proven. A phase yields plans and bounds; what later phases need of it
+stands in the state of the search.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ class SearchState:
     session
         That of the phase that runs: it ends with its share of the time.
     without
-        Names of phases left out, for an ablation.
+        Names of phases left out, to measure what a phase is worth (ablation).
     finished
-        Whether nothing is left to search, though some term is not proven.
+        Set by a phase after which no later one can improve the plan or a bound, though some term
+        is not proven.
     """
 
     session: Session
@@ -44,17 +45,18 @@ class SearchState:
 
 State = TypeVar("State", bound=SearchState)
 Step = TypeVar("Step")
+"""What a phase yields, such as `Candidate | Bound`."""
 
 
 def _always(_: Any) -> bool:
     return True
 
 
-def _all(_: Any) -> float:
+def _all_of_it(_: Any) -> float:
     return 1.0
 
 
-def _none(_: Any) -> float:
+def _no_reserve(_: Any) -> float:
     return 0.0
 
 
@@ -69,23 +71,24 @@ class Phase(Generic[State, Step]):
     run
         Yields plans and bounds, and may change the state.
     applies
-        Whether the phase is of use, asked when the ones before have ended.
+        Whether the phase is of use, asked when the phases before it have ended.
     share
-        Of the time left before the reserve, what the phase may take as a whole; solves inside have
-        shares of their own.
+        Part of the time left before the reserve that the phase may take in all. A single solve in
+        it may be given less.
     reserve
-        Seconds kept for what follows.
+        Seconds kept for the phases that follow.
     needs_time
-        Whether it is left out once the deadline has passed.
+        Whether the phase is left out after the deadline.
     needs_gap
-        Whether it is left out once the first term is proven within the gap: it serves no later one.
+        Whether the phase serves the first term alone: it is left out once that term is proven
+        within the gap.
     """
 
     name: str
     run: Callable[[State], Iterator[Step]]
     applies: Callable[[State], bool] = _always
-    share: Callable[[State], float] = _all
-    reserve: Callable[[State], float] = _none
+    share: Callable[[State], float] = _all_of_it
+    reserve: Callable[[State], float] = _no_reserve
     needs_time: bool = False
     needs_gap: bool = False
 

@@ -1,8 +1,8 @@
-"""The gang formulation: greedy at once, then exact on small rounds, counts on large ones.
+"""The gang formulation: a greedy plan, then exact models of small rounds, aggregate ones of large.
 
 `models/host/`, `models/aggregate/model.py` and `models/aggregate/host_columns.py` say what each
-model is exact for. Bounds are those of docs/bounds.md: the first term over a relaxation, every
-later term with the earlier ones held no worse than the best plan's verified values.
+model is exact for. The first term is bounded over a relaxation. Every later one is bounded with the
+earlier terms held at the verified values of the best plan (docs/bounds.md).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _upgrade(search: Search) -> Steps:
 
 def _search_fragmentation(search: Search) -> Steps:
     yield from search_fragmentation(search.problem, search.session)
-    # Whether the first term is proven as far as asked, and no model knows any of the others.
+    # Later phases serve a first term that is not proven within the gap, and terms in a model.
     others = set(search.problem.terms[1:])
     modelled = small(search.problem) or others & set(MODELLED_TERMS)
     search.finished = search.close_enough() and not modelled
@@ -130,7 +130,7 @@ def _migrate(search: Search) -> Steps:
 
 
 def _repack(search: Search) -> Steps:
-    """Repack one-task jobs; of several terms it looks at the first alone."""
+    """Repack one-task jobs for the first term, whatever the later ones are."""
     if search.tightest is None or search.greedy is None:
         return
     packed = repack_tasks(search.session, search.tightest, search.relaxation, search.greedy)
@@ -165,6 +165,7 @@ def _evacuates(search: Search) -> bool:
 
 
 def _counts_may_prove(search: Search) -> bool:
+    """Whether the aggregate model of a small round may prove its first term."""
     problem = search.problem
     return small(problem) and search.first in (VALUE, PROGRESS) and not problem.running
 
@@ -200,9 +201,10 @@ def _repacks(search: Search) -> bool:
 
 
 def _counts_may_gain(search: Search) -> bool:
-    """Whether no job runs, and no repacking is close enough to the bound with nothing to follow.
+    """Whether a search of counts may improve the plan of a round in which no job runs.
 
-    Nor if any plan of a single term is; of several, the search serves the later ones.
+    Not if the only term is proven within the gap, nor if the repacked plan is within the gap and
+    `progress` is no term.
     """
     if search.problem.running or not _relaxed(search):
         return False
@@ -215,29 +217,32 @@ def _counts_may_gain(search: Search) -> bool:
 
 
 def small(problem: Problem) -> bool:
-    """Whether a host-indexed model of the whole round is small enough to solve."""
-    most = parameters.PARAMETERS.run.max_exact_variables
-    return len(problem.running) <= most and num_task_variables(problem) <= most
+    """Whether the host-indexed model of the whole round is small enough to solve."""
+    limit = parameters.PARAMETERS.run.max_exact_variables
+    return len(problem.running) <= limit and num_task_variables(problem) <= limit
 
 
 def _aggregate_model_of_small(problem: Problem, greedy: Placement) -> PricedModel | None:
-    """Return the count model of a small round that may prove it sooner than the exact one.
+    """Return the aggregate model of a small round; None if the host-indexed one does as well.
 
-    The sums of a plain round are exact for it, but for the tree. Host patterns have no symmetry of
-    equal hosts, which costs branch and bound many nodes.
+    Where all sizes are powers of two, its sums are exact, but for the tree. With host patterns, it
+    has no symmetry of equal hosts; in the host-indexed model that costs branch and bound many
+    nodes.
     """
-    plain = only_powers_of_two(problem)
-    if not plain and num_task_variables(problem) < parameters.PARAMETERS.run.min_pattern_variables:
+    powers_of_two = only_powers_of_two(problem)
+    if (
+        not powers_of_two
+        and num_task_variables(problem) < parameters.PARAMETERS.run.min_pattern_variables
+    ):
         return None
     model = next(aggregate_models(problem, greedy))
-    exact = plain or isinstance(model.patterns, HostPatterns)
-    return model if exact else None
+    return model if powers_of_two or isinstance(model.patterns, HostPatterns) else None
 
 
 def _search_aggregate_model(
     problem: Problem, session: Session, model: PricedModel
 ) -> Iterator[Candidate | Bound]:
-    """Search a small round by counts: to the end by sums, by host patterns for a while."""
+    """Search the counts of a small round: sums to the end, host patterns for part of the time."""
     relaxed = yield from bound_by_relaxation(session, *model, problem.terms[0])
     if model.patterns is None:
         values = yield from search_term_by_term(session, *model, relaxed, gap=0.0)

@@ -22,16 +22,16 @@ def check_arrangement(round_: Round) -> None:
     levels = (*round_.cluster.levels, HOST_LEVEL)
     level_of: dict[str, str] = {}
     for i, job in enumerate(round_.jobs):
-        apart = job.anti_affinity
-        if apart is not None:
+        rule = job.anti_affinity
+        if rule is not None:
             path: Path = ("jobs", i, "anti_affinity", "level")
-            check_known(apart.level, levels, "level", path)
-            if level_of.setdefault(apart.label, apart.level) != apart.level:
+            check_known(rule.level, levels, "level", path)
+            if level_of.setdefault(rule.label, rule.level) != rule.level:
                 raise InvalidInputError(
-                    f"another job with the label {apart.label} has level {level_of[apart.label]}; "
+                    f"another job with the label {rule.label} has level {level_of[rule.label]}; "
                     "expected one level for each label",
                     path=path,
-                    value=apart.level,
+                    value=rule.level,
                 )
         for j, option in enumerate(job.options):
             if option.required is not None:

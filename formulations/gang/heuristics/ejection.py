@@ -1,8 +1,8 @@
-"""Ejection chains (Glover 1996): a task is inserted on a host from which others are ejected.
+"""Ejection chains (Glover 1996): a task is inserted on a host whose jobs move to other hosts.
 
-A task goes to the fullest host that fits it (best fit). If there is none, one-task jobs are ejected
-from a host to others that fit them or, deeper in the chain, that fit them after more ejections. All
-moves are logged and can be rolled back (`logged_moves.py`).
+A task goes to the fullest host that fits it (best fit). If no host fits it, one-task jobs are
+ejected from a host. Each goes to a host that fits it or, deeper in the chain, that fits it after
+further ejections. All moves are logged and can be rolled back (`logged_moves.py`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ NOWHERE = -1
 
 
 class EjectionMoves(LoggedMoves):
-    """Insertion of tasks by ejection and by displacement."""
+    """Insertion of tasks: others are ejected to other hosts, or stop for it (displacement)."""
 
     def __init__(self, placement: Placement) -> None:
         super().__init__(placement)
+        # Per shape, the GPUs that were free when no host was found for it.
         self._infeasible: dict[int, int] = {}
 
     def find_host(self, shape: int) -> int | None:
-        """Return a host that fits a task, if need be after ejecting others; None if there is none.
+        """Return a host that fits a task, after ejections if need be; None if there is none.
 
-        A shape that failed is not tried again before more GPUs are free.
+        After a failure a shape is tried again only once more GPUs are free.
         """
         free = int(self.placement.whole[self.problem.open].sum())
         if self._infeasible.get(shape, -1) >= free:
@@ -54,10 +55,10 @@ class EjectionMoves(LoggedMoves):
     def displace(
         self, start: JobPlacement, max_loss: float, tenant: int = ANY_TENANT
     ) -> list[JobPlacement] | None:
-        """Insert a removed job where others worth less than `max_loss` stop; return these.
+        """Insert a removed job where others worth less than `max_loss` stop; return those.
 
-        Pending ones wait again, running ones are preempted by its higher precedence. Only jobs of a
-        `tenant`, if given. None if there is no such host.
+        A stopped job waits again if it was pending, and is preempted if it was running. If a
+        `tenant` is given, only its jobs stop. None if there is no such host.
         """
         shape, best, chosen, target = self.shape_of(start), max_loss, [], NOWHERE
         rank = int(self.problem.shape_rank[shape])
@@ -87,11 +88,11 @@ class EjectionMoves(LoggedMoves):
         return stopped
 
     def least_loss(self, size: int, rank: int) -> Floats:
-        """Return the least loss (hosts,) if a task of `size` GPUs displaces others there."""
+        """Return the least value lost (hosts,) if a task of `size` GPUs displaces jobs there."""
         return self.movable.least_loss(size - self.placement.whole, self._level_limit(rank))
 
     def preemptable_gpus(self, tenant: int, rank: int) -> Ints:
-        """Return the GPUs per host (hosts,) of a tenant's jobs that a rank may preempt."""
+        """Return the GPUs (hosts,) of the jobs of a tenant that a task of the rank may preempt."""
         found, level_limit = np.zeros_like(self.movable.gpus_on_host), self._level_limit(rank)
         for host in np.flatnonzero(self.movable.gpus_on_host).tolist():
             mine = self.movable.preemptable(host, rank, int(level_limit[host]), tenant)
@@ -99,7 +100,7 @@ class EjectionMoves(LoggedMoves):
         return found
 
     def preempted_lawfully(self, job: int) -> bool:
-        """Whether tasks arrived where a job ran, all of higher precedence."""
+        """Whether tasks arrived on the hosts where a job ran, and all are of higher precedence."""
         running = self.problem.running[job]
         came = self.placement.arrivals[[host for _, _, host, _ in running.places]]
         return bool(came.any() and not came[:, : running.level + 1].any())
@@ -110,34 +111,35 @@ class EjectionMoves(LoggedMoves):
         return _covering_jobs(self.movable.on_host(host), lack)
 
     def _level_limit(self, rank: int) -> Ints:
-        """Return per host (hosts,) the level below which a rank may preempt jobs.
+        """Return the level (hosts,) below which jobs may stop for a task of the rank.
 
-        Where tasks have arrived, only jobs that all of these may preempt.
+        All arrivals on the host of a preempted job must precede it. So the limit is the rank, or
+        the least rank among the tasks that have arrived, whichever is less.
         """
         came = self.placement.arrivals > 0
-        first = np.where(came.any(axis=1), came.argmax(axis=1), came.shape[1])
-        below: Ints = np.minimum(rank, first)
-        return below
+        least_rank = np.where(came.any(axis=1), came.argmax(axis=1), came.shape[1])
+        limit: Ints = np.minimum(rank, least_rank)
+        return limit
 
     def _best_fit(self, shape: int, excluded: int = NOWHERE) -> int | None:
-        """Return the fullest host that fits a task (best fit), not `excluded`; None if none does.
+        """Return the fullest host but `excluded` that fits a task (best fit); None if none does.
 
-        Among equal hosts one of the GPU model of which most is free.
+        Ties go to the GPU model of which most GPUs are free on hosts that fit the task.
         """
-        number, whole = self.placement.fits(shape), self.placement.whole
+        num_tasks, whole = self.placement.fits(shape), self.placement.whole
         if excluded != NOWHERE:
-            number[excluded] = 0
-        hosts = np.flatnonzero(number)
+            num_tasks[excluded] = 0
+        hosts = np.flatnonzero(num_tasks)
         if not len(hosts):
             return None
         model = self.problem.cluster.gpu_model
         free = np.bincount(model[hosts], weights=whole[hosts])
         return int(hosts[np.lexsort((-free[model[hosts]], whole[hosts]))[0]])
 
-    def _eject(self, shape: int, steps: int) -> int | None:
-        """Return a host that fits a task now that jobs were ejected from it; None if there is none.
+    def _eject(self, shape: int, max_depth: int) -> int | None:
+        """Eject jobs from a host until it fits a task; return it, None if there is none.
 
-        Chains are as short as possible, and at most `steps` ejections deep.
+        Short chains are tried first; the longest are `max_depth` ejections deep.
         """
         whole, size, eligible = (
             self.placement.whole,
@@ -152,7 +154,7 @@ class EjectionMoves(LoggedMoves):
         )
         hosts = hosts[np.argsort(-whole[hosts], kind="stable")]
         held, tuning = self.movable.gpus_of_shape[:, hosts], parameters.PARAMETERS.insertion
-        for depth in range(steps):
+        for depth in range(max_depth):
             could = self._relocatable_shapes(np.flatnonzero(held.any(axis=1)), eligible, depth)
             relocatable = set(could.tolist())
             enough = held[could].sum(axis=0) >= size - whole[hosts]
@@ -170,9 +172,10 @@ class EjectionMoves(LoggedMoves):
         return None
 
     def _relocatable_shapes(self, shapes: Ints, eligible: Bools, depth: int) -> Ints:
-        """Return those of some shapes that a host fits at once.
+        """Return those of some shapes whose tasks may find another host.
 
-        Deeper in a chain, those that may be on a host that is not `eligible`.
+        At depth 0, shapes that some host fits as it is. Deeper, where that host may be cleared by
+        further ejections, shapes allowed on a host outside `eligible` (hosts,).
         """
         problem, placement = self.problem, self.placement
         hosts = problem.shape_hosts[shapes]
@@ -200,9 +203,10 @@ class EjectionMoves(LoggedMoves):
 
 
 def _covering_jobs(movers: Iterable[MovableJob], lack: int) -> list[int]:
-    """Cover: return jobs that hold `lack` GPUs together, largest first, few too many.
+    """Return jobs that hold at least `lack` GPUs together, with small excess (greedy cover).
 
-    All of them if they hold fewer.
+    The largest first, as long as they hold no more than is lacking; then the smallest of the
+    others, if some GPUs still are. All jobs if they hold fewer.
     """
     if lack <= 0:
         return []

@@ -1,10 +1,10 @@
-"""Gang insertion: waiting jobs get whole hosts that ejection, preemption and relocation clear.
+"""Gang insertion: waiting jobs start on hosts that other jobs leave by ejection or preemption.
 
-For jobs that lack whole hosts, not GPUs. A gang is given the hosts of one domain from which the
-fewest GPUs of one-task jobs have to move. These are relocated, if need be by ejection
-(`ejection.py`); a job that fits nowhere is preempted by higher precedence or waits again, as long
-as what is lost is worth less than what starts. If that fails, whole gangs of lower precedence are
-preempted, those of least value per host first; else all stays as it was.
+For gangs that fit no host although enough GPUs are free. A gang gets the hosts of one domain from
+which the fewest GPUs of one-task jobs have to move. These jobs are relocated, by ejection chains if
+need be (`ejection.py`). One that fits nowhere is preempted or waits again, as long as less value
+stops than starts. If that fails, whole gangs of lower precedence are preempted, those of least
+value per host first. If that fails, too, nothing changes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,9 @@ from math import inf
 
 from placewright.formulations.gang.heuristics.cross_model_ejection import eject_across_models
 from placewright.formulations.gang.heuristics.ejection import EjectionMoves
-from placewright.formulations.gang.heuristics.insertion_sites import (
-    NO_TENANT,
-    HostCounts,
-    InsertionSites,
-)
+from placewright.formulations.gang.heuristics.insertion_sites import HostCounts, InsertionSites
 from placewright.formulations.gang.heuristics.movable_jobs import ANY_TENANT
-from placewright.formulations.gang.heuristics.quota_repair import QuotaDebt
+from placewright.formulations.gang.heuristics.quota_repair import QuotaExcess
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import greedy_order
 from placewright.formulations.gang.placement.placement import Placement
@@ -82,8 +78,8 @@ class _GangInsertion:
         """
         job_class, choice = self.problem.classes[c], self.problem.classes[c].choices[o]
         excess = self.placement.quota_excess(job_class.tenant, choice)
-        indebted = job_class.tenant if excess else NO_TENANT
-        request = choice.groups[0], indebted, *excess.items()
+        tenant = job_class.tenant if excess else ANY_TENANT
+        request = choice.groups[0], tenant, *excess.items()
         if self._failed.get(request, -1) >= choice.value:
             return False
         started = self._start(c, o, excess)
@@ -107,7 +103,7 @@ class _GangInsertion:
                 return True
             if not rank or self.moves.gpus_of(group.shape) == 1:
                 return bool(rank) and self._displace(c, o, excess)
-        before, tenant = placement.value, self.problem.classes[c].tenant if excess else NO_TENANT
+        before, tenant = placement.value, self.problem.classes[c].tenant if excess else ANY_TENANT
         sites = ((hosts, ()) for hosts in self.sites.by_moving_jobs(group, tenant))
         for hosts, stopped_gangs in chain(sites, self.sites.by_stopping_gangs(group, rank, tenant)):
             if self._insert_on(c, o, hosts, stopped_gangs, excess) and placement.value > before:
@@ -122,10 +118,10 @@ class _GangInsertion:
         displaced = moves.displace(start, worth, job_class.tenant if excess else ANY_TENANT)
         if displaced is None and not excess:
             displaced = eject_across_models(moves, start, worth)
-        debt = QuotaDebt(self.problem, job_class.tenant, excess)
+        remaining = QuotaExcess(self.problem, job_class.tenant, excess)
         for start in displaced or ():
-            debt.repay(start)
-        if displaced is None or debt or not self._may_all_leave(displaced):
+            remaining.subtract(start)
+        if displaced is None or remaining or not self._may_all_leave(displaced):
             moves.rollback()
             return False
         return True
@@ -145,7 +141,7 @@ class _GangInsertion:
         stopped_gangs: Iterable[int],
         excess: dict[int, int],
     ) -> bool:
-        """Start a job on some hosts and relocate or stop the jobs there; whether that is lawful.
+        """Start a job on hosts whose jobs are relocated or stopped; return whether that is lawful.
 
         `excess` is what the tenant would hold beyond its quotas, by resource.
         """
@@ -164,18 +160,18 @@ class _GangInsertion:
         able = problem.shape_hosts.sum(axis=1)
         moving.sort(key=lambda s: (able[moves.shape_of(s)], -moves.gpus_of(moves.shape_of(s))))
         rank, tenant = int(problem.shape_rank[shape]), problem.classes[c].tenant
-        debt = QuotaDebt(problem, tenant, excess)
+        remaining = QuotaExcess(problem, tenant, excess)
         for start in stopped:
-            debt.repay(start)
+            remaining.subtract(start)
         others = []
         for start in moving:
-            if debt and self._belongs_to(start, tenant) and self._may_wait(start, rank):
-                debt.repay(start)
+            if remaining and self._belongs_to(start, tenant) and self._may_wait(start, rank):
+                remaining.subtract(start)
                 stopped.append(start)
             else:
                 others.append(start)
         for start in others:
-            displaced = moves.displace(start, inf, tenant) if debt else None
+            displaced = moves.displace(start, inf, tenant) if remaining else None
             if displaced is None and moves.reinsert(start):
                 continue
             if displaced is None:
@@ -184,10 +180,10 @@ class _GangInsertion:
                 if displaced is None and not waits:
                     return False
             for each in [start] if displaced is None else displaced:
-                debt.repay(each)
+                remaining.subtract(each)
                 stopped.append(each)
-        stopped += debt.stop_jobs(moves)
-        return not debt and self._may_all_leave(stopped)
+        stopped += remaining.stop_jobs(moves)
+        return not remaining and self._may_all_leave(stopped)
 
     def _belongs_to(self, start: JobPlacement, tenant: int) -> bool:
         """Whether a job belongs to a tenant."""

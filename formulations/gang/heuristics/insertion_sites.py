@@ -1,7 +1,7 @@
-"""Candidate hosts for gang insertion: hosts of one domain, and the jobs that leave them.
+"""Candidate hosts for gang insertion: hosts of one domain that jobs leave.
 
-First hosts from which only one-task jobs move, fewest GPUs first; then hosts where whole gangs of
-lower precedence are preempted as well.
+`by_moving_jobs`: only one-task jobs leave. `by_stopping_gangs`: gangs of lower precedence are
+preempted, too.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from numpy.typing import NDArray
 from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.ejection import EjectionMoves
+from placewright.formulations.gang.heuristics.movable_jobs import ANY_TENANT
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
 
 HostCounts: TypeAlias = list[tuple[int, int]]
 """Hosts, each with a number of tasks."""
 
-NO_TENANT = -2
-"""In place of a tenant whose quota is exceeded."""
-
 
 class InsertionSites:
-    """Candidate sites for gangs of one group, in the placement as it is."""
+    """Candidate hosts for gangs of one group.
+
+    `tenant` is one whose quota is exceeded, so that jobs of it have to stop; else `ANY_TENANT`.
+    """
 
     def __init__(self, moves: EjectionMoves) -> None:
         self.moves, self.placement, self.problem = moves, moves.placement, moves.problem
@@ -41,10 +42,10 @@ class InsertionSites:
     def by_moving_jobs(self, group: Group, tenant: int) -> Iterator[HostCounts]:
         """Yield hosts for all tasks of a gang, those from which the fewest GPUs move first.
 
-        GPUs of a `tenant` whose quota is exceeded do not count: its jobs have to stop anyway.
+        GPUs of a tenant over its quota do not count: its jobs have to stop anyway.
         """
         each, cost = self._capacity_if_moved(group)
-        if tenant != NO_TENANT:
+        if tenant != ANY_TENANT:
             cost -= self.moves.preemptable_gpus(tenant, int(self.problem.shape_rank[group.shape]))
         hosts = np.flatnonzero(each)
         hosts = hosts[np.argsort(cost[hosts] / each[hosts], kind="stable")]
@@ -66,7 +67,7 @@ class InsertionSites:
             yield list(zip(chosen, count, strict=True))
 
     def _capacity_if_moved(self, group: Group) -> tuple[Ints, Ints]:
-        """Return the tasks that fit once movable jobs left, and the GPUs that move (hosts,)."""
+        """Return the tasks that fit once movable jobs have left, and the GPUs to move (hosts,)."""
         size, whole = self.moves.gpus_of(group.shape), self.placement.whole
         each = np.minimum((whole + self.moves.movable.gpus_on_host) // size, group.count)
         each[~self.moves.eligible_hosts(group.shape)] = 0
@@ -77,8 +78,8 @@ class InsertionSites:
     ) -> Iterator[tuple[HostCounts, list[int]]]:
         """Yield, by domain, hosts and the gangs of lower precedence to be preempted there.
 
-        Free hosts come first, then those of gangs of least value per host, of a `tenant` alone if
-        its quota is exceeded. If that is not enough, one-task jobs move, fewest GPUs first.
+        Free hosts come first, then those of gangs of least value per host, of the tenant alone if
+        one is given. If these are too few, one-task jobs move, the fewest GPUs first.
         """
         if group.required == NO_LEVEL:
             return
@@ -114,9 +115,9 @@ class InsertionSites:
     def _lower_gangs(
         self, rank: int, tenant: int, eligible: NDArray[np.bool_], domain: NDArray[np.int32]
     ) -> dict[int, list[tuple[float, int]]]:
-        """Return gangs of lower precedence on hosts that `may` be used, by the domain of all hosts.
+        """Return (value per host, number) of the gangs of lower precedence, by domain.
 
-        Each with its value per host, by its number.
+        Only gangs whose hosts are all in one domain and `eligible` (hosts,). `domain` is (hosts,).
         """
         sites: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
         for job in self._gangs:
@@ -126,7 +127,7 @@ class InsertionSites:
                 hosts = [put.host for put in start.tasks]
                 inside = set(domain[hosts].tolist())
                 owner = self.problem.classes[start.job_class].tenant
-                if tenant not in (NO_TENANT, owner):
+                if tenant not in (ANY_TENANT, owner):
                     continue
                 if eligible[hosts].all() and len(inside) == 1:
                     value = self.problem.classes[start.job_class].choices[0].value

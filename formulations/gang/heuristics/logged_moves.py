@@ -15,8 +15,9 @@ from placewright.topology.units import WHOLE_GPU
 class LoggedMoves:
     """Moves of jobs in a placement, with a log to roll them back.
 
-    Jobs go by the numbers of their placements; a job whose removal was rolled back has another
-    number, `current_number`. `movable` are the jobs that may move.
+    Methods take the number that `Placement.start` gave a job. Rolling back a removal restarts the
+    job under a new number: `current_number` returns it. `movable` is the table of jobs that may
+    move.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -79,7 +80,7 @@ class LoggedMoves:
         self._undo_log = []
 
     def rollback(self, before: int = 0) -> None:
-        """Undo all moves since the last commit but the first `before`."""
+        """Undo moves, the last one first, until the log has `before` moves."""
         while len(self._undo_log) > before:
             self._undo_log.pop()()
 

@@ -1,4 +1,4 @@
-"""Movable jobs: one-task jobs of whole GPUs, by host, with what displacing them loses."""
+"""Movable jobs: one-task jobs of whole GPUs, by host, with the value lost if they stop."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _ClassFacts: TypeAlias = tuple[float, int, int, int]
 """Value per GPU, GPUs, tenant and shape."""
 
 ANY_TENANT = -2
-"""Instead of a tenant."""
+"""In place of a tenant, where jobs of all tenants may stop."""
 
 TIE_BREAK = 1e-6
 """Fraction of the loss that decides between hosts of equal loss."""
 
 PENDING = -1
-"""Level of a pending job that has started: any job may displace it."""
+"""Level of a job that starts in this round: a job of any rank may displace it."""
 
 
 class MovableJob(NamedTuple):
@@ -59,7 +59,7 @@ class MovableJobs:
         levels = 2 + max((running.level for running in problem.running.values()), default=PENDING)
         self.gpus_on_host = np.zeros(hosts, dtype=np.int64)
         self.gpus_of_shape = np.zeros((len(problem.shape_gpu), hosts), dtype=np.int64)
-        # By the least `top` for which they count: GPUs, the least value per GPU, the least value.
+        # By level limit, of the jobs that may stop: GPUs; least value per GPU and per job.
         self._gpus_below = np.zeros((levels, hosts), dtype=np.int64)
         self._least_values = np.full((2, levels, hosts), np.inf)
         self._facts: dict[tuple[int, int], _ClassFacts | None] = {}
@@ -85,7 +85,7 @@ class MovableJobs:
             strict=True,
         ):
             np.minimum.at(least, (row, where), lost)
-        # As of here of all rows up to one.
+        # So far a row has the jobs of one limit; from here on those of all limits up to it.
         self._gpus_below.cumsum(axis=0, out=self._gpus_below)
         np.minimum.accumulate(self._least_values, axis=1, out=self._least_values)
 
@@ -160,7 +160,7 @@ class MovableJobs:
     def preemptable(
         self, host: int, rank: int, level_limit: int, tenant: int = ANY_TENANT
     ) -> list[MovableJob]:
-        """Return the jobs of a host that a rank may preempt, least value per GPU first.
+        """Return the jobs of a host that a task of the rank may preempt, least value per GPU first.
 
         Their level is below the rank and, unless they have moved, below the limit.
         """
@@ -173,7 +173,7 @@ class MovableJobs:
         )
 
     def least_loss(self, lack: Ints, level_limit: Ints) -> Floats:
-        """Return the least value lost (hosts,) to free `lack` GPUs more; inf if impossible.
+        """Return a lower bound (hosts,) on the value lost to free `lack` GPUs; inf if impossible.
 
         Jobs may stop whose level is below `level_limit` (hosts,), or that have moved.
         """
@@ -183,7 +183,7 @@ class MovableJobs:
         found[enough] = 0.0
         some = np.flatnonzero(enough & (lack > 0))
         per_gpu, whole_job = self._least_values[:, row[some], some]
-        # A job stops with all its GPUs; ties go to the host with more of them left over.
+        # At least one job stops, with all its GPUs; ties go where more of these are left over.
         found[some] = np.maximum(lack[some] * per_gpu, whole_job) - TIE_BREAK * (
             whole_job - lack[some] * per_gpu
         )

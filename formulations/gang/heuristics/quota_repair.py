@@ -16,8 +16,8 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.topology.units import WHOLE_GPU
 
 
-class QuotaDebt:
-    """Amounts of each resource by which a tenant exceeds its quotas, and repayments."""
+class QuotaExcess:
+    """Amount of each resource by which a tenant exceeds its quotas; less as its jobs stop."""
 
     def __init__(self, problem: Problem, tenant: int, excess: dict[int, int]) -> None:
         self.problem, self.tenant = problem, tenant
@@ -27,7 +27,7 @@ class QuotaDebt:
         """Whether some quota is still exceeded."""
         return any(amount > 0 for amount in self._excess.values())
 
-    def repay(self, start: JobPlacement) -> None:
+    def subtract(self, start: JobPlacement) -> None:
         """Subtract the demand of a stopped job, if it belongs to the tenant."""
         job_class = self.problem.classes[start.job_class]
         choice: Choice = job_class.choices[start.choice]
@@ -39,7 +39,7 @@ class QuotaDebt:
         # More than one may stop for a job that moves, without need for all their GPUs.
         for stops in (_stop_preemptable, _stop_replaced, _stop_preemptable):
             for start in stops(moves, self.tenant) if self else ():
-                self.repay(start)
+                self.subtract(start)
                 yield start
                 if not self:
                     return

@@ -109,7 +109,7 @@ class ShapeTable:
             # A level that contains the required one cannot hold the group in two domains.
             weights=() if alone else tuple(c for c in charged if c[0] > required),
             slices=self._slices(group, required),
-            domain_limit=self._apart(group),
+            domain_limit=self._domain_limit(group),
             traffic=self._traffic(group),
         )
 
@@ -124,7 +124,7 @@ class ShapeTable:
         asked = group.communication
         return None if asked is None else Traffic(asked.pattern, asked.data_mib, self._timed)
 
-    def _apart(self, group: TaskGroup) -> DomainLimit | None:
+    def _domain_limit(self, group: TaskGroup) -> DomainLimit | None:
         asked = group.apart
         if asked is None or asked.most >= group.count:
             return None

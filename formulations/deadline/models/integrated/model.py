@@ -57,7 +57,7 @@ class IntegratedModel:
         cleared = Placement(problem, cleared=True)
         everywhere = np.arange(problem.cluster.num_hosts)
         self.exact: HostModel = build_host_model(
-            problem, cleared, everywhere, problem.num_pending, list(problem.running), apart=True
+            problem, cleared, everywhere, problem.num_pending, list(problem.running), separate=True
         )
         self.slots = add_gpus(self.exact)
         add_terms(self.exact)

@@ -1,8 +1,9 @@
 """What the host-indexed model counts: entries (jobs that may run) and task sets (their tasks).
 
-Pending jobs of a class are one entry, and all tasks of a shape one set, as long as the place of one
-task does not matter to others. Where it does (required or weighted levels, pairs of tasks), and for
-every running job, each job is an entry of its own and each of its groups a set.
+Pending jobs of a class with one option are one entry, and all tasks of a shape are one set, as long
+as the place of one task does not matter to others. Where it does (required or charged levels, the
+term `proximity`), and for running jobs, each job is an entry of its own and each of its groups a
+set.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class TaskSet:
 
 
 def entries_of(
-    problem: Problem, numbers: Ints, running: Sequence[int] = (), *, apart: bool = False
+    problem: Problem, numbers: Ints, running: Sequence[int] = (), *, separate: bool = False
 ) -> tuple[list[Entry], list[TaskSet]]:
     """Return entries and task sets of `numbers` pending jobs per class and of `running` jobs.
 
-    With `apart`, every job is an entry, and each of its groups a set, of its own.
+    With `separate`, every pending job is an entry of its own, and each of its groups a set.
     """
     entries: list[Entry] = []
     by_shape: dict[int, TaskSet] = {}
@@ -61,7 +62,7 @@ def entries_of(
 
     for c in np.flatnonzero(numbers).tolist():
         for o, choice in enumerate(problem.classes[c].choices):
-            alone = apart or needs_own_entry(problem, choice)
+            alone = separate or needs_own_entry(problem, choice)
             for _ in range(int(numbers[c]) if alone else 1):
                 add(Entry(c, o, 1 if alone else int(numbers[c])), choice, alone=alone)
     for job in running:

@@ -123,18 +123,19 @@ def num_task_variables(problem: Problem) -> int:
     """Return about how many task variables the model of the whole round has."""
     hosts: list[int] = problem.shape_hosts.sum(axis=1).tolist()
     levels, pairs = len(problem.cluster.levels), "proximity" in problem.terms
-    together: set[int] = set()
-    apart = 0
+    shared_shapes: set[int] = set()
+    of_own_sets = 0
     for job_class in problem.classes:
         for choice in job_class.choices:
             if job_class.running or needs_own_entry(problem, choice):
                 for group in choice.groups:
                     times = levels if pairs or group.timed else 1
-                    apart += len(job_class.jobs) * hosts[group.shape] * times
+                    of_own_sets += len(job_class.jobs) * hosts[group.shape] * times
             else:
-                together.update([group.shape for group in choice.groups])
+                shared_shapes.update([group.shape for group in choice.groups])
     kinds = len(TaskMix.of(problem).weight) if STRANDED in problem.terms else 0
-    return sum(hosts[shape] for shape in together) + apart + int(problem.open.sum()) * kinds
+    of_shared_sets = sum(hosts[shape] for shape in shared_shapes)
+    return of_shared_sets + of_own_sets + int(problem.open.sum()) * kinds
 
 
 def build_host_model(
@@ -145,7 +146,7 @@ def build_host_model(
     running: Sequence[int] = (),
     moves: Moves = "placed",
     *,
-    apart: bool = False,
+    separate: bool = False,
 ) -> HostModel:
     """Build the variables and the rows that do not depend on the terms.
 
@@ -161,7 +162,7 @@ def build_host_model(
     moves
         Where tasks of running jobs may arrive: where they fit ("placed"), nowhere ("none"), or
         anywhere without using capacity ("away", a relaxation).
-    apart
+    separate
         Whether pending jobs of a class get entries of their own.
 
     Raises
@@ -172,7 +173,7 @@ def build_host_model(
     if any(placement.is_running(job) for job in running):
         raise ValueError("a running job was not stopped: what it holds would count twice")
     model = Model()
-    entries, sets = entries_of(problem, numbers, running, apart=apart)
+    entries, sets = entries_of(problem, numbers, running, separate=separate)
     capacity = np.zeros((len(sets), len(hosts)), dtype=np.int64)
     for t, task_set in enumerate(sets):
         tasks = sum(n * entries[e].most for e, _, n in task_set.users)

@@ -157,9 +157,9 @@ def _proximity(m: HostModel) -> None:
             sets_of.setdefault(task_set.users[0][0], []).append(t)
     for entry, mine in sets_of.items():
         tasks = sum(n for t in mine for _, _, n in m.task_sets[t].users)
-        apart = float(tasks * (tasks - 1) // 2 * len(m.problem.cluster.levels))
+        pairs = float(tasks * (tasks - 1) // 2 * len(m.problem.cluster.levels))
         for column, sign in arrival_of(m, entry):
-            m.model.term("proximity", [column], [apart * sign], sense="min")
+            m.model.term("proximity", [column], [pairs * sign], sense="min")
         at, stays = np.flatnonzero(np.isin(m.x_set, mine)), np.flatnonzero(m.stays.entry == entry)
         columns = np.append(m.x[at], m.stays.s[stays])
         hosts = np.append(m.x_host[at], m.stays.host[stays])

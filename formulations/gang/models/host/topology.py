@@ -46,7 +46,7 @@ def add_topology_rows(m: HostModel) -> None:
                     m, e, [t], domain[group.domain_limit.level], upper=group.domain_limit.max_tasks
                 )
     for label, entries in by_label.items():
-        _keep_apart(m, label, entries, sets_of)
+        _anti_affinity(m, label, entries, sets_of)
 
 
 def _joint(m: HostModel, entry: int, sets: list[int], level: int) -> None:
@@ -90,7 +90,7 @@ def _slices(m: HostModel, entry: int, t: int, slices: TaskSlices) -> None:
     m.model.add(rows[np.searchsorted(found.parts, [d for _, d in known])], g, 1.0)
 
 
-def _keep_apart(
+def _anti_affinity(
     m: HostModel, label: int, entries: list[int], sets_of: dict[int, list[int]]
 ) -> None:
     """No task of a job arrives in a domain where another job with its label has one."""
