@@ -209,7 +209,7 @@ class InsertionParameters:
     max_displacement_passes: int = 8
     max_enumerated_jobs: int = 6
     value_per_idle_gpu: float = 700.0
-    max_unused_patterns: int = 60
+    max_unused_patterns: int = 100
     displacement_share: float = 0.4
     max_displacement_seconds: float = 6.0
     host_option_pairs_per_second: int = 400_000
