@@ -10,18 +10,17 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer import rich_utils
 
 import placewright
+from placewright.cli.format.output import note
+from placewright.cli.format.usage import usage_text
 from placewright.cli.verbs import convert, generate, preset, show, solve, verify
-from placewright.instances.errors import printable
 
 app = typer.Typer(
     name="placewright",
     help="Decide which jobs of a GPU cluster start, and on which GPUs, with a proven bound.",
     epilog="Example: placewright solve round.yaml -o plan.json",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -61,7 +60,9 @@ def run(args: Sequence[str] | None) -> int:
     try:
         code: int | None = app(args, prog_name="placewright", standalone_mode=False)
     except _CLICK_ERROR as error:
-        error.message = printable(error.message)
-        rich_utils.rich_format_error(error)
+        if type(error).__name__ != "NoArgsIsHelpError":  # which has shown the help
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context else "placewright"
+            note(f"placewright: {usage_text(error)} (see {command} --help)")
         code = error.exit_code
     return code or 0

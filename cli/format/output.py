@@ -53,7 +53,7 @@ def check_output(path: str | None, *inputs: str) -> None:
     if target.is_dir():
         raise _unusable(path, "is a folder; expected a file's name")
     if not target.parent.is_dir():
-        raise _unusable(path, "lies in no existing folder; expected one that exists")
+        raise _unusable(path, "its folder does not exist; expected one that does")
     # A file is replaced, so that its folder has to be writable, too.
     written = [target] if target.exists() else []
     if not written or target.is_file():
@@ -71,4 +71,4 @@ def wrong_argument(error: InvalidInputError, option: str) -> typer.BadParameter:
 
 
 def _unusable(path: str, why: str) -> typer.BadParameter:
-    return typer.BadParameter(f"{path} {why}", param_hint="-o")
+    return typer.BadParameter(f"{path}: {why}", param_hint="-o")

@@ -7,13 +7,19 @@ from typing import Annotated
 import typer
 
 from placewright.cli.format.output import check_output
+from placewright.cli.format.times import read_whole_seconds
 from placewright.cli.verbs.options import Output, Seed, write_conversion
 
 Asked = Annotated[int, typer.Option("--gpus", metavar="N", help="GPUs, on hosts of 8.")]
 Drawn = Annotated[
     int | None, typer.Option("--jobs", metavar="N", help="So many jobs, drawn with --seed.")
 ]
-Lease = Annotated[int, typer.Option("--lease", metavar="S", help="Seconds of a lease.")]
+Lease = Annotated[
+    int,
+    typer.Option(
+        "--lease", metavar="TIME", parser=read_whole_seconds(), help="Length of a lease: 20m."
+    ),
+]
 Slack = Annotated[
     float, typer.Option(metavar="F", help="Part by which jobs run longer than recorded.")
 ]
@@ -67,10 +73,16 @@ def convert_elasticflow(
     output: Output,
     gpus: Asked,
     at: Annotated[
-        int | None, typer.Option(metavar="T", help="The jobs alive at this second of the trace.")
+        int | None,
+        typer.Option(
+            metavar="TIME", parser=read_whole_seconds(), help="The jobs alive at this second."
+        ),
     ] = None,
     ahead: Annotated[
-        int, typer.Option(metavar="T", help="Also those submitted up to T seconds after --at.")
+        int,
+        typer.Option(
+            metavar="TIME", parser=read_whole_seconds(), help="Also those submitted so long after."
+        ),
     ] = 0,
     jobs: Drawn = None,
     seed: Seed = 0,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from placewright.cli.format.output import check_output
+from placewright.cli.format.times import read_whole_seconds
 from placewright.cli.verbs.options import Output, RegionPolicy, Seed, write_conversion
 
 
@@ -59,7 +60,11 @@ def convert_itp(
     datasets: Annotated[int, typer.Option(metavar="N", help="Datasets, drawn.")] = 100,
     at: Annotated[
         int | None,
-        typer.Option(metavar="T", help="The jobs alive at this second; by default the busiest."),
+        typer.Option(
+            metavar="TIME",
+            parser=read_whole_seconds(),
+            help="The jobs alive at this second; by default the busiest.",
+        ),
     ] = None,
     mix: Annotated[
         RegionMix, typer.Option(help="Demand is 95 % of all GPUs, or 120 %.")

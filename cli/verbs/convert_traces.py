@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from placewright.cli.format.output import check_output, note
+from placewright.cli.format.times import read_whole_seconds
 from placewright.cli.interrupts import interrupts
 from placewright.cli.verbs.options import Output, Seed, write_conversion
 
@@ -19,7 +20,10 @@ def convert_openb(
         bool, typer.Option("--all-pending", help="Every pod waits; the cluster is empty (default).")
     ] = False,
     at: Annotated[
-        int | None, typer.Option(metavar="T", help="The pods alive at this second of the trace.")
+        int | None,
+        typer.Option(
+            metavar="TIME", parser=read_whole_seconds(), help="The pods alive at this second."
+        ),
     ] = None,
     running: Annotated[
         float | None,
@@ -54,7 +58,10 @@ def convert_muri(
         str | None, typer.Argument(metavar="NODES", help="CSV of the cluster.")
     ] = None,
     at: Annotated[
-        int | None, typer.Option(metavar="T", help="The jobs alive at this second of the trace.")
+        int | None,
+        typer.Option(
+            metavar="TIME", parser=read_whole_seconds(), help="The jobs alive at this second."
+        ),
     ] = None,
     first: Annotated[
         int | None, typer.Option(metavar="N", help="The first jobs of the trace.")

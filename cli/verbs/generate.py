@@ -168,7 +168,10 @@ def _regions(
 
 
 def schema(
-    kind: Annotated[Kind, typer.Argument(metavar="[Round|Plan|Cluster]")] = Kind.ROUND,
+    kind: Annotated[
+        Kind,
+        typer.Argument(metavar="KIND", case_sensitive=False, help="Round, Plan or Cluster."),
+    ] = Kind.ROUND,
 ) -> None:
     """Print the JSON Schema of a kind of document.
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli.format.output import note, wrong_argument
+from placewright.cli.format.times import read_seconds
 from placewright.cli.interrupts import interrupts
 
 if TYPE_CHECKING:
     from placewright.instances.converters import Conversion
 
+SOLVING_TIME = read_seconds(0, 86_400)
 Gpus = Annotated[int, typer.Option(metavar="N", help="GPUs of the cluster, a multiple of 8.")]
 Seed = Annotated[int, typer.Option(metavar="S", min=0, help="Same seed, same document.")]
 Output = Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli.format.output import STANDARD, check_output, note, wrong_argument
+from placewright.cli.format.times import read_whole_seconds
 from placewright.cli.interrupts import interrupts
 
 if TYPE_CHECKING:
@@ -62,10 +63,9 @@ def defragment(
     gpu_worth_s: Annotated[
         int,
         typer.Option(
-            metavar="S",
-            min=1,
-            max=10**6,
-            help="Exchange rate: freeing one GPU is worth S GPU-seconds of disruption.",
+            metavar="TIME",
+            parser=read_whole_seconds(1, 10**6),
+            help="Exchange rate: freeing a GPU is worth so long a disruption of one (600, 10m).",
         ),
     ],
     level: Annotated[

@@ -9,6 +9,7 @@ import typer
 
 from placewright.cli.format.output import STANDARD, check_output, err, note, out, wrong_argument
 from placewright.cli.interrupts import Interrupted, interrupts
+from placewright.cli.verbs.options import SOLVING_TIME
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -53,7 +54,7 @@ def solve(
     ] = Format.TABLE,
     time_limit: Annotated[
         float | None,
-        typer.Option(metavar="S", min=0, max=86_400, help="Seconds; the round's own if left out."),
+        typer.Option(metavar="TIME", parser=SOLVING_TIME, help="Such as 90, 2m; else the round's."),
     ] = None,
     gap: Annotated[
         float | None,

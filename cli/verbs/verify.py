@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli.format.output import STANDARD, note, out
+from placewright.cli.verbs.options import SOLVING_TIME
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +31,7 @@ def verify(
     time_limit: Annotated[
         float | None,
         typer.Option(
-            metavar="S", min=0, max=86_400, help="Seconds for --bound; else the round's own."
+            metavar="TIME", parser=SOLVING_TIME, help="Of --bound: 90, 2m; else the round's."
         ),
     ] = None,
 ) -> None:

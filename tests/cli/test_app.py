@@ -76,30 +76,6 @@ def test_version_is_that_of_the_project(run):
     assert run("--version") == (0, f"placewright {project['version']}\n", "")
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("nonsense",),
-        ("solve",),
-        ("solve", "r.json", "--backend", "gurobi"),
-        ("solve", "r.json", "--gap", "2"),
-        ("solve", "r.json", "--gap", "nan"),
-        ("solve", "r.json", "--time-limit", "inf"),
-        ("solve", "r.json", "--time-limit", "-1"),
-        ("solve", "r.json", "--seed", "-1"),
-        ("generate", "round", "--gpus", "8"),
-        ("schema", "Solution"),
-        ("verify", "-", "-"),
-    ],
-    ids=" ".join,
-)
-def test_wrong_usage_exits_2_and_says_so_on_stderr(run, args):
-    result = run(*args)
-    assert result.code == 2
-    assert not result.out
-    assert "Error" in result.said
-
-
 def test_an_unexpected_exception_is_one_line_and_exit_1(run, monkeypatch):
     def broken(kind: str) -> None:
         raise RuntimeError(f"no schema\nfor {kind}")

@@ -71,7 +71,7 @@ def test_a_round_on_a_measured_grid_has_its_regions(run, tmp_path, grids):
 def test_an_argument_that_does_not_fit_is_a_usage_error(run, more, option):
     result = run("generate", "round", *more)
     assert result.code == 2
-    assert f"Invalid value for {option}:" in result.said
+    assert f"{option}:" in result.said
 
 
 def test_a_folder_without_grids_exits_3_with_one_line(run, tmp_path):
@@ -98,7 +98,7 @@ def test_a_wrong_choice_of_regions_is_a_usage_error_that_names_the_option(
     files = [grids / f"{name}.csv" for name in ("throughput", "rtt", "egress")]
     result = run("convert", "wan", *files, *more, "-o", tmp_path / "wan.json")
     assert result.code == 2
-    assert f"Invalid value for {more[0]}:" in result.said
+    assert f"{more[0]}:" in result.said
 
 
 def test_traces_of_clusters_become_regions(run, tmp_path):
@@ -113,4 +113,4 @@ def test_traces_of_clusters_become_regions(run, tmp_path):
     assert run("validate", path).code == 0
     result = run("convert", "itp", trace, "--at", "5000", "-o", path)
     assert result.code == 2
-    assert "Invalid value for --at:" in result.said
+    assert "--at:" in result.said

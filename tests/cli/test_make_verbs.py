@@ -131,7 +131,7 @@ def test_a_wrong_choice_of_jobs_is_a_usage_error_that_names_the_option(
     trace.write_text(MURI)
     result = run("convert", "muri", trace, *arguments, "-o", path)
     assert result.code == 2
-    assert f"for {option}:" in result.said
+    assert f"placewright: {option}: " in result.said
     assert not path.exists()
 
 
@@ -204,7 +204,7 @@ def test_a_wrong_argument_of_deadline_traces_is_a_usage_error(
     at = ("--at", "9999") if option == "--at" else arguments
     result = run("convert", verb, trace, "--gpus", "8", *at, "-o", path)
     assert result.code == 2
-    assert f"for {option}:" in result.said
+    assert f"placewright: {option}: " in result.said
     assert not path.exists()
 
 
