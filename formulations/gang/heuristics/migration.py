@@ -62,11 +62,10 @@ def evacuate_at_once(search: Search) -> Steps:
 
 
 def _improves_by_displacement(search: Search) -> bool:
-    """Whether displacing running jobs at once may gain value at little cost.
+    """Whether to displace running jobs before the relaxation, which may take all of the time.
 
-    A relaxation may take all of the time, and what follows from it may be worth less. Not where the
-    round is part of a decision that has a plan, nor on rounds so large that this would take much of
-    the time itself.
+    Not where the round is part of a decision that has a plan, nor on rounds so large that
+    displacement itself would take much of the time.
     """
     problem, session = search.problem, search.session
     if search.first != VALUE or not problem.running or session.has_plan:
@@ -92,7 +91,7 @@ def _insert_at_once(search: Search) -> Steps:
         before = search.incumbent.value
         insert_gangs(search.session, search.incumbent)
         if search.incumbent.value > before:
-            yield from search.report_improvement(search.incumbent, "clearing")
+            yield from search.report_improvement(search.incumbent, "gang insertion")
 
 
 DISPLACEMENT = (
@@ -105,18 +104,18 @@ DISPLACEMENT = (
         needs_gap=True,
     ),
 )
-"""Improvers without a solver, before any model."""
+"""Phases of a large round without a solver, before any model."""
 
 
 def decides_by_precedence(search: Search) -> bool:
-    """Whether displacement was tried, and there are few pairs of a pending job and a host."""
+    """Whether displacement has run, and there are few pairs of a pending job and a host."""
     pairs = int(search.problem.num_pending.sum()) * search.problem.cluster.num_hosts
     few = pairs <= parameters.PARAMETERS.insertion.max_host_job_pairs
     return search.incumbent is not None and few
 
 
 def decide_by_precedence(search: Search) -> Steps:
-    """Yield the plan of `solver_free.py`, from which the search goes on if it is worth more."""
+    """Yield the plan of `solver_free.py` as the new incumbent if it is worth more than the old."""
     placement = plan_without_solver(search.problem, search.session)
     upgrade_options(placement)
     if search.incumbent is None or placement.value > search.incumbent.value:
@@ -125,7 +124,7 @@ def decide_by_precedence(search: Search) -> Steps:
 
 
 def _displaced(problem: Problem) -> Placement:
-    """Let waiting jobs displace running ones, and bring back who was preempted unlawfully."""
+    """Return a placement after greedy displacement; unlawful preemptions are undone."""
     placement = Placement(problem)
     displace_greedily(placement)
     repair_preemptions(placement)
@@ -133,7 +132,7 @@ def _displaced(problem: Problem) -> Placement:
 
 
 def _insert_while_improving(session: Session, placement: Placement) -> None:
-    """Insert gangs as long as that gains: a job stopped for one may start where another left."""
+    """Insert gangs until a pass gains no value: jobs that stop in one may start in the next."""
     before = -inf
     while placement.value > before:
         before = placement.value
@@ -148,14 +147,15 @@ def migrate(
     incumbent: Placement | None = None,
     without: Collection[str] = (),
 ) -> Steps:
-    """Run the phases of `MIGRATION`: move or stop running jobs where that pays.
+    """Run the phases of `MIGRATION`: running jobs move or stop where that improves the plan.
 
     Parameters
     ----------
     tightest, relaxation
         An aggregate model, and its linear relaxation solved for the first term, if it was.
     incumbent
-        A plan that is known already: the search goes on from it, unless it finds a better one.
+        The placement with which the search begins, and to which it returns if none found by
+        displacement is worth as much.
     without
         Names of phases to leave out.
     """
@@ -166,8 +166,11 @@ def migrate(
     yield from run_phases(MIGRATION, search)
 
 
-def _displace(search: Search) -> Steps:
-    """Displace by the model and greedily; the better placement goes on, or else the known one."""
+def _displace_by_model(search: Search) -> Steps:
+    """Displace by the model; greedily, too, where that does not apply or there are quotas.
+
+    The better placement becomes the incumbent; greedy displacement is left out if there is one.
+    """
     problem, known = search.problem, search.incumbent
     if search.tightest is None:
         return
@@ -208,7 +211,7 @@ def _insert_gangs(search: Search) -> Steps:
             yield from search.report_improvement(search.incumbent, "gang insertion")
 
 
-def _displace_cheaper(search: Search) -> Steps:
+def _displace_at_least_cost(search: Search) -> Steps:
     """Displace by the model once more: at the value that is proven, the victims of least cost."""
     if search.tightest is None or search.session.best is None:
         return
@@ -232,7 +235,7 @@ def _scalarise_progress(search: Search) -> Steps:
 
 
 def _return_to_known(search: Search) -> Steps:
-    """Go on from the plan known before, where what was found is worth less."""
+    """Return to the incumbent with which migration began, if the new one is worth less."""
     known, found = search.known, search.incumbent
     if known is not None and found is not None and found.value < known.value:
         search.incumbent, search.repacked = known, False
@@ -240,13 +243,14 @@ def _return_to_known(search: Search) -> Steps:
 
 
 def _improve_incumbent(search: Search) -> Steps:
+    """Improve the incumbent by LNS."""
     search.improved = True
     if search.incumbent is not None:
         yield from large_neighbourhood_search(search.problem, search.session, search.incumbent)
 
 
 def _evacuate(search: Search) -> Steps:
-    """Move only what has to move, and free domains if that is asked for."""
+    """Yield a plan in which only those jobs move that have to, or whose moves free domains."""
     placement = Placement(search.problem)
     evacuate(placement)
     if search.first == FREED:
@@ -257,6 +261,7 @@ def _evacuate(search: Search) -> Steps:
 
 
 def _repack_domains(search: Search) -> Steps:
+    """Repack one-task jobs on fewer hosts; keep that as the evacuated plan if it frees more."""
     packed = repack_domains(search.problem, search.session)
     if packed is not None and search.session.best is not None:
         before = search.session.best[FREED]
@@ -268,7 +273,7 @@ def _repack_domains(search: Search) -> Steps:
 
 
 def _search_residual(search: Search) -> Steps:
-    """Decide the pending jobs with every running job fixed where the evacuation has it."""
+    """Fix the running jobs as in the evacuated plan, and search the counts of the pending ones."""
     moved = search.evacuated
     if moved is None:
         return
@@ -293,7 +298,7 @@ def _search_residual(search: Search) -> Steps:
 
 
 def _run_scalarised(search: Search, scalarised: Problem) -> Steps:
-    """Yield the plans, not the bounds, of a round with other values and no other term."""
+    """Yield the plans of a scalarised round; its bounds are of another objective."""
     session = search.session.inner()
     inner = Search(session, scalarised, without=search.without)
     placement = Placement(scalarised)
@@ -323,9 +328,10 @@ def _disruption_may_fall(search: Search) -> bool:
 
 
 def _incumbent_may_gain(search: Search) -> bool:
-    """Whether the incumbent may become worth more, or as much as a known plan.
+    """Whether repacking or insertion may gain value.
 
-    The latter serves later terms, which the incumbent may have better.
+    Where the value is proven within the gap, only if a reported plan is worth more and there are
+    later terms: at that value these may be better.
     """
     if search.incumbent is None:
         return False
@@ -348,10 +354,10 @@ def _moves_running_jobs(search: Search) -> bool:
 
 
 MIGRATION = (
-    Phase("displacement by model", _displace, _has_later_terms_or_gap),
+    Phase("displacement by model", _displace_by_model, _has_later_terms_or_gap),
     Phase("repacking", _repack, _incumbent_may_gain),
     Phase("gang insertion", _insert_gangs, _incumbent_may_gain),
-    Phase("displacement at least cost", _displace_cheaper, _disruption_may_fall),
+    Phase("displacement at least cost", _displace_at_least_cost, _disruption_may_fall),
     Phase("known incumbent", _return_to_known),
     Phase("victim selection", _select_victims),
     Phase("progress", _scalarise_progress, _asks_for_progress),
