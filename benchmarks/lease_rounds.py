@@ -293,7 +293,7 @@ def _clock(lease: int | None) -> int | None:
 
 def _job(i: int, job: Asked) -> Job:
     size = job.gpus if job.gpus <= GPUS_PER_HOST else gcd(job.gpus, GPUS_PER_HOST)
-    group = TaskGroup(count=job.gpus // size, gpu=size * WHOLE_GPU)
+    group = TaskGroup(count=job.gpus // size, gpu=size)
     due = [Due(at=NOW + at, value=value) for at, value in job.due]
     return Job(
         name=f"job{i}",

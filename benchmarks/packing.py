@@ -11,10 +11,11 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import mean, stdev
+from typing import Any
 
 import numpy as np
 
-from benchmarks.packing_pods import Arrivals, Pods, arrivals, read_pods
+from benchmarks.packing_pods import Arrivals, Kind, Pods, arrivals, read_pods
 from benchmarks.packing_rules import RULES, Ledger, play
 from benchmarks.presets import NODES, PODS, TRACE
 from benchmarks.report import ERROR, OURS, SKIPPED, Row
@@ -151,7 +152,7 @@ def play_rounds(arriving: Arrivals, batch: int) -> Ledger:
     at = {name: host for host, name in enumerate(names)}
     options = _options(pods)
     mix = tuple(
-        TaskKind(gpu=k.gpu, cpu=k.cpu, memory=k.memory, gpu_models=k.models, weight=int(count))
+        TaskKind(**_asked(k), weight=int(count))
         for k, count in zip(pods.kinds, pods.counts, strict=True)
     )
     first = Round(cluster=pods.cluster, policy=Policy(terms=("value", "stranded"), mix=mix))
@@ -198,11 +199,21 @@ def bound_of(arriving: Arrivals) -> int:
     return min(int(plan.certificate.terms[0].certified), pods.total)
 
 
+def _asked(kind: Kind) -> dict[str, Any]:
+    """Return what a pod of a kind asks, as a document has it."""
+    return {
+        "gpu": f"{kind.gpu}m",
+        "cpu": f"{kind.cpu}m",
+        "memory": f"{kind.memory}Mi",
+        "gpu_models": kind.models,
+    }
+
+
 def _options(pods: Pods) -> list[tuple[Option, ...]]:
     return [
         (
             Option(
-                groups=(TaskGroup(gpu=k.gpu, cpu=k.cpu, memory=k.memory, gpu_models=k.models),),
+                groups=(TaskGroup(**_asked(k)),),
                 value=k.gpu or CPU_ONLY_VALUE,
             ),
         )
@@ -215,11 +226,11 @@ def _held(ledger: Ledger, host: int, name: str) -> Job:
     pods = ledger.pods
     used = WHOLE_GPU - ledger.gpus[host, : pods.gpus[host]]
     cpu, memory = (pods.capacity[host] - ledger.left[host]).tolist()
-    groups = [TaskGroup(name="rest", gpu=0, cpu=cpu, memory=memory)]
+    groups = [TaskGroup(name="rest", gpu=0, cpu=f"{cpu}m", memory=f"{memory}Mi")]
     tasks = [Task(host=name)]
     for gpu in np.flatnonzero(used).tolist():
         tasks.append(Task(group=len(groups), host=name, gpus=(gpu,)))
-        groups.append(TaskGroup(name=f"gpu-{gpu}", gpu=int(used[gpu])))
+        groups.append(TaskGroup(name=f"gpu-{gpu}", gpu=f"{used[gpu]}m"))
     return Job(
         name=name,
         options=(Option(groups=tuple(groups)),),

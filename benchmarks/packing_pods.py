@@ -14,8 +14,9 @@ from placewright.array_types import Ints
 from placewright.instances.converters import convert_openb
 from placewright.instances.converters.support.csv_table import read_table
 from placewright.instances.derived.arrays import build_cluster
-from placewright.instances.documents.base import MAX_AMOUNT, MAX_GPU
+from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.quantities import MAX_GPU
 from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["ARRIVED", "Arrivals", "Kind", "Pods", "arrivals", "read_pods"]

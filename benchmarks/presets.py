@@ -47,7 +47,7 @@ GPU_WORTH_S = 600
 GANG = Job(
     name="gang",
     priority=1,
-    options=(Option(groups=(TaskGroup(count=64, gpu=8000, cpu=64_000, memory=262_144),)),),
+    options=(Option(groups=(TaskGroup(count=64, gpu=8, cpu=64, memory="256Gi"),)),),
 )
 """More whole hosts than are free; a task asks what whole-host pods of the trace ask."""
 

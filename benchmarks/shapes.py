@@ -144,7 +144,7 @@ def _options(
             groups=(
                 TaskGroup(
                     count=max(1, size // HOSTS[model]),
-                    gpu=min(size, HOSTS[model]) * WHOLE_GPU,
+                    gpu=min(size, HOSTS[model]),
                     gpu_models=(model,),
                 ),
             ),

@@ -14,6 +14,7 @@ from fuzz.policies import POLICIES
 from fuzz.policy import Policy, Raw
 from fuzz.run import one, run
 from fuzz.shrink import shrunk
+from fuzz.small_units import as_document
 
 EVERY = "all"
 
@@ -78,9 +79,9 @@ def _replay(policy: Policy, seed: int, out: Path, smaller: bool) -> int:
 
 
 def _documents(raw: Raw, played: Played) -> list[tuple[str, Raw]]:
-    documents: list[tuple[str, Raw]] = [("round", {**HEADER, "kind": "Round", **raw})]
+    documents: list[tuple[str, Raw]] = [("round", _round_document(raw))]
     if played.later is not None:
-        documents.append(("later.round", {**HEADER, "kind": "Round", **played.later}))
+        documents.append(("later.round", _round_document(played.later)))
     if played.solved is not None:
         documents.append(("solved.plan", played.solved.model_dump(mode="json", exclude_none=True)))
     for number, failure in enumerate(played.failures):
@@ -88,6 +89,11 @@ def _documents(raw: Raw, played: Played) -> list[tuple[str, Raw]]:
             plan = {**HEADER, "kind": "Plan", **failure.plan}
             documents.append((f"{number}-{failure.kind}.plan", plan))
     return documents
+
+
+def _round_document(raw: Raw) -> Raw:
+    document: Raw = as_document({**HEADER, "kind": "Round", **raw})
+    return document
 
 
 if __name__ == "__main__":

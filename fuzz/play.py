@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fuzz.claims import Values, certificate_bounds
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
+from fuzz.small_units import as_document, in_small_units
 from fuzz.watching import Watched, following, proven
 from placewright.collection import no_collection
 from placewright.formulations.gang.run import run as gang_run
@@ -23,7 +24,7 @@ from placewright.instances.verify import verify
 from placewright.rounds.settings import Settings
 from placewright.rounds.state.memory import Memory
 
-HEADER = {"apiVersion": "placewright/v1alpha1"}
+HEADER = {"apiVersion": "placewright/v1alpha2"}
 BACKENDS = ("auto",) * 12 + ("cp-sat", "cbc", "scip", "highs")
 ALL_IN = 20
 """In one round of so many every plan is verified; in the others one of each class, and a few."""
@@ -105,7 +106,7 @@ def told(error: Exception) -> str:
 
 def read(raw: Raw) -> Round:
     """Make a checked Round of a document."""
-    round_ = Round.model_validate({**HEADER, "kind": "Round", **raw})
+    round_ = Round.model_validate(as_document({**HEADER, "kind": "Round", **raw}))
     check_round(round_)
     return round_
 
@@ -162,7 +163,9 @@ def _solve(
     for number, (solve, plan) in enumerate(solved):
         played.solved = plan
         if number:
-            raw = played.later = solve.round.model_dump(mode="json", exclude_none=True)
+            raw = played.later = in_small_units(
+                solve.round.model_dump(mode="json", exclude_none=True)
+            )
             try:
                 valid = [judged for judged in policy.plans(raw, rng) if not judged.broken]
             except TooManyPlansError:

@@ -149,9 +149,9 @@ def policy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def file(tmp_path: Path) -> Path:
     """A round of the policy: three jobs, of which the smallest two fit."""
     path = tmp_path / "queue.json"
-    jobs = [{"name": n, "options": [{"groups": [{"gpu": g}]}]} for n, g in SIZES.items()]
+    jobs = [{"name": n, "options": [{"groups": [{"gpu": f"{g}m"}]}]} for n, g in SIZES.items()]
     raw = {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "cluster": {"hosts": [{"name": "h0", "gpus": 4, "gpu_model": "A100"}]},
         "jobs": jobs,

@@ -115,9 +115,10 @@ def test_every_document_shown_as_an_example_is_valid(tmp_path):
 
 def test_the_quantity_that_the_page_calls_refused_is_refused(tmp_path):
     file = tmp_path / "bare.yaml"
-    text = next(t for t in DOCUMENT.findall((DOCS / "file-formats.md").read_text()) if "cpu" in t)
-    file.write_text(re.sub(r'cpu: "?\w+"?', 'cpu: "8"', text, count=1))
-    with pytest.raises(InvalidInputError, match="millicores"):
+    page = (DOCS / "file-formats.md").read_text()
+    text = next(example for example in DOCUMENT.findall(page) if "memory" in example)
+    file.write_text(re.sub(r"memory: \w+", "memory: 64", text, count=1))
+    with pytest.raises(InvalidInputError, match="a bare number could be bytes"):
         load(file)
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from benchmarks import deadline, geo, interleaving
 from benchmarks.guards.solve import VALUE
 from fuzz.policies import POLICIES
+from fuzz.small_units import as_document
 from placewright import Round, defragment, drain, load_round, minimal_victims, write
 from placewright.instances.generators.gang import generate_round
 
@@ -100,7 +101,9 @@ VALUES: Mapping[str, Make] = {
 def tiny_document(policy: str, seed: int) -> dict[str, Any]:
     """Draw the document of a tiny round as the fuzzer does."""
     drawn = POLICIES[policy].draw(Random(f"guard {policy} {seed}"))
-    return {"apiVersion": "placewright/v1alpha1", "kind": "Round", **drawn}
+    head = {"apiVersion": "placewright/v1alpha2", "kind": "Round"}
+    document: dict[str, Any] = as_document({**head, **drawn})
+    return document
 
 
 def write_rounds(folder: Path) -> Iterator[str]:

@@ -14,9 +14,12 @@ from placewright.instances.errors import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from placewright.instances.documents.cluster import ClusterDocument
+    from placewright.instances.documents.round import Round
     from placewright.instances.errors import InvalidInputError
 
 STANDARD = "-"
+MAX_WARNINGS = 5
 
 
 def out() -> Console:
@@ -37,6 +40,17 @@ def note(text: str) -> None:
     """Print one unwrapped line to stderr."""
     sys.stderr.write(f"{printable(text)}\n")
     sys.stderr.flush()
+
+
+def warn_of_units(document: Round | ClusterDocument) -> None:
+    """Say on stderr which quantities look like numbers of another unit, at most some of them."""
+    from placewright.instances.checks.unit_warnings import unit_warnings
+
+    warnings = list(unit_warnings(document))
+    for warning in warnings[:MAX_WARNINGS]:
+        note(f"placewright: warning: {warning}")
+    if len(warnings) > MAX_WARNINGS:
+        note(f"placewright: warning: {len(warnings) - MAX_WARNINGS:,} more quantities like these")
 
 
 def check_output(path: str | None, *inputs: str) -> None:

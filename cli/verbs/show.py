@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import check_output, out
+from placewright.cli.format.output import check_output, out, warn_of_units
 from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def show(
         check_picture(picture)
         check_output(picture, file)
     document, plan = _read(file, plan_file, round_file)
+    warn_of_units(document)
     from placewright.cli.views.gang.facts import occupancy_of
     from placewright.cli.views.policies import VIEWS
     from placewright.cli.views.summary import document_text

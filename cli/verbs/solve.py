@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import STANDARD, check_output, err, note, out, wrong_argument
+from placewright.cli.format.output import (
+    STANDARD,
+    check_output,
+    err,
+    note,
+    out,
+    warn_of_units,
+    wrong_argument,
+)
 from placewright.cli.interrupts import Interrupted, interrupts
 from placewright.cli.verbs.options import SOLVING_TIME
 
@@ -99,6 +107,7 @@ def solve(
     from placewright.rounds import solve_round
 
     round_ = load_round(round_file)
+    warn_of_units(round_)
     plan = None
     try:
         with interrupts.stopping(), ExitStack() as stack:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import STANDARD, note, out
+from placewright.cli.format.output import STANDARD, note, out, warn_of_units
 from placewright.cli.verbs.options import SOLVING_TIME
 
 if TYPE_CHECKING:
@@ -70,9 +70,12 @@ def validate(
     Example: placewright validate round.yaml
     """
     from placewright.cli.views.summary import document_text
+    from placewright.instances.documents.plan import Plan
     from placewright.instances.io.files import load
 
     document = load(file)
+    if not isinstance(document, Plan):
+        warn_of_units(document)
     out().print(f"{file}: valid {document.kind}, {document_text(document)}", soft_wrap=True)
 
 

@@ -17,12 +17,13 @@ from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.formulations.plan_messages import Candidate, Place, Slots
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import MAX_GPU
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.policy import Policy, TaskKind
+from placewright.instances.documents.quantities import MAX_GPU
 from placewright.instances.documents.round import Round
+from placewright.topology.units import WHOLE_GPU
 
 ADDITIVE_TERMS = ("value", "progress", "entitled", "spread", "proximity", "opened", "bottleneck")
 """Terms of the whole round that are those of the residual round plus a constant."""
@@ -30,7 +31,7 @@ ADDITIVE_TERMS = ("value", "progress", "entitled", "spread", "proximity", "opene
 _DEFINED_TERMS = (*ADDITIVE_TERMS, "disruption", "remaining", "leftover", "share", "stranded")
 """Terms bounded by the residual round; if no guaranteed job starts, all terms are."""
 
-_IMPOSSIBLE = Option(value=0, groups=(TaskGroup(gpu=MAX_GPU),))
+_IMPOSSIBLE = Option(value=0, groups=(TaskGroup(gpu=MAX_GPU // WHOLE_GPU),))
 """An option that fits no host."""
 
 _TaskPlace: TypeAlias = tuple[int, int, int, frozenset[int], int | None]

@@ -57,7 +57,7 @@ def _check_group(group: TaskGroup, levels: Collection[str], path: Path) -> None:
         check_known(group.apart.level, levels, "level", (*path, "apart", "level"))
     if group.communication is not None and (group.gpu < WHOLE_GPU or group.mig is not None):
         raise InvalidInputError(
-            "given for tasks without a whole GPU; expected at least 1000 milli-GPU of each task",
+            "given for tasks without a whole GPU; expected at least 1 GPU of each task",
             path=(*path, "communication"),
             show_value=False,
         )

@@ -14,9 +14,9 @@ from placewright.instances.checks.unused import check_fields, check_job_fields
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import Hardware, hardware
 from placewright.instances.derived.names import check_known, check_unique, known_hosts
-from placewright.instances.documents.base import CORE_RESOURCES
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.quantities import CORE_RESOURCES
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.topology.units import HOST_LEVEL

@@ -15,6 +15,7 @@ from placewright.instances.derived.running_groups import MarginalUsage, running_
 from placewright.instances.documents.job import Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
+from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.topology.units import WHOLE_GPU
@@ -136,7 +137,8 @@ def _hold(task: Task, group: TaskGroup, host: Hardware, held: dict[str, int], pa
         capacity = host.capacity.get(resource, 0)
         if total > capacity:
             raise InvalidInputError(
-                f"running tasks hold {total} of {resource} there; expected at most {capacity}",
+                f"running tasks hold {amount_text(resource, total)} there; "
+                f"expected at most {amount_text(resource, capacity)}",
                 path=(*path, "host"),
                 value=task.host,
             )
@@ -150,8 +152,8 @@ def _hold_gpus(task: Task, group: TaskGroup, held: dict[int, int], path: Path) -
         total = held.get(gpu, 0) + share
         if total > WHOLE_GPU:
             raise InvalidInputError(
-                f"running tasks hold {total} milli-GPU of this GPU of host {task.host}; "
-                f"expected at most {WHOLE_GPU}",
+                f"running tasks hold {amount_text('gpu', total)} on this GPU of host {task.host}; "
+                "expected at most 1",
                 path=(*path, "gpus", k),
                 value=gpu,
             )

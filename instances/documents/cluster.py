@@ -12,11 +12,9 @@ from placewright.instances.documents.base import (
     Document,
     Flag,
     Many,
-    Mib,
-    MilliCpu,
     Name,
-    Resources,
 )
+from placewright.instances.documents.quantities import Mib, MilliCpu, Resources
 
 MAX_GPUS_PER_HOST = 1024
 
@@ -36,8 +34,8 @@ class HostEntry(Document):
     """One host, or equal hosts as a range: `name: "h[000-127]"`.
 
     `model` names hardware of the catalogue (`dgx-h100`), which fills whatever is not given here.
-    Host resources other than GPUs: `cpu` (millicores), `memory` (MiB), `resources` (any unit).
-    `gpu_memory` is the MiB of one GPU; without it the name of the GPU model may tell
+    Host resources other than GPUs: `cpu`, `memory` (`quantities`), `resources` (any unit).
+    `gpu_memory` is that of one GPU; without it the name of the GPU model may tell
     (`A100-SXM4-80GB`), or the host model. `mig: false`: its GPUs are not to be cut into MIG slices.
     """
 
@@ -73,7 +71,7 @@ class ClusterDocument(Document):
     `levels` lists the layers above the host, outermost first; the host level is implied.
     """
 
-    apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
+    apiVersion: Literal["placewright/v1alpha2"] = API_VERSION  # noqa: N815
     kind: Literal["Cluster"] = "Cluster"
     name: Name = "cluster"
     levels: Many[Name] = Field(default=(), max_length=16)

@@ -18,9 +18,9 @@ from placewright.instances.documents.base import (
     Flag,
     Index,
     Many,
-    MilliGpu,
     Name,
 )
+from placewright.instances.documents.quantities import MilliGpu
 
 MAX_REGIONS = 256
 MAX_WINDOW = 10**7
@@ -85,7 +85,7 @@ class Region(Document):
     """What a region offers beside its hosts.
 
     `storage` is in GiB (None: without limit), `prices` are micro-dollars per GPU-hour by GPU model,
-    and `quotas` cap what a tenant's jobs hold there, in milli-GPU.
+    and `quotas` cap what a tenant's jobs hold there, in GPUs.
     """
 
     name: Name

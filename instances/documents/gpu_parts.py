@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from placewright.instances.documents.quantities import is_zero, whole_units
 from placewright.instances.errors import InvalidInputError
 from placewright.topology.mig import PROFILES, milli_of
+from placewright.topology.units import WHOLE_GPU
 
 _MEMORY, _MIG, _GPU = "gpu_memory", "mig", "gpu"
 
 
-def with_milli_gpu(raw: Any) -> Any:
-    """Return a raw task group with the milli-GPU that its MIG profile stands for.
+def with_gpu_of_profile(raw: Any) -> Any:
+    """Return a raw task group with the share of a GPU that its MIG profile stands for.
 
     Raises
     ------
@@ -23,7 +25,7 @@ def with_milli_gpu(raw: Any) -> Any:
     profile = raw.get(_MIG)
     if isinstance(profile, str):
         return _sliced(raw, profile)
-    if raw.get(_MEMORY) and raw.get(_GPU) == 0:
+    if not is_zero(raw.get(_MEMORY, 0)) and is_zero(raw.get(_GPU)):
         raise InvalidInputError(
             "given for a task without GPUs; expected 0", path=(_MEMORY,), value=raw[_MEMORY]
         )
@@ -37,20 +39,21 @@ def _sliced(raw: dict[str, Any], profile: str) -> dict[str, Any]:
             path=(_MIG,),
             value=profile,
         )
-    milli = milli_of(profile)
-    if raw.get(_GPU, milli) != milli:
+    share = whole_units(milli_of(profile))
+    decimal = milli_of(profile) / WHOLE_GPU
+    if raw.get(_GPU, share) not in (share, decimal, str(decimal)):
         raise InvalidInputError(
-            f"given beside mig; expected none, or the {milli} milli-GPU of {profile}",
+            f"given beside mig; expected none, or the {share} of {profile}",
             path=(_GPU,),
             value=raw[_GPU],
         )
-    if raw.get(_MEMORY):
+    if not is_zero(raw.get(_MEMORY, 0)):
         raise InvalidInputError(
             f"given beside mig; expected none, as {profile} has a memory of its own",
             path=(_MEMORY,),
             value=raw[_MEMORY],
         )
-    return {**raw, _GPU: milli}
+    return {**raw, _GPU: share}
 
 
 def group_schema(schema: dict[str, Any]) -> None:

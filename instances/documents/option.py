@@ -12,27 +12,24 @@ from placewright.instances.documents.base import (
     Count,
     Document,
     Many,
-    Mib,
-    MilliCpu,
-    MilliGpu,
     Name,
-    Resources,
 )
 from placewright.instances.documents.cluster import HostName
-from placewright.instances.documents.gpu_parts import group_schema, with_milli_gpu
+from placewright.instances.documents.gpu_parts import group_schema, with_gpu_of_profile
+from placewright.instances.documents.quantities import Mib, MilliCpu, MilliGpu, Resources
 
 
 class TaskGroup(Document):
     """`count` identical tasks, placed all or none.
 
-    Each task asks `gpu` milli-GPU (a share of one GPU up to 1000, else whole GPUs of one host),
-    `cpu` millicores, `memory` MiB and named `resources` of one host. `gpu_models` lists the allowed
-    models and `hosts` the allowed hosts, by name or range (None: any). All tasks share one domain
-    of the level `required`; the term `spread` counts the levels in `preferred` (None: every level
-    with a spread weight). Within that `slices` keep some tasks together, and `apart` keeps tasks
-    from each other.
+    Each task asks `gpu` (a share of one GPU, or whole GPUs of one host), `cpu`, `memory` and named
+    `resources` of one host: `quantities` in a file, milli-GPU, millicores and MiB in memory.
+    `gpu_models` lists the allowed models and `hosts` the allowed hosts, by name or range (None:
+    any). All tasks share one domain of the level `required`; the term `spread` counts the levels in
+    `preferred` (None: every level with a spread weight). Within that `slices` keep some tasks
+    together, and `apart` keeps tasks from each other.
 
-    `gpu_memory` is what a task uses of the memory of each of its GPUs, in MiB: shares of a GPU add
+    `gpu_memory` is what a task uses of the memory of each of its GPUs: shares of a GPU add
     up to at most what it has, and whole GPUs have at least as much. In place of `gpu`, `mig` names
     the profile of one MIG slice per task, which is 1000 * (its compute slices) / 7 milli-GPU.
     """
@@ -58,7 +55,7 @@ class TaskGroup(Document):
     @model_validator(mode="before")
     @classmethod
     def _sharing(cls, raw: Any) -> Any:
-        return with_milli_gpu(raw)
+        return with_gpu_of_profile(raw)
 
     @property
     def milli_gpu(self) -> int:

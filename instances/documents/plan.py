@@ -169,7 +169,7 @@ class Certificate(Document):
 class Plan(Document):
     """A plan for one round. `round` is the sha256 of the canonical Round it was made for."""
 
-    apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
+    apiVersion: Literal["placewright/v1alpha2"] = API_VERSION  # noqa: N815
     kind: Literal["Plan"] = "Plan"
     round: Annotated[str, Field(pattern=SHA256)] | None = None
     decisions: Many[Decision]

@@ -8,17 +8,10 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 from pydantic_core import PydanticKnownError
 
-from placewright.instances.documents.base import (
-    Amount,
-    Document,
-    Many,
-    Mib,
-    MilliCpu,
-    MilliGpu,
-    Name,
-)
+from placewright.instances.documents.base import Document, Many, Name
 from placewright.instances.documents.cells import OwnedCells
 from placewright.instances.documents.cluster import HostName
+from placewright.instances.documents.quantities import Amounts, Mib, MilliCpu, MilliGpu
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import GANG, POLICIES, PolicySpec, term_names
 
@@ -45,7 +38,7 @@ DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}
 
 
 class Tenant(Document):
-    """Who owns jobs, and what they may hold together, per resource (`gpu` in milli-GPU).
+    """Who owns jobs, and what they may hold together, by resource.
 
     `quota` caps it. `guarantee` is what the tenant may always claim: jobs beyond it are borrowed,
     and give way to those that stand on a guarantee; without one all its jobs stand. `weight`
@@ -54,8 +47,8 @@ class Tenant(Document):
     """
 
     name: Name
-    quota: dict[Name, Amount] = Field(default_factory=dict)
-    guarantee: dict[Name, Amount] = Field(default_factory=dict)
+    quota: Amounts = Field(default_factory=dict)
+    guarantee: Amounts = Field(default_factory=dict)
     weight: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 1
     cells: Many[OwnedCells] = ()
 

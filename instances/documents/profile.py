@@ -14,7 +14,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from placewright.instances.documents.base import Document, Many, Mib, MilliCpu
+from placewright.instances.documents.base import Document, Many
+from placewright.instances.documents.quantities import Mib, MilliCpu, memory_text, whole_units
 from placewright.instances.errors import InvalidInputError
 
 MAX_STAGE = 10**9
@@ -32,7 +33,7 @@ Load = Annotated[int, Field(strict=True, ge=0, le=1000)]
 class Sensitivity(Document):
     """The speed of a job by its CPU and memory per GPU.
 
-    `cores` (millicores) and `memory` (MiB) are per GPU, ascending, and span a grid of at most 63
+    `cores` and `memory` are per GPU, ascending, and span a grid of at most 63
     points. `speeds` has a row per entry of `cores` and a column per entry of `memory`: millionths
     of the speed at the proportional share.
     """
@@ -45,13 +46,16 @@ class Sensitivity(Document):
 
     @model_validator(mode="after")
     def _grid(self) -> Sensitivity:
-        for field, axis in (("cores", self.cores), ("memory", self.memory)):
+        for field, axis, written in (
+            ("cores", self.cores, whole_units),
+            ("memory", self.memory, memory_text),
+        ):
             for i, (low, high) in enumerate(pairwise(axis)):
                 if low >= high:
                     raise InvalidInputError(
-                        f"expected more than {low}, as entries ascend",
+                        f"expected more than {written(low)}, as entries ascend",
                         path=(field, i + 1),
-                        value=high,
+                        value=written(high),
                     )
         rows, columns = len(self.cores), len(self.memory)
         if rows * columns > MAX_POINTS:

@@ -50,7 +50,7 @@ class Round(Document):
     for `geo` and `replicas`.
     """
 
-    apiVersion: Literal["placewright/v1alpha1"] = API_VERSION  # noqa: N815
+    apiVersion: Literal["placewright/v1alpha2"] = API_VERSION  # noqa: N815
     kind: Literal["Round"] = "Round"
     name: Name = "round"
     now: Index = 0

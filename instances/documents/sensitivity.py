@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.profile import Sensitivity
+from placewright.instances.documents.quantities import amount_text, memory_text, whole_units
 from placewright.instances.errors import InvalidInputError
 from placewright.topology.units import WHOLE_GPU
 
@@ -73,12 +74,16 @@ def _at(first: Option, matrix: Sensitivity, row: int, column: int) -> Option:
     groups = []
     for group in first.groups:
         cpu, mib = -(-cores * group.gpu // WHOLE_GPU), -(-memory * group.gpu // WHOLE_GPU)
-        for field, i, each, amount in (("cores", row, cores, cpu), ("memory", column, memory, mib)):
+        for resource, path, each, amount in (
+            ("cpu", ("cores", row), whole_units(cores), cpu),
+            ("memory", ("memory", column), memory_text(memory), mib),
+        ):
             if amount > MAX_AMOUNT:
                 raise InvalidInputError(
-                    f"is {amount} for a task of {group.gpu} milli-GPU; expected at most "
-                    f"{MAX_AMOUNT}",
-                    path=("profile", "sensitivity", field, i),
+                    f"is {amount_text(resource, amount)} for a task of "
+                    f"{amount_text('gpu', group.gpu)}; expected at most "
+                    f"{amount_text(resource, MAX_AMOUNT)}",
+                    path=("profile", "sensitivity", *path),
                     value=each,
                 )
         asked = {"cpu": cpu, "memory": mib} if group.gpu else {}

@@ -48,7 +48,6 @@ from placewright.instances.generators.tenants_and_shares import (
     with_parts,
     with_tenants,
 )
-from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["generate_cluster", "generate_round", "load_of"]
 
@@ -116,8 +115,8 @@ def generate_cluster(gpus: int, *, seed: int = 0) -> ClusterDocument:  # noqa: A
                 parent=name,
                 gpus=HOST_GPUS,
                 gpu_model=GPU_MODELS[(rack if blocks < _FEW_BLOCKS else block) % 5 >= 3],
-                cpu=HOST_CORES * _MILLI,
-                memory=HOST_GIB * _MIB_PER_GIB,
+                cpu=HOST_CORES,
+                memory=f"{HOST_GIB}Gi",
             )
         )
     return ClusterDocument(
@@ -288,9 +287,9 @@ def _options(size: int, cores: int, gib: int, *models: str | None) -> tuple[Opti
             groups=(
                 TaskGroup(
                     count=size // HOST_GPUS if gang else 1,
-                    gpu=min(size, HOST_GPUS) * WHOLE_GPU,
-                    cpu=cores * _MILLI,
-                    memory=gib * _MIB_PER_GIB,
+                    gpu=min(size, HOST_GPUS),
+                    cpu=cores,
+                    memory=f"{gib}Gi",
                     gpu_models=(model,) if model else None,
                     required="datacenter" if gang else None,
                     preferred=("rack", "block") if gang else None,

@@ -11,6 +11,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Tenant
+from placewright.instances.documents.quantities import memory_text, whole_units
 from placewright.instances.generators.mixes import (
     MIG_PROFILES,
     MIG_SLICE,
@@ -61,8 +62,8 @@ def with_parts(rng: np.random.Generator, jobs: Iterable[Job], parts: Shares) -> 
             slices = TaskGroup.model_validate(
                 {
                     "mig": MIG_PROFILES[which],
-                    "cpu": group.cpu,
-                    "memory": group.memory,
+                    "cpu": whole_units(group.cpu),
+                    "memory": memory_text(group.memory),
                     "gpu_models": [MIG_MODEL],
                 }
             )
@@ -94,4 +95,5 @@ def with_tenants(
         if job.running is not None:
             held[job.tenant or ""] += job.options[0].milli_gpu
     part = free_gpus // tenants * WHOLE_GPU
-    return owned, tuple(Tenant(name=name, quota={"gpu": held[name] + part}) for name in names)
+    quotas = {name: {"gpu": whole_units(held[name] + part)} for name in names}
+    return owned, tuple(Tenant(name=name, quota=quota) for name, quota in quotas.items())

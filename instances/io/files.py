@@ -34,6 +34,11 @@ Size alone says little: the shortest values take thirty times their length.
 
 
 AnyPath = str | os.PathLike[str]
+_BEFORE_WHOLE_UNITS = "placewright/v1alpha1"
+_NOW_WHOLE_UNITS = (
+    f"expected {API_VERSION}, in which numbers are whole GPUs and cores (gpu: 8, cpu: 1500m) and "
+    "memory has a suffix (64Gi); before they were thousandths and MiB"
+)
 _YAML_SUFFIXES = (".yaml", ".yml")
 _MIB = 1024**2
 _D = TypeVar("_D", bound=Document)
@@ -199,6 +204,8 @@ def _headed(raw: Any, file: str, *kinds: str) -> dict[str, Any]:
                 raise InvalidInputError(
                     f"missing; expected {' or '.join(known)}", path=(key,), show_value=False
                 )
+            if raw[key] == _BEFORE_WHOLE_UNITS:
+                raise InvalidInputError(_NOW_WHOLE_UNITS, path=(key,), value=raw[key])
             if raw[key] not in known:
                 raise InvalidInputError(
                     f"expected {' or '.join(known)}", path=(key,), value=raw[key]

@@ -16,6 +16,7 @@ from placewright.instances.checks.round import hosts_by_name, known_hosts
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.quantities import memory_text, whole_units
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.presets.presets import with_policy, without_value
@@ -86,9 +87,9 @@ def _whole(count: int, names: list[str], hardware: Hardware) -> TaskGroup:
     return TaskGroup(
         name="hosts",
         count=count,
-        gpu=1000 * hardware.gpus,
-        cpu=capacity.pop("cpu"),
-        memory=capacity.pop("memory"),
+        gpu=hardware.gpus,
+        cpu=whole_units(capacity.pop("cpu")),
+        memory=memory_text(capacity.pop("memory")),
         resources=capacity,
         hosts=tuple(names),
         preferred=(),

@@ -12,7 +12,7 @@ from placewright.instances.errors import InvalidInputError, Path
 SCALE = 1000
 """What one unit of speed-up counts in `value` or `progress`, unless the caller says otherwise."""
 
-WORKER = TaskGroup(gpu=1000)
+WORKER = TaskGroup(gpu=1)
 """A worker with one GPU."""
 
 

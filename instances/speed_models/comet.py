@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.quantities import memory_text, whole_units
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.amounts import SCALE, positive, whole
 from placewright.topology.units import WHOLE_GPU
@@ -112,7 +113,7 @@ def options(
     for need, rate, chosen, batch in points:
         if -rate > fastest:
             fastest = -rate
-            group = TaskGroup(count=gpus, gpu=share, gpu_memory=need)
+            group = TaskGroup(count=gpus, gpu=whole_units(share), gpu_memory=memory_text(need))
             value = whole(scale * gpus * fastest / per, ("configurations",))
             found.append(Option(name=f"{chosen.name}-{batch}", groups=(group,), value=value))
     return tuple(found)

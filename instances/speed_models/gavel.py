@@ -106,6 +106,6 @@ def options(
 
 
 def _option(model: str, gpus: int, value: float, level: str | None) -> Option:
-    group = TaskGroup(count=gpus, gpu=1000, gpu_models=(model,), required=level)
+    group = TaskGroup(count=gpus, gpu=1, gpu_models=(model,), required=level)
     name = model if gpus == 1 else f"{model}-{'spread' if level is None else level}"
     return Option(name=name, groups=(group,), value=whole(value, ("table", model)))

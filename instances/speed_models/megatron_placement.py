@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from placewright.instances.documents.arrangement import Communication, Slices
 from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.quantities import memory_text
 from placewright.instances.speed_models.megatron import MIB, Shape, Transformer, faults, memory_mib
-from placewright.topology.units import WHOLE_GPU
 
 GRADIENT_BYTES = 4
 """Per parameter, as it is reduced over the replicas."""
@@ -84,8 +84,8 @@ def placed(
     group = TaskGroup(
         name="ranks",
         count=shape.data * shape.pipeline * parts,
-        gpu=each * WHOLE_GPU,
-        gpu_memory=memory_mib(model, shape),
+        gpu=each,
+        gpu_memory=memory_text(memory_mib(model, shape)),
         slices=slices,
         communication=Communication(data_mib=-(-held // MIB)),
     )

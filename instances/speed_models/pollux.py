@@ -137,6 +137,5 @@ def _name(placement: tuple[int, ...]) -> str:
 
 def _groups(placement: tuple[int, ...]) -> tuple[TaskGroup, ...]:
     return tuple(
-        TaskGroup(name=f"of-{gpus}", count=n, gpu=1000 * gpus)
-        for gpus, n in Counter(placement).items()
+        TaskGroup(name=f"of-{gpus}", count=n, gpu=gpus) for gpus, n in Counter(placement).items()
     )

@@ -80,4 +80,4 @@ def _group(model: str, gpus: int, host: int) -> TaskGroup:
             value=gpus,
         )
     each = min(gpus, host)
-    return TaskGroup(count=gpus // each, gpu=1000 * each, gpu_models=(model,))
+    return TaskGroup(count=gpus // each, gpu=each, gpu_models=(model,))

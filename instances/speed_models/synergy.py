@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.quantities import memory_text
 from placewright.instances.documents.sensitivity import non_dominated
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.amounts import SCALE, whole
@@ -68,9 +69,9 @@ def options(
             name=f"{cores[c]}-cores-{memory_gb[m]:.0f}-gb",
             groups=(
                 TaskGroup(
-                    gpu=1000 * gpus,
-                    cpu=1000 * gpus * cores[c],
-                    memory=gpus * round(memory_gb[m] * MIB_PER_GB),
+                    gpu=gpus,
+                    cpu=gpus * cores[c],
+                    memory=memory_text(gpus * round(memory_gb[m] * MIB_PER_GB)),
                 ),
             ),
             value=whole(scale * gpus * speeds[c][m], ("speeds", c, m)),

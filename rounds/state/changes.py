@@ -45,7 +45,8 @@ class Changes:
     health
         Whether hosts are healthy, by name or range; others stay as they are.
     quotas
-        New quotas of tenants, by name; a tenant that is not known yet is added.
+        New quotas of tenants, by name, as a document has them (`gpu`: 8, 0.25 or "250m");
+        a tenant that is not known yet is added.
     reservations
         Take the place of all reservations; None leaves them.
     outages
@@ -66,7 +67,7 @@ class Changes:
     updated: Sequence[Job] = ()
     added: Sequence[Job] = ()
     health: Mapping[str, bool] = field(default_factory=dict)
-    quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    quotas: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     reservations: Sequence[Reservation] | None = None
     outages: Sequence[Outage] | None = None
     datasets: Sequence[Dataset] = ()

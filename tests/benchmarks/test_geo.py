@@ -75,7 +75,7 @@ def job(name: str, gpus: int, *, count: int = 1, **fields: Any) -> dict[str, Any
     """A job of several tasks, all of which read `d`."""
     return {
         "name": name,
-        "options": [{"groups": [{"count": count, "gpu": 1000 * gpus}]}],
+        "options": [{"groups": [{"count": count, "gpu": gpus}]}],
         "reads": [{"dataset": "d", "gib": 100}],
         **fields,
     }

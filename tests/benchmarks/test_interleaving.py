@@ -59,7 +59,7 @@ def round_of(
             Job(
                 name=f"j{i}",
                 weight=weights[i] if weights else 1,
-                options=(Option(groups=(TaskGroup(count=max(1, n // 8), gpu=1000 * min(n, 8)),)),),
+                options=(Option(groups=(TaskGroup(count=max(1, n // 8), gpu=min(n, 8)),)),),
                 profile=Profile(stages=stages),
             )
             for i, (n, stages) in enumerate(jobs)

@@ -15,8 +15,8 @@ from placewright.instances.derived.speed import speed
 
 ROOT = Path(__file__).parents[2]
 UNIT = 1_000_000
-HUNGRY = {"cores": [1000, 3000, 6000], "memory": [1000], "speeds": [[400_000], [UNIT], [1_800_000]]}
-MODEST = {"cores": [1000, 3000, 6000], "memory": [1000], "speeds": [[UNIT], [UNIT], [UNIT]]}
+HUNGRY = {"cores": [1, 3, 6], "memory": ["1000Mi"], "speeds": [[400_000], [UNIT], [1_800_000]]}
+MODEST = {"cores": [1, 3, 6], "memory": ["1000Mi"], "speeds": [[UNIT], [UNIT], [UNIT]]}
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def round_of(*jobs: tuple[int, dict[str, list[int]]], hosts: int = 1, gpus: int 
                         "name": f"h{i}",
                         "gpus": gpus,
                         "gpu_model": "V100",
-                        "cpu": 3000 * gpus,
-                        "memory": 1000 * gpus,
+                        "cpu": f"{3000 * gpus}m",
+                        "memory": f"{1000 * gpus}Mi",
                     }
                     for i in range(hosts)
                 ]
@@ -50,7 +50,7 @@ def round_of(*jobs: tuple[int, dict[str, list[int]]], hosts: int = 1, gpus: int 
                 {
                     "name": f"j{i}",
                     "options": [
-                        {"groups": [{"gpu": 1000 * n, "cpu": 3000 * n, "memory": 1000 * n}]}
+                        {"groups": [{"gpu": n, "cpu": f"{3000 * n}m", "memory": f"{1000 * n}Mi"}]}
                     ],
                     "profile": {"stages": [1000], "sensitivity": matrix},
                 }

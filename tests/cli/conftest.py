@@ -61,7 +61,7 @@ Runner = Callable[..., Result]
 Place = tuple[str | int, ...]
 """A host's name, then indices of its GPUs."""
 
-HEAD = {"apiVersion": "placewright/v1alpha1"}
+HEAD = {"apiVersion": "placewright/v1alpha2"}
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def moving(tmp_path: Path) -> tuple[Path, Path]:
         _job("left", 2000, [("a1", 2, 3)], migrate_cost=20_000_000),
         _job("right", 2000, [("a2", 2, 3)], restart_s=30),
         _job("serve", 1000, [("a3", 0)], pinned=True),
-        {"name": "gang", "priority": 5, "options": [{"groups": [{"gpu": 4000}]}]},
+        {"name": "gang", "priority": 5, "options": [{"groups": [{"gpu": 4}]}]},
     ]
     round_ = parse_round({**HEAD, "kind": "Round", "now": 1000, "cluster": cluster, "jobs": jobs})
     kept = round_.jobs[4].running
@@ -128,7 +128,7 @@ def moving(tmp_path: Path) -> tuple[Path, Path]:
 def _job(name: str, gpu: int, places: Sequence[Place], **running: object) -> dict[str, object]:
     """Return a running job with one task group and its tasks' places."""
     tasks = [{"index": i, "host": host, "gpus": gpus} for i, (host, *gpus) in enumerate(places)]
-    option = {"groups": [{"count": len(places), "gpu": gpu}]}
+    option = {"groups": [{"count": len(places), "gpu": f"{gpu}m"}]}
     return {"name": name, "options": [option], "running": {**running, "tasks": tasks}}
 
 

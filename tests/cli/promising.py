@@ -20,7 +20,7 @@ def job(name: str, gpus: int, leases: float, *due: tuple[int, int], **more: Any)
     }
     return {
         "name": name,
-        "options": [{"groups": [{"gpu": 1000 * gpus}]}],
+        "options": [{"groups": [{"gpu": gpus}]}],
         "deadline": deadline,
         **more,
     }

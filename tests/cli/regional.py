@@ -20,7 +20,7 @@ def job(name: str, gpus: int, *reads: str | dict[str, Any], **more: Any) -> dict
     entries = [{"dataset": r, "gib": 512} if isinstance(r, str) else r for r in reads]
     return {
         "name": name,
-        "options": [{"groups": [{"gpu": 1000 * gpus}]}],
+        "options": [{"groups": [{"gpu": gpus}]}],
         "reads": entries,
         **more,
     }

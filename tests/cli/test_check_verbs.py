@@ -121,3 +121,29 @@ def test_validate_names_the_place_of_a_fault(run, round_file):
     assert not result.out
     assert ".options[0].groups[0].count" in result.said
     assert "-1" in result.said
+
+
+def of_tiny_tasks(count: int) -> Raw:
+    group = {"gpu": "8m"}
+    return {
+        "apiVersion": "placewright/v1alpha2",
+        "kind": "Round",
+        "cluster": {"hosts": [{"name": "h", "gpus": 8, "gpu_model": "A100"}]},
+        "jobs": [{"name": f"j{i}", "options": [{"groups": [group]}]} for i in range(count)],
+    }
+
+
+@pytest.mark.parametrize("verb", [("validate",), ("show",), ("solve", "--time-limit", "0")])
+def test_quantities_of_another_unit_are_warned_of(run, tmp_path, verb):
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(of_tiny_tasks(7)))
+    result = run(*verb, path)
+    assert result.code == 0
+    assert result.err.splitlines() == [
+        *(
+            f"placewright: warning: jobs[{i}].options[0].groups[0].gpu: 8m: less than 0.05 of a "
+            "GPU; is the unit meant?"
+            for i in range(5)
+        ),
+        "placewright: warning: 2 more quantities like these",
+    ]

@@ -14,7 +14,7 @@ from placewright.rounds import solve_round
 
 
 def test_options_are_summed_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = {"options": [{"groups": [{"gpu": 2000}]}]}
+    job = {"options": [{"groups": [{"gpu": 2}]}]}
     cluster = {"hosts": [{"name": "h", "gpus": 8, "gpu_model": "A"}]}
     jobs = [{"name": f"j{i}", **job} for i in range(100)]
     round_ = parse_round({"cluster": cluster, "jobs": jobs})

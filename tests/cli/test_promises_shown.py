@@ -193,7 +193,7 @@ def test_overhead_readiness_and_another_running_option_shorten_the_window(promis
 
 def test_the_option_that_comes_closest_is_shown(promising):
     elastic = promising.job("elastic", 4, 6, (60, 9), deadline={"paces": [{}, {"speed": 1900}]})
-    elastic["options"].append({"name": "wide", "groups": [{"gpu": 8000}]})
+    elastic["options"].append({"name": "wide", "groups": [{"gpu": 8}]})
     round_ = promising.document(
         [elastic, promising.job("other", 8, 3, (60, 50)), promising.job("more", 8, 1, (60, 50))]
     )
@@ -245,7 +245,7 @@ def test_capacity_is_counted_by_model_and_by_quota(promising):
     round_ = promising.document(
         [held, any_, ask, poor],
         cluster={"hosts": hosts},
-        tenants=[{"name": "t", "quota": {"gpu": 2000}}],
+        tenants=[{"name": "t", "quota": {"gpu": 2}}],
     )
     plan = promising.planned(
         round_,

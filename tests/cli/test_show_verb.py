@@ -111,7 +111,7 @@ def test_a_map_of_many_hosts_says_what_it_leaves_out(run, tmp_path, first_fit):
 
 def test_hosts_without_levels_are_drawn(run, tmp_path, first_fit):
     hosts = [{"name": "n[0-9]", "gpus": 2, "gpu_model": "T4"}, {"name": "c0", "gpus": 0}]
-    job = {"name": "j", "options": [{"groups": [{"gpu": 300}]}]}
+    job = {"name": "j", "options": [{"groups": [{"gpu": 0.3}]}]}
     round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": [job]})
     paths = tmp_path / "round.json", tmp_path / "plan.json", tmp_path / "map.png"
     write(round_, paths[0])
@@ -198,7 +198,7 @@ def test_a_plan_for_another_round_exits_3(run, plan_file):
 def test_a_cluster_without_gpus_has_no_picture(run, tmp_path):
     path = tmp_path / "cluster.yaml"
     path.write_text(
-        "apiVersion: placewright/v1alpha1\nkind: Cluster\nhosts: [{name: h, gpus: 0}]\n"
+        "apiVersion: placewright/v1alpha2\nkind: Cluster\nhosts: [{name: h, gpus: 0}]\n"
     )
     assert run("show", path).code == 0
     result = run("show", path, "-o", tmp_path / "map.png")

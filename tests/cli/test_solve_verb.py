@@ -72,7 +72,7 @@ def test_more_moves_than_rows_are_counted(run, monkeypatch, tmp_path):
     jobs = [
         {
             "name": f"j{i}",
-            "options": [{"groups": [{"gpu": 1000}]}],
+            "options": [{"groups": [{"gpu": 1}]}],
             "running": {"tasks": [tasks[i].model_dump()]},
         }
         for i in range(30)

@@ -36,9 +36,7 @@ def shared(*groups: Group, **sharing: Any) -> tuple[Round, Plan]:
         task = {"host": f"a{number}", "gpus": [0, 1, 2, 3]}
         for name, (_, stages) in group.items():
             profile = {"stages": stages}
-            jobs.append(
-                {"name": name, "options": [{"groups": [{"gpu": 4000}]}], "profile": profile}
-            )
+            jobs.append({"name": name, "options": [{"groups": [{"gpu": 4}]}], "profile": profile})
             decisions.append({"job": name, "decision": "start", "option": 0, "tasks": [task]})
         members = [{"job": name, "offset": offset} for name, (offset, _) in group.items()]
         offsets, stages_of = zip(*group.values(), strict=True)

@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from fuzz.small_units import in_small_units
+
 ROOT = Path(__file__).parents[2]
 GEO = str(ROOT / "tests" / "formulations" / "regions" / "any.py")
 ROUNDS = 25
@@ -32,7 +34,7 @@ def sides(request, helper):
 def test_all_values_of_the_other_enumeration_are_there_and_none_is_better(sides, seed):
     policy, terms, draw, others = sides
     round_ = draw(seed)
-    raw = round_.model_dump(mode="json", exclude_none=True)
+    raw = in_small_units(round_.model_dump(mode="json", exclude_none=True))
     raw["policy"]["terms"] = list(terms)
     try:
         plans = list(policy.plans(raw, Random(seed)))

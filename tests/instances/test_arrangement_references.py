@@ -24,7 +24,7 @@ def round_of(*jobs: Raw) -> Round:
 
 
 def job(group: Raw | None = None, **fields: Any) -> Raw:
-    option = {"groups": [{"gpu": 1000, "count": 6, **(group or {})}]}
+    option = {"groups": [{"gpu": 1, "count": 6, **(group or {})}]}
     return {"options": [option], **fields}
 
 

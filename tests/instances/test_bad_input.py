@@ -17,19 +17,19 @@ from placewright.instances import load, load_cluster, load_plan, load_round, rou
 from placewright.instances.errors import InvalidInputError, printable
 from placewright.instances.io.files import parse_plan, parse_round
 
-HEAD = {"apiVersion": "placewright/v1alpha1", "kind": "Round"}
+HEAD = {"apiVersion": "placewright/v1alpha2", "kind": "Round"}
 ROUND: dict[str, Any] = {
     **HEAD,
     "cluster": {
         "levels": ["rack"],
         "domains": [{"name": "r0", "level": "rack"}],
         "hosts": [
-            {"name": "h[0-1]", "parent": "r0", "gpus": 8, "gpu_model": "A100", "cpu": "96000m"},
+            {"name": "h[0-1]", "parent": "r0", "gpus": 8, "gpu_model": "A100", "cpu": 96},
             {"name": "h2", "parent": "r0", "model": "dgx-a100", "memory": "4Gi"},
         ],
         "links": {"rack": {"bandwidth_mbps": 400_000, "latency_us": 1.5}},
     },
-    "tenants": [{"name": "t", "quota": {"gpu": 8000}}],
+    "tenants": [{"name": "t", "quota": {"gpu": 8}}],
     "reservations": [{"host": "h0", "gpus": [7]}],
     "policy": {
         "terms": ["value", "spread", "remaining", "freed"],
@@ -45,12 +45,12 @@ ROUND: dict[str, Any] = {
             "tenant": "t",
             "weight": 2,
             "options": [
-                {"groups": [{"gpu": 8000, "count": 2, "required": "rack", "cpu": 1}], "value": 3}
+                {"groups": [{"gpu": 8, "count": 2, "required": "rack", "cpu": 0.001}], "value": 3}
             ],
         },
         {
             "name": "b",
-            "options": [{"groups": [{"gpu": 500, "gpu_models": ["A100"]}]}],
+            "options": [{"groups": [{"gpu": 0.5, "gpu_models": ["A100"]}]}],
             "running": {
                 "tasks": [{"host": "h1", "gpus": [0]}],
                 "pinned": False,
@@ -64,7 +64,7 @@ ROUND: dict[str, Any] = {
 _TOGETHER = {"tasks": [{"host": "h0", "gpus": [0]}]}
 TURNS: dict[str, Any] = {  # a round of jobs that take turns on GPUs
     **HEAD,
-    "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 8, "gpu_model": "A100", "gpu_memory": 9}]},
+    "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 8, "gpu_model": "A100", "gpu_memory": "9Mi"}]},
     "sharing": {
         "resources": ["io", "gpu", "t"],
         "spanning": True,
@@ -77,24 +77,29 @@ TURNS: dict[str, Any] = {  # a round of jobs that take turns on GPUs
     "jobs": [
         {
             "name": "a",
-            "options": [{"groups": [{"gpu": 1000, "gpu_memory": 2}]}],
-            "profile": {"stages": [5, 0, 2], "load": [1, 9, 3], "memory": [1, 2], "slowdown": 1500},
+            "options": [{"groups": [{"gpu": 1, "gpu_memory": "2Mi"}]}],
+            "profile": {
+                "stages": [5, 0, 2],
+                "load": [1, 9, 3],
+                "memory": ["1Mi", "2Mi"],
+                "slowdown": 1500,
+            },
             "running": _TOGETHER,
         },
         {
             "name": "b",
-            "options": [{"groups": [{"gpu": 1000, "cpu": 0, "memory": 0}]}],
+            "options": [{"groups": [{"gpu": 1, "cpu": 0, "memory": 0}]}],
             "profile": {
                 "stages": [1, 7, 2],
                 "iteration": 9,
-                "sensitivity": {"cores": [0, 5], "memory": [0], "speeds": [[10**6], [10**7]]},
+                "sensitivity": {"cores": [0, 0.005], "memory": [0], "speeds": [[10**6], [10**7]]},
             },
             "running": _TOGETHER,
         },
     ],
 }
 PLAN: dict[str, Any] = {
-    "apiVersion": "placewright/v1alpha1",
+    "apiVersion": "placewright/v1alpha2",
     "kind": "Plan",
     "round": "0" * 64,
     "decisions": [
@@ -160,21 +165,30 @@ VALUES = [
     (f"{GROUP}.count", NAN, "nan: expected an integer"),
     (f"{GROUP}.count", INF, "inf: expected an integer"),
     (f"{GROUP}.count", None, "None: expected an integer"),
-    (f"{GROUP}.gpu", 1500, "1500: expected milli-GPU: up to 1000 for a share of one GPU"),
-    (f"{GROUP}.gpu", -1000, "-1000: expected at least 0"),
-    (f"{GROUP}.gpu", 2 * 10**9, "2000000000: expected at most 1000000000"),
-    (f"{GROUP}.cpu", "8", "'8': expected millicores, as an integer (8000) or with its suffix"),
-    (f"{GROUP}.cpu", "1.5", "'1.5': expected millicores"),
-    (f"{GROUP}.cpu", 0.5, "0.5: expected an integer"),
-    (f"{GROUP}.cpu", "٣m", "'٣m': expected millicores"),
-    (f"{GROUP}.memory", "4", "'4': expected MiB, as an integer (4096) or with a suffix"),
-    (f"{GROUP}.memory", "4GB", "'4GB': expected MiB"),
+    (f"{GROUP}.gpu", 1.5, "1.5: expected a share of one GPU, up to 1, or a whole number of"),
+    (f"{GROUP}.gpu", -1, "-1: expected 0 to 1000000"),
+    (f"{GROUP}.gpu", 2 * 10**6, "2000000: expected 0 to 1000000"),
+    (f"{GROUP}.gpu", True, "True: expected GPUs as a number of at most three decimals"),
+    (f"{GROUP}.gpu", NAN, "nan: expected GPUs as a number of at most three decimals"),
+    (f"{GROUP}.cpu", "8k", "'8k': expected cores as a number of at most three decimals"),
+    (f"{GROUP}.cpu", "1.5m", "'1.5m': expected cores as a number"),
+    (f"{GROUP}.cpu", 0.0005, "0.0005: expected cores as a number"),
+    (f"{GROUP}.cpu", "1e3", "'1e3': expected cores as a number"),
+    (f"{GROUP}.cpu", "٣m", "'٣m': expected cores as a number"),
+    (f"{GROUP}.memory", "4", "'4': expected a whole number of MiB with a suffix"),
+    (f"{GROUP}.memory", 4096, "4096: expected a whole number of MiB with a suffix"),
+    (f"{GROUP}.memory", True, "True: expected a whole number of MiB with a suffix"),
+    (f"{GROUP}.memory", "4GB", "'4GB': expected a whole number of MiB"),
     (f"{GROUP}.memory", "1Ki", "'1Ki': expected a whole number of MiB"),
-    (f"{GROUP}.memory", "4Gi\n", "'4Gi\\n': expected MiB"),
-    (f"{GROUP}.memory", "999999999Pi", "'999999999Pi': expected at most 1000000000000"),
+    (f"{GROUP}.memory", "4Gi\n", "'4Gi\\n': expected a whole number of MiB"),
+    (f"{GROUP}.memory", "999999999Pi", "'999999999Pi': expected at most 976562500Gi"),
     (f"{GROUP}.gpu_models", [], "[]: expected at least 1 in the list"),
     (f"{GROUP}.gpu_models", "A100", "'A100': expected a list"),
-    (f"{GROUP}.resources", {"cpu": 1}, "{'cpu': 1}: 'cpu' has a field of its own; expected other"),
+    (
+        f"{GROUP}.resources",
+        {"cpu": 1},
+        "{'cpu': 1}: 'cpu' has a field of its own; expected other",
+    ),
     (f"{GROUP}.resources", [], "[]: expected a mapping"),
     (
         f"{GROUP}.gpus",
@@ -247,8 +261,8 @@ VALUES = [
         1,
         "1: unknown field; expected one of apiVersion, bindings, cluster, geo, jobs, kind, leases",
     ),
-    ("apiVersion", "placewright/v2", "'placewright/v2': expected placewright/v1alpha1"),
-    ("apiVersion", None, "None: expected placewright/v1alpha1"),
+    ("apiVersion", "placewright/v2", "'placewright/v2': expected placewright/v1alpha2"),
+    ("apiVersion", None, "None: expected placewright/v1alpha2"),
     ("kind", "Plan", "'Plan': expected Round"),
     ("kind", ["Round"], "['Round']: expected Round"),
 ]
@@ -339,10 +353,10 @@ def test_a_plan_for_another_round_can_be_recognised_by_its_digest():
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        ({"kind": "Round"}, "apiVersion: missing; expected placewright/v1alpha1"),
-        ({**HEAD, "apiVersion": "v1"}, "apiVersion: 'v1': expected placewright/v1alpha1"),
+        ({"kind": "Round"}, "apiVersion: missing; expected placewright/v1alpha2"),
+        ({**HEAD, "apiVersion": "v1"}, "apiVersion: 'v1': expected placewright/v1alpha2"),
         (
-            {"apiVersion": "placewright/v1alpha1"},
+            {"apiVersion": "placewright/v1alpha2"},
             "kind: missing; expected Round or Cluster or Plan",
         ),
         ({**HEAD, "kind": "Pod"}, "kind: 'Pod': expected Round or Cluster or Plan"),

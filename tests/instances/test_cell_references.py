@@ -40,7 +40,7 @@ def round_of(*cells: Raw, bindings: Any = (), jobs: Any = (), hosts: Any = RACKS
 
 def on(host: str, tenant: str | None = "team", **more: Any) -> Raw:
     running = {"tasks": [{"host": host, "gpus": [0]}]}
-    options = [{"groups": [{"gpu": 1000}]}]
+    options = [{"groups": [{"gpu": 1}]}]
     return {"tenant": tenant, "options": options, "running": running, **more}
 
 

@@ -35,7 +35,7 @@ Raw = dict[str, Any]
 NAN, INF = float("nan"), float("inf")
 
 ROUND: Raw = {
-    "apiVersion": "placewright/v1alpha1",
+    "apiVersion": "placewright/v1alpha2",
     "kind": "Round",
     "now": 10_000,
     "cluster": {"hosts": [{"name": "h[0-3]", "gpus": 8, "gpu_model": "V100"}]},
@@ -43,7 +43,7 @@ ROUND: Raw = {
     "jobs": [
         {
             "name": "a",
-            "options": [{"groups": [{"gpu": 8000}]}, {"groups": [{"gpu": 8000, "count": 2}]}],
+            "options": [{"groups": [{"gpu": 8}]}, {"groups": [{"gpu": 8, "count": 2}]}],
             "deadline": {
                 "work_s": 7200,
                 "due": [{"at": 5000, "value": 9}, {"at": 90_000, "value": 4}],
@@ -54,11 +54,11 @@ ROUND: Raw = {
         },
         {
             "name": "b",
-            "options": [{"groups": [{"gpu": 8000}]}],
+            "options": [{"groups": [{"gpu": 8}]}],
             "deadline": {"work_s": 100},
             "running": {"tasks": [{"host": "h3", "gpus": [0, 1, 2, 3, 4, 5, 6, 7]}]},
         },
-        {"name": "c", "options": [{"groups": [{"gpu": 500}]}]},
+        {"name": "c", "options": [{"groups": [{"gpu": 0.5}]}]},
     ],
     "leases": {
         "length_s": 1200,
@@ -185,7 +185,7 @@ REFUSED: list[tuple[str, Any, str]] = [
         "policy.terms[1]: 'value': is not for policy 'deadline'; expected broken, admitted, best",
     ),
     ("policy.vacate", ["h0"], "policy.vacate: not used by policy 'deadline'; expected the round"),
-    ("tenants.0.guarantee", {"gpu": 1}, "tenants[0].guarantee: not used by policy 'deadline'"),
+    ("tenants.0.guarantee", {"gpu": 0.001}, "tenants[0].guarantee: not used by policy 'deadline'"),
     ("sharing", {}, "sharing: {}: section not used by policy 'deadline'; expected the round"),
     ("policy.formulation", "interleaving", "leases: {'length_s': 1200, 'horizon': 500, 'outages'"),
     ("jobs.1.profile", {"stages": [1] * 4}, "jobs[1].profile: not used by policy 'deadline'"),
@@ -263,7 +263,7 @@ def test_sets_of_gpu_models_that_overlap_in_too_many_ways_are_refused():
     jobs = [
         {
             "name": f"j{i}",
-            "options": [{"groups": [{"gpu": 1000, "gpu_models": pair}]}],
+            "options": [{"groups": [{"gpu": 1, "gpu_models": pair}]}],
             "deadline": {"work_s": 1},
         }
         for i, pair in enumerate(pairs)
@@ -402,12 +402,12 @@ def test_as_many_leases_as_needed_do_the_work_and_one_less_does_not(
 @pytest.mark.parametrize(
     ("groups", "hosts"),
     [
-        ([{"gpu": 8000, "count": 2}], 2),
-        ([{"gpu": 1000, "count": 9}], 2),
-        ([{"gpu": 1000, "count": 9, "gpu_models": ["A100"]}], 3),
-        ([{"gpu": 1000, "count": 9, "gpu_models": ["A100", "V100"]}], 2),
-        ([{"gpu": 4000, "gpu_models": ["A100"]}, {"gpu": 4000, "gpu_models": ["V100"]}], 1),
-        ([{"gpu": 500, "count": 100}], 1),
+        ([{"gpu": 8, "count": 2}], 2),
+        ([{"gpu": 1, "count": 9}], 2),
+        ([{"gpu": 1, "count": 9, "gpu_models": ["A100"]}], 3),
+        ([{"gpu": 1, "count": 9, "gpu_models": ["A100", "V100"]}], 2),
+        ([{"gpu": 4, "gpu_models": ["A100"]}, {"gpu": 4, "gpu_models": ["V100"]}], 1),
+        ([{"gpu": 0.5, "count": 100}], 1),
         ([{"gpu": 0}], 1),
     ],
 )

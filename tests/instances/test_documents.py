@@ -13,7 +13,8 @@ from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, Plan, Task
-from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.policy import Policy, Tenant
+from placewright.instances.documents.quantities import memory_text, whole_units
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import (
     InvalidInputError,
@@ -27,45 +28,84 @@ HOSTS = ({"name": "h", "gpus": 8, "gpu_model": "A100"},)
 
 
 @pytest.mark.parametrize(
-    ("written", "millicores"), [(0, 0), (8000, 8000), ("500m", 500), ("0m", 0), ("0008m", 8)]
+    ("written", "thousandths"),
+    [
+        (0, 0),
+        (8, 8000),
+        ("8", 8000),
+        (0.25, 250),
+        ("0.25", 250),
+        (8.0, 8000),
+        ("500m", 500),
+        ("0m", 0),
+        ("0008m", 8),
+        (1e-3, 1),
+    ],
 )
-def test_cpu_is_read_as_millicores(written, millicores):
-    assert TaskGroup(gpu=0, cpu=written).cpu == millicores
+def test_numbers_are_whole_gpus_and_cores_quoted_or_not(written, thousandths):
+    group = TaskGroup(gpu=written, cpu=written)
+    assert (group.gpu, group.cpu) == (thousandths, thousandths)
+    tenant = Tenant(name="t", quota={"gpu": written, "cpu": written})
+    assert tenant.quota == {"gpu": thousandths, "cpu": thousandths}
 
 
 @pytest.mark.parametrize(
     ("written", "mib"),
-    [(4096, 4096), ("4Gi", 4096), ("512Mi", 512), ("2048Ki", 2), ("1Ti", 2**20), ("1Pi", 2**30)],
+    [
+        (0, 0),
+        ("0", 0),
+        ("4Gi", 4096),
+        ("1.5Gi", 1536),
+        ("512Mi", 512),
+        ("2048Ki", 2),
+        ("1Ti", 2**20),
+        ("1Pi", 2**30),
+    ],
 )
-def test_memory_is_read_as_mib(written, mib):
+def test_memory_is_read_by_its_suffix(written, mib):
     assert TaskGroup(gpu=0, memory=written).memory == mib
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**40))
+@settings(max_examples=100)
+def test_quantities_are_read_as_they_were_written(thousandths, mib):
+    amounts = {"gpu": thousandths, "cpu": thousandths, "memory": mib % MAX_AMOUNT, "nic": 3}
+    texts = {
+        **dict.fromkeys(("gpu", "cpu"), whole_units(thousandths % MAX_AMOUNT)),
+        "memory": memory_text(mib % MAX_AMOUNT),
+        "nic": 3,
+    }
+    tenant = Tenant(name="t", quota=texts)
+    assert tenant.quota == amounts | dict.fromkeys(("gpu", "cpu"), thousandths % MAX_AMOUNT)
+    assert tenant.model_dump()["quota"] == texts
+    assert Tenant.model_validate_json(tenant.model_dump_json()) == tenant
 
 
 @given(st.integers(0, MAX_AMOUNT // 1024))
 @settings(max_examples=50)
 def test_spellings_of_the_same_memory_agree(gib):
-    assert HostEntry(name="h", memory=f"{gib}Gi") == HostEntry(name="h", memory=gib * 1024)
+    assert HostEntry(name="h", memory=f"{gib}Gi") == HostEntry(name="h", memory=f"{gib * 1024}Mi")
 
 
 @given(st.integers(0, 10_000))
 @settings(max_examples=100)
 def test_gpus_are_a_share_of_one_or_whole_ones(gpu):
     if gpu <= 1000 or gpu % 1000 == 0:
-        assert TaskGroup(gpu=gpu).gpu == gpu
+        assert TaskGroup(gpu=f"{gpu}m").gpu == gpu
     else:
         with pytest.raises(pydantic.ValidationError):
-            TaskGroup(gpu=gpu)
+            TaskGroup(gpu=f"{gpu}m")
 
 
 def test_documents_do_not_change():
-    group = TaskGroup(gpu=1000)
+    group = TaskGroup(gpu=1)
     with pytest.raises(pydantic.ValidationError):
         group.gpu = 2000
-    assert TaskGroup(gpu=1).resources is not TaskGroup(gpu=1).resources
+    assert TaskGroup(gpu=0.001).resources is not TaskGroup(gpu=0.001).resources
 
 
 def test_an_option_is_worth_its_value_or_its_gpus_times_the_weight():
-    groups = (TaskGroup(gpu=2000, count=3), TaskGroup(gpu=500, count=2))
+    groups = (TaskGroup(gpu=2, count=3), TaskGroup(gpu=0.5, count=2))
     job = Job(name="j", weight=4, options=(Option(groups=groups), Option(groups=groups, value=7)))
     assert groups[0].milli_gpu == 6000
     assert job.options[0].milli_gpu == 7000
@@ -90,7 +130,7 @@ def test_a_policy_has_terms_by_default():
 
 def test_hardware_is_what_is_given_and_else_what_the_host_model_has():
     model = CATALOGUE["dgx-h100"]
-    entry = HostEntry(name="h", model="dgx-h100", cpu="1000m", resources={"nic": 8})
+    entry = HostEntry(name="h", model="dgx-h100", cpu=1, resources={"nic": 8})
     assert hardware(entry) == Hardware(
         model.gpus,
         model.gpu_model,
@@ -132,7 +172,7 @@ def test_paths_and_values_are_shown_in_few_plain_characters():
     ("kind", "values"),
     [
         (Task, {"group": 0, "index": 1, "host": "h", "gpus": (2,)}),
-        (TaskGroup, {"gpu": 1000}),
+        (TaskGroup, {"gpu": 1}),
         (Running, {"tasks": (Task(group=0, index=0, host="h", gpus=(0,)),), "pinned": True}),
         (Decision, {"job": "j", "decision": "wait", "reason": "not_chosen"}),
         (Plan, {"round": None, "decisions": ()}),
@@ -144,7 +184,7 @@ def test_a_document_made_unchecked_is_as_one_that_was_checked(kind, values):
     assert made == checked
     assert made.model_fields_set == checked.model_fields_set
     assert made.model_dump_json() == checked.model_dump_json()
-    assert made.model_copy(update=values) == checked
+    assert made.model_copy(update={name: getattr(made, name) for name in values}) == checked
     assert pickle.loads(pickle.dumps(made)) == checked
 
 

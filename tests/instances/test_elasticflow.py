@@ -124,7 +124,7 @@ def test_a_menu_says_what_each_number_of_gpus_is_like() -> None:
         ("x4", 4),
     ]
     assert [(pace.speed, pace.overhead_s) for pace in paces] == [(666, 0), (1000, 0), (2066, 0)]
-    own, _ = options({3: 2}, 3, groups=lambda gpus: (TaskGroup(gpu=1000 * gpus),))
+    own, _ = options({3: 2}, 3, groups=lambda gpus: (TaskGroup(gpu=gpus),))
     assert [option.milli_gpu for option in own] == [3000]
 
 

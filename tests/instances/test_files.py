@@ -32,45 +32,45 @@ from placewright.instances.io.files import (
 )
 
 CLUSTER = {
-    "apiVersion": "placewright/v1alpha1",
+    "apiVersion": "placewright/v1alpha2",
     "kind": "Cluster",
     "levels": ["rack"],
     "domains": [{"name": "r0", "level": "rack"}],
     "hosts": [
-        {"name": "h[0-3]", "parent": "r0", "gpus": 8, "gpu_model": "A100", "cpu": "96000m"},
+        {"name": "h[0-3]", "parent": "r0", "gpus": 8, "gpu_model": "A100", "cpu": 96},
         {"name": "spare", "parent": "r0", "model": "dgx-h100", "healthy": False},
     ],
 }
 ROUND = {
-    "apiVersion": "placewright/v1alpha1",
+    "apiVersion": "placewright/v1alpha2",
     "kind": "Round",
     "cluster": CLUSTER,
     "jobs": [
-        {"name": "small", "options": [{"groups": [{"gpu": 500, "memory": "4Gi"}]}]},
+        {"name": "small", "options": [{"groups": [{"gpu": 0.5, "memory": "4Gi"}]}]},
         {
             "name": "held",
-            "options": [{"groups": [{"gpu": 2000, "cpu": 8000}]}],
+            "options": [{"groups": [{"gpu": 2, "cpu": 8}]}],
             "running": {"tasks": [{"host": "h1", "gpus": [0, 1]}]},
         },
     ],
 }
 YAML_ROUND = """\
 # yaml-language-server: $schema=round.json
-apiVersion: placewright/v1alpha1
+apiVersion: placewright/v1alpha2
 kind: Round
 cluster:
   levels: [rack]
   domains: [{name: r0, level: rack}]
   hosts:
-    - {name: "h[0-3]", parent: r0, gpus: 8, gpu_model: A100, cpu: 96000}
+    - {name: "h[0-3]", parent: r0, gpus: 8, gpu_model: A100, cpu: 96}
     - {name: spare, parent: r0, model: dgx-h100, healthy: false}
 jobs:
   - name: small
     options:
-      - groups: [{gpu: 500, memory: 4096Mi}]
+      - groups: [{gpu: 0.5, memory: 4096Mi}]
   - name: held
     options:
-      - groups: [{gpu: 2000, cpu: "8000m", count: 1}]
+      - groups: [{gpu: 2, cpu: 8, count: 1}]
     running: {option: 0, tasks: [{host: h1, gpus: [0, 1]}]}
 limits: {time_s: 6e1, gap: 1e-4}
 """

@@ -292,15 +292,15 @@ def test_the_seed_decides_everything() -> None:
     [
         (
             {"gpus": 512, "jobs": 100, "mix": "easy", "seed": 0},
-            "b3bd4b66b627585eb11edf78d7afeb6662981d29b9c6c621534cad7dd34ecdbb",
+            "0e70c55819c7c64bc7820f503b743c7b0bd3d7965ba1c251d6815a20e7cd7f87",
         ),
         (
             {"gpus": 4096, "jobs": 1000, "mix": "hard", "seed": 1},
-            "894dee979060600f0ad3ed695f05ed8b49c0fca68a8e67870a0d0210693cd925",
+            "9f55fa95ae08b056429b7dec1e37e2b319a501f6666ffefb4098217697a28b8c",
         ),
         (
             {"gpus": 1024, "jobs": 300, "mix": "tight", "seed": 2},
-            "0f24c39a87f404d20a6add993f0ae39682cff148f5fb5d900dfd35421304acab",
+            "b06709b645f53946521337a35a0c5626caee5f55a7f8d9c57ec8fe42144f1e99",
         ),
     ],
 )
@@ -352,7 +352,7 @@ def test_tenants_own_all_jobs_and_their_quotas_are_what_they_hold_and_a_part_of_
 
 
 def test_load_is_gpus_asked_over_gpus_free_on_healthy_hosts() -> None:
-    job = {"name": "run", "options": [{"groups": [{"gpu": 2000}]}]}
+    job = {"name": "run", "options": [{"groups": [{"gpu": 2}]}]}
     round_ = Round.model_validate(
         {
             "cluster": {
@@ -363,10 +363,10 @@ def test_load_is_gpus_asked_over_gpus_free_on_healthy_hosts() -> None:
             },
             "jobs": [
                 {**job, "running": {"tasks": [{"host": "h0", "gpus": [0, 1]}]}},
-                {"name": "share", "options": [{"groups": [{"gpu": 500}]}]},
+                {"name": "share", "options": [{"groups": [{"gpu": 0.5}]}]},
                 {
                     "name": "menu",
-                    "options": [{"groups": [{"gpu": 1000}]}, {"groups": [{"gpu": 4000}]}],
+                    "options": [{"groups": [{"gpu": 1}]}, {"groups": [{"gpu": 4}]}],
                 },
             ],
         }

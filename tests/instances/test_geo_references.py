@@ -23,7 +23,7 @@ from placewright.instances.presets.presets import drain
 Raw = dict[str, Any]
 
 ROUND: Raw = {
-    "apiVersion": "placewright/v1alpha1",
+    "apiVersion": "placewright/v1alpha2",
     "kind": "Round",
     "now": 1000,
     "cluster": {
@@ -42,7 +42,7 @@ ROUND: Raw = {
     "jobs": [
         {
             "name": "p",
-            "options": [{"groups": [{"gpu": 1000}]}],
+            "options": [{"groups": [{"gpu": 1}]}],
             "reads": [
                 {"dataset": "d", "gib": 5},
                 {"dataset": "e", "gib": 7, "remote": False},
@@ -51,7 +51,7 @@ ROUND: Raw = {
         },
         {
             "name": "q",
-            "options": [{"groups": [{"gpu": 1000, "count": 2}]}],
+            "options": [{"groups": [{"gpu": 1, "count": 2}]}],
             "running": {
                 "tasks": [{"host": "a0", "gpus": [0]}, {"index": 1, "host": "a1", "gpus": [0]}]
             },
@@ -126,8 +126,8 @@ REFUSED: list[tuple[str, Any, str]] = [
     (f"{ENTRY}.prices", {"H100": 1}, "geo.regions[0].prices.H100: 'H100': unknown GPU model; exp"),
     (f"{ENTRY}.prices.V100", 0.5, "geo.regions[0].prices.V100: 0.5: expected an integer"),
     (f"{ENTRY}.prices.V100", -5, "geo.regions[0].prices.V100: -5: expected at least 0"),
-    (f"{ENTRY}.quotas", {"u": 1000}, "geo.regions[0].quotas.u: 'u': unknown tenant; expected t"),
-    (f"{ENTRY}.quotas.t", 1500, "geo.regions[0].quotas.t: 1500: expected milli-GPU: up to 1000"),
+    (f"{ENTRY}.quotas", {"u": 1}, "geo.regions[0].quotas.u: 'u': unknown tenant; expected t"),
+    (f"{ENTRY}.quotas.t", 1.5, "geo.regions[0].quotas.t: 1.5: expected a share of one GPU"),
     (f"{LINK}.source", "E", "geo.links[0].source: 'E': unknown region; expected A or B or C"),
     (f"{LINK}.target", "E", "geo.links[0].target: 'E': unknown region; expected A or B or C"),
     (
@@ -190,7 +190,11 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("policy.terms", ["value", "copies"], "policy.terms[1]: 'copies': is not for policy 'geo'; ex"),
     ("policy.formulation", "gang", "geo: {'level': 'region'"),
     ("policy.vacate", ["a0"], "policy.vacate: not used by policy 'geo'; expected the round wit"),
-    ("tenants.0.guarantee", {"gpu": 1}, "tenants[0].guarantee: not used by policy 'geo'; expecte"),
+    (
+        "tenants.0.guarantee",
+        {"gpu": 0.001},
+        "tenants[0].guarantee: not used by policy 'geo'; expecte",
+    ),
     ("leases", {}, "leases: {}: section not used by policy 'geo'; expected the round without it"),
     ("jobs.0.profile", {"stages": [1] * 4}, "jobs[0].profile: not used by policy 'geo'; expecte"),
     ("jobs.0.deadline", {"work_s": 9}, "jobs[0].deadline: not used by policy 'geo'; expected no"),
@@ -213,7 +217,7 @@ def test_what_makes_no_sense_is_one_line(path: str, value: object, message: str)
 def test_reads_and_regions_are_for_policies_of_data(
     formulation: str, field: str, value: object
 ) -> None:
-    job = {"name": "j", "options": [{"groups": [{"gpu": 1000}]}], field: value}
+    job = {"name": "j", "options": [{"groups": [{"gpu": 1}]}], field: value}
     raw = {
         "cluster": ROUND["cluster"],
         "jobs": [job],

@@ -15,7 +15,7 @@ from placewright.instances.generators.gang import generate_round
 from placewright.instances.io.files import load_round, parse_round
 from placewright.rounds import solve_round
 
-HEAD = {"apiVersion": "placewright/v1alpha1", "kind": "Round"}
+HEAD = {"apiVersion": "placewright/v1alpha2", "kind": "Round"}
 HOSTS = [{"name": "h[0-9]", "gpus": 8, "gpu_model": "A", "parent": "r0"}]
 CLUSTER = {"levels": ["rack"], "domains": [{"name": "r0", "level": "rack"}], "hosts": HOSTS}
 MOST = 10**12
@@ -27,7 +27,7 @@ def round_of(*jobs: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def asking(weight: int = 1, **group: Any) -> dict[str, Any]:
-    return {"weight": weight, "options": [{"groups": [{"gpu": 1000, **group}]}]}
+    return {"weight": weight, "options": [{"groups": [{"gpu": 1, **group}]}]}
 
 
 def running(**fields: Any) -> dict[str, Any]:
@@ -42,15 +42,15 @@ def terms(*names: str, **policy: Any) -> dict[str, Any]:
     ("raw", "error_text"),
     [
         (
-            round_of(asking(10**6, gpu=10**9, count=10**5)),
+            round_of(asking(10**6, gpu=10**6, count=10**5)),
             "jobs[0].options[0]: 100,000,000,000,000,000,000 value (milli-GPU times weight, if ",
         ),
         (
-            round_of(asking(), asking(0, cpu=MOST, count=1001)),
+            round_of(asking(), asking(0, cpu=MOST // 1000, count=1001)),
             "jobs[1].options[0]: 1,001,000,000,000,000 millicores in all",
         ),
         (
-            round_of(asking(memory=MOST, count=1001)),
+            round_of(asking(memory=f"{MOST}Mi", count=1001)),
             "jobs[0].options[0]: 1,001,000,000,000,000 MiB",
         ),
         (
@@ -67,7 +67,7 @@ def terms(*names: str, **policy: Any) -> dict[str, Any]:
         ),
         (
             round_of(
-                asking(0, gpu=10**9, count=10),
+                asking(0, gpu=10**6, count=10),
                 **terms("value", "spread", spread_weights={"rack": 1, "host": 10**6}),
             ),
             "jobs[0].options[0]: 90,000,000,000,000,000 spread",
@@ -93,7 +93,7 @@ def terms(*names: str, **policy: Any) -> dict[str, Any]:
         ),
         (
             round_of(
-                *(asking(gpu=10**9, count=10**5) for _ in range(3334)),
+                *(asking(gpu=10**6, count=10**5) for _ in range(3334)),
                 cluster={
                     "levels": ["region"],
                     "domains": [{"name": "r0", "level": "region"}],
@@ -106,7 +106,7 @@ def terms(*names: str, **policy: Any) -> dict[str, Any]:
         (
             round_of(
                 *({"options": [{"groups": [{"gpu": 0}], "value": MOST}]} for _ in range(3)),
-                *(asking(10**6, gpu=10**9) for _ in range(1001)),
+                *(asking(10**6, gpu=10**6) for _ in range(1001)),
             ),
             "jobs: 1,001,003,000,000,000,000 value",
         ),
@@ -125,7 +125,7 @@ def test_what_costs_something_given_may_have_run_for_long():
 
 def test_jobs_that_a_glance_passes_are_passed_by_the_sums(monkeypatch):
     """Small jobs are not added up: they must be far from any limit."""
-    parse_round(round_of(*(asking(1000, count=8, gpu=8000) for _ in range(1000))))
+    parse_round(round_of(*(asking(1000, count=8, gpu=8) for _ in range(1000))))
     monkeypatch.setattr("placewright.instances.checks.magnitudes._is_small", lambda *_: False)
     monkeypatch.setattr("placewright.instances.checks.magnitudes.MAX_EACH", 10**11)
     made = generate_round(512, 200, mix="hard", seed=1)

@@ -33,7 +33,7 @@ def refused(groups: list[Raw], tasks: list[Raw] | None = None) -> str:
     with pytest.raises(InvalidInputError) as caught:
         parse_round(
             {
-                "apiVersion": "placewright/v1alpha1",
+                "apiVersion": "placewright/v1alpha2",
                 "kind": "Round",
                 "cluster": {"hosts": HOSTS},
                 "jobs": jobs,
@@ -47,16 +47,38 @@ def refused(groups: list[Raw], tasks: list[Raw] | None = None) -> str:
     [
         ({}, "gpu: missing; expected a value"),
         ({"mig": "8g.80gb"}, "mig: '8g.80gb': unknown MIG profile; expected one of 1g.5gb, "),
-        ({"mig": "1g.10gb", "gpu": 200}, "gpu: 200: given beside mig; expected none, or the 142 "),
-        ({"mig": "1g.10gb", "gpu_memory": 5}, "gpu_memory: 5: given beside mig; expected none"),
-        ({"gpu": 0, "gpu_memory": 5}, "gpu_memory: 5: given for a task without GPUs; expected 0"),
-        ({"mig": 3, "gpu": 142}, "mig: 3: expected text"),
-        ({"gpu": 500, "gpu_memory": "4GB"}, "gpu_memory: '4GB': expected MiB"),
+        ({"mig": "1g.10gb", "gpu": 0.2}, "gpu: 0.2: given beside mig; expected none, or the 142m "),
+        (
+            {"mig": "1g.10gb", "gpu_memory": "5Mi"},
+            "gpu_memory: '5Mi': given beside mig; expected none",
+        ),
+        (
+            {"gpu": 0, "gpu_memory": "5Mi"},
+            "gpu_memory: '5Mi': given for a task without GPUs; expected 0",
+        ),
+        ({"mig": 3, "gpu": 0.142}, "mig: 3: expected text"),
+        ({"gpu": 0.5, "gpu_memory": "4GB"}, "gpu_memory: '4GB': expected a whole number of MiB"),
     ],
 )
 def test_a_group_that_contradicts_itself_is_refused(group, message):
     error_text = refused([group])
     assert f"{GROUP}.{message}" in error_text
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"gpu": 0, "gpu_memory": 0},
+        {"gpu": "0m", "gpu_memory": "0Mi"},
+        {"mig": "1g.10gb", "gpu": "142m"},
+        {"mig": "1g.10gb", "gpu": 0.142},
+        {"mig": "1g.10gb", "gpu": "0.142", "gpu_memory": "0"},
+    ],
+    ids=str,
+)
+def test_zero_is_nothing_and_a_slice_may_be_said_twice(group):
+    read = TaskGroup.model_validate(group)
+    assert (read.gpu, read.gpu_memory) == (142 if read.mig else 0, 0)
 
 
 def test_a_slice_is_its_part_of_a_gpu_also_when_it_is_read_again():
@@ -89,7 +111,7 @@ def test_hardware_knows_the_memory_of_a_gpu_and_what_it_can_be_cut_into(entry, m
 
 ONE, HALF = {"mig": "1g.10gb"}, {"mig": "3g.40gb"}
 MEDIA = {"mig": "1g.10gb+me"}
-SHARE = {"gpu": 300, "gpu_memory": "50Gi"}
+SHARE = {"gpu": 0.3, "gpu_memory": "50Gi"}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +128,7 @@ SHARE = {"gpu": 300, "gpu_memory": "50Gi"}
             "jobs[0].running.tasks[0].slot: 2: expected a start of 3g.40gb: 0, 4",
         ),
         (
-            [{"gpu": 500}],
+            [{"gpu": 0.5}],
             [{"host": "a", "gpus": [0], "slot": 2}],
             "jobs[0].running.tasks[0].slot: 2: given for a task that asks for no MIG slice",
         ),
@@ -131,7 +153,7 @@ SHARE = {"gpu": 300, "gpu_memory": "50Gi"}
             "jobs[1].running.tasks[0].slot: 5: two slices of GPU 0 of host a both have media",
         ),
         (
-            [ONE, {"gpu": 100}],
+            [ONE, {"gpu": 0.1}],
             [{"host": "a", "gpus": [1], "slot": 0}, {"host": "a", "gpus": [1]}],
             "jobs[1].running.tasks[0].gpus: GPU 1 of host a holds MIG slices; expected a GPU",
         ),
@@ -139,15 +161,15 @@ SHARE = {"gpu": 300, "gpu_memory": "50Gi"}
             [SHARE, SHARE],
             [{"host": "a", "gpus": [1]}, {"host": "a", "gpus": [1]}],
             (
-                "jobs[1].running.tasks[0].gpus[0]: 1: running tasks hold 102400 MiB of this GPU of "
-                "host a, which has 81920 MiB; expected no more than it has"
+                "jobs[1].running.tasks[0].gpus[0]: 1: running tasks hold 100Gi of this GPU of "
+                "host a, which has 80Gi; expected no more than it has"
             ),
         ),
         (
             [SHARE],
             [{"host": "t", "gpus": [0]}],
             (
-                "jobs[0].running.tasks[0].gpus[0]: 0: running tasks hold 51200 MiB of this GPU of "
+                "jobs[0].running.tasks[0].gpus[0]: 0: running tasks hold 50Gi of this GPU of "
                 "host t, which has unknown memory; expected"
             ),
         ),

@@ -18,7 +18,7 @@ from placewright.instances.presets import presets
 
 
 def running(name: str, host: str, **more: Any) -> dict[str, Any]:
-    groups = [{"gpu": 2000}]
+    groups = [{"gpu": 2}]
     return {
         "name": name,
         "weight": 3,
@@ -29,12 +29,12 @@ def running(name: str, host: str, **more: Any) -> dict[str, Any]:
 
 
 def pending(name: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "options": [{"groups": [{"count": 2, "gpu": 8000}]}], **more}
+    return {"name": name, "options": [{"groups": [{"count": 2, "gpu": 8}]}], **more}
 
 
 ROUND = parse_round(
     {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "now": 1000,
         "cluster": {
@@ -52,7 +52,7 @@ ROUND = parse_round(
                 },
             ],
         },
-        "tenants": [{"name": "t", "quota": {"gpu": 32_000}}],
+        "tenants": [{"name": "t", "quota": {"gpu": 32}}],
         "jobs": [
             running("low", "h08", tenant="t"),
             pending("gang", priority=5, weight=2),

@@ -23,16 +23,16 @@ ROUND: dict[str, Any] = {
             {"name": "r1", "level": "rack", "parent": "b1"},
         ],
         "hosts": [
-            {"name": "h[0-3]", "parent": "r0", "gpus": 8, "gpu_model": "A100", "cpu": 96_000,
-             "memory": 1_000, "resources": {"nic": 2}},
+            {"name": "h[0-3]", "parent": "r0", "gpus": 8, "gpu_model": "A100", "cpu": 96,
+             "memory": "1000Mi", "resources": {"nic": 2}},
             {"name": "x", "parent": "r1", "model": "dgx-h100", "gpu_model": "H100",
              "healthy": False},
-            {"name": "bare", "parent": "r1", "gpus": 0, "cpu": 4000},
+            {"name": "bare", "parent": "r1", "gpus": 0, "cpu": 4},
         ],
         "links": {"host": {"bandwidth_mbps": 1, "latency_us": 1}},
         "wan": [{"between": ["b0", "b1"], "bandwidth_mbps": 1, "latency_us": 5}],
     },
-    "tenants": [{"name": "t0", "quota": {"gpu": 8000, "nic": 1}}],
+    "tenants": [{"name": "t0", "quota": {"gpu": 8, "nic": 1}}],
     "now": 100,
     "reservations": [{"host": "h[0-1]"}, {"host": "h[2-3]", "gpus": [0, 7]}],
     "policy": {
@@ -43,21 +43,21 @@ ROUND: dict[str, Any] = {
     },
     "jobs": [
         {"name": "p", "tenant": "t0", "options": [{"groups": [
-            {"gpu": 1000, "gpu_models": ["A100", "H100"], "required": "rack",
+            {"gpu": 1, "gpu_models": ["A100", "H100"], "required": "rack",
              "preferred": ["host", "block"]}]}]},
         {"name": "q",
          "options": [
              {"groups": [{"gpu": 0}]},
              {"groups": [
-                 {"gpu": 2000, "count": 2, "cpu": 10_000, "memory": 400, "resources": {"nic": 1}},
-                 {"gpu": 600, "gpu_models": ["A100"]}]}],
+                 {"gpu": 2, "count": 2, "cpu": 10, "memory": "400Mi", "resources": {"nic": 1}},
+                 {"gpu": 0.6, "gpu_models": ["A100"]}]}],
          "running": {"option": 1, "checkpoint": 100, "tasks": [
              {"group": 0, "index": 0, "host": "h1", "gpus": [0, 1]},
              {"group": 0, "index": 1, "host": "h1", "gpus": [2, 7]},
              {"group": 1, "index": 0, "host": "h2", "gpus": [3]}]}},
-        {"name": "s", "options": [{"groups": [{"gpu": 400, "cpu": 86_000}]}],
+        {"name": "s", "options": [{"groups": [{"gpu": 0.4, "cpu": 86}]}],
          "running": {"tasks": [{"host": "h2", "gpus": [3]}]}},
-        {"name": "u", "options": [{"groups": [{"gpu": 1000}]}],
+        {"name": "u", "options": [{"groups": [{"gpu": 1}]}],
          "running": {"tasks": [{"host": "x", "gpus": [5]}]}},
     ],
 }  # fmt: skip
@@ -258,7 +258,7 @@ ROUND_FAULTS = [
     (f"{TASKS}.0.gpus", [0, 0], "jobs[1].running.tasks[0].gpus: (0, 0): expected 2 different GPU"),
     (f"{TASKS}.0.gpus", [0, 8], "jobs[1].running.tasks[0].gpus[1]: 8: expected a GPU of host h1,"),
     (f"{TASKS}.0.gpus", [0, -1], "jobs[1].running.tasks[0].gpus[1]: -1: expected at least 0"),
-    (f"{TASKS}.0.gpus", [0, 7], "jobs[1].running.tasks[1].gpus[1]: 7: running tasks hold 2000"),
+    (f"{TASKS}.0.gpus", [0, 7], "jobs[1].running.tasks[1].gpus[1]: 7: running tasks hold 2 GPUs"),
     (
         f"{TASKS}.2.host",
         "x",
@@ -267,18 +267,18 @@ ROUND_FAULTS = [
     ("jobs.2.running.tasks.0.gpus", [], "jobs[2].running.tasks[0].gpus: (): expected 1 different"),
     (
         "jobs.2.options.0.groups.0.gpu",
-        401,
+        0.401,
         "jobs[2].running.tasks[0].gpus[0]: 3: running tasks hold",
     ),
     (
         "jobs.2.options.0.groups.0.cpu",
-        96_001,
-        "jobs[2].running.tasks[0].host: 'h2': running tasks hold 96001 of cpu there; expected",
+        96.001,
+        "jobs[2].running.tasks[0].host: 'h2': running tasks hold 96.001 cores there; expected",
     ),
     (
         "jobs.1.options.1.groups.0.memory",
-        501,
-        "jobs[1].running.tasks[1].host: 'h1': running tasks hold 1002 of memory there; expected at",
+        "501Mi",
+        "jobs[1].running.tasks[1].host: 'h1': running tasks hold 1002Mi of memory there; expected",
     ),
     (
         "jobs.1.options.1.groups.0.resources",
@@ -357,7 +357,7 @@ def test_a_faulty_round_is_refused_by_its_path(path, value, message):
 
 
 def test_task_groups_may_share_a_name_and_a_job_that_fits_nowhere_is_no_error():
-    raw = changed("jobs.0.options.0.groups.+", {"gpu": 900_000, "resources": {"tape": 5}})
+    raw = changed("jobs.0.options.0.groups.+", {"gpu": 900, "resources": {"tape": 5}})
     parse_round(raw)
 
 
@@ -374,7 +374,7 @@ def test_a_fault_in_a_referred_cluster_names_its_file_and_path(tmp_path):
     from placewright.instances import load_round
 
     raw = changed("cluster.domains.2.parent", "b7")
-    head = {"apiVersion": "placewright/v1alpha1"}
+    head = {"apiVersion": "placewright/v1alpha2"}
     (tmp_path / "c.json").write_text(json.dumps({**head, "kind": "Cluster", **raw["cluster"]}))
     raw["cluster"] = {"ref": "c.json"}
     (tmp_path / "r.json").write_text(json.dumps({**head, "kind": "Round", **raw}))

@@ -25,17 +25,17 @@ def running(name: str, places: list[tuple[str, int]], preempt_cost: int, **more:
     tasks = [{"index": i, "host": h, "gpus": [g]} for i, (h, g) in enumerate(places)]
     return {
         "name": name,
-        "options": [{"groups": [{"count": len(places), "gpu": 1000}]}],
+        "options": [{"groups": [{"count": len(places), "gpu": 1}]}],
         "running": {"tasks": tasks, "preempt_cost": preempt_cost, "migrate_cost": NEVER_MOVES},
         **more,
     }
 
 
 def round_of(jobs: list[Raw], hosts: list[Raw] | None = None, **more: Any) -> Round:
-    hosts = hosts or [{"name": "inf[0-3]", "gpus": 2, "gpu_model": "T4", "cpu": 8000}]
+    hosts = hosts or [{"name": "inf[0-3]", "gpus": 2, "gpu_model": "T4", "cpu": 8}]
     round_ = parse_round(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "cluster": {"hosts": hosts},
             "jobs": jobs,
@@ -130,7 +130,7 @@ def test_a_job_that_can_move_elsewhere_for_less_does() -> None:
 def test_hosts_that_a_pinned_job_or_only_a_cpu_task_holds_are_not_free() -> None:
     pinned = running("pinned", [("inf0", 0)], 0)
     pinned["running"]["pinned"] = True
-    group = {"gpu": 0, "cpu": 1000}
+    group = {"gpu": 0, "cpu": 1}
     on_cpu = {
         "name": "on-cpu",
         "options": [{"groups": [group]}],
@@ -144,7 +144,7 @@ def test_hosts_that_a_pinned_job_or_only_a_cpu_task_holds_are_not_free() -> None
 
 
 def test_pending_jobs_are_left_out_and_running_ones_worth_nothing() -> None:
-    pending = {"name": "waits", "options": [{"groups": [{"gpu": 1000}]}]}
+    pending = {"name": "waits", "options": [{"groups": [{"gpu": 1}]}]}
     top = running("top", [("inf0", 0)], 7, priority=10**9, weight=3)
     mine = running("returned-hosts", [("inf1", 0)], 7)
     made = return_hosts(round_of([top, mine, pending]), ["inf[0-3]"], 4)
@@ -173,7 +173,7 @@ def test_a_wrong_host_or_number_is_refused(hosts: list[str], count: int, message
 
 
 def test_too_many_kinds_of_hosts_are_refused() -> None:
-    hosts = [{"name": f"inf{k}", "gpus": 1, "gpu_model": "T4", "cpu": k} for k in range(12)]
+    hosts = [{"name": f"inf{k}", "gpus": 1, "gpu_model": "T4", "cpu": f"{k}m"} for k in range(12)]
     with pytest.raises(InvalidInputError, match="12 kinds of hosts"):
         return_hosts(round_of([], hosts), ["inf[0-11]"], 6)
     check_round(return_hosts(round_of([], hosts), ["inf[0-11]"], 1))

@@ -20,7 +20,7 @@ def test_the_committed_schema_is_the_generated_one(kind):
 def test_a_file_must_say_its_version_and_kind(kind):
     schema = json_schema(kind)
     assert schema["required"][:2] == ["apiVersion", "kind"]
-    assert schema["properties"]["apiVersion"]["const"] == "placewright/v1alpha1"
+    assert schema["properties"]["apiVersion"]["const"] == "placewright/v1alpha2"
     assert schema["properties"]["kind"]["const"] == kind
 
 
@@ -34,12 +34,19 @@ def objects(schema: Any) -> list[dict[str, Any]]:
     return found
 
 
+def is_amounts(schema: dict[str, Any]) -> bool:
+    """Whether a schema is that of amounts by resource, of which three have units."""
+    other = schema["additionalProperties"]
+    return set(schema["properties"]) == {"gpu", "cpu", "memory"} and other["type"] == "integer"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_object_takes_unknown_fields(kind):
     schema = json_schema(kind)
     named = [one for one in objects(schema) if one.get("type") == "object"]
     assert named
-    assert all(one["additionalProperties"] is False for one in named)
+    closed = [one["additionalProperties"] is False or is_amounts(one) for one in named]
+    assert all(closed)
 
 
 def test_a_round_takes_a_cluster_inline_or_by_reference():
@@ -51,11 +58,15 @@ def test_a_round_takes_a_cluster_inline_or_by_reference():
 
 def test_the_schema_shows_how_quantities_are_spelled():
     group = json_schema("Round")["$defs"]["TaskGroup"]["properties"]
-    for field, good, bad in (("cpu", "500m", "8"), ("memory", "4Gi", "4GB")):
-        integer, text = group[field]["anyOf"]
-        assert integer["type"] == "integer"
-        assert re.search(text["pattern"], good)
-        assert not re.search(text["pattern"], bad)
+    for field, number, good, bad in (
+        ("gpu", {"type": "number", "minimum": 0}, ("250m", "0.25", "8"), ("8 GPUs", "0.0001")),
+        ("cpu", {"type": "number", "minimum": 0}, ("500m", "1.5", "8"), ("8k", "1e3")),
+        ("memory", {"const": 0}, ("4Gi", "1.5Gi", "0"), ("4GB", "4096")),
+    ):
+        bare, text = group[field]["anyOf"]
+        assert bare == number
+        assert all(re.search(text["pattern"], one) for one in good)
+        assert not any(re.search(text["pattern"], one) for one in bad)
 
 
 @pytest.mark.parametrize("kind", KINDS)

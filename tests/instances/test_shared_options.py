@@ -20,7 +20,7 @@ def read(*options: Any) -> Round:
 
 
 def option(**group: Any) -> Raw:
-    return {"groups": [{"gpu": 1000, **group}]}
+    return {"groups": [{"gpu": 1, **group}]}
 
 
 def test_equal_options_are_one() -> None:
@@ -28,7 +28,7 @@ def test_equal_options_are_one() -> None:
     first, second, *others = (job.options[0] for job in round_.jobs)
     assert others[0] is first
     assert others[1] is second
-    assert (first.groups[0].cpu, second.groups[0].cpu) == (0, 5)
+    assert (first.groups[0].cpu, second.groups[0].cpu) == (0, 5000)
 
 
 def test_what_was_read_is_as_it_was() -> None:
@@ -37,13 +37,15 @@ def test_what_was_read_is_as_it_was() -> None:
     assert raw == {"name": "j", "options": [option()]}
 
 
-@pytest.mark.parametrize("cpu", [True, 1.0, "1"], ids=repr)
-def test_what_only_looks_equal_is_read_for_itself(cpu: object) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"), [("cpu", True), ("count", True), ("count", 1.0), ("count", "1")], ids=repr
+)
+def test_what_only_looks_equal_is_read_for_itself(field: str, value: object) -> None:
     with pytest.raises(InvalidInputError) as raised:
-        read(option(cpu=1), option(cpu=cpu))
+        read(option(**{field: 1}), option(**{field: value}))
     assert raised.value.path[:2] == ("jobs", 1)
-    assert raised.value.path[-1] == "cpu"
-    assert raised.value.value == cpu
+    assert raised.value.path[-1] == field
+    assert raised.value.value == value
 
 
 def test_the_first_wrong_option_is_reported() -> None:

@@ -28,8 +28,8 @@ from placewright.instances.presets.return_hosts import return_hosts
 Raw = dict[str, Any]
 NAN, INF = float("nan"), float("inf")
 MATRIX: Raw = {
-    "cores": [1000, "3000m", 6000],
-    "memory": [20000, "64Gi"],
+    "cores": [1, 3, 6],
+    "memory": ["20000Mi", "64Gi"],
     "speeds": [[300_000, 400_000], [900_000, 1_000_000], [900_000, 1_500_000]],
 }
 
@@ -39,7 +39,7 @@ def running(*gpus: int, host: str = "h0") -> Raw:
 
 
 ROUND: Raw = {
-    "apiVersion": "placewright/v1alpha1",
+    "apiVersion": "placewright/v1alpha2",
     "kind": "Round",
     "cluster": {
         "hosts": [
@@ -48,7 +48,7 @@ ROUND: Raw = {
                 "gpus": 4,
                 "gpu_model": "V100",
                 "gpu_memory": "32Gi",
-                "cpu": 24000,
+                "cpu": 24,
                 "memory": "250Gi",
                 "resources": {"nic": 2},
             }
@@ -57,16 +57,16 @@ ROUND: Raw = {
     "jobs": [
         {
             "name": "a",
-            "options": [{"groups": [{"gpu": 2000, "cpu": 6000, "memory": "128Gi"}]}],
+            "options": [{"groups": [{"gpu": 2, "cpu": 6, "memory": "128Gi"}]}],
             "profile": {"stages": [1, 2, 3, 4], "slowdown": 1500, "sensitivity": MATRIX},
         },
         {
             "name": "b",
-            "options": [{"groups": [{"gpu": 2000, "cpu": 2000}]}],
+            "options": [{"groups": [{"gpu": 2, "cpu": 2}]}],
             "profile": {"stages": [4, 3, 2, 1], "iteration": 8, "load": [1, 2], "memory": ["1Gi"]},
         },
-        {"name": "half", "options": [{"groups": [{"gpu": 500}]}]},
-        {"name": "cpu", "options": [{"groups": [{"gpu": 0, "cpu": 1000}]}]},
+        {"name": "half", "options": [{"groups": [{"gpu": 0.5}]}]},
+        {"name": "cpu", "options": [{"groups": [{"gpu": 0, "cpu": 1}]}]},
     ],
     "tenants": [{"name": "t"}],
     "sharing": {"conflicts": [["a", "b"]], "contention": [1_310_345, 1_477_833, 1_349_754]},
@@ -133,18 +133,18 @@ REFUSED: list[tuple[str, Any, str]] = [
     (f"{PROFILE}.slowdown", 999, "jobs[0].profile.slowdown: 999: expected at least 1000"),
     (f"{PROFILE}.slowdown", 1.5, "jobs[0].profile.slowdown: 1.5: expected an integer"),
     (f"{PROFILE}.load", [0, 1001], "jobs[0].profile.load[1]: 1001: expected at most 1000"),
-    (f"{PROFILE}.memory", ["4"], "jobs[0].profile.memory[0]: '4': expected MiB"),
-    (f"{PROFILE}.memory", [-1], "jobs[0].profile.memory[0]: -1: expected at least 0"),
+    (f"{PROFILE}.memory", ["4"], "jobs[0].profile.memory[0]: '4': expected a whole"),
+    (f"{PROFILE}.memory", [-1], "jobs[0].profile.memory[0]: -1: expected a whole"),
     (f"{PROFILE}.stage", [1], "jobs[0].profile.stage: [1]: unknown field; expected one of iter"),
     (f"{GRID}.cores", [], "jobs[0].profile.sensitivity.cores: []: expected at least 1 in"),
     (
         f"{GRID}.cores",
-        [1000, 1000, 2000],
-        "jobs[0].profile.sensitivity.cores[1]: 1000: expected more than 1000, as entries ascend",
+        [1, 1, 2],
+        "jobs[0].profile.sensitivity.cores[1]: 1: expected more than 1, as entries ascend",
     ),
     (
         f"{GRID}.cores",
-        [1000, 2000],
+        [1, 2],
         "jobs[0].profile.sensitivity.speeds: 3 rows; expected 2, one for each entry of cores",
     ),
     (
@@ -157,13 +157,13 @@ REFUSED: list[tuple[str, Any, str]] = [
     (f"{GRID}.speeds.1.1", 10**9, "jobs[0].profile.sensitivity.speeds[1][1]: 1000000000: expect"),
     (
         GRID,
-        {"cores": list(range(8)), "memory": list(range(8)), "speeds": [[1] * 8] * 8},
+        {"cores": [*range(8)], "memory": [f"{i}Mi" for i in range(8)], "speeds": [[1] * 8] * 8},
         "jobs[0].profile.sensitivity.speeds: 8 * 8 points; expected at most 63",
     ),
     (
         f"{GRID}.memory.1",
-        10**12,
-        "jobs[0].profile.sensitivity.memory[1]: 1000000000000: is 2000000000000 for a task of",
+        "976562500Gi",
+        "jobs[0].profile.sensitivity.memory[1]: '976562500Gi': is 1953125000Gi of memory for a ta",
     ),
     ("jobs.3.profile", {"stages": [1] * 4}, "jobs[3].profile: given for a job without GPUs"),
     ("sharing", None, "sharing: None: expected a mapping"),
@@ -226,8 +226,16 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("policy.terms", ["throughput"] * 2, "policy.terms: ['throughput', 'throughput']: expected ea"),
     ("policy.vacate", ["h0"], "policy.vacate: not used by policy 'interleaving'; expected the ro"),
     ("policy.freeing", {"gpu_worth_s": 1}, "policy.freeing: not used by policy 'interleaving'"),
-    ("policy.mix", [{"gpu": 1}], "policy.mix: not used by policy 'interleaving'; expected the ro"),
-    ("tenants.0.guarantee", {"gpu": 1}, "tenants[0].guarantee: not used by policy 'interleaving'"),
+    (
+        "policy.mix",
+        [{"gpu": 0.001}],
+        "policy.mix: not used by policy 'interleaving'; expected the ro",
+    ),
+    (
+        "tenants.0.guarantee",
+        {"gpu": 0.001},
+        "tenants[0].guarantee: not used by policy 'interleaving'",
+    ),
     (
         "tenants.0.cells",
         [{"level": "host", "count": 1}],
@@ -343,7 +351,7 @@ def test_options_are_the_first_and_each_point_that_is_no_slower_and_unmatched():
     ],
 )
 def test_speed_is_that_of_the_largest_point_not_above(cpu, memory, expected):
-    groups = [{"gpu": 2000, "cpu": cpu, "memory": memory}, {"gpu": 0}]
+    groups = [{"gpu": 2, "cpu": f"{cpu}m", "memory": f"{memory}Mi"}, {"gpu": 0}]
     options = [{"groups": groups}, {"groups": groups}]
     profile = {"stages": [1], "sensitivity": MATRIX}
     job = Job.model_validate({"name": "a", "options": options, "profile": profile})
@@ -358,8 +366,8 @@ def test_without_a_sensitivity_every_option_has_speed_one():
 
 
 def test_the_slowest_of_several_groups_decides():
-    groups = [{"gpu": 1000, "cpu": 6000, "memory": "64Gi"}, {"gpu": 1000, "cpu": 3000}]
-    groups[1]["memory"] = 20000
+    groups = [{"gpu": 1, "cpu": 6, "memory": "64Gi"}, {"gpu": 1, "cpu": 3}]
+    groups[1]["memory"] = "20000Mi"
     job = Job.model_validate(
         {
             "name": "a",
@@ -386,9 +394,13 @@ def test_options_are_written_out_once_and_never_slower(data):
     memory = sorted(data.draw(st.sets(axis, min_size=columns, max_size=columns)))
     entry = st.integers(0, 4)
     speeds = [[data.draw(entry) for _ in memory] for _ in cores]
-    group = {"gpu": 1000 * data.draw(st.integers(1, 3)), "cpu": data.draw(st.integers(0, 24))}
-    group["memory"] = data.draw(st.integers(0, 24))
-    matrix = {"cores": cores, "memory": memory, "speeds": speeds}
+    gpus, cpu, mib = (data.draw(st.integers(low, high)) for low, high in ((1, 3), (0, 24), (0, 24)))
+    group = {"gpu": gpus, "cpu": f"{cpu}m", "memory": f"{mib}Mi"}
+    matrix = {
+        "cores": [f"{c}m" for c in cores],
+        "memory": [f"{m}Mi" for m in memory],
+        "speeds": speeds,
+    }
     raw = {
         "name": "a",
         "options": [{"groups": [group]}],
@@ -401,16 +413,15 @@ def test_options_are_written_out_once_and_never_slower(data):
     fast = [speed(job, option) for option in range(len(job.options))]
     assert min(fast) == fast[0]
     asks = [(one.groups[0].cpu, one.groups[0].memory) for one in job.options]
-    assert asks[0] == (group["cpu"], group["memory"])
+    assert asks[0] == (cpu, mib)
     assert len(set(asks)) == len(asks)
     # Every point as fast as the share is an option, or one that asks no more is as fast.
-    gpus = group["gpu"] // 1000
     for c, row in zip(cores, speeds, strict=True):
         for m, here in zip(memory, row, strict=True):
             if here >= max(fast[0], 1):
                 assert any(
-                    cpu <= c * gpus and mib <= m * gpus and rate >= here
-                    for (cpu, mib), rate in zip(asks, fast, strict=True)
+                    less <= c * gpus and fewer <= m * gpus and rate >= here
+                    for (less, fewer), rate in zip(asks, fast, strict=True)
                 )
     # And no point that is an option is matched by another.
     for i, (cpu, mib) in enumerate(asks[1:], start=1):
@@ -454,7 +465,7 @@ def test_jobs_of_a_group_run_on_the_same_gpus_and_hold_them_once():
         ("jobs.1.name", "another"),
         (f"{GROUP_B}.name", "workers"),
         (f"{GROUP_B}.resources", {"nic": 2}),
-        (f"{GROUP_B}.cpu", 24000),
+        (f"{GROUP_B}.cpu", 24),
         (f"{GROUP_B}.gpu_memory", "32Gi"),
         ("jobs.1.options.0.value", 5),
         ("jobs.1.priority", 5),
@@ -468,7 +479,7 @@ def test_what_runs_as_a_group_may_differ_in_this_and_gain_nothing(legal):
     assert running_groups(parse_round(raw)) == [(0, 1)]
 
 
-HELD = "running tasks hold 2000 milli-GPU of this GPU of host h0; expected at most 1000"
+HELD = "running tasks hold 2 GPUs on this GPU of host h0; expected at most 1"
 
 
 @pytest.mark.parametrize(
@@ -481,17 +492,17 @@ HELD = "running tasks hold 2000 milli-GPU of this GPU of host h0; expected at mo
         ((f"{GROUP_B}.required", "host"), HELD),
         (("jobs.1.options.0.required", "host"), HELD),
         (
-            ("jobs.1.options.1", {"groups": [{"gpu": 2000}]}),
+            ("jobs.1.options.1", {"groups": [{"gpu": 2}]}),
             None,
         ),
         (("sharing", {"most": 1}), "expected at most 1 jobs in a group"),
         (
             (f"{GROUP_B}.memory", "123Gi"),
-            "running tasks hold 257024 of memory there; expected at most 256000",
+            "running tasks hold 251Gi of memory there; expected at most 250Gi of memory",
         ),
         (
-            (f"{GROUP_B}.cpu", 24001),
-            "running tasks hold 24001 of cpu there; expected at most 24000",
+            (f"{GROUP_B}.cpu", 24.001),
+            "running tasks hold 24.001 cores there; expected at most 24 cores",
         ),
         (
             (f"{GROUP_B}.gpu_memory", "33Gi"),
@@ -507,7 +518,7 @@ def test_others_do_not_run_on_the_same_gpus(change, message):
         message = HELD
     if change[0].endswith("gpu_memory"):
         raw["jobs"][1]["profile"].pop("memory")
-        message = "running tasks hold 33792 MiB of this GPU of host h0, which has 32768 MiB"
+        message = "running tasks hold 33Gi of this GPU of host h0, which has 32Gi"
     with pytest.raises(InvalidInputError) as caught:
         parse_round(raw)
     assert message in str(caught.value)
@@ -517,7 +528,7 @@ def test_others_do_not_run_on_the_same_gpus(change, message):
 def test_a_group_that_runs_takes_the_percentile_of_a_series():
     raw = together((f"{GROUP_A}.gpu_memory", "16Gi"), (f"{GROUP_B}.gpu_memory", "32Gi"))
     raw["jobs"][1]["profile"]["memory"] = ["16Gi", "17Gi"]
-    with pytest.raises(InvalidInputError, match="hold 33792 MiB"):
+    with pytest.raises(InvalidInputError, match="hold 33Gi"):
         parse_round(raw)
     raw["sharing"] = {"percentile": 50}
     assert len(running_groups(parse_round(raw))) == 1
@@ -543,18 +554,18 @@ def test_five_jobs_are_too_many_for_a_group_that_runs():
 def test_the_cpu_of_a_group_counts_once_beside_others_on_the_host():
     beside = {
         "name": "c",
-        "options": [{"groups": [{"gpu": 2000, "cpu": 18000}]}],
+        "options": [{"groups": [{"gpu": 2, "cpu": 18}]}],
         "running": running(2, 3),
     }
     raw = together(("jobs.4", beside))
     parse_round(raw)
-    with pytest.raises(InvalidInputError, match="running tasks hold 24001 of cpu"):
-        parse_round(changed("jobs.4.options.0.groups.0.cpu", 18001, raw))
+    with pytest.raises(InvalidInputError, match=r"hold 24\.001 cores"):
+        parse_round(changed("jobs.4.options.0.groups.0.cpu", 18.001, raw))
 
 
 def test_under_another_policy_nothing_runs_together():
     raw = together(("policy", {}), ("jobs.0.profile", None), ("jobs.1.profile", None))
-    with pytest.raises(InvalidInputError, match="2000 milli-GPU"):
+    with pytest.raises(InvalidInputError, match="hold 2 GPUs"):
         parse_round(raw)
 
 
@@ -565,11 +576,11 @@ profiles = st.fixed_dictionaries(
     optional={
         "slowdown": st.integers(1000, 10**6),
         "load": st.lists(st.integers(0, 1000), max_size=4),
-        "memory": st.lists(st.integers(0, 10**5), max_size=4),
+        "memory": st.lists(st.integers(0, 10**5).map("{}Mi".format), max_size=4),
         "sensitivity": st.fixed_dictionaries(
             {
-                "cores": st.just([0, 1000]),
-                "memory": st.just([0, 10]),
+                "cores": st.just([0, 1]),
+                "memory": st.just([0, "10Mi"]),
                 "speeds": st.lists(
                     st.lists(st.integers(0, 10**8), min_size=2, max_size=2), min_size=2, max_size=2
                 ),
@@ -594,7 +605,7 @@ sections = st.fixed_dictionaries(
 @settings(max_examples=60)
 @given(jobs=st.lists(profiles, min_size=2, max_size=4), section=sections)
 def test_rounds_read_as_they_were_written(tmp_path_factory, jobs, section):
-    options = [{"groups": [{"gpu": 1000, "cpu": 500}]}]
+    options = [{"groups": [{"gpu": 1, "cpu": 0.5}]}]
     raw = {
         **ROUND,
         "jobs": [

@@ -24,7 +24,7 @@ def full_cluster() -> Round:
         {
             "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 4, "gpu_model": "A"}]},
             "jobs": [
-                {"name": f"job-{i}", "options": [{"groups": [{"gpu": gpu}]}]}
+                {"name": f"job-{i}", "options": [{"groups": [{"gpu": f"{gpu}m"}]}]}
                 for i, gpu in enumerate(asked)
             ],
             "policy": {"terms": ["value", "opened"]},

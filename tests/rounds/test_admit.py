@@ -18,10 +18,10 @@ HOUR = 3600
 def round_of(jobs: list[Job], hosts: int = 1, horizon: int = 8) -> Round:
     round_ = Round.model_validate(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "cluster": {
-                "apiVersion": "placewright/v1alpha1",
+                "apiVersion": "placewright/v1alpha2",
                 "kind": "Cluster",
                 "hosts": [{"name": f"h[0-{hosts - 1}]", "gpus": 4, "gpu_model": "A100"}],
             },
@@ -39,7 +39,7 @@ def job(name: str, gpus: int, hours: int, due: dict[int, int]) -> Job:
     return Job.model_validate(
         {
             "name": name,
-            "options": [{"groups": [{"gpu": 1000 * gpus}]}],
+            "options": [{"groups": [{"gpu": gpus}]}],
             "deadline": {"work_s": hours * HOUR, "due": times},
         }
     )
@@ -126,10 +126,10 @@ def test_what_makes_no_sense_is_an_error_and_changes_nothing(asked: Job, path: t
 def test_other_policies_give_no_promises() -> None:
     round_ = Round.model_validate(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "cluster": {
-                "apiVersion": "placewright/v1alpha1",
+                "apiVersion": "placewright/v1alpha2",
                 "kind": "Cluster",
                 "hosts": [{"name": "h", "gpus": 4, "gpu_model": "A100"}],
             },

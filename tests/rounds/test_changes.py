@@ -19,21 +19,21 @@ ROUND = Round.model_validate(
     {
         "now": 100,
         "cluster": {"hosts": [{"name": "h[0-3]", "gpus": 4, "gpu_model": "A"}]},
-        "tenants": [{"name": "t", "quota": {"gpu": 8000}}],
+        "tenants": [{"name": "t", "quota": {"gpu": 8}}],
         "jobs": [
             {
                 "name": "runs",
-                "options": [{"groups": [{"gpu": 4000}]}],
+                "options": [{"groups": [{"gpu": 4}]}],
                 "running": {"tasks": [{"host": "h0", "gpus": [0, 1, 2, 3]}], "restart_s": 7},
             },
-            {"name": "waits", "tenant": "t", "options": [{"groups": [{"gpu": 2000}]}]},
+            {"name": "waits", "tenant": "t", "options": [{"groups": [{"gpu": 2}]}]},
         ],
     }
 )
 
 
 def job(name: str, **more: Any) -> Job:
-    return Job.model_validate({"name": name, "options": [{"groups": [{"gpu": 2000}]}], **more})
+    return Job.model_validate({"name": name, "options": [{"groups": [{"gpu": 2}]}], **more})
 
 
 def after(changes: Changes, round_: Round = ROUND) -> Round:
@@ -83,15 +83,15 @@ def test_a_job_may_arrive_that_runs_in_a_group_and_its_conflicts_end_with_it() -
     following = after(Changes(removed=["a"], added=[job("new", **sharing([3, 2]))]), round_)
     assert following.sharing.conflicts == (("b", "c"),)
     assert running_groups(following) == [(0, 2)]
-    with pytest.raises(InvalidInputError, match="2000 milli-GPU"):
+    with pytest.raises(InvalidInputError, match="hold 2 GPUs"):
         after(Changes(added=[job("new", **sharing([1, 2]))]), round_)
 
 
 def test_quotas_reservations_and_the_time_are_replaced() -> None:
     reserved = Reservation(host="h3")
-    changes = Changes(quotas={"t": {"gpu": 1}, "u": {}}, reservations=[reserved], now=200)
+    changes = Changes(quotas={"t": {"gpu": 1.5}, "u": {}}, reservations=[reserved], now=200)
     following = after(changes)
-    assert [(t.name, t.quota) for t in following.tenants] == [("t", {"gpu": 1}), ("u", {})]
+    assert [(t.name, t.quota) for t in following.tenants] == [("t", {"gpu": 1500}), ("u", {})]
     assert following.reservations == (reserved,)
     assert following.now == 200
     assert after(Changes(), following).reservations == (reserved,)

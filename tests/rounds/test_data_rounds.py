@@ -21,7 +21,7 @@ Raw = dict[str, Any]
 
 def job(name: str, *reads: str, **fields: Any) -> Raw:
     wanted = [{"dataset": d, "gib": 5, "remote": False} for d in reads]
-    return {"name": name, "options": [{"groups": [{"gpu": 1000}]}], "reads": wanted, **fields}
+    return {"name": name, "options": [{"groups": [{"gpu": 1}]}], "reads": wanted, **fields}
 
 
 def round_of(policy: str, jobs: list[Raw], **geo: Any) -> Round:

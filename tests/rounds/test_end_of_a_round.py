@@ -14,7 +14,7 @@ from placewright.rounds.sections import reasons
 
 
 def round_of(jobs: int) -> Round:
-    job: dict[str, Any] = {"options": [{"groups": [{"gpu": 1000}]}]}
+    job: dict[str, Any] = {"options": [{"groups": [{"gpu": 1}]}]}
     hosts = [{"name": "h", "gpus": 4, "gpu_model": "A"}]
     return Round.model_validate(
         {"cluster": {"hosts": hosts}, "jobs": [{"name": f"j{i}", **job} for i in range(jobs)]}

@@ -78,7 +78,7 @@ def everything(state: Round, number: int) -> Changes:
         removed=changes.removed,
         added=changes.added,
         health={hosts[number % 2]: False, hosts[1 - number % 2]: True},
-        quotas={"some": {"gpu": 1000 * number}},
+        quotas={"some": {"gpu": number}},
         reservations=[Reservation(host="b0-r0-h3")] if number % 2 else [],
     )
 
@@ -215,14 +215,14 @@ def test_a_preempted_job_keeps_the_time_that_it_takes_to_start_again() -> None:
         "jobs": [
             {
                 "name": "victim",
-                "options": [{"groups": [{"gpu": 4000}]}],
+                "options": [{"groups": [{"gpu": 4}]}],
                 "running": {"tasks": [{"host": "h0", "gpus": [0, 1, 2, 3]}], "restart_s": 90},
             },
             {
                 "name": "urgent",
                 "priority": 1,
                 "weight": 2,
-                "options": [{"groups": [{"gpu": 4000}]}],
+                "options": [{"groups": [{"gpu": 4}]}],
             },
         ],
     }

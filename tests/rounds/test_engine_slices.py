@@ -18,7 +18,7 @@ def job(name: str, **group: Any) -> dict[str, Any]:
 ROUND = Round.model_validate(
     {
         "cluster": {"hosts": [{"name": "a", "gpus": 2, "gpu_model": "H100-SXM5-80GB"}]},
-        "jobs": [job("one", mig="1g.10gb"), job("half", gpu=500, gpu_memory="60Gi")],
+        "jobs": [job("one", mig="1g.10gb"), job("half", gpu=0.5, gpu_memory="60Gi")],
         "policy": {"terms": ["value", "disruption"]},
     }
 )
@@ -33,7 +33,7 @@ def test_slices_and_memory_stay_taken_in_the_rounds_that_follow():
     more = [
         job("four", mig="4g.40gb"),
         job("two", mig="2g.20gb"),
-        job("large", gpu=400, gpu_memory="30Gi"),
+        job("large", gpu=0.4, gpu_memory="30Gi"),
     ]
     second = engine.round(Changes(added=[Job.model_validate(one) for one in more]))
     found = {decision.job: decision for decision in second.decisions}

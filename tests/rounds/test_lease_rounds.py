@@ -16,13 +16,13 @@ HOUR = 3600
 def round_of(jobs: list[dict[str, Any]], hosts: int = 1, **fields: Any) -> Round:
     leases = {"length_s": HOUR, "horizon": 8, **fields.pop("leases", {})}
     cluster = {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Cluster",
         "hosts": [{"name": f"h[0-{hosts - 1}]", "gpus": 4, "gpu_model": "A100"}],
     }
     round_ = Round.model_validate(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "cluster": cluster,
             "jobs": jobs,
@@ -47,7 +47,7 @@ def job(
     tasks = len(at or ()) or 1
     asked: dict[str, Any] = {
         "name": name,
-        "options": [{"groups": [{"count": tasks, "gpu": 1000 * gpus // tasks}]}],
+        "options": [{"groups": [{"count": tasks, "gpu": f"{1000 * gpus // tasks}m"}]}],
         "deadline": {
             "work_s": int(hours * HOUR),
             "due": [{"at": t * HOUR, "value": value} for t, value in (due or {}).items()],
@@ -177,7 +177,7 @@ def test_a_job_that_spreading_slows_waits_for_one_host_unless_it_has_time() -> N
     held = [job(f"r{i}", 2, 9, at=[(f"h{i}", [0, 1])]) for i in range(2)]
     slow = {"paces": [{"spanning": [[2, 333]]}]}
     gang = job("gang", 4, 2, {8: 5}, **slow)
-    gang["options"][0]["groups"][0] |= {"count": 4, "gpu": 1000}
+    gang["options"][0]["groups"][0] |= {"count": 4, "gpu": 1}
     plan = solved(round_of([*held, gang], hosts=2))
     kept = section(plan)["jobs"][0]
     assert kept["job"] == "gang"

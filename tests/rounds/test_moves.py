@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from fuzz.small_units import as_document
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.documents.round import Round
@@ -46,7 +47,8 @@ def case(hosts: Iterable[Raw], jobs: Sequence[Raw], pending: Sequence[Raw] = ())
         }
         for entry in jobs
     ]
-    round_ = Round.model_validate({"cluster": {"hosts": list(hosts)}, "jobs": [*entries, *pending]})
+    raw = {"cluster": {"hosts": list(hosts)}, "jobs": [*entries, *pending]}
+    round_ = Round.model_validate(as_document(raw))
     check_round(round_)
     decisions = []
     for entry in jobs:

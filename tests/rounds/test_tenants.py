@@ -104,7 +104,7 @@ def test_kueue_reclaims_the_last_borrowed_job_whatever_its_priority() -> None:
 
 def job(name: str, *gpus: int, on: int | None = None, **fields: Any) -> Raw:
     """A job of the tenant that its name begins with; `on` is its first GPU on the only host."""
-    raw: Raw = {"name": name, "options": [{"groups": [{"gpu": 1000 * n}]} for n in gpus], **fields}
+    raw: Raw = {"name": name, "options": [{"groups": [{"gpu": n}]} for n in gpus], **fields}
     if name[0] in "ab":
         raw["tenant"] = name[0]
     if on is not None:
@@ -116,10 +116,10 @@ def round_of(*jobs: Raw, gpus: int = 8, **fields: Any) -> Round:
     """One host; a may always claim 4 GPUs, and b as well."""
     return parse_round(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "cluster": {"hosts": [{"name": "h", "gpus": gpus, "gpu_model": "A"}]},
-            "tenants": [{"name": name, "guarantee": {"gpu": 4000}} for name in "ab"],
+            "tenants": [{"name": name, "guarantee": {"gpu": 4}} for name in "ab"],
             "jobs": list(jobs),
             "policy": {"terms": ["entitled", "value", "disruption"]},
             **fields,
@@ -172,7 +172,7 @@ def test_entitlement_goes(name: str) -> None:
 
 
 def test_a_resource_that_the_guarantee_does_not_name_is_not_limited() -> None:
-    free = {"gpu": 0, "cpu": 64_000}
+    free = {"gpu": 0, "cpu": 64}
     raw = {"name": "a2", "tenant": "a", "options": [{"groups": [free]}]}
     assert borrowing_options(round_of(job("a1", 6, on=0, priority=1), raw)) == {0: (0,)}
 
@@ -202,9 +202,9 @@ def test_an_engine_lends_what_is_free_takes_it_back_and_then_rests() -> None:
 
 
 def test_new_quotas_leave_guarantees_and_weights_as_they_are() -> None:
-    tenants = [{"name": "a", "guarantee": {"gpu": 1000}, "weight": 3}]
+    tenants = [{"name": "a", "guarantee": {"gpu": 1}, "weight": 3}]
     with Engine(round_of(tenants=tenants), isolation="none") as engine:
-        engine.round(Changes(quotas={"a": {"gpu": 2000}}))
+        engine.round(Changes(quotas={"a": {"gpu": 2}}))
         (tenant,) = engine.state.tenants
     assert (tenant.guarantee, tenant.weight, tenant.quota) == ({"gpu": 1000}, 3, {"gpu": 2000})
 
@@ -288,7 +288,7 @@ def test_verify_recomputes_shares_and_requires_all_of_them() -> None:
             "unknown resource",
         ),
         (
-            {"tenants": [{"name": "a", "guarantee": {"gpu": 3000}, "quota": {"gpu": 2000}}]},
+            {"tenants": [{"name": "a", "guarantee": {"gpu": 3}, "quota": {"gpu": 2}}]},
             "tenants[0].guarantee.gpu",
             "at most the tenant's quota, 2000",
         ),
@@ -330,10 +330,10 @@ def test_more_than_eight_tenants_end_with_the_sum_of_all(
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_tenant_of_many_shapes_has_one_dominant_resource(backend: str) -> None:
     """Half of the CPUs and half of the memory, in tasks of one or the other, are one half."""
-    hosts = [{"name": "h", "gpus": 0, "cpu": 12, "memory": 12}]
+    hosts = [{"name": "h", "gpus": 0, "cpu": 0.012, "memory": "12Mi"}]
 
     def task(name: str, tenant: str, cpu: int, memory: int) -> Raw:
-        group = {"gpu": 0, "cpu": cpu, "memory": memory}
+        group = {"gpu": 0, "cpu": f"{cpu}m", "memory": f"{memory}Mi"}
         return {"name": name, "tenant": tenant, "options": [{"groups": [group]}]}
 
     jobs = [task(f"b{i}", "b", 3, 2) for i in range(3)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fuzz.small_units import as_document
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 
@@ -42,14 +43,16 @@ def random_round(rng: np.random.Generator, *, moving: bool) -> Round:
         for i in range(rng.integers(4) if running else rng.integers(1, 6))
     ]
     round_ = Round.model_validate(
-        {
-            "now": NOW,
-            "cluster": cluster,
-            "tenants": [{"name": "t", "quota": {"gpu": int(rng.integers(1, 9)) * 1000}}],
-            "jobs": [*running, *pending],
-            "reservations": random_reservations(rng, cluster) if moving else [],
-            "policy": random_policy(rng, cluster, moving=moving),
-        }
+        as_document(
+            {
+                "now": NOW,
+                "cluster": cluster,
+                "tenants": [{"name": "t", "quota": {"gpu": int(rng.integers(1, 9)) * 1000}}],
+                "jobs": [*running, *pending],
+                "reservations": random_reservations(rng, cluster) if moving else [],
+                "policy": random_policy(rng, cluster, moving=moving),
+            }
+        )
     )
     check_round(round_)
     return round_

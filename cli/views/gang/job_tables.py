@@ -11,6 +11,7 @@ from placewright.cli.format.table import MAX_ROWS, print_table, table
 from placewright.cli.format.text import NONE, count, gpus, number, place
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.quantities import memory_text
 from placewright.instances.documents.round import Round
 from placewright.topology.units import WHOLE_GPU
 
@@ -97,5 +98,5 @@ def _group(group: TaskGroup) -> str:
     models += f" on {'|'.join(group.hosts)}" if group.hosts else ""
     level = f" in one {group.required}" if group.required else ""
     size = group.mig or gpus(group.gpu)
-    memory = f" with {number(group.gpu_memory)} MiB" if group.gpu_memory else ""
+    memory = f" with {memory_text(group.gpu_memory)}" if group.gpu_memory else ""
     return f"{times}{size}{memory}{models}{level}"

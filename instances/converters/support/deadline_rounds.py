@@ -26,12 +26,12 @@ from placewright.instances.derived.lease_arithmetic import (
     work_per_lease,
 )
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import MAX_GPU
 from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import MAX_HORIZON, MAX_LENGTH, Leases
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.quantities import MAX_GPU
 from placewright.instances.documents.round import Round
 from placewright.instances.speed_models import elasticflow
 from placewright.topology.units import WHOLE_GPU
@@ -87,7 +87,7 @@ def job_of(
 
     def groups(gpus: int) -> tuple[TaskGroup, ...]:
         if (job.model, gpus) in table:
-            return (TaskGroup(count=gpus, gpu=WHOLE_GPU),)
+            return (TaskGroup(count=gpus, gpu=1),)
         return (whole_tasks(gpus),)
 
     sizes = speeds(job)

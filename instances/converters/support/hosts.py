@@ -5,7 +5,6 @@ from __future__ import annotations
 from placewright.instances.derived import ranges
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.option import TaskGroup
-from placewright.topology.units import WHOLE_GPU
 
 GPUS_PER_HOST = 8
 
@@ -31,4 +30,4 @@ def largest_task(gpus: int, most: int = GPUS_PER_HOST) -> int:
 def whole_tasks(gpus: int, most: int = GPUS_PER_HOST) -> TaskGroup:
     """Return a group of tasks of equal size, as large as hosts of `most` GPUs allow."""
     per_task = largest_task(gpus, most)
-    return TaskGroup(count=gpus // per_task, gpu=per_task * WHOLE_GPU)
+    return TaskGroup(count=gpus // per_task, gpu=per_task)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from placewright.instances.converters.support.csv_table import read_table
-from placewright.instances.documents.base import MAX_GPU
+from placewright.instances.documents.quantities import MAX_GPU
 from placewright.topology.units import WHOLE_GPU
 
 Iterations = Mapping[str, Mapping[int, int]]

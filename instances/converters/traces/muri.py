@@ -22,7 +22,7 @@ from placewright.instances.converters.support.hosts import hosts_of_eight, large
 from placewright.instances.derived import ranges
 from placewright.instances.derived.demand import load_of
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT, MAX_GPU
+from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.cluster import (
     MAX_GPUS_PER_HOST,
     ClusterDocument,
@@ -33,6 +33,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.profile import MAX_ITERATION, MAX_STAGE, Profile
+from placewright.instances.documents.quantities import MAX_GPU
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import InvalidInputError
@@ -243,8 +244,8 @@ def _cluster_of(table: Table) -> ClusterDocument:
                     parent=rack,
                     gpus=gpus,
                     gpu_model=GPU_MODEL,
-                    cpu=cores * _CORE,
-                    memory=gib * _GIB,
+                    cpu=cores,
+                    memory=f"{gib}Gi",
                 )
             )
     if not hosts:

@@ -22,11 +22,12 @@ from placewright.instances.converters.support.best_fit import Hosts, tie_rank, w
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.derived.demand import load_of
-from placewright.instances.documents.base import MAX_AMOUNT, MAX_GPU
+from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
+from placewright.instances.documents.quantities import MAX_GPU
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.topology.units import WHOLE_GPU
@@ -249,7 +250,7 @@ def _cluster(nodes: _Nodes) -> ClusterDocument:
     return ClusterDocument(
         name="openb",
         hosts=tuple(
-            HostEntry(name=name, gpus=gpus, gpu_model=model, cpu=cpu, memory=memory)
+            HostEntry(name=name, gpus=gpus, gpu_model=model, cpu=f"{cpu}m", memory=f"{memory}Mi")
             for name, model, gpus, cpu, memory in zip(
                 nodes.names,
                 nodes.models,
@@ -265,7 +266,8 @@ def _cluster(nodes: _Nodes) -> ClusterDocument:
 @lru_cache(maxsize=4096)
 def _options(gpu: int, cpu: int, memory: int, models: tuple[str, ...] | None) -> tuple[Option]:
     """Return the one option of a pod; equal pods share it, which saves memory."""
-    return (Option(groups=(TaskGroup(gpu=gpu, cpu=cpu, memory=memory, gpu_models=models),)),)
+    asked = {"gpu": f"{gpu}m", "cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+    return (Option(groups=(TaskGroup(**asked, gpu_models=models),)),)
 
 
 def _summary(round_: Round, nodes: _Nodes, pods: _Pods, unplaced: int) -> str:

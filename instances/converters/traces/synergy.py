@@ -30,12 +30,13 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.profile import MAX_SPEED, MAX_STAGE, Profile, Sensitivity
+from placewright.instances.documents.quantities import memory_text
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_values
 from placewright.instances.speed_models.synergy import CORES, MEMORY_GB, MIB_PER_GB
-from placewright.topology.units import MILLION, WHOLE_GPU
+from placewright.topology.units import MILLION
 
 KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -131,8 +132,8 @@ def read_synergy(
                 name=f"server-[0-{servers - 1}]" if servers > 1 else "server-0",
                 gpus=GPUS_PER_SERVER,
                 gpu_model=GPU_MODEL,
-                cpu=GPUS_PER_SERVER * CORES_PER_GPU * _CORE,
-                memory=GPUS_PER_SERVER * _SHARE_MIB,
+                cpu=GPUS_PER_SERVER * CORES_PER_GPU,
+                memory=memory_text(GPUS_PER_SERVER * _SHARE_MIB),
             ),
         ),
     )
@@ -259,7 +260,7 @@ def _profile(entry: Any, path: tuple[str | int, ...]) -> Profile:
     return Profile(
         stages=(_millionths(entry["iter_time"], 1, MAX_STAGE, (*path, "iter_time")),),
         sensitivity=Sensitivity(
-            cores=tuple(cores * _CORE for cores in CORES), memory=_MIB, speeds=tuple(speeds)
+            cores=CORES, memory=tuple(memory_text(mib) for mib in _MIB), speeds=tuple(speeds)
         ),
     )
 
@@ -288,9 +289,9 @@ def _job(name: str, profile: Profile, gpus: int) -> Job:
     per_task = min(gpus, GPUS_PER_SERVER)
     share = TaskGroup(
         count=gpus // per_task,
-        gpu=per_task * WHOLE_GPU,
-        cpu=per_task * CORES_PER_GPU * _CORE,
-        memory=per_task * _SHARE_MIB,
+        gpu=per_task,
+        cpu=per_task * CORES_PER_GPU,
+        memory=memory_text(per_task * _SHARE_MIB),
     )
     return Job(
         name=name,

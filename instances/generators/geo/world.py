@@ -24,7 +24,6 @@ from placewright.instances.generators.geo.readers import Readers
 from placewright.instances.generators.mixes import RESTART_S, SINCE_CHECKPOINT_S, WEIGHTS, Shares
 from placewright.instances.generators.wan_grid import WanGrid
 from placewright.instances.policies import POLICIES
-from placewright.topology.units import WHOLE_GPU
 
 PolicyName = Literal["geo", "replicas"]
 
@@ -213,7 +212,7 @@ def _option(gpus: int, models: Sequence[int]) -> Option:
     every = len(models) == len(supply.MODELS)
     group = TaskGroup(
         count=gpus // supply.HOST_GPUS if gang else 1,
-        gpu=min(gpus, supply.HOST_GPUS) * WHOLE_GPU,
+        gpu=min(gpus, supply.HOST_GPUS),
         gpu_models=None if every else tuple(supply.MODELS[m] for m in models),
         required="datacenter" if gang else None,
         preferred=("rack", "block") if gang else None,
@@ -234,7 +233,7 @@ def _geo(world: World, policy: PolicyName, rng: np.random.Generator) -> Geo:
         STORAGE_PER_MILLE * int(size.sum()) // (1000 * len(names)),
     )
     steps = np.floor(rng.random(len(names)) * 41).astype(np.int64) + 80
-    half = world.hosts.sum(axis=1) * supply.HOST_GPUS // 2 * WHOLE_GPU
+    half = world.hosts.sum(axis=1) * supply.HOST_GPUS // 2
     return Geo(
         window_s=WINDOW_S,
         regions=tuple(

@@ -20,7 +20,7 @@ Raw = dict[str, Any]
 def job(name: str, tenant: str | None, *at: str, count: int = 1, **more: Any) -> Raw:
     """A job of whole hosts of two GPUs; it runs if there are hosts `at`."""
     raw: Raw = {"name": name, "tenant": tenant, **more}
-    raw["options"] = [{"groups": [{"gpu": 2000, "count": len(at) or count}]}]
+    raw["options"] = [{"groups": [{"gpu": 2, "count": len(at) or count}]}]
     if at:
         tasks = [{"index": i, "host": host, "gpus": [0, 1]} for i, host in enumerate(at)]
         raw["running"] = {"tasks": tasks}

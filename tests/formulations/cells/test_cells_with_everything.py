@@ -26,10 +26,10 @@ TERMS = (
 def random_group(random: Random) -> Raw:
     gpu = random.choice((250, 500, 1000, 1000, 2000, 4000))
     count = random.choice((1, 1, 2, 4)) if gpu >= 1000 else random.choice((1, 2))
-    group: Raw = {"gpu": gpu, "count": count, "cpu": random.choice((0, 1000, 3000))}
+    group: Raw = {"gpu": f"{gpu}m", "count": count, "cpu": f"{random.choice((0, 1000, 3000))}m"}
     kind = random.randrange(9)
     if kind == 0:
-        return {"gpu": 0, "count": count, "cpu": 500}
+        return {"gpu": 0, "count": count, "cpu": 0.5}
     if kind == 1:
         return {"count": count, "mig": random.choice(("1g.10gb", "2g.20gb", "3g.40gb"))}
     if kind == 2 and gpu < 1000:
@@ -48,12 +48,12 @@ def random_group(random: Random) -> Raw:
 def random_job(random: Random, name: str) -> Job:
     option: Raw = {"groups": [random_group(random)]}
     if random.random() < 0.2:
-        option["groups"].append({"gpu": 1000, "cpu": 100})
+        option["groups"].append({"gpu": 1, "cpu": 0.1})
     if random.random() < 0.1:
         option["required"] = "rack"
     options = [option]
     if random.random() < 0.2:
-        options.append({"groups": [{"gpu": 1000}], "value": random.choice((100, 5000))})
+        options.append({"groups": [{"gpu": 1}], "value": random.choice((100, 5000))})
     raw: Raw = {
         "name": name,
         "tenant": random.choice(("x", "y", "z", None)),
@@ -71,7 +71,7 @@ def random_job(random: Random, name: str) -> Job:
 @pytest.mark.parametrize("seed", range(8))
 def test_every_round_has_a_valid_plan_that_no_bound_contradicts(seed):
     random = Random(seed)
-    host = {"gpus": 4, "gpu_model": "A100-SXM4-80GB", "cpu": 16000, "memory": "64Gi"}
+    host = {"gpus": 4, "gpu_model": "A100-SXM4-80GB", "cpu": 16, "memory": "64Gi"}
     round_ = Round.model_validate(
         {
             "cluster": {
@@ -82,7 +82,7 @@ def test_every_round_has_a_valid_plan_that_no_bound_contradicts(seed):
             "tenants": [
                 {"name": "x", "cells": [{"level": "rack"}]},
                 {"name": "y", "cells": [{"level": "host", "count": 2}]},
-                {"name": "z", "guarantee": {"gpu": 4000}, "quota": {"gpu": 8000}},
+                {"name": "z", "guarantee": {"gpu": 4}, "quota": {"gpu": 8}},
             ],
             "policy": {"terms": TERMS[seed % 4]},
         }

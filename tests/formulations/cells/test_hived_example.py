@@ -49,7 +49,7 @@ def test_quotas_that_count_gpus_break_the_guarantee_of_the_rack():
     """All hold no more than what they own, but the notebook is on one of the rack's hosts."""
     raw = yaml.safe_load(FILE.read_text())
     del raw["bindings"]
-    raw["tenants"] = [{"name": name, "quota": {"gpu": gpu}} for name, gpu in QUOTAS.items()]
+    raw["tenants"] = [{"name": name, "quota": {"gpu": f"{gpu}m"}} for name, gpu in QUOTAS.items()]
     jobs = {job["name"]: job for job in raw["jobs"]}
     jobs["notebook"]["running"] = {"tasks": [{"host": "b1", "gpus": [0, 1]}]}
     for name in ("train", "tune", "notebook"):

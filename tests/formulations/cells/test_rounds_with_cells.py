@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fuzz.small_units import as_document
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
@@ -72,16 +73,18 @@ def random_round(random: Random, *, most: int = 4) -> Round:
                 job["running"]["pinned"] = random.random() < 0.1
         jobs.append(job)
     round_ = Round.model_validate(
-        {
-            "cluster": {
-                "levels": ["rack"],
-                "domains": [{"name": f"r{r}", "level": "rack"} for r in range(racks)],
-                "hosts": hosts,
-            },
-            "tenants": tenants,
-            "jobs": jobs,
-            "policy": {"terms": ["value", "disruption", "spread", "opened"]},
-        }
+        as_document(
+            {
+                "cluster": {
+                    "levels": ["rack"],
+                    "domains": [{"name": f"r{r}", "level": "rack"} for r in range(racks)],
+                    "hosts": hosts,
+                },
+                "tenants": tenants,
+                "jobs": jobs,
+                "policy": {"terms": ["value", "disruption", "spread", "opened"]},
+            }
+        )
     )
     check_round(round_)
     return round_
@@ -244,12 +247,15 @@ def test_a_tenant_gets_in_a_shared_cluster_what_it_gets_in_one_of_its_own():
         random = Random(seed)
         tenants = [{"name": name, "cells": owned} for name, owned in cells.items()]
         shared = Engine(
-            Round.model_validate({"cluster": cluster_of(4), "tenants": tenants}), isolation="none"
+            Round.model_validate(as_document({"cluster": cluster_of(4), "tenants": tenants})),
+            isolation="none",
         )
         alone = {
             name: Engine(
                 Round.model_validate(
-                    {"cluster": own[name], "tenants": [{"name": name, "cells": alike[name]}]}
+                    as_document(
+                        {"cluster": own[name], "tenants": [{"name": name, "cells": alike[name]}]}
+                    )
                 ),
                 isolation="none",
             )
@@ -258,11 +264,13 @@ def test_a_tenant_gets_in_a_shared_cluster_what_it_gets_in_one_of_its_own():
         for number in range(8):
             new = [asked(random, f"{t}-{number}", t) for t in random.sample("xyz", 2)]
             extra = asked(random, f"o-{number}", None)
-            jobs = [Job.model_validate(raw) for raw in new]
+            jobs = [Job.model_validate(as_document(raw)) for raw in new]
             mine = {t: [job for job in jobs if job.tenant == t] for t in cells}
             names = [job.name for job in shared.state.jobs]
             gone = [name for name in names if random.random() < 0.3]
-            plan = shared.round(Changes(removed=gone, added=[*jobs, Job.model_validate(extra)]))
+            plan = shared.round(
+                Changes(removed=gone, added=[*jobs, Job.model_validate(as_document(extra))])
+            )
             assert not plan.certificate.degraded
             displaced += sum(d.decision in GONE for d in plan.decisions)
             runs = {job.name: job.running is not None for job in shared.state.jobs}
@@ -288,7 +296,13 @@ def test_what_fails_is_not_claimed_and_the_rest_is_served():
     both = {"options": [{"groups": [{"gpu": 2000, "count": 2}]}]}
     one = {"options": [{"groups": [{"gpu": 2000}]}]}
     round_ = Round.model_validate(
-        {"cluster": cluster, "tenants": tenants, "jobs": [{"name": "x0", "tenant": "x", **both}]}
+        as_document(
+            {
+                "cluster": cluster,
+                "tenants": tenants,
+                "jobs": [{"name": "x0", "tenant": "x", **both}],
+            }
+        )
     )
     with Engine(round_, isolation="none") as engine:
         engine.round()
@@ -296,7 +310,7 @@ def test_what_fails_is_not_claimed_and_the_rest_is_served():
         other = next(r for r in ("r0", "r1", "r2") if r != held)
         hosts = [f"h{held[1]}0", f"h{other[1]}0"]
         jobs = [
-            Job.model_validate(raw)
+            Job.model_validate(as_document(raw))
             for raw in (
                 {"name": "y0", "tenant": "y", **one},
                 {"name": "y1", "tenant": "y", **one},
@@ -323,14 +337,18 @@ def test_a_tenants_quota_counts_what_its_opportunistic_jobs_hold():
     job: Raw = {"tenant": "x", "options": [{"groups": [{"gpu": 1000}]}]}
     running = {"tasks": [{"host": "h1", "gpus": [0]}]}
     round_ = Round.model_validate(
-        {
-            "cluster": {"hosts": [{"name": f"h{i}", "gpus": 1, "gpu_model": "A"} for i in (0, 1)]},
-            "tenants": [{"name": "x", "cells": [{"level": "host"}], "quota": {"gpu": 1000}}],
-            "jobs": [
-                {**job, "name": "guaranteed"},
-                {**job, "name": "sweep", "opportunistic": True, "running": running},
-            ],
-        }
+        as_document(
+            {
+                "cluster": {
+                    "hosts": [{"name": f"h{i}", "gpus": 1, "gpu_model": "A"} for i in (0, 1)]
+                },
+                "tenants": [{"name": "x", "cells": [{"level": "host"}], "quota": {"gpu": 1000}}],
+                "jobs": [
+                    {**job, "name": "guaranteed"},
+                    {**job, "name": "sweep", "opportunistic": True, "running": running},
+                ],
+            }
+        )
     )
     check_round(round_)
     plan = solve_round(round_, isolation="none")

@@ -32,7 +32,7 @@ def round_of(seed: int) -> Raw:
     jobs = [_job(rng, i, hosts, free, horizon) for i in range(rng.randint(1, 4))]
     quota = {"gpu": 1000 * rng.randint(1, 4)}
     return {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "now": 0,
         "cluster": {"hosts": hosts},

@@ -15,11 +15,11 @@ HOUR = 3600
 
 def admission(**fields: Any) -> Admission:
     raw: dict[str, Any] = {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "now": 1000,
         "cluster": {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Cluster",
             "hosts": [{"name": "h[0-1]", "gpus": 4, "gpu_model": "A100"}],
         },
@@ -35,7 +35,7 @@ def job(name: str = "j", gpus: int = 2, **deadline: Any) -> dict[str, Any]:
     asked = {"work_s": 2 * HOUR, "due": [{"at": 1000 + 4 * HOUR, "value": 7}], **deadline}
     return {
         "name": name,
-        "options": [{"groups": [{"gpu": gpus * 1000}]}],
+        "options": [{"groups": [{"gpu": gpus}]}],
         "deadline": asked,
     }
 
@@ -64,7 +64,7 @@ def test_every_lease_pays_the_overhead() -> None:
 
 def test_a_faster_option_needs_fewer_leases() -> None:
     asked = job(paces=[{"speed": 1000}, {"speed": 2500}])
-    asked["options"].append({"groups": [{"gpu": 4000}]})
+    asked["options"].append({"groups": [{"gpu": 4}]})
     made = admission(jobs=[asked])
     assert made.option.tolist() == [0, 1]
     assert made.problem.need.tolist() == [2, 1]
@@ -103,7 +103,7 @@ def test_a_job_that_is_ready_later_begins_with_a_whole_lease() -> None:
 
 def test_a_job_that_runs_goes_on_with_its_option() -> None:
     asked = job(paces=[{"speed": 1000}, {"speed": 2500}])
-    asked["options"].append({"groups": [{"gpu": 4000}]})
+    asked["options"].append({"groups": [{"gpu": 4}]})
     asked["running"] = {"tasks": [{"host": "h0", "gpus": [0, 1]}]}
     made = admission(jobs=[asked])
     assert made.option.tolist() == [0, 1]
@@ -115,14 +115,14 @@ def test_a_job_that_runs_goes_on_with_its_option() -> None:
 
 def test_a_pinned_job_keeps_its_option() -> None:
     asked = job(paces=[{"speed": 1000}, {"speed": 2500}])
-    asked["options"].append({"groups": [{"gpu": 4000}]})
+    asked["options"].append({"groups": [{"gpu": 4}]})
     asked["running"] = {"tasks": [{"host": "h0", "gpus": [0, 1]}], "pinned": True}
     assert admission(jobs=[asked]).option.tolist() == [0]
 
 
 def test_who_must_leave_a_host_may_change_its_option_for_nobody() -> None:
     asked = job(paces=[{"speed": 1000}, {"speed": 2500}])
-    asked["options"].append({"groups": [{"gpu": 4000}]})
+    asked["options"].append({"groups": [{"gpu": 4}]})
     asked["running"] = {"tasks": [{"host": "h0", "gpus": [0, 1]}]}
     outages = [{"host": "h0", "end": 2000}]
     made = admission(jobs=[asked], leases={"length_s": HOUR, "horizon": 6, "outages": outages})
@@ -167,7 +167,7 @@ def test_gpu_models_have_rows_of_their_own_and_of_those_that_overlap() -> None:
         {"name": "b", "gpus": 2, "gpu_model": "H100"},
         {"name": "c", "gpus": 1, "gpu_model": "V100"},
     ]
-    cluster = {"apiVersion": "placewright/v1alpha1", "kind": "Cluster", "hosts": hosts}
+    cluster = {"apiVersion": "placewright/v1alpha2", "kind": "Cluster", "hosts": hosts}
     asked = [job("one"), job("two"), job("three")]
     asked[0]["options"][0]["groups"][0]["gpu_models"] = ["A100", "H100"]
     asked[1]["options"][0]["groups"][0]["gpu_models"] = ["H100", "V100"]
@@ -187,7 +187,7 @@ def test_a_quota_is_a_row_and_what_is_held_beyond_it_is_held_now_only() -> None:
     for one in asked:
         one["tenant"] = "t"
     asked[0]["running"] = {"tasks": [{"host": "h0", "gpus": [0, 1]}]}
-    made = admission(jobs=asked, tenants=[{"name": "t", "quota": {"gpu": 1000}}])
+    made = admission(jobs=asked, tenants=[{"name": "t", "quota": {"gpu": 1}}])
     assert made.problem.capacity[1].tolist() == [2000] + [1000] * 5
 
 
@@ -203,7 +203,7 @@ def test_unhealthy_hosts_have_what_runs_there_now() -> None:
         {"name": "h0", "gpus": 4, "gpu_model": "A100", "healthy": False},
         {"name": "h1", "gpus": 4, "gpu_model": "A100"},
     ]
-    cluster = {"apiVersion": "placewright/v1alpha1", "kind": "Cluster", "hosts": hosts}
+    cluster = {"apiVersion": "placewright/v1alpha2", "kind": "Cluster", "hosts": hosts}
     asked = job()
     asked["running"] = {"tasks": [{"host": "h0", "gpus": [0, 1]}]}
     made = admission(cluster=cluster, jobs=[asked])

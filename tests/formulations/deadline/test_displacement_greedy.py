@@ -26,7 +26,7 @@ def gang(name: str, gpus: int, must: bool, places: list[tuple[int, int]] | None)
     job: dict[str, Any] = {
         "name": name,
         "priority": FIRST_PRIORITY - 31 + gpus.bit_length() if must else 0,
-        "options": [{"value": 16 * gpus, "groups": [{"count": gpus // each, "gpu": 1000 * each}]}],
+        "options": [{"value": 16 * gpus, "groups": [{"count": gpus // each, "gpu": each}]}],
     }
     if places is not None:
         job["running"] = {
@@ -40,8 +40,8 @@ def gang(name: str, gpus: int, must: bool, places: list[tuple[int, int]] | None)
 
 def round_of(jobs: list[dict[str, Any]]) -> Round:
     hosts = [{"name": f"h[0-{HOSTS - 1}]", "gpus": GPUS, "gpu_model": "A100"}]
-    cluster = {"apiVersion": "placewright/v1alpha1", "kind": "Cluster", "hosts": hosts}
-    raw = {"apiVersion": "placewright/v1alpha1", "kind": "Round", "cluster": cluster, "jobs": jobs}
+    cluster = {"apiVersion": "placewright/v1alpha2", "kind": "Cluster", "hosts": hosts}
+    raw = {"apiVersion": "placewright/v1alpha2", "kind": "Round", "cluster": cluster, "jobs": jobs}
     round_ = Round.model_validate(raw)
     check_round(round_)
     return round_

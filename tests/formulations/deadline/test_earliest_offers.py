@@ -21,11 +21,11 @@ NOW = 1000
 
 def admission(jobs: list[dict[str, Any]], **leases: Any) -> Admission:
     raw: dict[str, Any] = {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "now": NOW,
         "cluster": {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Cluster",
             "hosts": [{"name": "h[0-1]", "gpus": 4, "gpu_model": "A100"}],
         },
@@ -40,7 +40,7 @@ def job(name: str, gpus: tuple[int, ...], hours: float, **deadline: Any) -> dict
     due = [{"at": NOW + int(hours * HOUR), "value": 7}]
     return {
         "name": name,
-        "options": [{"groups": [{"gpu": 1000 * number}]} for number in gpus],
+        "options": [{"groups": [{"gpu": number}]} for number in gpus],
         "deadline": {"work_s": int(hours * HOUR), "due": due, **deadline},
     }
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from fuzz.small_units import as_document
 from placewright import Plan, Round, solve_round, verify
 from placewright.cli.views.gang.move_tables import moves_of
 from placewright.instances.errors import InvalidInputError
@@ -66,7 +66,7 @@ def test_the_best_plan_is_found_and_none_beats_a_bound(
 ) -> None:
     raw = rounds.round_of(seed)
     try:
-        round_ = parse_round(copy.deepcopy(raw))
+        round_ = parse_round(as_document(raw))
     except InvalidInputError:
         pytest.skip("it refers to itself wrongly")
     every, found = plans_of(helper, raw)
@@ -86,7 +86,7 @@ def test_the_best_plan_is_found_and_none_beats_a_bound(
 
 def a_round(hosts: list[Raw], jobs: list[Raw], **leases: Any) -> Raw:
     return {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "now": 0,
         "cluster": {"hosts": [{"gpu_model": "A", **host} for host in hosts]},
@@ -98,7 +98,7 @@ def a_round(hosts: list[Raw], jobs: list[Raw], **leases: Any) -> Raw:
 
 def solved(helper: Any, writing: ModuleType, raw: Raw) -> tuple[dict[str, int], Round, Plan]:
     """What the solver has found, which is the best; and whose best plan is within its bounds."""
-    round_ = parse_round(copy.deepcopy(raw))
+    round_ = parse_round(as_document(raw))
     every, found = plans_of(helper, raw)
     plan = solve_round(round_, isolation="none", time_limit=5)
     assert plan.certificate is not None

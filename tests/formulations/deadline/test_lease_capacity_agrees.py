@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzz.small_units import as_document
 from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
 from placewright.formulations.deadline.problem.compile import Admission, compile_admission
 from placewright.instances.documents.plan import Plan
@@ -49,7 +50,7 @@ def rounds(draw: st.DrawFn) -> Round:
         for _ in range(draw(st.integers(0, 2)))
     ]
     raw = {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "now": NOW,
         "cluster": {"hosts": hosts},
@@ -60,10 +61,10 @@ def rounds(draw: st.DrawFn) -> Round:
         "policy": {"formulation": "deadline"},
     }
     try:
-        return parse_round(raw)
+        return parse_round(as_document(raw))
     except InvalidInputError as error:
         assert "is away in the current lease" in str(error)
-        return parse_round({**raw, "leases": {"length_s": LENGTH, "horizon": HORIZON}})
+        return parse_round(as_document({**raw, "leases": {"length_s": LENGTH, "horizon": HORIZON}}))
 
 
 def _outage(draw: st.DrawFn, hosts: list[Raw]) -> Raw:

@@ -37,7 +37,7 @@ def job(
 ) -> Job:
     return Job(
         name=name,
-        options=(Option(groups=(TaskGroup(count=gpus, gpu=WHOLE_GPU),)),),
+        options=(Option(groups=(TaskGroup(count=gpus, gpu=f"{WHOLE_GPU}m"),)),),
         deadline=Deadline(
             work_s=work_s,
             due=tuple(Due(at=at, value=value) for at, value in due),

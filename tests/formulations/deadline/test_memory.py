@@ -28,13 +28,13 @@ def many_alternatives(jobs: int, horizon: int) -> Problem:
     asked: list[dict[str, Any]] = [
         {
             "name": f"j{i}",
-            "options": [{"groups": [{"gpu": 1000}]}],
+            "options": [{"groups": [{"gpu": 1}]}],
             "deadline": {"work_s": 60 * (1 + 37 * i % 3000), "due": due},
         }
         for i in range(jobs)
     ]
     raw = {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "cluster": {"hosts": [{"name": "h[0-99]", "gpus": 8, "gpu_model": "A"}]},
         "jobs": asked,
@@ -70,9 +70,7 @@ def test_long_outages_of_many_hosts_take_little_memory() -> None:
     outages = [{"host": f"h[{k}00-{k + 1}99]", "start": 60 * s} for k, s in enumerate(start, 1)]
     raw = {
         "cluster": {"hosts": [{"name": "h[100-499]", "gpus": 8, "gpu_model": "A"}]},
-        "jobs": [
-            {"name": "j", "options": [{"groups": [{"gpu": 1000}]}], "deadline": {"work_s": 9}}
-        ],
+        "jobs": [{"name": "j", "options": [{"groups": [{"gpu": 1}]}], "deadline": {"work_s": 9}}],
         "leases": {"length_s": 60, "horizon": horizon, "outages": outages},
         "policy": {"formulation": "deadline"},
     }

@@ -39,7 +39,7 @@ def test_ranges_of_hosts_are_those_of_one_speed(
 def test_a_mode_says_what_is_needed_after_the_current_lease() -> None:
     job: dict[str, Any] = {
         "name": "j",
-        "options": [{"groups": [{"gpu": 1000, "count": 2}]}],
+        "options": [{"groups": [{"gpu": 1, "count": 2}]}],
         "deadline": {
             "work_s": 1500,
             "due": [{"at": 2600, "value": 7}],
@@ -48,7 +48,7 @@ def test_a_mode_says_what_is_needed_after_the_current_lease() -> None:
     }
     round_ = Round.model_validate(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "now": 0,
             "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 2, "gpu_model": "A"}]},

@@ -68,12 +68,12 @@ def test_the_fastest_options_are_tried_where_those_that_ask_least_do_not_fit() -
 
 
 def test_an_engine_keeps_elastic_promises_from_lease_to_lease() -> None:
-    sizes = [{"groups": [{"gpu": 1000 * gpus}]} for gpus in (1, 2, 4)]
+    sizes = [{"groups": [{"gpu": gpus}]} for gpus in (1, 2, 4)]
     paces = [{"speed": speed} for speed in (1000, 1904, 3478)]
     asked = {"a": (9, 6), "b": (12, 7), "c": (4, 4), "d": (9, 8), "e": (3, 7)}
     round_ = Round.model_validate(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "cluster": {"hosts": [{"name": "h0", "gpus": 4, "gpu_model": "A100"}]},
             "jobs": [

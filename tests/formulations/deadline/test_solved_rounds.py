@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fuzz.small_units import as_document
 from placewright import Round, solve_round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
@@ -33,7 +34,7 @@ def round_of(seed: int) -> Round:
     horizon = rng.choice([4, 8, 12])
     outages = [outage(rng, hosts) for _ in range(rng.choice([0, 0, 1, 2]))]
     raw = {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "now": NOW,
         "cluster": {"hosts": hosts},
@@ -44,10 +45,10 @@ def round_of(seed: int) -> Round:
         "policy": {"formulation": "deadline"},
     }
     try:
-        return parse_round(raw)
+        return parse_round(as_document(raw))
     except InvalidInputError as error:
         assert "expected a job that may leave" in str(error)
-        return parse_round({**raw, "leases": {"length_s": LENGTH, "horizon": horizon}})
+        return parse_round(as_document({**raw, "leases": {"length_s": LENGTH, "horizon": horizon}}))
 
 
 def outage(rng: random.Random, hosts: list[Raw]) -> Raw:
@@ -132,7 +133,7 @@ def test_best_effort_on_gpus_that_no_promise_may_use_is_within_its_bound() -> No
         {"name": "rest", "options": [{"groups": [{"gpu": 4000, "gpu_models": ["A"]}]}]},
     ]
     raw = {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "now": NOW,
         "cluster": {"hosts": hosts},
@@ -140,7 +141,7 @@ def test_best_effort_on_gpus_that_no_promise_may_use_is_within_its_bound() -> No
         "leases": {"length_s": LENGTH, "horizon": 10},
         "policy": {"formulation": "deadline"},
     }
-    plan = solve_round(parse_round(raw), isolation="none", deterministic=True)
+    plan = solve_round(parse_round(as_document(raw)), isolation="none", deterministic=True)
     assert plan.certificate is not None
     values = {term.name: term.value for term in plan.certificate.terms}
     assert (values["admitted"], values["best_effort"]) == (1, 100_000)

@@ -38,7 +38,7 @@ def written(every: Any, round_: Round, found: Any) -> Plan:
             ]
         decisions.append(decision)
     raw: Raw = {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Plan",
         "decisions": decisions,
         "sections": [_leases(every, now, found.promises)],

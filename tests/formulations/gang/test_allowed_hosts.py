@@ -13,11 +13,11 @@ from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
 Raw = dict[str, Any]
-HOST = {"gpus": 4, "gpu_model": "A", "cpu": 16, "memory": 64}
+HOST = {"gpus": 4, "gpu_model": "A", "cpu": 0.016, "memory": "64Mi"}
 
 
 def job(name: str, gpu: int, hosts: list[str] | None, **group: Any) -> Raw:
-    return {"name": name, "options": [{"groups": [{"gpu": gpu, "hosts": hosts, **group}]}]}
+    return {"name": name, "options": [{"groups": [{"gpu": f"{gpu}m", "hosts": hosts, **group}]}]}
 
 
 def round_of(jobs: list[Raw], **rest: Any) -> Round:

@@ -61,7 +61,7 @@ def rounds(draw: st.DrawFn, *, patterns: tuple[str, ...], models: tuple[str | No
     jobs = []
     for i in range(number):
         group = {
-            "gpu": draw(st.sampled_from([1000, 1000, 2000])),
+            "gpu": f"{draw(st.sampled_from([1000, 1000, 2000]))}m",
             "count": draw(st.integers(1, 4 if number == 1 else 2)),
             "communication": {
                 "pattern": draw(st.sampled_from(patterns)),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuzz.small_units import as_document
 from placewright.formulations.gang.heuristics.displace import displace_by_counts, displace_greedily
 from placewright.formulations.gang.heuristics.exchange import exchange_jobs
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
@@ -85,16 +86,18 @@ def busy_round(seed: int, *, quotas: bool = False, reserved: bool = False) -> Ro
     quota = [{"name": "red", "quota": {"gpu": int(rng.integers(4, 14)) * 1000} if quotas else {}}]
     out = [{"host": "h1", "gpus": [0, 3]}, {"host": "h4"}] if reserved else []
     round_ = Round.model_validate(
-        {
-            "cluster": {
-                "levels": ["rack"],
-                "domains": [{"name": f"r{i}", "level": "rack"} for i in range(3)],
-                "hosts": hosts,
-            },
-            "jobs": jobs,
-            "tenants": quota,
-            "reservations": out,
-        }
+        as_document(
+            {
+                "cluster": {
+                    "levels": ["rack"],
+                    "domains": [{"name": f"r{i}", "level": "rack"} for i in range(3)],
+                    "hosts": hosts,
+                },
+                "jobs": jobs,
+                "tenants": quota,
+                "reservations": out,
+            }
+        )
     )
     check_round(round_)
     return round_
@@ -178,7 +181,7 @@ def test_a_job_displaces_one_worth_less_which_migrates() -> None:
     ]
     wants = {"gpu": 2000, "gpu_models": ["A"]}
     jobs.append({"name": "wants", "options": [{"groups": [wants], "value": 3000}], "priority": 1})
-    round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs})
+    round_ = Round.model_validate(as_document({"cluster": {"hosts": hosts}, "jobs": jobs}))
     placement = Placement(compile_round(round_))
     displace_greedily(placement)
     repair_preemptions(placement)
@@ -210,7 +213,7 @@ def running(name: str, cpu: int, host: str, *gpus: int, **more: Any) -> Raw:
 def decisions_after_exchanges(jobs: list[Raw], *hosts: int) -> dict[str, str]:
     """Decisions by job name on two hosts of 2 GPUs and 8 cores, after exchanges on these hosts."""
     both = [{"name": n, "gpus": 2, "gpu_model": "A", "cpu": 8} for n in "ab"]
-    round_ = Round.model_validate({"cluster": {"hosts": both}, "jobs": jobs})
+    round_ = Round.model_validate(as_document({"cluster": {"hosts": both}, "jobs": jobs}))
     check_round(round_)
     placement = Placement(compile_round(round_))
     exchange_jobs(placement, hosts)
@@ -253,7 +256,7 @@ def test_a_job_of_higher_rank_moves_to_where_a_stopped_one_keeps_lower_ranks_out
         {"name": "wants", "options": [{"groups": [wants], "value": 9000}], "priority": 1},
         {"name": "waits", "options": [{"groups": [{"gpu": 1000}]}]},
     ]
-    round_ = Round.model_validate({"cluster": {"hosts": both}, "jobs": jobs})
+    round_ = Round.model_validate(as_document({"cluster": {"hosts": both}, "jobs": jobs}))
     check_round(round_)
     placement = Placement(compile_round(round_))
     displace_greedily(placement)
@@ -273,7 +276,9 @@ def shared_by_two(*, quota: int) -> Round:
     wants: Raw = {"options": [{"groups": [{"gpu": 1000}], "value": 5000}]}
     jobs += [{"name": f"new-{i}", "tenant": "red", "priority": 1, **wants} for i in range(2)]
     tenants = [{"name": "red", "quota": {"gpu": quota}}, {"name": "blue"}]
-    round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs, "tenants": tenants})
+    round_ = Round.model_validate(
+        as_document({"cluster": {"hosts": hosts}, "jobs": jobs, "tenants": tenants})
+    )
     check_round(round_)
     return round_
 
@@ -327,7 +332,7 @@ def cleared(hosts: list[Raw], jobs: list[Raw], **more: Any) -> dict[str, str]:
     """Decisions by job name after gang insertion; all hosts are in one rack."""
     domains = [{"name": "r", "level": "rack"}]
     cluster = {"levels": ["rack"], "domains": domains, "hosts": hosts}
-    round_ = Round.model_validate({"cluster": cluster, "jobs": jobs, **more})
+    round_ = Round.model_validate(as_document({"cluster": cluster, "jobs": jobs, **more}))
     check_round(round_)
     placement = Placement(compile_round(round_))
     fill_greedily(placement)

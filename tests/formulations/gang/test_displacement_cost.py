@@ -27,7 +27,7 @@ def random_round(seed: int, *, shares: bool) -> Round:
     """Three hosts full of small jobs, some GPUs reserved, and jobs of higher priority that wait."""
     rng = np.random.default_rng(seed)
     hosts = [
-        {"name": f"h{i}", "gpus": 4, "gpu_model": "AB"[i % 2], "cpu": 8, "memory": 16}
+        {"name": f"h{i}", "gpus": 4, "gpu_model": "AB"[i % 2], "cpu": 0.008, "memory": "16Mi"}
         for i in range(3)
     ]
     jobs: list[Raw] = []
@@ -45,7 +45,7 @@ def random_round(seed: int, *, shares: bool) -> Round:
                 gpus[i] -= min(gpu, 1000)
             running: Raw = {"tasks": [{"host": entry["name"], "gpus": chosen}]}
             running |= {"preempt_cost": int(rng.integers(0, 5)) * 100}
-            group = {"gpu": gpu, "cpu": cores, "memory": int(rng.integers(0, 3))}
+            group = {"gpu": f"{gpu}m", "cpu": f"{cores}m", "memory": f"{int(rng.integers(0, 3))}Mi"}
             jobs.append(
                 {
                     "name": f"running-{len(jobs)}",
@@ -56,7 +56,7 @@ def random_round(seed: int, *, shares: bool) -> Round:
                 }
             )
     for i in range(4):
-        group = {"gpu": 1000 * int(rng.integers(1, 4)), "cpu": int(rng.integers(0, 5))}
+        group = {"gpu": int(rng.integers(1, 4)), "cpu": f"{int(rng.integers(0, 5))}m"}
         group |= {"gpu_models": ["A"]} if rng.random() < 0.3 else {}
         jobs.append(
             {

@@ -155,13 +155,13 @@ def fairest(without: str, term: str, *, relax: bool = False) -> float:
     """
 
     def task(tenant: str, cpu: int, memory: int) -> list[dict[str, Any]]:
-        group = {"gpu": 0, "cpu": cpu, "memory": memory}
+        group = {"gpu": 0, "cpu": f"{cpu}m", "memory": f"{memory}Mi"}
         job = {"tenant": tenant, "options": [{"groups": [group]}]}
         return [{**job, "name": f"{tenant}{cpu}{memory}-{i}"} for i in range(4)]
 
     round_ = Round.model_validate(
         {
-            "cluster": {"hosts": [{"name": "h", "gpus": 0, "cpu": 12, "memory": 12}]},
+            "cluster": {"hosts": [{"name": "h", "gpus": 0, "cpu": 0.012, "memory": "12Mi"}]},
             "tenants": [{"name": "a"}, {"name": "b"}],
             "jobs": [*task("a", 4, 0), *task("a", 0, 4), *task("b", 3, 0)],
             "policy": {"terms": ["share"]},

@@ -28,9 +28,9 @@ def session() -> Session:
 def gang_on_two_hosts(*, singles: int, weight: int = 1) -> Round:
     """A gang on two hosts of two GPUs, and jobs of one GPU and more priority that wait."""
     tasks = [{"index": i, "host": f"h{i}", "gpus": [0, 1]} for i in range(2)]
-    groups = [{"count": 2, "gpu": 2000, "required": "rack"}]
+    groups = [{"count": 2, "gpu": 2, "required": "rack"}]
     gang: Raw = {"name": "gang", "options": [{"groups": groups}], "running": {"tasks": tasks}}
-    one: Raw = {"priority": 1, "weight": weight, "options": [{"groups": [{"gpu": 1000}]}]}
+    one: Raw = {"priority": 1, "weight": weight, "options": [{"groups": [{"gpu": 1}]}]}
     hosts = [{"name": f"h{i}", "parent": "r", "gpus": 2, "gpu_model": "A"} for i in range(2)]
     round_ = Round.model_validate(
         {
@@ -66,7 +66,7 @@ def test_a_gang_stays_if_what_waits_is_worth_less() -> None:
 
 def runs(name: str, priority: int, tenant: str, model: str | None, *places: tuple[str, int]) -> Raw:
     """A job that runs with one GPU per task."""
-    group: Raw = {"count": len(places), "gpu": 1000, "gpu_models": model and [model]}
+    group: Raw = {"count": len(places), "gpu": 1, "gpu_models": model and [model]}
     tasks = [{"index": i, "host": host, "gpus": [gpu]} for i, (host, gpu) in enumerate(places)]
     named = {"name": name, "priority": priority, "tenant": tenant}
     return {**named, "options": [{"groups": [group]}], "running": {"tasks": tasks}}
@@ -83,7 +83,7 @@ def beyond_its_quota(*running: Raw) -> Round:
         "tenant": "red",
         "priority": 2,
         "weight": 8,
-        "options": [{"groups": [{"count": 2, "gpu": 2000, "gpu_models": ["A"]}]}],
+        "options": [{"groups": [{"count": 2, "gpu": 2, "gpu_models": ["A"]}]}],
     }
     round_ = Round.model_validate(
         {
@@ -92,7 +92,7 @@ def beyond_its_quota(*running: Raw) -> Round:
                 "domains": [{"name": "r", "level": "rack"}],
                 "hosts": hosts,
             },
-            "tenants": [{"name": "red", "quota": {"gpu": 5000}}, {"name": "blue"}],
+            "tenants": [{"name": "red", "quota": {"gpu": 5}}, {"name": "blue"}],
             "jobs": [*running, gang],
         }
     )
@@ -137,7 +137,7 @@ def test_who_has_moved_stops_for_others_elsewhere_too() -> None:
     """The gang moves a job off its hosts; one of more worth may yet take the place it came to."""
     round_ = beyond_its_quota(runs("low", 0, "blue", None, ("h0", 0)))
     one: Raw = {"name": "one", "priority": 1, "weight": 2, "tenant": "blue"}
-    one["options"] = [{"groups": [{"gpu": 1000, "gpu_models": ["B"]}]}]
+    one["options"] = [{"groups": [{"gpu": 1, "gpu_models": ["B"]}]}]
     full = [runs(f"b{i}", 3, "blue", "B", (f"h{2 + i // 2}", i % 2)) for i in range(3)]
     jobs = [*round_.jobs, *(Job.model_validate(raw) for raw in (one, *full))]
     placement = Placement(compile_round(round_.model_copy(update={"jobs": tuple(jobs)})))
@@ -150,7 +150,7 @@ def test_one_that_may_have_other_gpus_moves_on_to_where_others_are_worth_less() 
     hosts = [{"name": f"h{m}", "parent": "r", "gpus": 1, "gpu_model": m} for m in "AB"]
     flexible = runs("flexible", 1, "red", None, ("hA", 0)) | {"weight": 4}
     one: Raw = {"name": "one", "priority": 2, "weight": 2}
-    one["options"] = [{"groups": [{"gpu": 1000, "gpu_models": ["A"]}]}]
+    one["options"] = [{"groups": [{"gpu": 1, "gpu_models": ["A"]}]}]
     round_ = Round.model_validate(
         {
             "cluster": {
@@ -176,7 +176,7 @@ def test_one_task_jobs_move_beside_a_gang_that_stops() -> None:
         {"name": f"h{i}", "parent": rack, "gpus": 2, "gpu_model": "A"}
         for i, rack in enumerate("rrs")
     ]
-    groups = [{"count": 2, "gpu": 2000, "required": "rack"}]
+    groups = [{"count": 2, "gpu": 2, "required": "rack"}]
     round_ = Round.model_validate(
         {
             "cluster": {

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuzz.small_units import as_document
 from placewright.formulations.gang.bounds.dual_prices import SCALE, DualPrices
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.models.aggregate.column_generation import (
@@ -64,13 +65,15 @@ def small_round(seed: int) -> Round:
     for _ in range(5):
         jobs += [job(int(rng.choice([1, 1, 2, 4])), int(rng.choice([1, 1, 2, 3])))]
     round_ = Round.model_validate(
-        {
-            "cluster": {"hosts": hosts},
-            "jobs": jobs,
-            "tenants": [{"name": "red", "quota": {"gpu": 9000}}],
-            "reservations": [{"host": "h1", "gpus": [0, 2]}] if rng.random() < 0.4 else [],
-            "policy": {"terms": ["value"]},
-        }
+        as_document(
+            {
+                "cluster": {"hosts": hosts},
+                "jobs": jobs,
+                "tenants": [{"name": "red", "quota": {"gpu": 9000}}],
+                "reservations": [{"host": "h1", "gpus": [0, 2]}] if rng.random() < 0.4 else [],
+                "policy": {"terms": ["value"]},
+            }
+        )
     )
     check_round(round_)
     return round_

@@ -9,7 +9,7 @@ from placewright.rounds import solve_round
 
 def test_a_job_that_runs_apart_does_not_move_in_part():
     # Group 0 lies in two blocks against its required level: lawful as long as nothing of it moves.
-    gang = {"gpu": 1000, "count": 2, "required": "block"}
+    gang = {"gpu": 1, "count": 2, "required": "block"}
     tasks = [
         {"host": "h0", "gpus": [1]},
         {"host": "h2", "gpus": [1], "index": 1},
@@ -28,7 +28,7 @@ def test_a_job_that_runs_apart_does_not_move_in_part():
             "jobs": [
                 {
                     "name": "apart",
-                    "options": [{"groups": [gang, {"gpu": 700}]}],
+                    "options": [{"groups": [gang, {"gpu": 0.7}]}],
                     "running": {"tasks": tasks},
                 }
             ],

@@ -11,6 +11,7 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from fuzz.small_units import as_document, in_small_units
 from placewright.array_types import Floats
 from placewright.formulations.gang.models.aggregate import column_generation
 from placewright.instances.documents.plan import Plan, TermResult
@@ -34,9 +35,8 @@ def _chance(one_in: int) -> st.SearchStrategy[bool]:
 @st.composite
 def rich_rounds(draw: st.DrawFn, tiny: ModuleType) -> Round:
     """A tiny round to which options, groups, jobs and tenants say more."""
-    raw = draw(tiny.rounds(jobs=4) | tiny.running_rounds()).model_dump(
-        mode="json", exclude_defaults=True
-    )
+    drawn = draw(tiny.rounds(jobs=4) | tiny.running_rounds())
+    raw = in_small_units(drawn.model_dump(mode="json", exclude_defaults=True))
     levels = [*raw["cluster"].get("levels", ()), "host"]
     hosts = [host["name"] for host in raw["cluster"]["hosts"]]
     for host in raw["cluster"]["hosts"]:
@@ -74,7 +74,7 @@ def rich_rounds(draw: st.DrawFn, tiny: ModuleType) -> Round:
         policy["mix"] = [{"gpu": draw(st.sampled_from([300, 1000, 2000])), "weight": 2}]
         policy["mix"] += [{"gpu": 500, "cpu": 2, "weight": 1}]
     try:
-        return parse_round(raw)
+        return parse_round(as_document(raw))
     except InvalidInputError:
         assume(False)
         raise

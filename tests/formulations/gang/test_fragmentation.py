@@ -28,9 +28,9 @@ TERMS = ("value", "stranded", "opened", "stranded", "leftover")
 @st.composite
 def kinds(draw: st.DrawFn) -> TaskKind:
     return TaskKind(
-        gpu=draw(st.sampled_from([1000, 500, 2000, 300, 0, 700, 4000])),
-        cpu=draw(st.sampled_from([0, 1, 3, 5])),
-        memory=draw(st.sampled_from([0, 0, 4, 9])),
+        gpu=f"{draw(st.sampled_from([1000, 500, 2000, 300, 0, 700, 4000]))}m",
+        cpu=f"{draw(st.sampled_from([0, 1, 3, 5]))}m",
+        memory=f"{draw(st.sampled_from([0, 0, 4, 9]))}Mi",
         weight=draw(st.integers(1, 4)),
     )
 

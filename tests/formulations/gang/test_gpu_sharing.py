@@ -12,6 +12,7 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from fuzz.small_units import as_document
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.terms import add_terms
@@ -102,11 +103,13 @@ def rounds(draw: st.DrawFn) -> Round:
         jobs.append({"name": f"job-{i}", "options": options})
     order = draw(st.permutations(TERMS))[: draw(st.integers(1, 3))]
     round_ = Round.model_validate(
-        {
-            "cluster": {"hosts": hosts},
-            "jobs": jobs,
-            "policy": {"terms": ["value", *(t for t in order if t != "value")]},
-        }
+        as_document(
+            {
+                "cluster": {"hosts": hosts},
+                "jobs": jobs,
+                "policy": {"terms": ["value", *(t for t in order if t != "value")]},
+            }
+        )
     )
     try:
         check_round(round_)
@@ -175,7 +178,7 @@ def job(name: str, count: int = 1, priority: int = 0, **group: Any) -> Raw:
 
 def solved(hosts: list[Raw], jobs: list[Raw], terms: tuple[str, ...] = ("value",)) -> Plan:
     round_ = Round.model_validate(
-        {"cluster": {"hosts": hosts}, "jobs": jobs, "policy": {"terms": terms}}
+        as_document({"cluster": {"hosts": hosts}, "jobs": jobs, "policy": {"terms": terms}})
     )
     check_round(round_)
     plan = solve_round(round_, gap=0.0, isolation="none")
@@ -312,11 +315,13 @@ def test_slices_leave_a_host_that_is_to_be_vacated(
         running = {"tasks": [{"host": host, "gpus": [0], "slot": slot}]}
         jobs.append({**job(name, mig=profile), "running": running})
     round_ = Round.model_validate(
-        {
-            "cluster": {"hosts": [A100, {**A100, "name": "b"}]},
-            "jobs": jobs,
-            "policy": {"terms": ["remaining", "disruption"], "vacate": ["a"]},
-        }
+        as_document(
+            {
+                "cluster": {"hosts": [A100, {**A100, "name": "b"}]},
+                "jobs": jobs,
+                "policy": {"terms": ["remaining", "disruption"], "vacate": ["a"]},
+            }
+        )
     )
     check_round(round_)
     plan = solve_round(round_, gap=0.0, isolation="none")
@@ -355,7 +360,7 @@ def test_the_exact_model_needs_each_block_of_parts(
     sharing: ModuleType, block: str, jobs: list[Raw]
 ) -> None:
     round_ = Round.model_validate(
-        {"cluster": {"hosts": [A100]}, "jobs": jobs, "policy": {"terms": ["value"]}}
+        as_document({"cluster": {"hosts": [A100]}, "jobs": jobs, "policy": {"terms": ["value"]}})
     )
     (best,) = sharing.optimum(round_)
     assert exact_answer(round_) == best

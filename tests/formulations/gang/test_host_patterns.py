@@ -38,8 +38,8 @@ def problem_of(seed: int) -> Problem:
             "name": f"h{i}",
             "gpus": int(rng.integers(1, 5)),
             "gpu_model": "AB"[int(rng.integers(2))],
-            "cpu": int(rng.integers(1, 9)) * 500,
-            "memory": int(rng.integers(1, 9)) * 64,
+            "cpu": f"{int(rng.integers(1, 9)) * 500}m",
+            "memory": f"{int(rng.integers(1, 9)) * 64}Mi",
         }
         for i in range(5)
     ]
@@ -51,9 +51,9 @@ def problem_of(seed: int) -> Problem:
                 {
                     "groups": [
                         {
-                            "gpu": int(rng.integers(1, 4)) * 1000,
-                            "cpu": int(rng.integers(0, 4)) * 1000,
-                            "memory": int(rng.integers(0, 4)) * 128,
+                            "gpu": int(rng.integers(1, 4)),
+                            "cpu": int(rng.integers(0, 4)),
+                            "memory": f"{int(rng.integers(0, 4)) * 128}Mi",
                             "gpu_models": None if rng.random() < 0.5 else [models[0]],
                         }
                     ]
@@ -126,9 +126,7 @@ def relaxed_value(problem: Problem) -> float:
 
 def test_patterns_in_use_hold_the_tasks_that_took_their_slots() -> None:
     hosts = [{"name": f"h{i}", "gpus": 4, "gpu_model": "A"} for i in range(3)]
-    jobs = [
-        {"name": f"j{gpus}", "options": [{"groups": [{"gpu": gpus * 1000}]}]} for gpus in (1, 2, 3)
-    ]
+    jobs = [{"name": f"j{gpus}", "options": [{"groups": [{"gpu": gpus}]}]} for gpus in (1, 2, 3)]
     problem = compile_round(Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs}))
     empty = Placement(problem, cleared=True)
     model = host_pattern_model(problem, empty, tasks_per_host(empty))

@@ -32,9 +32,9 @@ def rows_by_name(model: Any, name: str) -> int:
 @pytest.mark.parametrize("terms", [["share", "value"], ["value"]])
 def test_a_tenant_per_job_is_no_square(terms: list[str]) -> None:
     number = 10_000
-    tenants = [{"name": f"t{i}", "quota": {"gpu": 1000}} for i in range(number)]
+    tenants = [{"name": f"t{i}", "quota": {"gpu": 1}} for i in range(number)]
     jobs = [
-        {"name": f"j{i}", "tenant": f"t{i}", "options": [{"groups": [{"gpu": 1000}]}]}
+        {"name": f"j{i}", "tenant": f"t{i}", "options": [{"groups": [{"gpu": 1}]}]}
         for i in range(number)
     ]
     hosts = [{"name": "h[0-9]", "gpus": 8, "gpu_model": "A"}]
@@ -54,7 +54,7 @@ def test_a_tenant_per_job_is_no_square(terms: list[str]) -> None:
 
 
 def test_a_gang_of_many_hosts_is_no_square() -> None:
-    group = {"gpu": 8000, "count": 50_000}
+    group = {"gpu": 8, "count": 50_000}
     hosts = [{"name": "h[00000-59999]", "gpus": 10, "gpu_model": "A"}]
     job = {"name": "j", "options": [{"groups": [group]}]}
     problem = compile_round(Round.model_validate({"cluster": {"hosts": hosts}, "jobs": [job]}))
@@ -82,7 +82,7 @@ def test_a_group_goes_to_as_few_domains_as_best_fit_finds(
         "domains": [{"name": f"r{r}", "level": "rack"} for r in range(len(racks))],
         "hosts": hosts,
     }
-    job = {"name": "j", "options": [{"groups": [{"gpu": 1000, "count": count}]}]}
+    job = {"name": "j", "options": [{"groups": [{"gpu": 1, "count": count}]}]}
     problem = compile_round(Round.model_validate({"cluster": cluster, "jobs": [job]}))
     group = problem.classes[0].choices[0].groups[0]
     puts = place_group(Placement(problem), group, 0)

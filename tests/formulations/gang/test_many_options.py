@@ -41,7 +41,7 @@ def menu(sizes: list[tuple[str, int, int]], values: list[int]) -> list[Raw]:
         {
             "name": f"{model}-{count}x{gpus}",
             "value": value,
-            "groups": [{"count": count, "gpu": 1000 * gpus, "gpu_models": [model]}],
+            "groups": [{"count": count, "gpu": gpus, "gpu_models": [model]}],
         }
         for (model, count, gpus), value in zip(sizes, values, strict=True)
     ]
@@ -255,11 +255,11 @@ def change(**fields: Any) -> Callable[[Raw], None]:
     ("spoil", "still"),
     [
         (change(), True),
-        (change(gpu=4000), True),
+        (change(gpu=4), True),
         (change(cpu=2), True),
         (change(cpu=3), False),
-        (change(gpu=3000), False),
-        (change(gpu=500), False),
+        (change(gpu=3), False),
+        (change(gpu=0.5), False),
         (change(gpu=0), False),
     ],
 )

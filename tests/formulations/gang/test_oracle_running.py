@@ -31,7 +31,7 @@ def host(name: str, gpus: int, **more: Any) -> Raw:
 def job(name: str, gpu: int, *at: tuple[str, *tuple[int, ...]], **more: Any) -> Raw:
     """A job of one task group; it runs if there are places `at`, each a host and GPUs."""
     fields = {"count", "required", "gpu_models"} & set(more)
-    group = {"gpu": gpu, "count": len(at) or 1} | {key: more.pop(key) for key in fields}
+    group = {"gpu": f"{gpu}m", "count": len(at) or 1} | {key: more.pop(key) for key in fields}
     option = {"groups": [group]} | {key: more.pop(key) for key in {"value"} & set(more)}
     jobs = {"priority", "tenant", "weight"} & set(more)
     raw: Raw = {"name": name, "options": [option]} | {key: more.pop(key) for key in jobs}
@@ -121,7 +121,7 @@ def test_tasks_that_shift_among_the_hosts_of_their_group_displace_nobody(
 
 def test_a_group_displaces_where_only_another_group_of_its_job_was(moves: ModuleType) -> None:
     high = job("high", 1000, ("h", 0), priority=1)
-    high["options"][0]["groups"].append({"gpu": 500})
+    high["options"][0]["groups"].append({"gpu": 0.5})
     high["running"]["tasks"].append({"group": 1, "host": "i", "gpus": [0]})
     jobs, hosts = [high, job("low", 500, ("h", 1))], [host("h", 2), host("i", 1)]
     assert plans(moves, hosts, jobs, "value") == {0, -500}
@@ -264,7 +264,7 @@ def test_preemption_gives_back_its_quota(
         job("runs", 2000, ("h", 0, 1), tenant="red"),
         job("wants", asked, value=5000, priority=1, tenant="red"),
     ]
-    tenants = [{"name": "red", "quota": {"gpu": quota}}]
+    tenants = [{"name": "red", "quota": {"gpu": f"{quota}m"}}]
     hosts = [host("h", 3), host("i", 3)]
     assert plans(moves, hosts, jobs, "value", tenants=tenants) == values
 

@@ -25,7 +25,7 @@ def all_of(placement: Placement) -> dict[str, Any]:
         "free": placement.free.tolist(),
         "whole": placement.whole.tolist(),
         "partial": placement.partial_free.tolist(),
-        "gpu": placement.gpu_free.tolist(),
+        "gpu": f"{placement.gpu_free.tolist()}m",
         "waiting": list(placement.waiting),
         "stopped": [sorted(jobs) for jobs in placement.stopped],
         "arrivals": placement.arrivals.tolist(),

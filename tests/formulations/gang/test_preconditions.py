@@ -41,7 +41,7 @@ def problem_of(group: dict[str, Any], *, runs: bool = False) -> Problem:
     ]
     if runs:
         jobs[0]["running"] = {"tasks": [{"host": "h0", "gpus": [0, 1, 2]}]}
-    host = {"gpus": 4, "gpu_model": "A", "cpu": 16}
+    host = {"gpus": 4, "gpu_model": "A", "cpu": 0.016}
     cluster = {"hosts": [{"name": f"h{i}", **host} for i in range(4)]}
     terms = ["value", "disruption", "opened"]
     round_ = {"cluster": cluster, "jobs": jobs, "policy": {"terms": terms}}
@@ -57,7 +57,7 @@ def model_of(problem: Problem) -> PricedModel:
 
 
 def test_a_relaxation_leaves_out_last_rows_only() -> None:
-    counts, patterns = model_of(problem_of({"gpu": 3000, "cpu": 5}))
+    counts, patterns = model_of(problem_of({"gpu": 3, "cpu": 0.005}))
     counts.model.hold("value", 0, 0.5)
     holds = (("value", 0),)
     assert list(bound_by_relaxation(session(), counts, patterns, "opened", holds))
@@ -69,14 +69,14 @@ def test_a_relaxation_leaves_out_last_rows_only() -> None:
 
 
 def test_a_relaxation_that_holds_a_term_says_so() -> None:
-    counts, patterns = model_of(problem_of({"gpu": 3000, "cpu": 5}))
+    counts, patterns = model_of(problem_of({"gpu": 3, "cpu": 0.005}))
     counts.model.hold("value", 0, 0.5)
     with pytest.raises(ValueError, match=r"'hold:value' are not among what a bound holds"):
         list(bound_by_relaxation(session(), counts, patterns, "opened"))
 
 
 def test_a_bound_counts_all_that_running_jobs_hold_as_free() -> None:
-    problem = problem_of({"gpu": 3000, "cpu": 5}, runs=True)
+    problem = problem_of({"gpu": 3, "cpu": 0.005}, runs=True)
     in_use, cleared = Placement(problem), Placement(problem, cleared=True)
     fitting = tasks_per_host(cleared)
     classes = host_classes(problem, fitting)
@@ -90,7 +90,7 @@ def test_a_bound_counts_all_that_running_jobs_hold_as_free() -> None:
 
 
 def test_patterns_of_hosts_have_tasks_of_whole_gpus() -> None:
-    problem = problem_of({"gpu": 500, "cpu": 5})
+    problem = problem_of({"gpu": 0.5, "cpu": 0.005})
     counts, _ = model_of(problem)
     with pytest.raises(ValueError, match="other tasks were given"):
         HostPatterns(counts, ResourceGrid(problem, Placement(problem, cleared=True)))
@@ -105,7 +105,7 @@ def test_parts_of_a_gpu_come_smallest_first(steps: list[int]) -> None:
 
 
 def test_the_exact_model_counts_no_running_job_twice() -> None:
-    problem = problem_of({"gpu": 3000}, runs=True)
+    problem = problem_of({"gpu": 3}, runs=True)
     everywhere, pending = np.arange(4), problem.num_pending
     with pytest.raises(ValueError, match="was not stopped"):
         build_host_model(problem, Placement(problem), everywhere, pending, list(problem.running))
@@ -118,7 +118,7 @@ def test_the_exact_model_counts_no_running_job_twice() -> None:
 def test_what_may_be_stranded_of_numbers_beyond_64_bits_is_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    problem = problem_of({"gpu": 3000, "cpu": 17})
+    problem = problem_of({"gpu": 3, "cpu": 0.017})
     assert fragmentation.stranded_lower_bound(problem) > 0
     monkeypatch.setattr(fragmentation, "LARGEST", 1 << 9)
     assert fragmentation.stranded_lower_bound(problem) == 0
@@ -142,7 +142,7 @@ def test_parts_of_domains_gain_no_more_than_all_prices_say(
 
 
 def test_a_certified_number_beyond_2_to_the_53_is_rounded_outward() -> None:
-    problem = problem_of({"gpu": 1000})
+    problem = problem_of({"gpu": 1})
     for number in (2**53 + 1, 2**53 + 3, 2**60 + 1):
         step = number * 1000
         assert problem.round_certified("value", Fraction(step)) >= step

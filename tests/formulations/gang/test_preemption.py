@@ -21,7 +21,7 @@ def job(name: str, *at: tuple[str, *tuple[int, ...]], gpu: int = 1000, **more: A
     """A job of one group; it runs if there are places `at`, each a host and GPUs."""
     tasks = [{"index": i, "host": h, "gpus": gpus} for i, (h, *gpus) in enumerate(at)]
     running = {"running": {"tasks": tasks}} if tasks else {}
-    group = {"gpu": gpu, "count": max(len(at), 1)}
+    group = {"gpu": f"{gpu}m", "count": max(len(at), 1)}
     return {"name": name, "options": [{"groups": [group]}], **running, **more}
 
 
@@ -30,7 +30,7 @@ class Board:
 
     def __init__(self, *jobs: Raw, gpus: int = 2, quota: int | None = None) -> None:
         hosts = [{"name": name, "gpus": gpus, "gpu_model": "A"} for name in "hij"]
-        tenants = [{"name": "red", "quota": {} if quota is None else {"gpu": quota}}]
+        tenants = [{"name": "red", "quota": {} if quota is None else {"gpu": f"{quota}m"}}]
         self.round = Round.model_validate(
             {"cluster": {"hosts": hosts}, "jobs": jobs, "tenants": tenants}
         )

@@ -174,7 +174,7 @@ def test_no_plan_beats_a_bound_of_the_count_model_on_progress(
 def elastic(*speeds: int, **more: Any) -> list[Raw]:
     """Options of 1, 2 ... GPUs, all worth the same, with the progress given."""
     return [
-        {"groups": [{"gpu": 1000, "count": n}], "value": 1, "progress": speed, **more}
+        {"groups": [{"gpu": 1, "count": n}], "value": 1, "progress": speed, **more}
         for n, speed in enumerate(speeds, 1)
     ]
 
@@ -211,7 +211,7 @@ def test_growth_stays_within_a_quota() -> None:
     round_ = growing_round(6, elastic(0, 50, 99))
     job = round_.jobs[0].model_copy(update={"tenant": "t"})
     raw = round_.model_copy(update={"jobs": (job,)}).model_dump(mode="json")
-    raw["tenants"] = [{"name": "t", "quota": {"gpu": 2000}}]
+    raw["tenants"] = [{"name": "t", "quota": {"gpu": 2}}]
     limited = Round.model_validate(raw)
     assert grown(limited) == {1: 1}
     assert solved(limited, "highs").terms[1].value == 50
@@ -229,13 +229,13 @@ def full_host(progress: int, value: int, **policy: Any) -> Round:
     """A running job of two GPUs, of progress 10 and value 5, and a pending one that wants them."""
     running = {
         "name": "runs",
-        "options": [{"groups": [{"gpu": 2000}], "value": 5, "progress": 10}],
+        "options": [{"groups": [{"gpu": 2}], "value": 5, "progress": 10}],
         "running": {"tasks": [{"host": "h", "gpus": [0, 1]}]},
     }
     pending = {
         "name": "waits",
         "priority": 1,
-        "options": [{"groups": [{"gpu": 2000}], "value": value, "progress": progress}],
+        "options": [{"groups": [{"gpu": 2}], "value": value, "progress": progress}],
     }
     return Round.model_validate(
         {

@@ -42,11 +42,11 @@ RUNNING = {"running": {"tasks": [{"host": "h0", "gpus": [0, 1]}]}}
 @pytest.mark.parametrize(
     "asked",
     [
-        {"gpu": 5000},
-        {"gpu": 1000, "cpu": 9},
-        {"gpu": 4000, "count": 3},
-        {"gpu": 4000, "count": 2, "required": "rack"},
-        {"gpu": 1000, "count": 5, "required": "host"},
+        {"gpu": 5},
+        {"gpu": 1, "cpu": 9},
+        {"gpu": 4, "count": 3},
+        {"gpu": 4, "count": 2, "required": "rack"},
+        {"gpu": 1, "count": 5, "required": "host"},
     ],
     ids=str,
 )
@@ -57,36 +57,36 @@ def test_what_no_empty_cluster_holds_never_fits(asked: Raw) -> None:
 
 def test_what_only_a_failed_host_could_hold_waits_for_capacity() -> None:
     hosts = [host("h0", 2), host("h1", healthy=False)]
-    assert reasons(hosts, [job("big", gpu=4000)]) == {"big": Reason.CAPACITY}
+    assert reasons(hosts, [job("big", gpu=4)]) == {"big": Reason.CAPACITY}
 
 
 def test_what_running_jobs_leave_no_capacity_for_waits_for_capacity() -> None:
-    jobs = [job("runs", gpu=2000, **RUNNING), job("big", gpu=3000)]
+    jobs = [job("runs", gpu=2, **RUNNING), job("big", gpu=3)]
     assert reasons([host("h0")], jobs) == {"big": Reason.CAPACITY}
 
 
 def test_what_exceeds_the_rest_of_a_quota_waits_for_quota() -> None:
     jobs = [
-        job("runs", gpu=2000, tenant="red", **RUNNING),
-        job("more", gpu=2000, tenant="red"),
-        job("less", gpu=1000, tenant="red"),
+        job("runs", gpu=2, tenant="red", **RUNNING),
+        job("more", gpu=2, tenant="red"),
+        job("less", gpu=1, tenant="red"),
     ]
-    tenants = [{"name": "red", "quota": {"gpu": 3000}}]
+    tenants = [{"name": "red", "quota": {"gpu": 3}}]
     assert reasons([host("h0")], jobs, tenants=tenants) == {"more": Reason.QUOTA}
 
 
 def test_what_jobs_of_higher_priority_leave_no_capacity_for_is_displaced_by_them() -> None:
-    jobs = [job("high", gpu=3000, priority=1), job("low", gpu=2000)]
+    jobs = [job("high", gpu=3, priority=1), job("low", gpu=2)]
     assert reasons([host("h0")], jobs) == {"low": Reason.DISPLACED_BY_PRIORITY}
 
 
 def test_what_jobs_of_equal_priority_leave_no_capacity_for_was_not_chosen() -> None:
-    jobs = [job("more", gpu=3000), job("less", gpu=2000)]
+    jobs = [job("more", gpu=3), job("less", gpu=2)]
     assert reasons([host("h0")], jobs) == {"less": Reason.NOT_CHOSEN}
 
 
 def test_a_job_of_higher_priority_that_is_worth_less_was_not_chosen() -> None:
-    jobs = [job("low", gpu=3000), job("high", gpu=2000, priority=1)]
+    jobs = [job("low", gpu=3), job("high", gpu=2, priority=1)]
     assert reasons([host("h0")], jobs) == {"high": Reason.NOT_CHOSEN}
 
 
@@ -105,18 +105,18 @@ def quota_left(oracle: ModuleType, round_: Round, plan: Plan, job_: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("counts", "reason"),
-    [((2000, 4000), Reason.NEVER_FITS), ((1000, 2000), Reason.CAPACITY)],
+    [((2, 4), Reason.NEVER_FITS), ((1, 2), Reason.CAPACITY)],
 )
 def test_groups_that_ask_more_together_than_there_is_cannot_start(
     counts: tuple[int, int], reason: Reason
 ) -> None:
     pair = {"name": "pair", "options": [{"groups": [{"gpu": gpu} for gpu in counts]}]}
-    assert reasons([host("h0")], [pair, job("runs", gpu=2000, **RUNNING)]) == {"pair": reason}
+    assert reasons([host("h0")], [pair, job("runs", gpu=2, **RUNNING)]) == {"pair": reason}
 
 
 def test_groups_of_a_joint_level_ask_no_more_than_a_domain_has() -> None:
     hosts = [host("h0"), host("h1", parent="b")]
-    groups = [{"gpu": 2000}, {"gpu": 4000}]
+    groups = [{"gpu": 2}, {"gpu": 4}]
     apart = {"name": "apart", "options": [{"groups": groups}]}
     joint = {"name": "joint", "options": [{"groups": groups, "required": "rack"}]}
     assert reasons(hosts, [apart]) == {}
@@ -124,8 +124,8 @@ def test_groups_of_a_joint_level_ask_no_more_than_a_domain_has() -> None:
 
 
 def test_what_exceeds_a_quota_that_the_plan_uses_up_waits_for_quota() -> None:
-    jobs = [job(f"job-{i}", gpu=2000, tenant="red") for i in range(3)]
-    tenants = [{"name": "red", "quota": {"gpu": 4000}}]
+    jobs = [job(f"job-{i}", gpu=2, tenant="red") for i in range(3)]
+    tenants = [{"name": "red", "quota": {"gpu": 4}}]
     found = reasons([host("h0"), host("h1")], jobs, tenants=tenants)
     assert list(found.values()) == [Reason.QUOTA]
 

@@ -53,7 +53,7 @@ def shared_round(seed: int, *, hosts: int = 5, fixed: bool = False, pending: int
     """
     rng = np.random.default_rng(seed)
     entries: list[Raw] = [
-        {"name": f"h{i}", "gpus": int(rng.choice([2, 4])), "gpu_model": "AAB"[i % 3], "cpu": 12}
+        {"name": f"h{i}", "gpus": int(rng.choice([2, 4])), "gpu_model": "AAB"[i % 3], "cpu": 0.012}
         for i in range(hosts)
     ]
     jobs: list[Raw] = []
@@ -67,7 +67,7 @@ def shared_round(seed: int, *, hosts: int = 5, fixed: bool = False, pending: int
                 if size > left or cores > cpu:
                     break
                 left, cpu = left - size, cpu - cores
-                group: Raw = {"gpu": size, "cpu": cores}
+                group: Raw = {"gpu": f"{size}m", "cpu": f"{cores}m"}
                 if rng.random() < 0.2:
                     group["gpu_models"] = [entry["gpu_model"]]
                 task = {"host": entry["name"], "gpus": [gpu]}
@@ -83,11 +83,14 @@ def shared_round(seed: int, *, hosts: int = 5, fixed: bool = False, pending: int
             {"index": i, "host": e["name"], "gpus": [e["gpus"] - 1]}
             for i, e in enumerate(entries[:2])
         ]
-        gang = {"options": [{"groups": [{"gpu": 500, "count": 2}]}], "running": {"tasks": tasks}}
+        gang = {"options": [{"groups": [{"gpu": 0.5, "count": 2}]}], "running": {"tasks": tasks}}
         jobs.append({"name": "gang", **gang})
     out = [{"host": f"h{hosts - 1}", "gpus": [0]}] if fixed and rng.random() < 0.5 else []
     for i in range(pending):
-        group = {"gpu": int(rng.choice([*MILLI, WHOLE, 2 * WHOLE])), "cpu": int(rng.integers(0, 4))}
+        group = {
+            "gpu": f"{int(rng.choice([*MILLI, WHOLE, 2 * WHOLE]))}m",
+            "cpu": f"{int(rng.integers(0, 4))}m",
+        }
         group["count"] = int(rng.choice([1, 1, 1, 2]))
         weight, tenant = int(rng.integers(1, 3)), "t" if fixed and rng.random() < 0.5 else None
         options = [{"groups": [group]}]
@@ -97,7 +100,7 @@ def shared_round(seed: int, *, hosts: int = 5, fixed: bool = False, pending: int
             "cluster": {"hosts": entries},
             "jobs": jobs,
             "reservations": out,
-            "tenants": [{"name": "t", "quota": {"gpu": 2 * WHOLE}}],
+            "tenants": [{"name": "t", "quota": {"gpu": f"{2 * WHOLE}m"}}],
         }
     )
     check_round(round_)
@@ -140,7 +143,7 @@ def test_bins_hold_every_share_once_and_need_no_more_gpus(seed: int) -> None:
 
 
 def test_a_share_moves_only_if_a_gpu_less_is_worth_that() -> None:
-    task = {"options": [{"groups": [{"gpu": 400}]}]}
+    task = {"options": [{"groups": [{"gpu": 0.4}]}]}
     jobs = [
         {"name": f"job-{i}", **task, "running": {"tasks": [{"host": "h", "gpus": [gpu]}]}}
         for i, gpu in enumerate([0, 0, 1, 2])
@@ -263,19 +266,20 @@ def test_when_time_is_up_those_start_that_exchanges_have_made_fit(
     # In each of four pairs of hosts what waits has a GPU on the first and cores on neither, until
     # the heavy job there changes places with a light one. A share keeps host patterns away.
     hosts = [
-        {"name": f"h{i}", "gpus": 3 - i % 2, "gpu_model": f"M{i // 2}", "cpu": 12} for i in range(8)
+        {"name": f"h{i}", "gpus": 3 - i % 2, "gpu_model": f"M{i // 2}", "cpu": 0.012}
+        for i in range(8)
     ]
     hosts.append({"name": "other", "gpus": 1, "gpu_model": "S"})
-    jobs: list[Raw] = [running_job("share", {"gpu": 500}, "other", 0)]
+    jobs: list[Raw] = [running_job("share", {"gpu": 0.5}, "other", 0)]
     for pair in range(4):
-        kind = {"gpu": WHOLE, "gpu_models": [f"M{pair}"]}
+        kind = {"gpu": f"{WHOLE}m", "gpu_models": [f"M{pair}"]}
         first, second = f"h{2 * pair}", f"h{2 * pair + 1}"
         jobs += [
-            running_job(f"heavy-{pair}", {**kind, "cpu": 9}, first, 0),
-            running_job(f"light-{pair}", {**kind, "cpu": 1}, first, 1),
-            running_job(f"left-{pair}", {**kind, "cpu": 1}, second, 0),
-            running_job(f"right-{pair}", {**kind, "cpu": 1}, second, 1),
-            {"name": f"new-{pair}", "options": [{"groups": [{**kind, "cpu": 8}]}]},
+            running_job(f"heavy-{pair}", {**kind, "cpu": 0.009}, first, 0),
+            running_job(f"light-{pair}", {**kind, "cpu": 0.001}, first, 1),
+            running_job(f"left-{pair}", {**kind, "cpu": 0.001}, second, 0),
+            running_job(f"right-{pair}", {**kind, "cpu": 0.001}, second, 1),
+            {"name": f"new-{pair}", "options": [{"groups": [{**kind, "cpu": 0.008}]}]},
         ]
     problem = compile_round(Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs}))
     model = next(aggregate_models(problem, Placement(problem)))
@@ -312,7 +316,7 @@ def test_a_plan_that_packs_anew_verifies_and_beats_no_optimum(
 
 def test_what_moves_cost_is_in_the_bound_of_what_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=0)
-    task = {"options": [{"groups": [{"gpu": WHOLE}]}]}
+    task = {"options": [{"groups": [{"gpu": f"{WHOLE}m"}]}]}
     jobs = [
         {
             "name": f"job-{i}",

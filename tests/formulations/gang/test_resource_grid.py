@@ -48,15 +48,17 @@ def test_memory_steps_without_a_common_divisor_make_a_small_table() -> None:
     round_ = Round.model_validate(
         {
             "cluster": {
-                "hosts": [
-                    {"name": "h", "gpus": 8, "gpu_model": "A", "cpu": 24000, "memory": 512000}
-                ]
+                "hosts": [{"name": "h", "gpus": 8, "gpu_model": "A", "cpu": 24, "memory": "500Gi"}]
             },
             "jobs": [
                 {
                     "name": f"j{gpus}-{mib}",
                     "options": [
-                        {"groups": [{"gpu": 1000 * gpus, "cpu": 3000 * gpus, "memory": mib * gpus}]}
+                        {
+                            "groups": [
+                                {"gpu": gpus, "cpu": f"{3000 * gpus}m", "memory": f"{mib * gpus}Mi"}
+                            ]
+                        }
                     ],
                 }
                 for gpus in (1, 2, 4)

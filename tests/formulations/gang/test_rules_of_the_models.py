@@ -40,15 +40,16 @@ Raw = dict[str, Any]
 
 
 def host(name: str, gpus: int, rack: str = "a", **more: Any) -> Raw:
-    return {"name": name, "parent": rack, "gpus": gpus, "gpu_model": "A", "cpu": 8, **more}
+    return {"name": name, "parent": rack, "gpus": gpus, "gpu_model": "A", "cpu": "8m", **more}
 
 
 def job(*groups: Raw, **more: Any) -> Raw:
     return {"options": [{"groups": list(groups)}], **more}
 
 
-def tasks(count: int, gpu: int, **more: Any) -> Raw:
-    return {"count": count, "gpu": gpu, **more}
+def tasks(count: int, gpu: int, cpu: int = 0, **more: Any) -> Raw:
+    """Tasks of so many milli-GPU and millicores each."""
+    return {"count": count, "gpu": f"{gpu}m", "cpu": f"{cpu}m", **more}
 
 
 def runs(gpu: int, *at: tuple[str, *tuple[int, ...]], **more: Any) -> Raw:
@@ -82,7 +83,7 @@ QUOTA = small(
     [host("h0", 4)],
     [job(tasks(1, 2000), tenant="red")] * 2,
     ("value",),
-    tenants=[{"name": "red", "quota": {"gpu": 2000}}],
+    tenants=[{"name": "red", "quota": {"gpu": 2}}],
 )
 REQUIRED = small(
     [host("h0", 4), host("h1", 4, "b")], [job(tasks(2, 4000, required="rack"))], ("value",)

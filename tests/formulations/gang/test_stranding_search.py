@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang.heuristics.fragmentation_increase import (
-    NO_ROOM,
+    NO_FIT,
     FragmentationIncreases,
 )
 from placewright.formulations.gang.placement.placement import Placement
@@ -88,7 +88,7 @@ def test_increases_are_those_of_brute_force_however_often_tasks_come_and_go(
                             )
                             if problem.shape_hosts[s, h]
                         ),
-                        default=NO_ROOM,
+                        default=NO_FIT,
                     )
                     assert increases.least[s, h] == least
             shape = data.draw(st.sampled_from(shapes.tolist()))
@@ -121,20 +121,20 @@ def arriving(seed: int, pods: int = 60) -> Round:
     for i in range(pods):
         gpu, cpu = kinds[int(rng.integers(len(kinds)))]
         count = 2 if i % 20 == 7 else 1
-        group = {"gpu": gpu, "cpu": cpu, "count": count}
+        group = {"gpu": f"{gpu}m", "cpu": f"{cpu}m", "count": count}
         option: dict[str, Any] = {"groups": [group]}
         if not gpu:
             option["value"] = 1
         jobs.append({"name": f"pod-{i}", "options": [option], "tenant": "t" if i % 3 else None})
     hosts = [
-        {"name": "a[0-9]", "gpus": 4, "gpu_model": "A", "cpu": 32},
-        {"name": "b[0-9]", "gpus": 2, "gpu_model": "B", "cpu": 24},
+        {"name": "a[0-9]", "gpus": 4, "gpu_model": "A", "cpu": 0.032},
+        {"name": "b[0-9]", "gpus": 2, "gpu_model": "B", "cpu": 0.024},
     ]
     return Round.model_validate(
         {
             "cluster": {"hosts": hosts},
             "jobs": jobs,
-            "tenants": [{"name": "t", "quota": {"gpu": 20_000}}],
+            "tenants": [{"name": "t", "quota": {"gpu": 20}}],
             "policy": {"terms": ["value", "stranded"]},
         }
     )
@@ -177,7 +177,10 @@ def test_an_engine_strands_as_little_as_a_round_from_scratch(
         asked = [(1000, 12), (2000, 10), (1000, 4)]
         return [
             Job.model_validate(
-                {"name": f"pod-{i}", "options": [{"groups": [{"gpu": gpu, "cpu": cpu}]}]}
+                {
+                    "name": f"pod-{i}",
+                    "options": [{"groups": [{"gpu": f"{gpu}m", "cpu": f"{cpu}m"}]}],
+                }
             )
             for i, (gpu, cpu) in enumerate(asked * 4, begin)
         ]

@@ -7,6 +7,7 @@ import random
 import pytest
 from gang_parameters import set_parameters
 
+from fuzz.small_units import as_document, in_small_units
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
@@ -18,7 +19,7 @@ from placewright.rounds import Changes, Engine, solve_round
 
 def tied(job: Job, rng: random.Random) -> Job:
     """The job with slices, failure domains, a collective, a leader or a label, where they fit."""
-    raw = job.model_dump()
+    raw = in_small_units(job.model_dump())
     for option in raw["options"]:
         for group in option["groups"]:
             if group["count"] % 2 == 0 and rng.random() < 0.5:
@@ -34,7 +35,7 @@ def tied(job: Job, rng: random.Random) -> Job:
             option |= {"groups": [*option["groups"], leader], "required": "block"}
     if rng.random() < 0.1:
         raw["anti_affinity"] = {"label": rng.choice("abcd"), "level": "host"}
-    return Job.model_validate(raw)
+    return Job.model_validate(as_document(raw))
 
 
 def with_ties(round_: Round, terms: tuple[str, ...], seed: int) -> Round:

@@ -102,7 +102,7 @@ def test_a_slice_of_which_one_task_stays_is_filled_up_where_that_is() -> None:
     """Two tasks move, one of each slice: a third one has to, or both slices are torn apart."""
     host = {"gpus": 2, "gpu_model": "A"}
     places = [("a0", 0), ("a1", 0), ("a0", 1), ("a1", 1)]
-    group = {"gpu": 1000, "count": 4, "slices": {"size": 2, "required": "rack"}}
+    group = {"gpu": 1, "count": 4, "slices": {"size": 2, "required": "rack"}}
     tasks = [{"index": i, "host": h, "gpus": [gpu]} for i, (h, gpu) in enumerate(places)]
     round_ = Round.model_validate(
         {

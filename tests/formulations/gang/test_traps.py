@@ -41,33 +41,33 @@ def value(hosts: list[Raw], asked: list[Raw]) -> TermResult:
 
 
 def test_three_shares_of_600_do_not_fit_two_gpus(model: str) -> None:
-    term = value([host("h0", 2)], [{"gpu": 600}] * 3)
+    term = value([host("h0", 2)], [{"gpu": 0.6}] * 3)
     assert (term.value, term.bound) == (1200, 1200)
 
 
 def test_the_rest_of_two_gpus_does_not_fit_a_third_share(model: str) -> None:
-    term = value([host("h0", 2)], [{"gpu": 700}, {"gpu": 700}, {"gpu": 500}])
+    term = value([host("h0", 2)], [{"gpu": 0.7}, {"gpu": 0.7}, {"gpu": 0.5}])
     assert term.value == 1400
     assert term.bound is not None
     assert 1400 <= term.bound < 1900
 
 
 def test_gpus_of_several_hosts_do_not_fit_one_task(model: str) -> None:
-    term = value([host(f"h{i}", 3) for i in range(4)], [{"gpu": 2000}] * 6)
+    term = value([host(f"h{i}", 3) for i in range(4)], [{"gpu": 2}] * 6)
     assert (term.value, term.bound) == (8000, 8000)
 
 
 def test_a_task_of_8_and_one_of_4_for_the_same_host_are_not_both_placed(model: str) -> None:
     """Twelve GPUs are free and twelve asked; one host has eight, and only its model is allowed."""
     hosts = [host("h0", 8), host("h1", 4, "b", gpu_model="B")]
-    term = value(hosts, [{"gpu": 8000}, {"gpu": 4000, "gpu_models": ["A"]}])
+    term = value(hosts, [{"gpu": 8}, {"gpu": 4, "gpu_models": ["A"]}])
     assert (term.value, term.bound) == (8000, 8000)
 
 
 def test_a_task_and_a_gang_for_the_same_rack_are_not_both_placed(model: str) -> None:
     """The gang of five needs the rack whose only host the task of eight needs."""
     hosts = [host("h0", 8), host("h1", 4, "b"), host("h2", 4, "c")]
-    term = value(hosts, [{"gpu": 8000}, {"gpu": 1000, "count": 5, "required": "rack"}])
+    term = value(hosts, [{"gpu": 8}, {"gpu": 1, "count": 5, "required": "rack"}])
     assert term.value == 8000
     assert term.bound is not None
     assert term.bound >= 8000
@@ -75,7 +75,7 @@ def test_a_task_and_a_gang_for_the_same_rack_are_not_both_placed(model: str) -> 
 
 def test_gangs_that_share_a_rack_are_counted_with_those_inside_it(model: str) -> None:
     hosts = [host("h0", 4), host("h1", 4), host("h2", 4, "b"), host("h3", 4, "c")]
-    asked = [{"gpu": gpu, "count": 2, "required": "rack"} for gpu in (4000, 3000)]
+    asked = [{"gpu": f"{gpu}m", "count": 2, "required": "rack"} for gpu in (4000, 3000)]
     term = value(hosts, asked)
     assert (term.value, term.bound) == (8000, 8000)
 
@@ -84,8 +84,8 @@ def test_gangs_of_other_resources_fit_beside_each_other(model: str) -> None:
     """Each host takes one task that wants its NIC and one that wants most of its cores."""
     hosts = [host(f"h{i}", 4, cpu=8, resources={"nic": 1}) for i in range(3)]
     asked = [
-        {"gpu": 1000, "count": 2, "required": "rack", **wants}
-        for wants in ({"resources": {"nic": 1}}, {"cpu": 5})
+        {"gpu": 1, "count": 2, "required": "rack", **wants}
+        for wants in ({"resources": {"nic": 1}}, {"cpu": 0.005})
     ]
     term = value(hosts, asked)
     assert (term.value, term.bound) == (4000, 4000)
@@ -102,12 +102,12 @@ def test_gangs_of_other_resources_fit_beside_each_other(model: str) -> None:
 def test_a_backend_does_not_presolve_the_optimum_away(backend: str) -> None:
     """All jobs start and every pair of tasks finds a host to share: no task is apart."""
     menu = [
-        {"groups": [{"gpu": 700, "count": 2}], "value": 700},
-        {"groups": [{"gpu": 300}]},
+        {"groups": [{"gpu": 0.7, "count": 2}], "value": 700},
+        {"groups": [{"gpu": 0.3}]},
     ]
-    pair = [{"groups": [{"gpu": 300, "count": 2, "gpu_models": ["A"]}]}]
+    pair = [{"groups": [{"gpu": 0.3, "count": 2, "gpu_models": ["A"]}]}]
     jobs = [{"name": f"job-{i}", "options": o} for i, o in enumerate([menu, menu, pair, menu])]
-    hosts = [{"name": "h[0-3]", "gpus": 4, "gpu_model": "A", "cpu": 8, "memory": 16}]
+    hosts = [{"name": "h[0-3]", "gpus": 4, "gpu_model": "A", "cpu": 0.008, "memory": "16Mi"}]
     policy = {"terms": ["value", "proximity"]}
     round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs, "policy": policy})
     plan = solve_round(round_, backend=backend, isolation="none")

@@ -82,7 +82,7 @@ def loaned(seed: int, hosts: int) -> Round:
         jobs.append(
             {
                 "name": f"job-{len(jobs)}",
-                "options": [{"groups": [{"count": len(places), "gpu": 1000}]}],
+                "options": [{"groups": [{"count": len(places), "gpu": 1}]}],
                 "running": {"tasks": tasks, "preempt_cost": cost, "migrate_cost": 10**6},
             }
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from fuzz.small_units import as_document
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 
@@ -157,12 +158,14 @@ def rounds(draw: st.DrawFn, *, terms: tuple[str, ...] = TERMS, jobs: int = 5) ->
         levels = [*cluster["levels"], "host"]
         policy["spread_weights"] = {level: draw(st.integers(0, 3)) for level in levels}
     round_ = Round.model_validate(
-        {
-            "cluster": cluster,
-            "tenants": tenants,
-            "jobs": [*draw(running(cluster, tenants)), *pending],
-            "policy": policy,
-        }
+        as_document(
+            {
+                "cluster": cluster,
+                "tenants": tenants,
+                "jobs": [*draw(running(cluster, tenants)), *pending],
+                "policy": policy,
+            }
+        )
     )
     check_round(round_)
     return round_
@@ -307,14 +310,16 @@ def running_rounds(draw: st.DrawFn, *, preset: str | None = None, whole: bool = 
     else:
         policy["terms"] = PRESETS[preset]
     round_ = Round.model_validate(
-        {
-            "now": now,
-            "cluster": cluster,
-            "tenants": tenants,
-            "jobs": [*running, *pending],
-            "reservations": reservations,
-            "policy": policy,
-        }
+        as_document(
+            {
+                "now": now,
+                "cluster": cluster,
+                "tenants": tenants,
+                "jobs": [*running, *pending],
+                "reservations": reservations,
+                "policy": policy,
+            }
+        )
     )
     check_round(round_)
     return round_

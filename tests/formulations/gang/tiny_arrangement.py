@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from fuzz.small_units import as_document
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 
@@ -111,7 +112,13 @@ def rounds(draw: st.DrawFn, *, moving: bool) -> Round:
     every += [{**draw(jobs(cluster, most, labels)), "name": f"job-{i}"} for i in range(number)]
     terms = ["value", *draw(st.permutations(["disruption", "spread", "opened"]))]
     round_ = Round.model_validate(
-        {"cluster": cluster, "jobs": every, "policy": {"terms": terms[: draw(st.integers(1, 4))]}}
+        as_document(
+            {
+                "cluster": cluster,
+                "jobs": every,
+                "policy": {"terms": terms[: draw(st.integers(1, 4))]},
+            }
+        )
     )
     check_round(round_)
     return round_

@@ -7,6 +7,7 @@ from typing import Any
 from gang_tiny import chance, running_rounds  # the name under which tiny.py is loaded as a fixture
 from hypothesis import strategies as st
 
+from fuzz.small_units import as_document
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Round
@@ -93,12 +94,14 @@ def full_rounds(draw: st.DrawFn) -> Round:
     ]
     terms = draw(st.permutations(["entitled", "share", "value", "disruption"]))
     round_ = Round.model_validate(
-        {
-            "cluster": {"hosts": hosts},
-            "tenants": owners,
-            "jobs": jobs,
-            "policy": {"terms": terms[: draw(st.integers(2, 4))]},
-        }
+        as_document(
+            {
+                "cluster": {"hosts": hosts},
+                "tenants": owners,
+                "jobs": jobs,
+                "policy": {"terms": terms[: draw(st.integers(2, 4))]},
+            }
+        )
     )
     check_round(round_)
     return round_

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fuzz.small_units import as_document
 from placewright.formulations.interleaving.problem.conflicts import conflicting_pairs, size_in_group
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
@@ -32,8 +33,8 @@ NIGHT = (900, 800, 300, 100, 200, 700)
 def job(name: str, *, gpu_memory: int = 0, **profile: Any) -> dict[str, Any]:
     return {
         "name": name,
-        "options": [{"groups": [{"gpu": 1000, "gpu_memory": gpu_memory}]}],
-        "profile": {"stages": [5, 5], **profile},
+        "options": [{"groups": [{"gpu": 1, "gpu_memory": f"{gpu_memory}Mi"}]}],
+        "profile": as_document({"stages": [5, 5], **profile}),
     }
 
 
@@ -44,9 +45,11 @@ def read(*raw: dict[str, Any]) -> list[Job]:
 def round_of(jobs: list[dict[str, Any]], **sharing: Any) -> Round:
     return parse_round(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
-            "cluster": {"hosts": [{"name": "h", "gpus": 1, "gpu_model": "A", "gpu_memory": 16}]},
+            "cluster": {
+                "hosts": [{"name": "h", "gpus": 1, "gpu_model": "A", "gpu_memory": "16Mi"}]
+            },
             "jobs": jobs,
             "sharing": {"resources": ["cpu", "gpu"], **sharing},
             "policy": {"formulation": "interleaving", "terms": ["disruption"]},
@@ -178,7 +181,7 @@ def test_sizes_are_percentiles_by_nearest_rank(percent: int, mib: int) -> None:
 
 
 def test_without_a_series_a_job_has_the_size_that_it_asks() -> None:
-    plain = read(job("one", gpu_memory=12), {"name": "x", "options": [{"groups": [{"gpu": 1000}]}]})
+    plain = read(job("one", gpu_memory=12), {"name": "x", "options": [{"groups": [{"gpu": 1}]}]})
     sharing = Sharing(percentile=50)
     assert [size_in_group(one, one.options[0].groups[0], sharing) for one in plain] == [12, 0]
     assert [size_of(one, sharing) for one in plain] == [12, 0]

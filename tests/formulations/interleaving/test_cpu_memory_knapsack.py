@@ -40,7 +40,7 @@ def tuned_round(seed: int, *, cores: int = 0, sharing: bool = False, alike: bool
     rng = Random(seed)
     gpus = rng.choice([2, 3])
     raw: dict[str, Any] = {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "cluster": {
             "hosts": [
@@ -48,8 +48,8 @@ def tuned_round(seed: int, *, cores: int = 0, sharing: bool = False, alike: bool
                     "name": f"h{i}",
                     "gpus": gpus,
                     "gpu_model": "V100",
-                    "cpu": 3000 * gpus + 1000 * cores,
-                    "memory": 1000 * gpus,
+                    "cpu": f"{3000 * gpus + 1000 * cores}m",
+                    "memory": f"{1000 * gpus}Mi",
                 }
                 for i in range(rng.choice([1, 2]))
             ]
@@ -82,10 +82,12 @@ def _job(rng: Random, number: int, gpus: int | None = None) -> dict[str, Any]:
         "name": f"j{number}",
         "weight": rng.choice([1, 1, 3]),
         "priority": rng.choice([0, 0, 1]),
-        "options": [{"groups": [{"gpu": 1000 * size, "cpu": 3000 * size, "memory": 1000 * size}]}],
+        "options": [
+            {"groups": [{"gpu": size, "cpu": f"{3000 * size}m", "memory": f"{1000 * size}Mi"}]}
+        ],
         "profile": {
             "stages": [rng.randint(1, 9), rng.randint(1, 9)],
-            "sensitivity": {"cores": [1000, 3000, 5000], "memory": [500, 1000], "speeds": speeds},
+            "sensitivity": {"cores": [1, 3, 5], "memory": ["500Mi", "1000Mi"], "speeds": speeds},
         },
     }
 

@@ -62,7 +62,7 @@ def test_no_search_yields_a_plan_that_is_not_valid(tiny: ModuleType) -> None:
 def round_of(gpus: int, jobs: list[dict[str, Any]], *terms: str) -> Round:
     return parse_round(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "cluster": {"hosts": [{"name": "h", "gpus": gpus, "gpu_model": "A"}]},
             "jobs": jobs,
@@ -71,11 +71,11 @@ def round_of(gpus: int, jobs: list[dict[str, Any]], *terms: str) -> Round:
     )
 
 
-WHOLE = {"options": [{"groups": [{"gpu": 1000}]}], "profile": {"stages": [1, 1, 1, 1]}}
+WHOLE = {"options": [{"groups": [{"gpu": 1}]}], "profile": {"stages": [1, 1, 1, 1]}}
 
 
 def test_shares_find_room_beside_a_share_that_stays() -> None:
-    share = {"options": [{"groups": [{"gpu": 500}]}]}
+    share = {"options": [{"groups": [{"gpu": 0.5}]}]}
     running = {"tasks": [{"host": "h", "gpus": [0]}], "pinned": True}
     jobs = [
         {"name": "stays", **share, "running": running},
@@ -87,7 +87,7 @@ def test_shares_find_room_beside_a_share_that_stays() -> None:
 
 
 def test_groups_with_collectives_are_placed() -> None:
-    group = {"gpu": 1000, "count": 2, "communication": {"data_mib": 5}}
+    group = {"gpu": 1, "count": 2, "communication": {"data_mib": 5}}
     jobs = [{**WHOLE, "name": f"job-{i}", "options": [{"groups": [group]}]} for i in range(2)]
     certificate = certificate_of(round_of(2, jobs, "throughput"))
     assert certificate.terms[0].value == 2_000_000

@@ -44,7 +44,7 @@ def job(name: str, *groups: Raw, stages: tuple[int, int] = (2, 2), **more: Any) 
 def test_a_job_that_runs_outside_its_hosts_takes_nothing_of_them(term):
     # It stays on h0; the other one has h1 for itself, and both would lose by taking turns.
     runs = {"running": {"tasks": [{"host": "h0", "gpus": [0]}]}}
-    group = {"gpu": 1000, "hosts": ["h1"]}
+    group = {"gpu": 1, "hosts": ["h1"]}
     plan = solved(
         [{"name": "h0", "gpus": 1}, {"name": "h1", "gpus": 1}],
         [job("new", group, stages=(2, 1)), job("old", group, stages=(8, 8), **runs)],
@@ -58,7 +58,7 @@ def test_a_job_that_runs_outside_its_hosts_takes_nothing_of_them(term):
 @pytest.mark.parametrize("term", ["throughput", "weighted_throughput", "efficiency"])
 def test_nobody_joins_a_job_that_runs_outside_its_hosts(term):
     # h1 is taken; on h0 only who runs there may stay.
-    group = {"gpu": 1000, "hosts": ["h1"]}
+    group = {"gpu": 1, "hosts": ["h1"]}
     plan = solved(
         [{"name": "h0", "gpus": 1}, {"name": "h1", "gpus": 1}],
         [
@@ -66,7 +66,7 @@ def test_nobody_joins_a_job_that_runs_outside_its_hosts(term):
             job("old", group, stages=(1, 8), running={"tasks": [{"host": "h0", "gpus": [0]}]}),
             {
                 "name": "alone",
-                "options": [{"groups": [{"gpu": 1000}]}],
+                "options": [{"groups": [{"gpu": 1}]}],
                 "running": {"tasks": [{"host": "h1", "gpus": [0]}]},
             },
         ],
@@ -78,9 +78,12 @@ def test_nobody_joins_a_job_that_runs_outside_its_hosts(term):
 
 def test_members_of_a_group_ask_each_task_for_its_own_memory():
     # Both tasks of the first kind fit h0 together; those of the second kind ask no memory of h1.
-    groups = {"gpu": 1000, "gpu_memory": 12, "hosts": ["h0"]}, {"gpu": 1000, "hosts": ["h1"]}
+    groups = {"gpu": 1, "gpu_memory": "12Mi", "hosts": ["h0"]}, {"gpu": 1, "hosts": ["h1"]}
     plan = solved(
-        [{"name": "h0", "gpus": 1, "gpu_memory": 24}, {"name": "h1", "gpus": 1, "gpu_memory": 8}],
+        [
+            {"name": "h0", "gpus": 1, "gpu_memory": "24Mi"},
+            {"name": "h1", "gpus": 1, "gpu_memory": "8Mi"},
+        ],
         [job("one", *groups), job("other", *groups)],
         "throughput",
     )
@@ -90,12 +93,12 @@ def test_members_of_a_group_ask_each_task_for_its_own_memory():
 
 
 def test_a_group_that_runs_where_memory_is_unknown_stays():
-    small, plain = {"gpu": 1000, "gpu_memory": 12}, {"gpu": 1000}
+    small, plain = {"gpu": 1, "gpu_memory": "12Mi"}, {"gpu": 1}
     runs = {
         "running": {"tasks": [{"host": "h0", "gpus": [0]}, {"host": "h1", "gpus": [0], "group": 1}]}
     }
     plan = solved(
-        [{"name": "h0", "gpus": 1, "gpu_memory": 16}, {"name": "h1", "gpus": 1}],
+        [{"name": "h0", "gpus": 1, "gpu_memory": "16Mi"}, {"name": "h1", "gpus": 1}],
         [job("one", plain, plain, **runs), job("other", small, plain, **runs)],
         "efficiency",
     )
@@ -114,7 +117,7 @@ def test_a_group_that_runs_where_memory_is_unknown_stays():
 )
 def test_nobody_joins_a_job_whose_tasks_lie_as_none_may_arrive(hosts, of_group, of_option):
     # The one that runs stays as it is; all GPUs that the other one could have are taken.
-    group = {"gpu": 1000, "count": 2, **of_group}
+    group = {"gpu": 1, "count": 2, **of_group}
     free = [(host, gpu) for host in ("h0", "h1") for gpu in (0, 1)]
     tasks = []
     for index, host in enumerate(hosts.split()):
@@ -131,7 +134,7 @@ def test_nobody_joins_a_job_whose_tasks_lie_as_none_may_arrive(hosts, of_group, 
             },
             {
                 "name": "alone",
-                "options": [{"groups": [{"gpu": 1000, "count": 2}]}],
+                "options": [{"groups": [{"gpu": 1, "count": 2}]}],
                 "running": {"tasks": rest, "pinned": True},
             },
         ],

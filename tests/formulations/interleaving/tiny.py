@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from fuzz.small_units import as_document
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import parse_round
 
@@ -59,7 +60,7 @@ def random_round(
     if rng.random() < 0.3:
         sharing["percentile"] = rng.choice([1, 50, 90])
     round_: Raw = {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "cluster": cluster,
         "tenants": tenants,
@@ -77,7 +78,7 @@ def random_round(
         round_["reservations"] = [
             {"host": "h0"} if rng.random() < 0.4 else {"host": "h0", "gpus": [0]}
         ]
-    return parse_round(round_)
+    return parse_round(as_document(round_))
 
 
 def _host(rng: Random, number: int, memory: int | None) -> Raw:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fuzz.small_units import as_document
 from placewright.instances.documents.round import Round
 
 Entry = dict[str, Any]
@@ -16,24 +17,26 @@ def pair(jobs: list[Entry], *replicas: str) -> Round:
     """Return a round of `replicas`: two GPUs each in `east` and `west`, and dataset `d`, 10 GiB."""
     regions = ("east", "west")
     return Round.model_validate(
-        {
-            "cluster": {
-                "levels": ["region"],
-                "domains": [{"name": r, "level": "region"} for r in regions],
-                "hosts": [
-                    {"name": r[0], "parent": r, "gpus": 2, "gpu_model": "A"} for r in regions
+        as_document(
+            {
+                "cluster": {
+                    "levels": ["region"],
+                    "domains": [{"name": r, "level": "region"} for r in regions],
+                    "hosts": [
+                        {"name": r[0], "parent": r, "gpus": 2, "gpu_model": "A"} for r in regions
+                    ],
+                },
+                "jobs": [
+                    {"name": f"j{j}", "options": [{"groups": [{"gpu": 1000}]}], **job}
+                    for j, job in enumerate(jobs)
                 ],
-            },
-            "jobs": [
-                {"name": f"j{j}", "options": [{"groups": [{"gpu": 1000}]}], **job}
-                for j, job in enumerate(jobs)
-            ],
-            "geo": {
-                "datasets": [{"name": "d", "size": 10, "replicas": replicas}],
-                "links": [{"source": "east", "target": "west", "bandwidth": 1000}],
-            },
-            "policy": {"formulation": "replicas"},
-        }
+                "geo": {
+                    "datasets": [{"name": "d", "size": 10, "replicas": replicas}],
+                    "links": [{"source": "east", "target": "west", "bandwidth": 1000}],
+                },
+                "policy": {"formulation": "replicas"},
+            }
+        )
     )
 
 
@@ -59,7 +62,7 @@ def geo(seed: int, *, terms: tuple[str, ...] | None = None) -> Round:
     if terms is not None:
         drawn["policy"]["terms"] = terms
     _lose(rng, hosts)
-    return Round.model_validate(drawn)
+    return Round.model_validate(as_document(drawn))
 
 
 def replicas(seed: int) -> Round:
@@ -75,7 +78,7 @@ def replicas(seed: int) -> Round:
         if rng.random() < 0.2:
             _run(rng, job, hosts, room)
     _lose(rng, hosts)
-    return Round.model_validate(drawn)
+    return Round.model_validate(as_document(drawn))
 
 
 def _base(rng: np.random.Generator, policy: Literal["geo", "replicas"], seed: int) -> Entry:

@@ -106,7 +106,7 @@ def test_what_is_read_from_afar_counts_for_no_imbalance():
                 "terms": ["overload", "imbalance", "remote_reads", "hottest", "copies"],
             },
             "jobs": [
-                {"name": name, "options": [{"groups": [{"gpu": 1000}]}], "reads": mine}
+                {"name": name, "options": [{"groups": [{"gpu": 1}]}], "reads": mine}
                 for name, mine in reads.items()
             ],
         }

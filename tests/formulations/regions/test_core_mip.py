@@ -32,7 +32,7 @@ def test_the_core_mip_uses_capacity_that_rounding_down_would_leave() -> None:
 
 def test_half_a_job_is_worth_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
-    groups = [{"gpu": 2000}]
+    groups = [{"gpu": 2}]
     round_ = Round.model_validate(
         {
             "cluster": {

@@ -43,7 +43,7 @@ def round_of(jobs: list[dict[str, Any]]) -> Round:
     regions = [{"name": r, "level": "region", "parent": c} for r, c in REGIONS.items()]
     return parse_round(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "cluster": {
                 "levels": ["continent", "region"],
@@ -64,7 +64,7 @@ def round_of(jobs: list[dict[str, Any]]) -> Round:
 def job(name: str, **fields: Any) -> dict[str, Any]:
     return {
         "name": name,
-        "options": [{"groups": [{"gpu": 1000}]}],
+        "options": [{"groups": [{"gpu": 1}]}],
         "anti_affinity": {"label": "one", "level": "continent"},
         **fields,
     }

@@ -183,7 +183,7 @@ def test_a_round_of_the_largest_values_is_solved_within_its_bounds(jobs: int) ->
         [
             {
                 "name": f"j{j}",
-                "options": [{"groups": [{"gpu": 1000 * (1 + j % 3)}], "value": 10**12 - j}],
+                "options": [{"groups": [{"gpu": 1 + j % 3}], "value": 10**12 - j}],
                 "reads": [{"dataset": f"d{j % 5}", "gib": 10**9 // 9 - j}],
             }
             for j in range(jobs)
@@ -216,7 +216,7 @@ def test_homes_that_ask_most_are_counted_exactly() -> None:
     jobs = [
         {
             "name": f"j{j}",
-            "options": [{"groups": [{"gpu": 10**9, "count": 10**5 - j}]}],
+            "options": [{"groups": [{"gpu": f"{10**9}m", "count": 10**5 - j}]}],
             "reads": [{"dataset": "d", "gib": 10**9}],
         }
         for j in range(300)

@@ -88,7 +88,7 @@ def test_without_any_gpu_nothing_is_asked_and_all_is_proven() -> None:
                 "domains": [{"name": "east", "level": "region"}],
                 "hosts": [{"name": "e", "parent": "east", "gpus": 0}],
             },
-            "jobs": [{"name": "j", "options": [{"groups": [{"gpu": 1000}]}]}],
+            "jobs": [{"name": "j", "options": [{"groups": [{"gpu": 1}]}]}],
             "policy": {"formulation": "replicas"},
         }
     )

@@ -24,7 +24,7 @@ def round_of(here: int) -> Round:
     jobs: list[dict[str, Any]] = [
         {
             "name": f"j{gpus}",
-            "options": [{"groups": [{"gpu": 1000 * gpus}]}],
+            "options": [{"groups": [{"gpu": gpus}]}],
             "reads": [{"dataset": "east" if k < here else "west", "gib": 1000 - 100 * gpus}],
         }
         for k, gpus in enumerate(SIZES)
@@ -32,7 +32,7 @@ def round_of(here: int) -> Round:
     regions = ("east", "west")
     return parse_round(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "cluster": {
                 "levels": ["region"],

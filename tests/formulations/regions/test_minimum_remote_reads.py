@@ -85,7 +85,7 @@ def separate_regions(budget: int) -> Round:
             "jobs": [
                 {
                     "name": job,
-                    "options": [{"groups": [{"gpu": 1000}]}],
+                    "options": [{"groups": [{"gpu": 1}]}],
                     "reads": [{"dataset": name, "gib": gib} for name, gib in data.items()],
                 }
                 for job, data in reads.items()

@@ -30,7 +30,7 @@ def round_of(policy: str, jobs: list[dict[str, Any]], **geo: Any) -> Round:
 def job(name: str, *datasets: str, remote: bool = True, **fields: Any) -> dict[str, Any]:
     return {
         "name": name,
-        "options": [{"groups": [{"gpu": 1000}]}],
+        "options": [{"groups": [{"gpu": 1}]}],
         "reads": [{"dataset": d, "gib": 5, "remote": remote} for d in datasets],
         **fields,
     }

@@ -17,7 +17,7 @@ def round_of(jobs: list[dict[str, Any]], **fields: Any) -> Round:
     """Two regions of one host of four GPUs each, linked both ways; data lies in the east."""
     return parse_round(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "cluster": {
                 "levels": ["region"],
@@ -45,7 +45,7 @@ def round_of(jobs: list[dict[str, Any]], **fields: Any) -> Round:
 def job(name: str, gpus: int = 4, **fields: Any) -> dict[str, Any]:
     return {
         "name": name,
-        "options": [{"groups": [{"gpu": 1000 * gpus}]}],
+        "options": [{"groups": [{"gpu": gpus}]}],
         "reads": [{"dataset": "d", "gib": 7, "remote": False}],
         **fields,
     }

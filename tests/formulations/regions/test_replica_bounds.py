@@ -37,7 +37,7 @@ def copies_bounds(problem: Problem, held: dict[str, int]) -> list[Bound]:
 def test_a_dataset_whose_readers_exceed_every_region_costs_two_copies() -> None:
     # Five jobs of two GPUs read what lies where there are none, and no region has more than six.
     regions = ("a", "b", "c")
-    group = {"count": 1, "gpu": 2000}
+    group = {"count": 1, "gpu": 2}
     job = {"options": [{"groups": [group]}], "reads": [{"dataset": "d", "gib": 10}]}
     round_ = Round.model_validate(
         {
@@ -94,7 +94,7 @@ def two_regions(*, west: int = 2, remote: bool = True, **changes: Any) -> Round:
                 "hosts": hosts,
             },
             "jobs": [
-                {"name": f"j{j}", "options": [{"groups": [{"gpu": 1000}]}], "reads": [read]}
+                {"name": f"j{j}", "options": [{"groups": [{"gpu": 1}]}], "reads": [read]}
                 for j in range(4)
             ],
             "geo": geo | changes,

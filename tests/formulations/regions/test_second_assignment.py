@@ -23,7 +23,7 @@ def job(name: str, gpu: int, models: list[str], **more: Any) -> dict[str, Any]:
     count = more.pop("count", 1)
     return {
         "name": name,
-        "options": [{"groups": [{"count": count, "gpu": 1000 * gpu, "gpu_models": models}]}],
+        "options": [{"groups": [{"count": count, "gpu": gpu, "gpu_models": models}]}],
         **more,
     }
 
@@ -41,7 +41,7 @@ def crowded() -> Round:
 
     return parse_round(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "cluster": {
                 "levels": ["region"],

@@ -30,7 +30,7 @@ def round_with_many_region_options() -> Round:
     names = [f"r{r}" for r in range(REGIONS)]
     return parse_round(
         {
-            "apiVersion": "placewright/v1alpha1",
+            "apiVersion": "placewright/v1alpha2",
             "kind": "Round",
             "cluster": {
                 "levels": ["region"],
@@ -43,7 +43,7 @@ def round_with_many_region_options() -> Round:
             "jobs": [
                 {
                     "name": f"j{j}",
-                    "options": [{"groups": [{"gpu": 1000}]}],
+                    "options": [{"groups": [{"gpu": 1}]}],
                     "reads": [{"dataset": f"d{j % REGIONS}", "gib": 5}],
                 }
                 for j in range(JOBS)

@@ -50,7 +50,7 @@ def test_no_plan_beats_them_whatever_the_priorities(
 
 def test_what_a_job_would_leave_is_not_for_one_of_its_own_rank() -> None:
     def job(name: str, gpus: int, **more: object) -> dict[str, object]:
-        return {"name": name, "options": [{"groups": [{"gpu": 1000 * gpus}]}], **more}
+        return {"name": name, "options": [{"groups": [{"gpu": gpus}]}], **more}
 
     round_ = Round.model_validate(
         {

@@ -100,8 +100,8 @@ def test_base_demand_comes_first_and_flexible_workers_go_to_loaned_hosts(
         menus = [
             lyra.options(
                 *job,
-                worker=TaskGroup(gpu=1000, hosts=("own",)),
-                flexible=TaskGroup(gpu=1000, hosts=("loaned",)),
+                worker=TaskGroup(gpu=1, hosts=("own",)),
+                flexible=TaskGroup(gpu=1, hosts=("loaned",)),
             )
             for job in jobs
         ]

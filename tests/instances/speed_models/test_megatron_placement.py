@@ -180,7 +180,7 @@ def rounds(draw: st.DrawFn) -> Round:
     for host in draw(st.sets(st.integers(0, len(cluster["hosts"]) - 1), max_size=12)):
         raw = {
             "name": f"t1-running-{host}",
-            "options": [{"groups": [{"gpu": 1000}]}],
+            "options": [{"groups": [{"gpu": 1}]}],
             "running": {"tasks": [{"host": f"h{host}", "gpus": [0]}], "pinned": True},
         }
         jobs.append(Job.model_validate(raw))

@@ -257,7 +257,7 @@ def test_the_menus_of_the_other_examples_follow_from_their_comments() -> None:
             ("old", {1: 1.0}, 2700, 3 / 4),
         )
     }
-    own, loaned = (TaskGroup(gpu=1000, hosts=(host,)) for host in ("train0", "inf0"))
+    own, loaned = (TaskGroup(gpu=1, hosts=(host,)) for host in ("train0", "inf0"))
     assert menus("lyra-growth") == {
         name: lyra.options(work, base, 4, worker=own, flexible=loaned)
         for name, work, base in (("bert", 14_400, 2), ("resnet", 7200, 1), ("gnmt", 3600, 2))
@@ -275,7 +275,7 @@ def test_the_menus_of_the_other_examples_follow_from_their_comments() -> None:
             ("bert", comet.Training(12_000, 2000, 0.2, 0.1)),
         )
     }
-    pipelines = oobleck.pipelines(3, oobleck.template_sizes(13, 2, 2), TaskGroup(gpu=4000))
+    pipelines = oobleck.pipelines(3, oobleck.template_sizes(13, 2, 2), TaskGroup(gpu=4))
     assert menus("oobleck") == {job.name: job.options for job in pipelines}
 
 

@@ -105,7 +105,7 @@ def test_a_round_of_pipelines_uses_every_host_that_is_left(left: int) -> None:
     ]
     round_ = Round(
         cluster=ClusterDocument.model_validate({"hosts": entries}),
-        jobs=pipelines(3, template_sizes(13, 2, 2), TaskGroup(gpu=4000)),
+        jobs=pipelines(3, template_sizes(13, 2, 2), TaskGroup(gpu=4)),
         policy=Policy(terms=("progress", "value")),
     )
     plan = solve_round(round_, gap=0.0, isolation="none")

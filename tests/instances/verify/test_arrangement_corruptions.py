@@ -49,24 +49,24 @@ ROUND = Round.model_validate(
             job(
                 "team",
                 {"gpu": 0},
-                {"gpu": 1000, "count": 2},
+                {"gpu": 1, "count": 2},
                 required="block",
             ),
             job(
                 "sliced",
-                {"gpu": 1000, "count": 4, "slices": {"size": 2, "required": "rack"}},
+                {"gpu": 1, "count": 4, "slices": {"size": 2, "required": "rack"}},
             ),
-            job("replicas", {"gpu": 1000, "count": 3, "apart": {"level": "rack"}}),
-            job("new", {"gpu": 1000, "count": 2}, **KEEP_OUT),
+            job("replicas", {"gpu": 1, "count": 3, "apart": {"level": "rack"}}),
+            job("new", {"gpu": 1, "count": 2}, **KEEP_OUT),
             job(
                 "old",
-                {"gpu": 1000},
+                {"gpu": 1},
                 running={"tasks": [{"host": "b1-r0-h0", "gpus": [0]}]},
                 **KEEP_OUT,
             ),
             job(
                 "too-near",
-                {"gpu": 1000, "count": 2},
+                {"gpu": 1, "count": 2},
                 running={
                     "tasks": [
                         {"index": 0, "host": "b1-r0-h1", "gpus": [0]},

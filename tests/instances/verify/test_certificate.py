@@ -18,8 +18,8 @@ ROUND = Round.model_validate(
     {
         "cluster": {"hosts": [{"name": "h[0-3]", "gpus": 4, "gpu_model": "T4"}]},
         "jobs": [
-            {"name": "a", "options": [{"groups": [{"gpu": 4000, "count": 3}]}]},
-            {"name": "b", "options": [{"groups": [{"gpu": 4000}]}]},
+            {"name": "a", "options": [{"groups": [{"gpu": 4, "count": 3}]}]},
+            {"name": "b", "options": [{"groups": [{"gpu": 4}]}]},
         ],
         "policy": {"terms": ["value", "spread", "opened"]},
     }

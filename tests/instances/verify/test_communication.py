@@ -154,7 +154,7 @@ def random_gang(rng: np.random.Generator, cluster: Cluster) -> list[tuple[str, l
 
 
 def started(cluster: Raw, tasks: list[tuple[str, list[int]]], asked: Raw) -> tuple[Round, Plan]:
-    group = {"gpu": 1000 * len(tasks[0][1]), "count": len(tasks), "communication": asked}
+    group = {"gpu": len(tasks[0][1]), "count": len(tasks), "communication": asked}
     round_ = Round.model_validate(
         {
             "cluster": cluster,

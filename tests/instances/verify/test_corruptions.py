@@ -27,12 +27,12 @@ from placewright.instances.verify.rules.interleaving import conflicts, groups, t
 def job_on(name: str, *places: tuple[str, list[int]], **fields: Any) -> Raw:
     """A running job, one task of whole GPUs per place."""
     tasks = [{"index": i, "host": host, "gpus": gpus} for i, (host, gpus) in enumerate(places)]
-    group = {"count": len(places), "gpu": 1000 * len(places[0][1]), "required": "rack"}
+    group = {"count": len(places), "gpu": len(places[0][1]), "required": "rack"}
     running = {"tasks": tasks, **fields}
     return {"name": name, "options": [{"groups": [group]}] * 2, "running": running}
 
 
-HOST = {"gpus": 4, "gpu_model": "A100", "cpu": 16000, "memory": "64Gi", "resources": {"nic": 2}}
+HOST = {"gpus": 4, "gpu_model": "A100", "cpu": 16, "memory": "64Gi", "resources": {"nic": 2}}
 ROUND = Round.model_validate(
     {
         "cluster": {
@@ -52,12 +52,12 @@ ROUND = Round.model_validate(
             "vacate": ["k3-h3"],
         },
         "reservations": [{"host": "k3-h2", "gpus": [2]}, {"host": "k3-h4"}],
-        "tenants": [{"name": "red", "quota": {"gpu": 2000, "cpu": 100000}}],
+        "tenants": [{"name": "red", "quota": {"gpu": 2, "cpu": 100}}],
         "jobs": [
             {
                 "name": "run",
                 "tenant": "red",
-                "options": [{"groups": [{"gpu": 1000, "cpu": 4000}]}, {"groups": [{"gpu": 1000}]}],
+                "options": [{"groups": [{"gpu": 1, "cpu": 4}]}, {"groups": [{"gpu": 1}]}],
                 "running": {"tasks": [{"host": "k0-h0", "gpus": [0]}]},
             },
             {
@@ -67,8 +67,8 @@ ROUND = Round.model_validate(
                         "groups": [
                             {
                                 "count": 2,
-                                "gpu": 4000,
-                                "cpu": 8000,
+                                "gpu": 4,
+                                "cpu": 8,
                                 "required": "rack",
                                 "gpu_models": ["A100"],
                             }
@@ -79,25 +79,19 @@ ROUND = Round.model_validate(
             {
                 "name": "half",
                 "options": [
-                    {
-                        "groups": [
-                            {"gpu": 500, "cpu": 4000, "memory": "20Gi", "gpu_models": ["A100"]}
-                        ]
-                    }
+                    {"groups": [{"gpu": 0.5, "cpu": 4, "memory": "20Gi", "gpu_models": ["A100"]}]}
                 ],
             },
             {
                 "name": "other",
-                "options": [
-                    {"groups": [{"gpu": 500, "cpu": 4000, "hosts": ["k0-h[0-1]", "k3-h0"]}]}
-                ],
+                "options": [{"groups": [{"gpu": 0.5, "cpu": 4, "hosts": ["k0-h[0-1]", "k3-h0"]}]}],
             },
             {
                 "name": "menu",
                 "tenant": "red",
                 "options": [
-                    {"groups": [{"gpu": 2000}]},
-                    {"groups": [{"gpu": 1000, "cpu": 8000, "resources": {"nic": 2}}]},
+                    {"groups": [{"gpu": 2}]},
+                    {"groups": [{"gpu": 1, "cpu": 8, "resources": {"nic": 2}}]},
                 ],
             },
             {
@@ -105,19 +99,19 @@ ROUND = Round.model_validate(
                 "options": [
                     {
                         "groups": [
-                            {"gpu": 0, "cpu": 1000, "resources": {"nic": 1}},
-                            {"count": 2, "gpu": 1000, "cpu": 1000, "memory": "24Gi"},
+                            {"gpu": 0, "cpu": 1, "resources": {"nic": 1}},
+                            {"count": 2, "gpu": 1, "cpu": 1, "memory": "24Gi"},
                         ]
                     }
                 ],
             },
-            {"name": "lone", "options": [{"groups": [{"gpu": 4000}]}]},
+            {"name": "lone", "options": [{"groups": [{"gpu": 4}]}]},
             job_on("low", ("k3-h0", [0, 1, 2, 3]), checkpoint=40, restart_s=10, migrate_cost=1),
             {
                 "name": "urgent",
                 "priority": 1,
                 "weight": 4,
-                "options": [{"groups": [{"gpu": 2000}]}],
+                "options": [{"groups": [{"gpu": 2}]}],
             },
             job_on("mover", ("k3-h1", [0]), ("k3-h1", [1]), restart_s=9, migrate_cost=7),
             job_on("chain", ("k3-h2", [0]), restart_s=5, preempt_cost=1),
@@ -622,22 +616,22 @@ def test_every_rule_is_broken_alone_by_some_corruption() -> None:
     [
         (
             "CPU exceeded",
-            "tasks on host 'k0-h0' ask 21000 of cpu together; expected at most 16000",
+            "tasks on host 'k0-h0' ask 21 cores together; expected at most 16 cores",
         ),
         (
             "memory exceeded",
-            "tasks on host 'k0-h1' ask 69632 of memory together; expected at most 65536",
+            "tasks on host 'k0-h1' ask 68Gi of memory together; expected at most 64Gi of memory",
         ),
         (
             "a quota exceeded",
             (
-                "jobs of tenant 'red' hold 3000 of gpu together; "
-                "expected at most 2000 (quota 2000, held before the round 1000)"
+                "jobs of tenant 'red' hold 3 GPUs together; "
+                "expected at most 2 GPUs (quota 2 GPUs, held before the round 1 GPU)"
             ),
         ),
         (
             "shares above one GPU",
-            "tasks on GPU 0 of host 'k0-h0' take 1500 milli-GPU together; expected at most 1000",
+            "tasks on GPU 0 of host 'k0-h0' take 1.5 GPUs together; expected at most 1",
         ),
         (
             "a required level broken",
@@ -656,8 +650,8 @@ def test_every_rule_is_broken_alone_by_some_corruption() -> None:
         (
             "a place taken before it is left",
             (
-                "job 'mover' makes 2000 milli-GPU of GPU 0 held on host 'k3-h2' in its turn; "
-                "expected at most 1000"
+                "job 'mover' makes 2 GPUs of GPU 0 held on host 'k3-h2' in its turn; "
+                "expected at most 1 GPU of GPU 0"
             ),
         ),
     ],
@@ -690,7 +684,7 @@ def test_gpus_and_tasks_may_come_in_any_order() -> None:
 
 def test_running_jobs_above_their_quota_leave_nothing_but_are_kept() -> None:
     raw = ROUND.model_dump(mode="json")
-    raw["tenants"] = [{"name": "red", "quota": {"gpu": 500}}]
+    raw["tenants"] = [{"name": "red", "quota": {"gpu": 0.5}}]
     lowered = Round.model_validate(raw)
     assert [v.rule for v in verify(lowered, Plan.model_validate(PLAN)).violations] == ["quota"]
     waiting = copy.deepcopy(PLAN)
@@ -701,14 +695,14 @@ def test_running_jobs_above_their_quota_leave_nothing_but_are_kept() -> None:
 @pytest.mark.parametrize(
     ("resource", "limit", "ok"),
     [
-        ("cpu", 12000, True),
-        ("cpu", 11999, False),
+        ("cpu", 12, True),
+        ("cpu", 11.999, False),
         ("nic", 2, True),
         ("nic", 1, False),
         ("memory", 0, True),
     ],
 )
-def test_a_quota_may_cap_any_resource(resource: str, limit: int, ok: bool) -> None:
+def test_a_quota_may_cap_any_resource(resource: str, limit: float, ok: bool) -> None:
     raw = ROUND.model_dump(mode="json")
     raw["tenants"] = [{"name": "red", "quota": {resource: limit}}]
     assert verify(Round.model_validate(raw), Plan.model_validate(PLAN)).ok is ok

@@ -39,13 +39,13 @@ from placewright.instances.verify.rules.interleaving import groups, turns
 
 def job(name: str, stages: list[int], *, count: int = 1, gpus: int = 2, **fields: Any) -> Raw:
     """A job of whole GPUs; `asks` go to its task group, `profile` beside the stages."""
-    group = {"count": count, "gpu": 1000 * gpus, **fields.pop("asks", {})}
+    group = {"count": count, "gpu": gpus, **fields.pop("asks", {})}
     profile = {"stages": stages, **fields.pop("profile", {})}
     return {"name": name, "options": [{"groups": [group]}], "profile": profile, **fields}
 
 
 def share(name: str, gpu: int) -> Raw:
-    return {"name": name, "options": [{"groups": [{"gpu": gpu, "cpu": 4000}]}]}
+    return {"name": name, "options": [{"groups": [{"gpu": f"{gpu}m", "cpu": 4}]}]}
 
 
 def running(*places: tuple[str, list[int]]) -> Raw:
@@ -55,7 +55,7 @@ def running(*places: tuple[str, list[int]]) -> Raw:
 TWICE = [10, 0, 10, 0]
 HALVES = [10, 10, 0, 0]
 ROUND: Raw = {
-    "apiVersion": "placewright/v1alpha1",
+    "apiVersion": "placewright/v1alpha2",
     "kind": "Round",
     "cluster": {
         "hosts": [
@@ -64,7 +64,7 @@ ROUND: Raw = {
                 "gpus": 4,
                 "gpu_model": "V100",
                 "gpu_memory": "40Gi",
-                "cpu": 21000,
+                "cpu": 21,
                 "memory": "40Gi",
                 "resources": {"nic": 2},
             }
@@ -74,25 +74,25 @@ ROUND: Raw = {
         job(
             "first",
             TWICE,
-            asks={"cpu": 9000, "memory": "10Gi", "gpu_memory": "16Gi", "resources": {"nic": 1}},
+            asks={"cpu": 9, "memory": "10Gi", "gpu_memory": "16Gi", "resources": {"nic": 1}},
             profile={"slowdown": 1500},
             weight=3,
         ),
         job(
             "second",
             TWICE,
-            asks={"cpu": 7000, "memory": "20Gi", "gpu_memory": "20Gi", "resources": {"nic": 1}},
+            asks={"cpu": 7, "memory": "20Gi", "gpu_memory": "20Gi", "resources": {"nic": 1}},
         ),
         job(
             "third",
             HALVES,
             count=2,
             gpus=1,
-            asks={"cpu": 4000},
+            asks={"cpu": 4},
             profile={"iteration": 35},
             running=running(("h0", [2]), ("h1", [2])),
         ),
-        job("fourth", HALVES, count=2, gpus=1, asks={"cpu": 1000}, profile={"slowdown": 2000}),
+        job("fourth", HALVES, count=2, gpus=1, asks={"cpu": 1}, profile={"slowdown": 2000}),
         job("old", HALVES, profile={"slowdown": 1000}, running=running(("h1", [0, 1]))),
         job("older", HALVES, profile={"slowdown": 1000}, running=running(("h1", [0, 1]))),
         share("half", 500),
@@ -100,7 +100,7 @@ ROUND: Raw = {
         job("mover", TWICE, gpus=1, running=running(("h1", [3]))),
         job("new", TWICE, gpus=1, profile={"iteration": 15}),
         job("waiting", TWICE, count=2, gpus=1),
-        {"name": "plain", "options": [{"groups": [{"gpu": 2000}]}]},
+        {"name": "plain", "options": [{"groups": [{"gpu": 2}]}]},
         job("apart", TWICE, gpus=1, anti_affinity={"label": "x", "level": "host"}),
     ],
     "sharing": {
@@ -400,14 +400,14 @@ def test_nobody_joins_or_leaves_a_pinned_job() -> None:
 @pytest.mark.parametrize(
     ("asked", "most", "rules"),
     [
-        # Two tasks of CPU on h0 besides: shares (8000) and third with fourth (4000 at most).
-        ("cpu", 9000, set()),
-        ("cpu", 9001, {"host_capacity"}),
+        # Two tasks of CPU on h0 besides: shares (8) and third with fourth (4 at most).
+        ("cpu", 9, set()),
+        ("cpu", 9.001, {"host_capacity"}),
         # Beside 10 GiB and 16 GiB of first.
-        ("memory", 30 * 1024, set()),
-        ("memory", 30 * 1024 + 1, {"host_capacity"}),
-        ("gpu_memory", 24 * 1024, set()),
-        ("gpu_memory", 24 * 1024 + 1, {"gpu_memory"}),
+        ("memory", "30Gi", set()),
+        ("memory", "30721Mi", {"host_capacity"}),
+        ("gpu_memory", "24Gi", set()),
+        ("gpu_memory", "24577Mi", {"gpu_memory"}),
         ("resources", {"nic": 2}, {"host_capacity"}),
     ],
 )
@@ -582,5 +582,5 @@ def test_the_example_of_the_page_is_a_round_and_its_plan_is_valid() -> None:
     plan = {"decisions": [placed(n, "start", ("h0", [0, 1])) for n in names], **with_sections}
     assert verify(parse_round(raw), Plan.model_validate(plan)).ok
     raw["jobs"][0]["profile"] = profile
-    raw["jobs"][0]["options"][0]["groups"][0]["memory"] = 2 * 64000
+    raw["jobs"][0]["options"][0]["groups"][0]["memory"] = "128000Mi"
     assert len(parse_round(raw).jobs[0].options) == 2

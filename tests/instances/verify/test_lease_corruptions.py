@@ -44,7 +44,7 @@ from placewright.instances.verify.rules.deadline import leases, promises, refusa
 
 
 def option(gpus: int, *, count: int = 1, model: str | None = "V100") -> Raw:
-    group = {"count": count, "gpu": 1000 * gpus}
+    group = {"count": count, "gpu": gpus}
     return {"groups": [group if model is None else {**group, "gpu_models": [model]}]}
 
 
@@ -67,7 +67,7 @@ def job(name: str, work: int | None = None, **fields: Any) -> Raw:
 
 
 ROUND: Raw = {
-    "apiVersion": "placewright/v1alpha1",
+    "apiVersion": "placewright/v1alpha2",
     "kind": "Round",
     "now": 10_000,
     "cluster": {
@@ -77,7 +77,7 @@ ROUND: Raw = {
             {"name": "a0", "gpus": 4, "gpu_model": "A100"},
         ]
     },
-    "tenants": [{"name": "t", "quota": {"gpu": 8000}}],
+    "tenants": [{"name": "t", "quota": {"gpu": 8}}],
     "jobs": [
         job(
             "kept",
@@ -496,7 +496,7 @@ ROUNDS: dict[str, tuple[Edit, set[str]]] = {
         {"lease_capacity"},
     ),
     "a quota too small by one": (
-        set_in("tenants", 0, "quota", "gpu", to=7999),
+        set_in("tenants", 0, "quota", "gpu", to=7.999),
         {"lease_capacity"},
     ),
     "too few GPUs in lease 3": (

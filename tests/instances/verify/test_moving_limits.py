@@ -19,12 +19,16 @@ def tasks_at(*places: Place) -> list[Raw]:
 
 
 def running(name: str, *places: Place, gpu: int = 1000, **group: Any) -> Raw:
-    options = [{"groups": [{"count": len(places), "gpu": gpu, **group}]}]
+    options = [{"groups": [{"count": len(places), "gpu": f"{gpu}m", **group}]}]
     return {"name": name, "options": options, "running": {"tasks": tasks_at(*places)}}
 
 
 def pending(name: str, gpu: int = 1000, priority: int = 0, **group: Any) -> Raw:
-    return {"name": name, "priority": priority, "options": [{"groups": [{"gpu": gpu, **group}]}]}
+    return {
+        "name": name,
+        "priority": priority,
+        "options": [{"groups": [{"gpu": f"{gpu}m", **group}]}],
+    }
 
 
 def placed(kind: str, job: str, *places: Place) -> Raw:
@@ -45,7 +49,7 @@ def rules_of(
 ) -> list[str]:
     """The rules that a plan breaks, on hosts h0 to h3 with 4 GPUs and 8 cores, or one more."""
     names = dict.fromkeys(["h0", "h1", "h2", "h3", unhealthy])
-    host = {"gpus": 4, "gpu_model": "T4", "cpu": 8000}
+    host = {"gpus": 4, "gpu_model": "T4", "cpu": 8}
     hosts = [{**host, "name": name, "healthy": name != unhealthy} for name in names]
     round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs, **fields})
     section = {"kind": "moves", "steps": list(steps), "needs_spare": list(spare)}
@@ -182,13 +186,13 @@ def test_a_preemption_gives_back_quota(limit: int, gpu: int, rules: list[str]) -
         placed("keep", "kept", ("h1", [0])),
         placed("start", "high", ("h0", list(range(gpu // 1000)))),
     ]
-    tenants = [{"name": "red", "quota": {"gpu": limit}}]
+    tenants = [{"name": "red", "quota": {"gpu": f"{limit}m"}}]
     assert rules_of(jobs, decisions, "low", tenants=tenants) == rules
 
 
 def test_above_its_quota_a_tenant_may_migrate() -> None:
     jobs = [{**running("a", ("h0", [0])), "tenant": "red"}]
-    tenants = [{"name": "red", "quota": {"gpu": 500}}]
+    tenants = [{"name": "red", "quota": {"gpu": 0.5}}]
     assert rules_of(jobs, [placed("migrate", "a", ("h1", [0]))], "a", tenants=tenants) == []
 
 
@@ -206,7 +210,7 @@ def test_a_plan_in_which_nothing_moves_needs_no_moves_and_may_say_so() -> None:
 
 
 def test_what_a_job_holds_itself_is_free_for_it() -> None:
-    jobs = [running("a", ("h0", [0, 1]), gpu=2000, cpu=5000)]
+    jobs = [running("a", ("h0", [0, 1]), gpu=2000, cpu=5)]
     assert rules_of(jobs, [placed("migrate", "a", ("h0", [1, 2]))], "a") == []
 
 
@@ -250,7 +254,7 @@ def test_a_cycle_needs_a_spare_place(steps: str, spare: str, rules: list[str]) -
 
 @pytest.mark.parametrize(("steps", "rules"), [("ab", ["move_order"]), ("ba", [])])
 def test_moves_never_overcommit_the_cores_of_a_host(steps: str, rules: list[str]) -> None:
-    jobs = [running("a", ("h0", [0]), cpu=5000), running("b", ("h1", [0]), cpu=4000)]
+    jobs = [running("a", ("h0", [0]), cpu=5), running("b", ("h1", [0]), cpu=4)]
     decisions = [placed("migrate", "a", ("h1", [3])), placed("migrate", "b", ("h2", [0]))]
     assert rules_of(jobs, decisions, *steps) == rules
 

@@ -30,13 +30,13 @@ def tasks_at(*places: Place) -> list[Raw]:
 def running(name: str, *places: Place, gpu: int = 1000, **fields: Any) -> Raw:
     """A running job of one group with a task per place; what `Job` lacks goes to `running`."""
     job: Raw = {"weight": fields.pop("weight")} if "weight" in fields else {}
-    options = [{"groups": [{"count": len(places), "gpu": gpu}]}]
+    options = [{"groups": [{"count": len(places), "gpu": f"{gpu}m"}]}]
     held = {"tasks": tasks_at(*places), **fields}
     return {"name": name, "options": options, "running": held, **job}
 
 
 def pending(name: str, count: int = 1, gpu: int = 1000, **fields: Any) -> Raw:
-    return {"name": name, "options": [{"groups": [{"count": count, "gpu": gpu}]}], **fields}
+    return {"name": name, "options": [{"groups": [{"count": count, "gpu": f"{gpu}m"}]}], **fields}
 
 
 def placed(kind: str, job: str, *places: Place) -> Raw:
@@ -66,7 +66,7 @@ def term(name: str, jobs: list[Raw], decisions: list[Raw], **fields: Any) -> int
 
 def test_value_loses_what_preempted_jobs_were_worth() -> None:
     low = running("low", ("k0-h0", [0]), ("k0-h0", [1]), weight=3)
-    low["options"].insert(0, {"value": 1, "groups": [{"gpu": 1000}]})
+    low["options"].insert(0, {"value": 1, "groups": [{"gpu": 1}]})
     low["running"]["option"] = 1
     kept, moved = running("kept", ("k1-h0", [0])), running("moved", ("k1-h0", [1]))
     jobs = [low, kept, moved, pending("high", gpu=4000, priority=1, weight=5)]
@@ -85,7 +85,7 @@ def test_progress_is_that_of_started_options_less_that_of_preempted_ones() -> No
     kept = running("kept", ("k0-h1", [0]))
     kept["options"][0]["progress"] = 100
     high = pending("high", priority=1)
-    high["options"].append({"groups": [{"gpu": 2000}], "progress": 17, "value": 0})
+    high["options"].append({"groups": [{"gpu": 2}], "progress": 17, "value": 0})
     start = {
         "job": "high",
         "decision": "start",

@@ -42,10 +42,10 @@ def groups(draw):
     return {
         "name": f"g{draw(st.integers(0, 10**6))}",
         "count": draw(st.integers(1, 20)),
-        "gpu": draw(st.sampled_from([0, 250, 1000, 2000, 8000])),
+        "gpu": f"{draw(st.sampled_from([0, 250, 1000, 2000, 8000]))}m",
         "gpu_models": draw(st.none() | st.lists(st.sampled_from(MODELS), min_size=1, unique=True)),
-        "cpu": draw(st.integers(0, 30_000)),
-        "memory": draw(st.integers(0, 30_000)),
+        "cpu": f"{draw(st.integers(0, 30_000))}m",
+        "memory": f"{draw(st.integers(0, 30_000))}Mi",
     }
 
 
@@ -71,7 +71,11 @@ def test_the_fewest_hosts_agree(made, largest):
 def test_speeds_agree(made, cores, memory, data):
     row = st.lists(st.integers(0, 10**6), min_size=len(memory), max_size=len(memory))
     speeds = data.draw(st.lists(row, min_size=len(cores), max_size=len(cores)))
-    matrix = {"cores": sorted(cores), "memory": sorted(memory), "speeds": speeds}
+    matrix = {
+        "cores": [f"{c}m" for c in sorted(cores)],
+        "memory": [f"{m}Mi" for m in sorted(memory)],
+        "speeds": speeds,
+    }
     profile = {"stages": [1], "sensitivity": matrix}
     # Two options, so that none is derived from the matrix.
     job = Job.model_validate({"name": "j", "options": [{"groups": made}] * 2, "profile": profile})

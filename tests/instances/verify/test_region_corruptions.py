@@ -42,7 +42,7 @@ from placewright.instances.verify.rules.geo import reads as data_reads
 
 def job(name: str, gpus: int, *reads: tuple[str, int, bool], count: int = 1, **more: Any) -> Raw:
     wanted = [{"dataset": d, "gib": gib, "remote": remote} for d, gib, remote in reads]
-    options = [{"groups": [{"gpu": 1000 * gpus, "count": count}]}]
+    options = [{"groups": [{"gpu": gpus, "count": count}]}]
     return {"name": name, "options": options, "reads": wanted, **more}
 
 
@@ -69,7 +69,7 @@ CLUSTER: Raw = {
 }
 NEAR, FAR, KEPT, MOVES, WAITS, ASKS, LONE, VICTIM, PLAIN = range(9)
 ROUND: Raw = {
-    "apiVersion": "placewright/v1alpha1",
+    "apiVersion": "placewright/v1alpha2",
     "kind": "Round",
     "now": 1000,
     "cluster": CLUSTER,
@@ -97,7 +97,7 @@ ROUND: Raw = {
         "window_s": 3600,
         "regions": [
             {"name": "A", "prices": {"V100": 2001}},
-            {"name": "B", "prices": {"V100": 1000, "A100": 5}, "quotas": {"t": 3000}},
+            {"name": "B", "prices": {"V100": 1000, "A100": 5}, "quotas": {"t": 3}},
         ],
         "links": [
             link("A", "B", 10_000, egress=7),
@@ -413,16 +413,16 @@ def test_a_corrupted_plan_is_rejected(name: str) -> None:
             ),
         ),
         (
-            set_in("jobs", ASKS, "options", to=[{"groups": [{"gpu": 4000, "count": 2}]}]),
+            set_in("jobs", ASKS, "options", to=[{"groups": [{"gpu": 4, "count": 2}]}]),
             {"waits_for_data"},
             ("job 'asks' asks more GPUs than region 'C' has; expected a region that could run it"),
         ),
         (
-            set_in("geo", "regions", 1, "quotas", "t", to=2000),
+            set_in("geo", "regions", 1, "quotas", "t", to=2),
             {"region_quota"},
             (
-                "jobs of tenant 't' hold 3000 milli-GPU in region 'B' together; expected at most "
-                "2000 (quota 2000, held before the round 1000)"
+                "jobs of tenant 't' hold 3 GPUs in region 'B' together; expected at most "
+                "2 GPUs (quota 2 GPUs, held before the round 1 GPU)"
             ),
         ),
         (
@@ -451,7 +451,7 @@ def test_a_tenant_beyond_its_quota_in_a_region_may_hold_what_it_held() -> None:
 
 def test_a_job_that_more_gpus_than_any_region_has_keep_from_running_has_no_region() -> None:
     """Nine GPUs are in A and B together, but not in one of them."""
-    wide = set_in("jobs", PLAIN, "options", to=[{"groups": [{"gpu": 1000, "count": 9}]}])
+    wide = set_in("jobs", PLAIN, "options", to=[{"groups": [{"gpu": 1, "count": 9}]}])
     assert check(decide(PLAIN, wait("plain", "no_region")), wide).ok
 
 
@@ -460,7 +460,7 @@ def test_a_job_that_more_gpus_than_any_region_has_keep_from_running_has_no_regio
 def test_reasons_of_data_are_for_policies_of_data(formulation: str, reason: str) -> None:
     raw = {
         "cluster": CLUSTER,
-        "jobs": [{"name": "j", "options": [{"groups": [{"gpu": 1000}]}]}],
+        "jobs": [{"name": "j", "options": [{"groups": [{"gpu": 1}]}]}],
         "policy": {"formulation": formulation},
     }
     plan = Plan.model_validate({"decisions": [wait("j", reason)]})
@@ -489,7 +489,7 @@ def test_a_replica_that_is_near_is_read_without_a_line() -> None:
 def test_gpu_cost_is_rounded_down_once_for_all_tasks() -> None:
     """Half GPUs cost half a micro-dollar each: near's two make a whole one with those of moves."""
     cheap = both(
-        set_in("jobs", NEAR, "options", to=[{"groups": [{"gpu": 500, "count": 2}]}]),
+        set_in("jobs", NEAR, "options", to=[{"groups": [{"gpu": 0.5, "count": 2}]}]),
         set_in("geo", "regions", 0, "prices", "V100", to=1),
         set_in("geo", "regions", 1, "prices", "V100", to=0),
     )

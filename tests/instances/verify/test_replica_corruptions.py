@@ -49,12 +49,12 @@ def link(source: str, target: str, bandwidth: int, **fields: int) -> Raw:
 def job(name: str, *reads: tuple[str, int], remote: bool = True, **fields: Any) -> Raw:
     """A job of one V100, or of the `options` given."""
     wanted = [{"dataset": d, "gib": gib, "remote": remote} for d, gib in reads]
-    options = [{"groups": [{"gpu": 1000, "gpu_models": ["V100"]}]}]
+    options = [{"groups": [{"gpu": 1, "gpu_models": ["V100"]}]}]
     return {"name": name, "options": options, "reads": wanted, **fields}
 
 
 def of(gpus: int, count: int = 1, **fields: Any) -> list[Raw]:
-    return [{"groups": [{"gpu": 1000 * gpus, "count": count, **fields}]}]
+    return [{"groups": [{"gpu": gpus, "count": count, **fields}]}]
 
 
 def dataset(name: str, size: int, *replicas: str, **fields: Any) -> Raw:
@@ -75,7 +75,7 @@ CLUSTER: Raw = {
     ],
 }
 ROUND: Raw = {
-    "apiVersion": "placewright/v1alpha1",
+    "apiVersion": "placewright/v1alpha2",
     "kind": "Round",
     "now": 1000,
     "cluster": CLUSTER,

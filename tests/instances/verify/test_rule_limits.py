@@ -21,7 +21,7 @@ def small(*jobs: Raw, quota: dict[str, int] | None = None) -> Round:
     """Two hosts of two GPUs and 8 cores; every job belongs to one tenant."""
     return Round.model_validate(
         {
-            "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 2, "gpu_model": "T4", "cpu": 8000}]},
+            "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 2, "gpu_model": "T4", "cpu": 8}]},
             "tenants": [{"name": "red", "quota": quota or {}}],
             "jobs": [{"tenant": "red", **job} for job in jobs],
         }
@@ -36,8 +36,8 @@ def rules_of(round_: Round, *decisions: Raw) -> list[str]:
 @pytest.mark.parametrize(("share", "rules"), [(700, []), (701, ["gpu_capacity"])])
 def test_shares_fill_a_gpu_to_the_last_thousandth(share: int, rules: list[str]) -> None:
     round_ = small(
-        {"name": "a", "options": [{"groups": [{"gpu": 300}]}]},
-        {"name": "b", "options": [{"groups": [{"gpu": share}]}]},
+        {"name": "a", "options": [{"groups": [{"gpu": 0.3}]}]},
+        {"name": "b", "options": [{"groups": [{"gpu": f"{share}m"}]}]},
     )
     place = {"host": "h1", "gpus": [1]}
     assert rules_of(round_, started("a", 0, place), started("b", 0, place)) == rules
@@ -45,8 +45,8 @@ def test_shares_fill_a_gpu_to_the_last_thousandth(share: int, rules: list[str]) 
 
 @pytest.mark.parametrize(("limit", "rules"), [(6000, []), (5999, ["quota"])])
 def test_a_quota_counts_every_task_of_a_group(limit: int, rules: list[str]) -> None:
-    group = {"gpu": 500, "cpu": 3000, "count": 2}
-    round_ = small({"name": "a", "options": [{"groups": [group]}]}, quota={"cpu": limit})
+    group = {"gpu": 0.5, "cpu": 3, "count": 2}
+    round_ = small({"name": "a", "options": [{"groups": [group]}]}, quota={"cpu": f"{limit}m"})
     places = [{"index": index, "host": "h0", "gpus": [index]} for index in range(2)]
     assert rules_of(round_, started("a", 0, *places)) == rules
 
@@ -58,11 +58,11 @@ def test_beyond_its_quota_a_tenant_may_start_what_asks_nothing_of_it(
     held = {"host": "h0", "gpus": [0]}
     running = {
         "name": "old",
-        "options": [{"groups": [{"gpu": 1000}]}],
+        "options": [{"groups": [{"gpu": 1}]}],
         "running": {"tasks": [held]},
     }
     round_ = small(
-        running, {"name": "new", "options": [{"groups": [{"gpu": gpu}]}]}, quota={"gpu": 500}
+        running, {"name": "new", "options": [{"groups": [{"gpu": f"{gpu}m"}]}]}, quota={"gpu": 0.5}
     )
     keep = {"job": "old", "decision": "keep", "option": 0, "tasks": [held]}
     new = started("new", 0, {"host": "h0", "gpus": [1] if gpu else []})
@@ -70,7 +70,7 @@ def test_beyond_its_quota_a_tenant_may_start_what_asks_nothing_of_it(
 
 
 def test_a_kept_task_may_list_its_gpus_in_another_order() -> None:
-    options = [{"groups": [{"gpu": 2000}]}]
+    options = [{"groups": [{"gpu": 2}]}]
     held = {"host": "h0", "gpus": [0, 1]}
     round_ = small({"name": "a", "options": options, "running": {"tasks": [held]}})
     keep = {"job": "a", "decision": "keep", "option": 0, "tasks": [{**held, "gpus": [1, 0]}]}
@@ -79,7 +79,7 @@ def test_a_kept_task_may_list_its_gpus_in_another_order() -> None:
 
 @pytest.mark.parametrize(("hosts", "rules"), [("00", []), ("01", ["required_level"])])
 def test_required_level_host_means_one_host(hosts: str, rules: list[str]) -> None:
-    group = {"gpu": 1000, "count": 2, "required": "host"}
+    group = {"gpu": 1, "count": 2, "required": "host"}
     places = [{"index": i, "host": f"h{host}", "gpus": [i]} for i, host in enumerate(hosts)]
     round_ = small({"name": "a", "options": [{"groups": [group]}]})
     assert rules_of(round_, started("a", 0, *places)) == rules
@@ -87,11 +87,11 @@ def test_required_level_host_means_one_host(hosts: str, rules: list[str]) -> Non
 
 @pytest.mark.parametrize(("host", "rules"), [("plain", []), ("changed", ["gpus", "host_capacity"])])
 def test_the_catalogue_fills_what_a_host_leaves_out(host: str, rules: list[str]) -> None:
-    changed = {"name": "changed", "model": "dgx-a100", "gpus": 2, "cpu": 1}
+    changed = {"name": "changed", "model": "dgx-a100", "gpus": 2, "cpu": 0.001}
     round_ = Round.model_validate(
         {
             "cluster": {"hosts": [{"name": "plain", "model": "dgx-a100"}, changed]},
-            "jobs": [{"name": "a", "options": [{"groups": [{"gpu": 8000, "cpu": 1000}]}]}],
+            "jobs": [{"name": "a", "options": [{"groups": [{"gpu": 8, "cpu": 1}]}]}],
         }
     )
     place = {"host": host, "gpus": list(range(8))}

@@ -16,7 +16,7 @@ from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
 Raw = dict[str, Any]
-HOST: Raw = {"name": "h", "gpus": 2, "gpu_model": "A", "cpu": 8, "memory": 10}
+HOST: Raw = {"name": "h", "gpus": 2, "gpu_model": "A", "cpu": 0.008, "memory": "10Mi"}
 
 
 def round_of(hosts: list[Raw], mix: list[Raw] | None, *jobs: Raw, **more: Any) -> Round:
@@ -53,37 +53,37 @@ def stranded(round_: Round) -> int:
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ({"gpu": 1000}, 400),  # the GPU with 400 left is too small
-        ({"gpu": 400}, 0),
-        ({"gpu": 401}, 400),
-        ({"gpu": 2000}, 1400),  # no room: all that is free
-        ({"gpu": 1000, "cpu": 5}, 1400),
-        ({"gpu": 1000, "cpu": 4, "memory": 9}, 400),
-        ({"gpu": 1000, "memory": 10}, 1400),
-        ({"gpu": 0, "cpu": 1}, 1400),  # a task without a GPU uses none
-        ({"gpu": 400, "gpu_models": ["B"]}, 1400),
-        ({"gpu": 400, "weight": 7}, 0),
-        ({"gpu": 2000, "weight": 7}, 9800),
+        ({"gpu": 1}, 400),  # the GPU with 400 left is too small
+        ({"gpu": 0.4}, 0),
+        ({"gpu": 0.401}, 400),
+        ({"gpu": 2}, 1400),  # no room: all that is free
+        ({"gpu": 1, "cpu": 0.005}, 1400),
+        ({"gpu": 1, "cpu": 0.004, "memory": "9Mi"}, 400),
+        ({"gpu": 1, "memory": "10Mi"}, 1400),
+        ({"gpu": 0, "cpu": 0.001}, 1400),  # a task without a GPU uses none
+        ({"gpu": 0.4, "gpu_models": ["B"]}, 1400),
+        ({"gpu": 0.4, "weight": 7}, 0),
+        ({"gpu": 2, "weight": 7}, 9800),
     ],
 )
 def test_what_a_kind_cannot_use_is_stranded(kind: Raw, expected: int) -> None:
-    busy = runs("a", {"gpu": 600, "cpu": 4, "memory": 1}, "h", 1)
+    busy = runs("a", {"gpu": 0.6, "cpu": 0.004, "memory": "1Mi"}, "h", 1)
     other = {"name": "b", "gpus": 1, "gpu_model": "B", "healthy": False}
     assert stranded(round_of([HOST, other], [kind], busy)) == expected
 
 
 def test_kinds_add_up_by_their_weights() -> None:
-    busy = runs("a", {"gpu": 600}, "h", 1)
-    mix = [{"gpu": 1000, "weight": 3}, {"gpu": 2000, "weight": 2}]
+    busy = runs("a", {"gpu": 0.6}, "h", 1)
+    mix = [{"gpu": 1, "weight": 3}, {"gpu": 2, "weight": 2}]
     assert stranded(round_of([HOST], mix, busy)) == 3 * 400 + 2 * 1400
 
 
 def test_without_a_mix_the_tasks_of_all_jobs_count() -> None:
     """Of what runs the option that it runs, of what waits the first one; each task counts."""
-    busy = runs("a", {"gpu": 600}, "h", 1)
+    busy = runs("a", {"gpu": 0.6}, "h", 1)
     waits = {
         "name": "b",
-        "options": [{"groups": [{"gpu": 1000, "count": 3}]}, {"groups": [{"gpu": 2000}]}],
+        "options": [{"groups": [{"gpu": 1, "count": 3}]}, {"groups": [{"gpu": 2}]}],
     }
     assert stranded(round_of([HOST], None, busy, waits)) == 1 * 400 + 3 * 400
 
@@ -93,7 +93,7 @@ def test_hosts_and_gpus_where_nothing_arrives_do_not_count() -> None:
     reservations = [{"host": "r"}, {"host": "g", "gpus": [0]}]
     round_ = round_of(
         [*hosts, {**HOST, "name": "f", "healthy": False}],
-        [{"gpu": 4000}],
+        [{"gpu": 4}],
         reservations=reservations,
         policy={"terms": ["remaining", "value", "stranded"], "vacate": ["v"]},
     )
@@ -101,7 +101,7 @@ def test_hosts_and_gpus_where_nothing_arrives_do_not_count() -> None:
 
 
 def test_a_certificate_with_another_value_is_refused() -> None:
-    round_ = round_of([HOST], [{"gpu": 2000}], runs("a", {"gpu": 600}, "h", 1))
+    round_ = round_of([HOST], [{"gpu": 2}], runs("a", {"gpu": 0.6}, "h", 1))
     plan = solve_round(round_, isolation="none")
     assert verify(round_, plan).ok
     assert plan.certificate is not None
@@ -116,16 +116,16 @@ def test_a_certificate_with_another_value_is_refused() -> None:
 @pytest.mark.parametrize(
     ("policy", "path"),
     [
-        ({"terms": ["value"], "mix": [{"gpu": 1000}]}, "policy.mix"),
-        ({"mix": [{"gpu": 1}, {"gpu": 1000, "gpu_models": ["A", "X"]}]}, "gpu_models[1]: 'X'"),
+        ({"terms": ["value"], "mix": [{"gpu": 1}]}, "policy.mix"),
+        ({"mix": [{"gpu": 0.001}, {"gpu": 1, "gpu_models": ["A", "X"]}]}, "gpu_models[1]: 'X'"),
         ({"mix": []}, "policy.mix"),
-        ({"mix": [{"gpu": 1500}]}, "policy.mix[0].gpu"),
-        ({"mix": [{"gpu": 1000, "weight": 0}]}, "policy.mix[0].weight"),
+        ({"mix": [{"gpu": 1.5}]}, "policy.mix[0].gpu"),
+        ({"mix": [{"gpu": 1, "weight": 0}]}, "policy.mix[0].weight"),
     ],
 )
 def test_a_mix_that_makes_no_sense_is_refused(policy: Raw, path: str) -> None:
     raw = {
-        "apiVersion": "placewright/v1alpha1",
+        "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
         "cluster": {"hosts": [HOST]},
         "policy": {"terms": ["value", "stranded"], **policy},
@@ -136,7 +136,7 @@ def test_a_mix_that_makes_no_sense_is_refused(policy: Raw, path: str) -> None:
 
 
 def test_a_preset_leaves_the_mix_out() -> None:
-    round_ = round_of([HOST], [{"gpu": 1000}], runs("a", {"gpu": 600}, "h", 1))
+    round_ = round_of([HOST], [{"gpu": 1}], runs("a", {"gpu": 0.6}, "h", 1))
     drained = presets.drain(round_, ["h"])
     check_round(drained)
     assert drained.policy.mix is None

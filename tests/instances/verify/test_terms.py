@@ -65,7 +65,7 @@ def pairs(*hosts: str) -> tuple[Round, dict[str, Any]]:
     for host in hosts:
         places.append((0, host, [used.setdefault(host, 0)]))
         used[host] += 1
-    return round_of(job("a", {"gpu": 1000, "count": len(hosts)})), start("a", *places)
+    return round_of(job("a", {"gpu": 1, "count": len(hosts)})), start("a", *places)
 
 
 def test_terms_follow_the_policys_order() -> None:
@@ -79,9 +79,9 @@ def test_an_empty_round_has_all_terms_zero() -> None:
 
 def test_value_is_milli_gpu_times_weight_or_the_options_own() -> None:
     round_ = round_of(
-        job("a", {"gpu": 500, "count": 2}, {"gpu": 2000}, weight=3),
-        {"name": "b", "weight": 9, "options": [{"value": 7, "groups": [{"gpu": 1000}]}]},
-        job("c", {"gpu": 1000}, weight=100),
+        job("a", {"gpu": 0.5, "count": 2}, {"gpu": 2}, weight=3),
+        {"name": "b", "weight": 9, "options": [{"value": 7, "groups": [{"gpu": 1}]}]},
+        job("c", {"gpu": 1}, weight=100),
     )
     terms = terms_of(
         round_,
@@ -94,7 +94,7 @@ def test_value_is_milli_gpu_times_weight_or_the_options_own() -> None:
 
 def test_kept_jobs_count_in_no_free_term() -> None:
     places = start("a", (0, "k0-h0", [0, 1]), (0, "k2-h0", [0, 1]))["tasks"]
-    round_ = round_of(job("a", {"gpu": 2000, "count": 2}, running={"tasks": places}, weight=5))
+    round_ = round_of(job("a", {"gpu": 2, "count": 2}, running={"tasks": places}, weight=5))
     terms = terms_of(round_, {"job": "a", "decision": "keep", "option": 0, "tasks": places})
     assert terms == dict.fromkeys(ALL_TERMS, 0)
 
@@ -128,13 +128,13 @@ def test_spread_weighs_domains_beyond_the_first(hosts: tuple[str, ...], spread: 
 def test_spread_counts_preferred_levels_that_have_a_weight(
     preferred: list[str] | None, weights: dict[str, int] | None, spread: int
 ) -> None:
-    group = {"gpu": 1000, "count": 2, "preferred": preferred}
+    group = {"gpu": 1, "count": 2, "preferred": preferred}
     round_ = round_of(job("a", group), spread_weights=weights)
     assert terms_of(round_, start("a", (0, "k0-h0", [0]), (0, "k2-h0", [0])))["spread"] == spread
 
 
 def test_spread_looks_at_each_group_alone() -> None:
-    round_ = round_of(job("a", {"gpu": 1000, "count": 2}, {"gpu": 2000}))
+    round_ = round_of(job("a", {"gpu": 1, "count": 2}, {"gpu": 2}))
     decision = start("a", (0, "k0-h0", [0]), (0, "k0-h0", [1]), (1, "k2-h0", [0, 1]))
     assert terms_of(round_, decision)["spread"] == 0
 
@@ -156,9 +156,7 @@ def test_proximity_sums_heights_over_pairs(hosts: tuple[str, ...], proximity: in
 
 
 def test_proximity_takes_all_groups_of_a_job_together_and_jobs_apart() -> None:
-    round_ = round_of(
-        job("a", {"gpu": 1000}, {"gpu": 0, "name": "leader"}), job("b", {"gpu": 1000})
-    )
+    round_ = round_of(job("a", {"gpu": 1}, {"gpu": 0, "name": "leader"}), job("b", {"gpu": 1}))
     terms = terms_of(
         round_,
         start("a", (0, "k0-h0", [0]), (1, "k1-h0", [])),
@@ -171,7 +169,7 @@ def test_proximity_without_levels_is_one_for_each_pair_of_hosts() -> None:
     round_ = Round.model_validate(
         {
             "cluster": {"hosts": [{"name": "h[0-2]", "gpus": 1, "gpu_model": "T4"}]},
-            "jobs": [job("a", {"gpu": 1000, "count": 3})],
+            "jobs": [job("a", {"gpu": 1, "count": 3})],
             "policy": {"terms": ["proximity"]},
         }
     )
@@ -183,10 +181,10 @@ def test_opened_and_leftover_look_at_hosts_that_receive_a_started_task() -> None
     running = {"tasks": [{"host": "k0-h0", "gpus": [0]}]}
     elsewhere = {"tasks": [{"host": "k1-h0", "gpus": [0, 1]}]}
     round_ = round_of(
-        job("kept", {"gpu": 250}, running=running),
-        job("far", {"gpu": 2000}, running=elsewhere),
-        job("a", {"gpu": 1000, "count": 2}),
-        job("b", {"gpu": 500}),
+        job("kept", {"gpu": 0.25}, running=running),
+        job("far", {"gpu": 2}, running=elsewhere),
+        job("a", {"gpu": 1, "count": 2}),
+        job("b", {"gpu": 0.5}),
     )
     terms = terms_of(
         round_,
@@ -223,7 +221,7 @@ def test_renaming_and_reordering_change_no_term(sizes: list[int], seed: int) -> 
         fields: dict[str, Any] = {"weight": draw.randint(1, 3)}
         if draw.random() < 0.3:
             fields["running"] = {"tasks": tasks}
-        jobs.append(job(name, {"gpu": 1000, "count": size}, **fields))
+        jobs.append(job(name, {"gpu": 1, "count": size}, **fields))
         kind = "keep" if "running" in fields else draw.choice(["start", "start", "wait"])
         placed = {"option": 0, "tasks": tasks} if kind != "wait" else {}
         decisions.append({"job": name, "decision": kind, **placed})

@@ -9,6 +9,7 @@ import numpy as np
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Reason
 from placewright.instances.documents.plan_leases import Interval
+from placewright.instances.documents.quantities import amount_text
 from placewright.instances.verify.outages import unavailable_hosts
 from placewright.instances.verify.reading import Promises, Reading
 from placewright.instances.verify.result import Finding, Rule
@@ -124,8 +125,9 @@ def lease_capacity(reading: Reading) -> Iterator[Finding]:
         lease = int(over[row].argmax())
         yield Finding(
             (*promises.path, "jobs"),
-            f"promised jobs ask {taken[row, lease]} milli-GPU of {capacity.names()[row]} in lease "
-            f"{lease}; expected at most {capacity.free[row, lease]}",
+            f"promised jobs ask {amount_text('gpu', taken[row, lease])} in lease {lease} "
+            f"({capacity.names()[row]}); expected at most "
+            f"{amount_text('gpu', capacity.free[row, lease])}",
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from placewright.instances.documents.quantities import amount_text
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 from placewright.topology.units import WHOLE_GPU
@@ -42,8 +43,8 @@ def host_capacity(reading: Reading) -> Iterator[Finding]:
         capacity = reading.cluster.hosts[name].hardware.capacity
         yield Finding(
             last[name, resource],
-            f"tasks on host {name!r} ask {amount} of {resource} together; "
-            f"expected at most {capacity.get(resource, 0)}",
+            f"tasks on host {name!r} ask {amount_text(resource, amount)} together; "
+            f"expected at most {amount_text(resource, capacity.get(resource, 0))}",
         )
 
 
@@ -70,8 +71,8 @@ def gpu_capacity(reading: Reading) -> Iterator[Finding]:
     for (name, gpu), amount in over.items():
         yield Finding(
             (*last[name, gpu], "gpus"),
-            f"tasks on GPU {gpu} of host {name!r} take {amount} milli-GPU together; "
-            f"expected at most {WHOLE_GPU}",
+            f"tasks on GPU {gpu} of host {name!r} take {amount_text('gpu', amount)} together; "
+            "expected at most 1",
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
+from placewright.instances.documents.quantities import amount_text, memory_text
 from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, Rule
@@ -109,11 +110,10 @@ def move_order(reading: Reading) -> Iterator[Finding]:
         )
         if over is not None:
             host, what = over
-            unit = f"of {what}" if isinstance(what, str) else _unit_of_gpu(what)
             yield Finding(
                 (*listed.path, "steps", number),
-                f"job {name!r} makes {held[over]} {unit} held on host {host!r} in its turn; "
-                f"expected at most {_limit(reading, over)}",
+                f"job {name!r} makes {_amount_of(what, held[over])} held on host {host!r} in its "
+                f"turn; expected at most {_amount_of(what, _limit(reading, over))}",
             )
 
 
@@ -208,13 +208,17 @@ def _taken(reading: Reading, placed: Placed) -> Iterator[Slot]:
             yield slot
 
 
-def _unit_of_gpu(what: int | tuple[int, int | str]) -> str:
+def _amount_of(what: str | int | tuple[int, int | str], amount: int) -> str:
+    if isinstance(what, str):
+        return amount_text(what, amount)
     if isinstance(what, int):
-        return f"milli-GPU of GPU {what}"
+        return f"{amount_text('gpu', amount)} of GPU {what}"
     gpu, part = what
     if isinstance(part, int):
-        return f"milli-GPU of memory slice {part} of GPU {gpu}"
-    return f"MiB of GPU {gpu}" if part == _MEMORY else f"media extensions of GPU {gpu}"
+        return f"{amount_text('gpu', amount)} of memory slice {part} of GPU {gpu}"
+    if part == _MEMORY:
+        return f"{memory_text(amount)} of the memory of GPU {gpu}"
+    return f"{amount // WHOLE_GPU} media extensions of GPU {gpu}"
 
 
 def _limit(reading: Reading, slot: Slot) -> int:

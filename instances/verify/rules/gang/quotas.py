@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from placewright.instances.documents.option import Option
+from placewright.instances.documents.quantities import amount_text
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 
@@ -37,9 +38,10 @@ def quota(reading: Reading) -> Iterator[Finding]:
             if after > max(limit, held):
                 yield Finding(
                     last[tenant],
-                    f"jobs of tenant {tenant!r} hold {after} of {resource} together; "
-                    f"expected at most {max(limit, held)} (quota {limit}, "
-                    f"held before the round {held})",
+                    f"jobs of tenant {tenant!r} hold {amount_text(resource, after)} together; "
+                    f"expected at most {amount_text(resource, max(limit, held))} "
+                    f"(quota {amount_text(resource, limit)}, "
+                    f"held before the round {amount_text(resource, held)})",
                 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from placewright.instances.documents.quantities import amount_text
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.topology.units import WHOLE_GPU
@@ -72,7 +73,7 @@ def gpus(reading: Reading) -> Iterator[Finding]:
         group, host, given = placed.group, placed.host, placed.task.gpus
         asked = -(-group.gpu // WHOLE_GPU)
         if len(given) != asked:
-            problem = f"{len(given)} GPUs for a task that asks {group.gpu} milli-GPU"
+            problem = f"{len(given)} GPUs for a task that asks {amount_text('gpu', group.gpu)}"
             expected = f"{asked}"
         elif len(set(given)) != asked:
             problem = f"GPUs {list(given)} name one twice"

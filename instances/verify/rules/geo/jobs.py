@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Reason
+from placewright.instances.documents.quantities import amount_text
 from placewright.instances.verify.data_facts import Data, bits
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
@@ -97,9 +98,10 @@ def region_quota(reading: Reading) -> Iterator[Finding]:
         if after > max(quota, held):
             yield Finding(
                 last[region, owner].path,
-                f"jobs of tenant {owner!r} hold {after} milli-GPU in region "
-                f"{data.facts.regions[region]!r} together; expected at most {max(quota, held)} "
-                f"(quota {quota}, held before the round {held})",
+                f"jobs of tenant {owner!r} hold {amount_text('gpu', after)} in region "
+                f"{data.facts.regions[region]!r} together; expected at most "
+                f"{amount_text('gpu', max(quota, held))} (quota {amount_text('gpu', quota)}, "
+                f"held before the round {amount_text('gpu', held)})",
             )
 
 

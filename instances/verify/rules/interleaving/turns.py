@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.profile import Profile
+from placewright.instances.documents.quantities import amount_text
 from placewright.instances.verify.reading import Group, Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.interleaving.facts import ran_together
@@ -99,8 +100,9 @@ def as_needed(reading: Reading) -> Iterator[Finding]:
     if saved > max(needed, before):
         yield Finding(
             (*reading.groups[0].path[:-1],),
-            f"groups save {saved} milli-GPU; expected at most {max(needed, before)}, "
-            f"as {max(lack, 0)} are missing",
+            f"groups save {amount_text('gpu', saved)}; expected at most "
+            f"{amount_text('gpu', max(needed, before))}, as "
+            f"{amount_text('gpu', max(lack, 0))} are missing",
         )
 
 
