@@ -1,8 +1,8 @@
-"""The colours of maps and pictures: one per large started or migrated job, shades for the rest.
+"""The colours of maps and pictures: one per large started or migrated job, one for the rest.
 
 The hues of the large jobs stay apart for readers with a colour vision deficiency; what runs
 already and stays is grey, so that a plan stands out from what it found. Timelines have a colour
-per resource, charts of leases one per kind of promise.
+per resource, charts of leases one per kind of promise, none of them that of a job.
 """
 
 from __future__ import annotations
@@ -17,24 +17,29 @@ LARGE = (
     "#882255",
     "#0f5ea8",
 )
-SMALL = ("#56b4e9", "#8fcdf0", "#3b9ad6")
-PLACED = SMALL[0]
-RUNNING = "#a6a6a6"
+HATCHES = (None, "///", "...")
+"""Of jobs after those with the plain colours, and after those."""
+PLACED = "#56b4e9"
+STAYS = ("#a6a6a6", "#c4c4c4", "#8a8a8a")
+PREEMPTED, STOPS = "#fbe3e0", "#e2897f"
+RESERVED, TO_VACATE, SHADE = "#f7f1d5", "#f7f1d5", "#b8a24a"
+LIGHT = "#ffffff"
+"""Of hatches, as `STOPS` and `SHADE` are."""
 FREE = ("#ececec", "#d9ead3", "#e4ddf0", "#f8e8cc", "#d5ebf2", "#f4dada", "#efeebe", "#cfd8e6")
 UNHEALTHY = "#333333"
 STAGES = (
-    "#56b4e9",
-    "#e69f00",
-    "#3aa675",
-    "#cc79a7",
-    "#c0b000",
-    "#9b86d0",
-    "#d98c5f",
-    "#8a8a8a",
+    "#99ddff",
+    "#ee8866",
+    "#bbcc33",
+    "#ffaabb",
+    "#44bb99",
+    "#eedd88",
+    "#aaaa00",
+    "#dddddd",
 )
 """Light enough for black letters on them."""
-PROMISED, LATER, OFFERED = "#009e73", "#e69f00", "#d55e00"
-BANDS = ("#00664b", "#009e73", "#5cc4a0", "#b5e3d0")
+PROMISED, LATER, EFFORT, OFFERED = "#4477aa", "#99bbdd", "#ccbb88", "#d55e00"
+BANDS = ("#2b4d73", "#4477aa", "#88aacc", "#c3d5e6")
 
 
 def free_colour(model: int) -> str:
@@ -50,8 +55,3 @@ def stage_colour(resource: int) -> str:
 def band_colour(index: int) -> str:
     """Return the colour of a band of promises, the darkest first."""
     return BANDS[index]
-
-
-def job_colour(index: int) -> str:
-    """Return the colour of a placed job by its rank in size."""
-    return LARGE[index] if index < len(LARGE) else SMALL[index % len(SMALL)]

@@ -10,7 +10,7 @@ from placewright.topology.units import MILLION, WHOLE_GPU
 NONE = "-"
 MINUTE, HOUR, DAY, TEN_DAYS = 60, 3600, 86_400, 864_000
 KIBI = 1024
-MAX_NAME = 48
+MAX_NAME = 40
 SMALL_FRACTION, MANY_TIMES = 1e-5, 9.99
 SEPARATORS = tuple("-._:/")
 
@@ -166,9 +166,12 @@ def place(tasks: Sequence[Task]) -> str:
     return f"{where} and {count(others, 'more host')}" if others else where
 
 
-def shortened(name: str) -> str:
-    """Cut a long name to `MAX_NAME` characters, for a picture."""
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 3]}..."
+def shortened(name: str, most: int = MAX_NAME) -> str:
+    """Leave out the middle of a long name, for a picture: `experiment...-3`."""
+    if len(name) <= most:
+        return name
+    tail = (most - 3) // 2
+    return f"{name[: most - 3 - tail]}...{name[len(name) - tail :]}"
 
 
 def short(name: str, holder: str) -> str:

@@ -59,7 +59,7 @@ def show(
     mapped = plan is None or round_.policy.spec.places_jobs
     occupancy = occupancy_of(round_, plan)
     if picture is not None and not occupancy.cluster.num_gpus:
-        raise typer.BadParameter(f"{file} has no GPUs; expected some to draw", param_hint="-o")
+        raise typer.BadParameter(f"{file} has no GPUs to draw; expected no -o", param_hint="FILE")
     title = f"{'Plan for round' if plan else document.kind} {document.name}"
     summary = document_text(plan or document)
     if picture is not None:

@@ -13,7 +13,7 @@ import typer
 from placewright.cli.format.text import shortened
 from placewright.cli.interrupts import interrupts
 from placewright.cli.views.gang.facts import Occupancy
-from placewright.cli.views.gang.picture import MAX_INCHES, draw_map
+from placewright.cli.views.gang.picture import PAPER, draw_map
 from placewright.instances.io.streams import write
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ SUFFIXES = (".png", ".svg")
 MARGIN_INCHES = 0.2
 NO_MAP_INCHES = 0.01
 DPI = 150
+MAX_TITLE = 80
+HATCH_POINTS = 0.5
 
 
 def check_picture(path: str) -> None:
@@ -57,9 +59,9 @@ def draw(
 ) -> None:
     """Write a picture of a cluster, and what its policy has to show below it.
 
-    The path's suffix is the format. GPUs are drawn one by one, filled from below as far as they are
-    used, where `gang.layout.MAX_CELLS` allows it; else a cell stands for a host, a rack or more and
-    mixes the colours of what its GPUs do. A plan that is not `mapped` has its panels alone.
+    The path's suffix is the format. GPUs are drawn one by one, each with the parts that jobs hold,
+    where they can be read; else a cell stands for a host, a rack or more and stacks what its GPUs
+    do, in proportion. A plan that is not `mapped` has its panels alone.
 
     Raises
     ------
@@ -71,23 +73,25 @@ def draw(
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    figure = draw_map(occupancy) if mapped else Figure(figsize=(MAX_INCHES, NO_MAP_INCHES))
+    figure = draw_map(occupancy) if mapped else Figure(figsize=(PAPER[0], NO_MAP_INCHES))
     height = figure.get_size_inches()[1]
     # All else lies outside the axes; the tight bounding box includes it.
-    figure.text(0, 1 + 0.4 / height, shortened(title), size=11, weight="bold")
+    figure.text(0, 1 + 0.4 / height, shortened(title, MAX_TITLE), size=11, weight="bold")
     figure.text(0, 1 + 0.2 / height, subtitle, size=9)
     add_panels(figure)
     content = BytesIO()
     suffix = Path(path).suffix.lower()[1:]
-    # A fixed salt and no date: the same plan gives the same bytes.
-    with rc_context({"svg.hashsalt": "placewright"}):
+    # A fixed salt and no date: the same plan gives the same bytes. Text stays text, to search in.
+    with rc_context(
+        {"svg.hashsalt": "placewright", "svg.fonttype": "none", "hatch.linewidth": HATCH_POINTS}
+    ):
         figure.savefig(
             content,
             format=suffix,
             dpi=DPI,
             bbox_inches="tight",
             pad_inches=MARGIN_INCHES,
-            metadata={"Date": None} if suffix == "svg" else None,
+            metadata={"Date": None, "Title": title} if suffix == "svg" else None,
         )
     with interrupts.writing(path):
         write(path, content.getvalue())

@@ -24,7 +24,7 @@ def document_text(document: Round | ClusterDocument | Plan) -> str:
     special = VIEWS[document.policy.formulation].round_text(document)
     asked = sum(max(option.milli_gpu for option in job.options) for job in pending)
     return (
-        f"{capacity_text(occupancy)}, {gpus(occupancy.free_milli)} free; "
+        f"{capacity_text(occupancy)}, {gpus(int(occupancy.free.sum()))} free; "
         f"{count(len(document.jobs) - len(pending), 'job')} running, {len(pending):,} pending "
         f"asking {gpus(asked)}" + (f"; {special}" if special else "")
     )
@@ -75,7 +75,10 @@ def capacity_text(occupancy: Occupancy) -> str:
         for index, model in enumerate(cluster.gpu_models)
     ]
     models = f" ({', '.join(by_model)})" if by_model else ""
-    sick = int((~occupancy.healthy).sum())
-    return f"{count(cluster.num_gpus, 'GPU')}{models} on {count(cluster.num_hosts, 'host')}" + (
-        f", {sick:,} {occupancy.unusable}" if sick else ""
-    )
+    unusable = [
+        f"{int((occupancy.host_condition == condition).sum()):,} {condition.word}"
+        for condition in occupancy.conditions
+        if condition in occupancy.host_condition
+    ]
+    hosts = f"{count(cluster.num_gpus, 'GPU')}{models} on {count(cluster.num_hosts, 'host')}"
+    return ", ".join([hosts, *unusable])

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from placewright.cli.views.gang.facts import occupancy_of
+from placewright.cli.views.gang.facts import Use, occupancy_of
+from placewright.cli.views.gang.parts import SharingKind
 from placewright.cli.views.interleaving.chart import letters, print_timelines
 from placewright.cli.views.interleaving.facts import boundaries, timelines_of
 from placewright.cli.views.tables import print_plan
@@ -174,8 +175,7 @@ def test_timelines_are_part_of_the_picture(run, files, tmp_path, suffix):
     first, second = (picture.read_bytes() for picture in pictures)
     assert first == second
     if suffix == ".svg":
-        # Text is drawn as outlines, which come with the text as a comment.
-        for text in (b"a/b", b"network", b"waits", b"period 24 ms", b"4 GPUs: even and 1 other"):
+        for text in (b"a/b", b"network", b"waits", b"period 24 ms", b"jobs take turns"):
             assert text in first
 
 
@@ -248,12 +248,23 @@ def test_a_plan_counts_its_groups_by_size():
     assert ["3", "1", "4", "12", f"{100 * 57 / 3 / period:.3g}", "%"] in lines
 
 
-def test_the_gpus_of_a_group_are_held_once():
+def test_the_gpus_of_a_group_are_held_once_and_its_jobs_stand_side_by_side():
     round_, plan = shared(TWO)
     occupancy = occupancy_of(round_, plan)
-    assert occupancy.placed.tolist() == [1000] * 4 + [0] * 4
-    assert occupancy.free_milli == 4000
-    assert [(job.name, job.milli_gpu) for job in occupancy.jobs] == [("even and 1 other", 4000)]
+    assert occupancy.used.tolist() == [1000] * 4 + [0] * 4
+    assert occupancy.free.sum() == 4000
+    assert [(job.name, job.milli_gpu, job.mark) for job in occupancy.jobs] == [
+        ("even", 4000, "A"),
+        ("odd", 4000, "B"),
+    ]
+    parts = occupancy.parts
+    assert parts.sharing == (SharingKind.TURNS,)
+    assert parts.gpu.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert parts.job.tolist() == [0, 1] * 4
+    assert parts.left.tolist() == [0.0, 0.5] * 4
+    assert parts.right.tolist() == [0.5, 1.0] * 4
+    assert (parts.low == 0).all()
+    assert (parts.high == 1).all()
 
 
 def running(round_: Round, plan: Plan, *names: str) -> Round:
@@ -278,22 +289,32 @@ def redecided(plan: Plan, **kinds: str) -> Plan:
     return Plan.model_validate(raw)
 
 
-def test_a_job_that_joins_a_running_one_is_drawn_in_its_place():
+def test_a_job_that_joins_a_running_one_is_drawn_beside_it():
     round_, plan = shared(TWO)
     round_ = running(round_, plan, "even")
     occupancy = occupancy_of(round_, redecided(plan, even="keep"))
-    assert occupancy.running.tolist() == [0] * 8
-    assert occupancy.placed.tolist() == [1000] * 4 + [0] * 4
-    assert [job.name for job in occupancy.jobs] == ["odd"]
+    assert occupancy.used.tolist() == [1000] * 4 + [0] * 4
+    assert [(job.name, job.use, job.mark) for job in occupancy.jobs] == [
+        ("odd", Use.STARTED, "A"),
+        ("even", Use.KEPT, "a"),
+    ]
+    # What was there is on the left.
+    assert occupancy.parts.job.tolist() == [1, 0] * 4
+    assert occupancy.before is None
 
 
 def test_a_member_that_stops_leaves_its_gpus_to_the_others():
     round_, plan = shared(TWO)
     round_ = running(round_, plan, "even", "odd")
-    assert occupancy_of(round_).running.tolist() == [1000] * 4 + [0] * 4
+    assert occupancy_of(round_).used.tolist() == [1000] * 4 + [0] * 4
+    assert occupancy_of(round_).parts.right.tolist() == [0.5, 1.0] * 4
     alone = redecided(plan, even="keep", odd="preempt").model_copy(update={"sections": ()})
-    assert occupancy_of(round_, alone).running.tolist() == [1000] * 4 + [0] * 4
+    occupancy = occupancy_of(round_, alone)
+    assert occupancy.used.tolist() == [1000] * 4 + [0] * 4
+    assert occupancy.parts.right.tolist() == [1.0] * 4
+    assert occupancy.before is not None
+    assert occupancy.before.right.tolist() == [0.5, 1.0] * 4
     nobody = redecided(plan, even="preempt", odd="preempt").model_copy(update={"sections": ()})
-    assert occupancy_of(round_, nobody).running.tolist() == [0] * 8
+    assert not occupancy_of(round_, nobody).used.any()
     stays = redecided(plan, even="keep", odd="keep")
-    assert occupancy_of(round_, stays).running.tolist() == [1000] * 4 + [0] * 4
+    assert occupancy_of(round_, stays).used.tolist() == [1000] * 4 + [0] * 4

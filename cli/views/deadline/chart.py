@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from placewright.array_types import Floats
-from placewright.cli.format.colours import LATER, OFFERED, PLACED, PROMISED, band_colour
+from placewright.cli.format.colours import EFFORT as EFFORT_COLOUR
+from placewright.cli.format.colours import LATER, OFFERED, PROMISED, band_colour
 from placewright.cli.format.text import after, count, count_gpus, duration, gpus, number
 from placewright.cli.views.deadline.gantt import Band, Chart, Kind, Row, ticks
 
@@ -28,7 +29,7 @@ MARKS = {Kind.PROMISED: "█", Kind.LATER: "▓", Kind.EFFORT: "▒", Kind.OFFER
 KINDS = {
     Kind.PROMISED: PROMISED,
     Kind.LATER: LATER,
-    Kind.EFFORT: PLACED,
+    Kind.EFFORT: EFFORT_COLOUR,
     Kind.OFFER: OFFERED,
 }
 BANDS = "█▓▒░"
@@ -140,7 +141,7 @@ def _print_stack(console: Console, chart: Chart) -> None:
     for index, band in enumerate(chart.bands):
         legend.append(BANDS[index] * 2, band_colour(index)).append(f" {band_text(band)}   ")
     if chart.effort:
-        legend.append(EFFORT * 2, PLACED).append(f" {Kind.EFFORT}   ")
+        legend.append(EFFORT * 2, EFFORT_COLOUR).append(f" {Kind.EFFORT}   ")
     legend.append(f"{FREE * 2} not promised   ")
     if chart.away.any():
         legend.append(AWAY * 2, "red").append(" away")
@@ -166,7 +167,7 @@ def _print_stack(console: Console, chart: Chart) -> None:
 
 _STACK = (
     *((mark, band_colour(index)) for index, mark in enumerate(BANDS)),
-    (EFFORT, PLACED),
+    (EFFORT, EFFORT_COLOUR),
     (FREE, "dim"),
     (AWAY, "red"),
 )

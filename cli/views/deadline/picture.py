@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placewright.cli.format.colours import FREE, PLACED, UNHEALTHY, band_colour
+from placewright.cli.format.colours import EFFORT, FREE, UNHEALTHY, band_colour
 from placewright.cli.format.text import after, count_gpus, gpus, shortened
 from placewright.cli.views.deadline.chart import KINDS, band_text, heading
 from placewright.cli.views.deadline.gantt import Chart, Kind, ticks
@@ -31,7 +31,12 @@ BAR = 0.8
 TICKS = 10
 """Labels of times at most."""
 HATCH = "//////"
-SHADE = 0.15
+AWAY: dict[str, Any] = {
+    "facecolor": "none",
+    "edgecolor": "#999999",
+    "hatch": "\\\\\\",
+    "linewidth": 0,
+}
 GREY = "#555555"
 
 
@@ -98,7 +103,7 @@ def _add_jobs(axes: Axes, chart: Chart) -> None:
     rows = max(len(chart.rows), 1)
     axes.set_ylim(rows, 0)
     gone = np.where(chart.away > 0, rows, 0)
-    axes.stairs(gone, np.arange(chart.leases + 1), fill=True, color=UNHEALTHY, alpha=SHADE)
+    axes.stairs(gone, np.arange(chart.leases + 1), fill=True, **AWAY)
     for index, row in enumerate(chart.rows):
         y = index + (1 - BAR) / 2
         until = chart.leases if row.due is None else min(max(row.due, 0), chart.leases)
@@ -136,7 +141,7 @@ def _add_stack(axes: Axes, chart: Chart) -> None:
     effort[0] = chart.effort
     layers = [(band.milli_gpu, band_colour(i)) for i, band in enumerate(chart.bands)]
     bottom = np.zeros(chart.leases, dtype=np.int64)
-    for milli, colour in (*layers, (effort, PLACED)):
+    for milli, colour in (*layers, (effort, EFFORT)):
         axes.stairs(bottom + milli, edges, baseline=bottom, fill=True, color=colour, linewidth=0)
         bottom = bottom + milli
     whole = np.full(chart.leases, chart.total)
@@ -157,7 +162,7 @@ def _job_legend(chart: Chart) -> list[Artist]:
     return [
         *(Patch(**_style(kind), label=f" {kind}") for kind in Kind if kind in used),
         Patch(color=FREE[0], label=" waits"),
-        *([Patch(color=UNHEALTHY, alpha=SHADE, label=" hosts away")] if chart.away.any() else []),
+        *([Patch(**AWAY, label=" hosts away")] if chart.away.any() else []),
         Line2D([], [], color="black", label=" due"),
     ]
 
@@ -171,7 +176,7 @@ def _stack_legend(chart: Chart) -> list[Artist]:
             Patch(color=band_colour(index), label=f" promised, {band_text(band)}")
             for index, band in enumerate(chart.bands)
         ),
-        *([Patch(color=PLACED, label=f" {Kind.EFFORT}")] if chart.effort else []),
+        *([Patch(color=EFFORT, label=f" {Kind.EFFORT}")] if chart.effort else []),
         Patch(color=FREE[0], label=" not promised"),
         *([Patch(color=UNHEALTHY, label=" away")] if chart.away.any() else []),
     ]

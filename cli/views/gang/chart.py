@@ -1,7 +1,13 @@
-"""The rack-and-host map for the terminal: a row per host, a cell per GPU."""
+"""The rack-and-host map for the terminal: a row per host, a letter per GPU of a job.
+
+A GPU that several jobs share, or one in part, is in brackets: `[ABB·]` has a letter for each
+quarter or, where that is not enough, for each eighth of it. Jobs that take turns on a GPU are in
+braces: `{ABC}`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
 import numpy as np
@@ -9,19 +15,34 @@ from rich.columns import Columns
 from rich.console import Console
 from rich.text import Text
 
-from placewright.cli.format.colours import LARGE, RUNNING, job_colour
-from placewright.cli.format.text import count, count_gpus, short
-from placewright.cli.views.gang.facts import NOBODY, Occupancy, PlacedJob
-from placewright.topology.units import WHOLE_GPU
+from placewright.array_types import Ints
+from placewright.cli.format.text import count, short
+from placewright.cli.views.gang.conditions import Condition
+from placewright.cli.views.gang.facts import LETTERS, Occupancy
+from placewright.cli.views.gang.parts import Parts, SharingKind
+from placewright.cli.views.gang.styles import (
+    CONDITIONS,
+    Style,
+    free_style,
+    job_style,
+    legend_of,
+)
 
 MAX_HOSTS = 128
-
-STARTED, MIGRATED, HELD, FREE, SICK = "■", "▣", "□", "·", "×"
-SHARES = "▂▄▆"
+QUARTERS, EIGHTHS = 4, 8
+ARROW = " → "
+NOTES = {
+    SharingKind.SHARES: "[AB··] a GPU in parts: what each job holds of it, in proportion",
+    SharingKind.SLICES: "[AABB··C·] a GPU cut into MIG slices: who holds each memory slice",
+    SharingKind.TURNS: "{AB} a GPU on which jobs take turns",
+}
 
 
 def print_map(console: Console, occupancy: Occupancy) -> None:
-    """Print the first `MAX_HOSTS` hosts by rack, what was left out, and a legend."""
+    """Print the first `MAX_HOSTS` hosts by rack, what was left out, and a legend.
+
+    Where the plan moves or preempts jobs, each host has its GPUs before the plan and after it.
+    """
     cluster = occupancy.cluster
     racked = len(cluster.levels) > 1
     # Hosts of one rack need not be neighbours in the document.
@@ -29,16 +50,23 @@ def print_map(console: Console, occupancy: Occupancy) -> None:
         np.argsort(cluster.domain[-2], kind="stable") if racked else np.arange(cluster.num_hosts)
     )
     shown = order[:MAX_HOSTS].tolist()
+    halves = [occupancy.parts] if occupancy.before is None else [occupancy.before, occupancy.parts]
+    rows = _Rows(occupancy, halves, shown)
+    if len(halves) > 1:
+        console.print(Text(f"each host before{ARROW}after the plan", "dim"))
     for section, hosts in groupby(shown, key=lambda host: _section(occupancy, host)):
         if section:
             console.print(Text(section, style="bold"))
         tiles = [
-            _tile(occupancy, rack, list(members))
+            _tile(occupancy, rows, rack, list(members))
             for rack, members in groupby(
-                hosts, key=lambda host: int(cluster.domain[-2, host]) if racked else host
+                hosts, key=lambda host: int(cluster.domain[-2, host]) if racked else -1
             )
         ]
-        console.print(Columns(tiles, padding=(0 if not racked else 1, 3), equal=True))
+        if racked:
+            console.print(Columns(tiles, padding=(1, 3), equal=True))
+        else:
+            console.print(Columns(tiles[0].split(), padding=(0, 3), equal=True))
         console.print()
     if len(order) > len(shown):
         console.print(
@@ -57,73 +85,103 @@ def _section(occupancy: Occupancy, host: int) -> str:
     )
 
 
-def _tile(occupancy: Occupancy, rack: int, hosts: list[int]) -> Text:
-    """Draw a rack with its title, or one host of a cluster without levels."""
+def _tile(occupancy: Occupancy, rows: _Rows, rack: int, hosts: list[int]) -> Text:
+    """Draw a rack with its title, or hosts of a cluster without levels."""
     cluster = occupancy.cluster
-    if len(cluster.levels) == 1:
-        return Text.assemble(f"{cluster.hosts[rack]} ", _cells(occupancy, rack))
-    title = cluster.names[-2][rack]
+    title = cluster.names[-2][rack] if rack >= 0 else ""
     labels = [short(cluster.hosts[host], title) for host in hosts]
     width = max(map(len, labels))
-    rows = [
-        Text.assemble((f"{label:<{width}} ", "dim"), _cells(occupancy, host))
+    lines = [
+        Text.assemble((f"{label:<{width}} ", "dim"), rows.of(host))
         for label, host in zip(labels, hosts, strict=True)
     ]
-    return Text("\n").join([Text.assemble((f"{cluster.levels[-2]} ", "dim"), title), *rows])
+    heading = [Text.assemble((f"{cluster.levels[-2]} ", "dim"), title)] if title else []
+    return Text("\n").join([*heading, *lines])
 
 
-def _cells(occupancy: Occupancy, host: int) -> Text:
-    """Draw the GPUs of a host, a character each."""
-    start, stop = occupancy.cluster.gpu_start[host : host + 2].tolist()
-    if not occupancy.healthy[host]:
-        return Text(SICK * (stop - start), style="red")
-    cells = Text()
-    for gpu in range(start, stop):
-        owner = int(occupancy.owner[gpu])
-        used = int(occupancy.running[gpu] + occupancy.placed[gpu])
-        if used == 0:
-            cells.append(FREE, "dim")
-        else:
-            whole = HELD if owner == NOBODY else _mark(occupancy.jobs[owner])
-            share = SHARES[min(used * len(SHARES) // WHOLE_GPU, len(SHARES) - 1)]
-            colour = RUNNING if owner == NOBODY else job_colour(owner)
-            cells.append(whole if used == WHOLE_GPU else share, colour)
-    return cells
+class _Rows:
+    """The rows of hosts: GPUs as letters, before and after a plan, and why nothing may arrive."""
+
+    def __init__(self, occupancy: Occupancy, halves: Sequence[Parts], hosts: list[int]) -> None:
+        self.occupancy = occupancy
+        self.styles = [job_style(job) for job in occupancy.jobs]
+        self.halves = [(parts, self._starts(parts)) for parts in halves]
+        cells = [[self._half(host, half) for half in self.halves] for host in hosts]
+        self.cells = dict(zip(hosts, cells, strict=True))
+        self.width = max((len(row[0]) for row in cells), default=0)
+
+    def _starts(self, parts: Parts) -> Ints:
+        """Return where the parts of each GPU begin (gpus + 1,)."""
+        return np.searchsorted(parts.gpu, np.arange(self.occupancy.cluster.num_gpus + 1))
+
+    def of(self, host: int) -> Text:
+        """Return the row of a host."""
+        first, *others = self.cells[host]
+        row = first.copy()
+        for other in others:
+            row.append(" " * (self.width - len(first))).append(ARROW, "dim").append(other)
+        condition = Condition(int(self.occupancy.host_condition[host]))
+        if condition:
+            row.append(f" {condition.word}", CONDITIONS[condition].terminal)
+        return row
+
+    def _half(self, host: int, half: tuple[Parts, Ints]) -> Text:
+        """Draw the GPUs of a host before or after the plan."""
+        parts, starts = half
+        cluster, text = self.occupancy.cluster, Text()
+        for gpu in range(*cluster.gpu_start[host : host + 2].tolist()):
+            condition = Condition(int(self.occupancy.gpu_condition[gpu]))
+            rest = CONDITIONS[condition] if condition else free_style(int(cluster.gpu_model[host]))
+            text.append(self._gpu(parts, range(*starts[gpu : gpu + 2].tolist()), rest))
+        return text
+
+    def _gpu(self, parts: Parts, held: range, rest: Style) -> Text:
+        """Draw one GPU: a letter if it is free or one job has it, else its parts."""
+        if not held:
+            return Text(rest.symbol, rest.terminal)
+        styles = [self.styles[int(parts.job[part])] for part in held]
+        if parts.right[held[0]] < 1:
+            return _joined("{}", styles)
+        if len(held) == 1 and parts.high[held[0]] - parts.low[held[0]] >= 1:
+            return Text(styles[0].symbol, styles[0].terminal)
+        low, high = parts.low[held.start : held.stop], parts.high[held.start : held.stop]
+        for cells in (QUARTERS, EIGHTHS):
+            first, last = np.rint(cells * low).astype(int), np.rint(cells * high).astype(int)
+            # A part has a letter at least, if need be of what is above it.
+            last = np.maximum(last, first + 1)
+            first = np.maximum(first, np.concatenate([[0], last[:-1]]))
+            last = np.maximum(last, first + 1)
+            if last[-1] <= cells and np.allclose(cells * high, last, atol=0.3):
+                break
+        drawn = [rest] * int(max(cells, last[-1]))
+        for style, start, end in zip(styles, first.tolist(), last.tolist(), strict=True):
+            drawn[start:end] = [style] * (end - start)
+        return _joined("[]", drawn)
 
 
-def _mark(job: PlacedJob) -> str:
-    return MIGRATED if job.migrated else STARTED
+def _joined(brackets: str, styles: Sequence[Style]) -> Text:
+    """Return the symbols of a GPU between brackets."""
+    text = Text(brackets[0], "dim")
+    for style in styles:
+        text.append(style.symbol, style.terminal)
+    return text.append(brackets[1], "dim")
 
 
 def _print_legend(console: Console, occupancy: Occupancy) -> None:
-    marks = f"{STARTED} started"
-    if any(job.migrated for job in occupancy.jobs):
-        marks += f", {MIGRATED} migrated"
-    console.print(
-        Text.assemble(
-            (HELD, RUNNING),
-            " running   ",
-            FREE,
-            " free   ",
-            (SICK, "red"),
-            f" {occupancy.unusable}   ",
-            f"{SHARES} in part   ",
-            f"{marks}:" if occupancy.jobs else "",
-        )
-    )
-    for index, job in enumerate(occupancy.jobs[: len(LARGE)]):
-        console.print(
-            Text.assemble(
-                (f"  {_mark(job)} ", job_colour(index)),
-                f"{job.name}  {count_gpus(job.milli_gpu)} on {count(job.hosts, 'host')}",
-            )
-        )
-    rest = occupancy.jobs[len(LARGE) :]
-    if rest:
-        console.print(
-            Text.assemble(
-                (f"  {STARTED} ", job_colour(len(LARGE))),
-                f"{count(len(rest), 'other job')}, "
-                f"{count_gpus(sum(job.milli_gpu for job in rest))}",
-            )
-        )
+    """Name the letters and symbols, in columns where the terminal is wide enough."""
+    lines: list[Text] = []
+
+    def print_lines() -> None:
+        if lines:
+            console.print(Columns(lines, padding=(0, 3), equal=True, column_first=True))
+        lines.clear()
+
+    for text, style in legend_of(occupancy, len(LETTERS)):
+        if style is None:
+            print_lines()
+            console.print(text)
+        else:
+            lines.append(Text.assemble((f"  {style.symbol} ", style.terminal), text))
+    print_lines()
+    for sharing in occupancy.parts.sharing:
+        console.print(Text(NOTES[sharing], "dim"))

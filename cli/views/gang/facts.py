@@ -1,26 +1,30 @@
-"""Occupancy: who uses each GPU, as arrays, for trees, maps and pictures."""
+"""Occupancy: which jobs hold which GPUs, and where nothing may arrive, as arrays.
+
+Trees, maps and pictures draw these facts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.cli.format.text import count
+from placewright.array_types import Ints
+from placewright.cli.views.gang.conditions import Condition, conditions_of
+from placewright.cli.views.gang.parts import ALONE, NO_SLOT, Held, Parts, memory_slices, parts_of
 from placewright.cli.views.interleaving.facts import groups_in
-from placewright.instances.derived.arrays import build_cluster, build_state
-from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
-from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.documents.plan import DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 
-NOBODY = -1
 OUTCOMES = {
     DecisionKind.START: "started",
     DecisionKind.MIGRATE: "migrated",
@@ -31,143 +35,182 @@ OUTCOMES = {
 MOVES = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)
 """Decisions that only some plans have; what counts them leaves them out where there are none."""
 
-Ints = NDArray[np.int32]
+LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
+"""Marks of jobs, without the letters that look like digits."""
 
 
-class PlacedJob(NamedTuple):
-    """A job that a plan starts or migrates: its name, milli-GPU, hosts, and which of the two.
+class Use(StrEnum):
+    """What a plan does with a job that holds GPUs; without a plan all such jobs run."""
 
-    Jobs that arrive on the same GPUs, to take turns there, are one with the name of the first.
+    STARTED = "started"
+    MIGRATED = "migrated"
+    PREEMPTED = "preempted"
+    KEPT = "kept"
+    RUNNING = "running"
+
+    @property
+    def arrives(self) -> bool:
+        """Whether the job gets GPUs by the plan."""
+        return self in (Use.STARTED, Use.MIGRATED)
+
+
+class Holder(NamedTuple):
+    """A job that holds GPUs before the plan, or after it.
+
+    Parameters
+    ----------
+    name, tenant
+        Of the job.
+    milli_gpu, hosts
+        What it holds, and on how many hosts: after the plan, or before it if it is preempted.
+    use
+        What the plan does with it.
+    mark
+        A letter that nobody else has: a capital for what arrives, a small one for what was there.
+        Empty where all are given to larger jobs.
+    rank
+        Number of larger jobs that arrive, or of those with the same use.
     """
 
     name: str
+    tenant: str | None
     milli_gpu: int
     hosts: int
-    migrated: bool
+    use: Use
+    mark: str
+    rank: int
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Occupancy:
-    """The use of a cluster's GPUs before a round, or after a plan of it.
+    """The use of a cluster's GPUs in a round, or before and after a plan of it.
 
     Parameters
     ----------
     cluster : Cluster
         The cluster as arrays.
-    healthy : bool array (hosts,)
-        False where nothing may be placed: on unhealthy hosts and those that are away now.
-    away : bool array (hosts,)
-        Whether the current lease has nothing of the host.
-    running : int32 array (gpus,)
-        Milli-GPU of running jobs in the order of `Cluster.gpu_start`; after a plan, of kept jobs.
-    placed : int32 array (gpus,)
-        Milli-GPU of started and migrated jobs, where the plan has them.
-    owner : int32 array (gpus,)
-        Index in `jobs` of the largest placed job on the GPU, `NOBODY` where there is none.
-    jobs : tuple of PlacedJob
-        The started and migrated jobs, largest first.
+    host_condition, gpu_condition : int64 arrays (hosts,) and (gpus,)
+        A `Condition` of each host, and of each GPU in the order of `Cluster.gpu_start`.
+    jobs : tuple of Holder
+        Jobs that arrive, then those that are preempted, then those that stay, largest first.
+    parts : Parts
+        Who holds what: after the plan, if there is one.
+    before : Parts or None
+        Who held what before the plan, if the plan moves or preempts a job.
     """
 
     cluster: Cluster
-    healthy: NDArray[np.bool_]
-    away: NDArray[np.bool_]
-    running: Ints
-    placed: Ints
-    owner: Ints
-    jobs: tuple[PlacedJob, ...]
+    host_condition: Ints
+    gpu_condition: Ints
+    jobs: tuple[Holder, ...]
+    parts: Parts
+    before: Parts | None
 
     @property
-    def unusable(self) -> str:
-        """Word for the hosts on which nothing may be placed: unhealthy, away, or both."""
-        if not self.away.any():
-            return "unhealthy"
-        return "away" if (self.healthy | self.away).all() else "unhealthy or away"
+    def used(self) -> Ints:
+        """Milli-GPU in use of each GPU (gpus,)."""
+        return self.parts.used(self.cluster.num_gpus)
 
     @property
-    def free_milli(self) -> int:
-        """Milli-GPU on healthy hosts that nobody holds."""
-        usable = np.repeat(self.healthy, self.cluster.gpu_count)
-        return int((WHOLE_GPU - self.running - self.placed)[usable].sum())
+    def free(self) -> Ints:
+        """Milli-GPU of each GPU that nobody holds and that jobs may get (gpus,)."""
+        return np.where(self.gpu_condition == Condition.AVAILABLE, WHOLE_GPU - self.used, 0)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions of hosts and GPUs that occur, without `AVAILABLE`."""
+        found = {*self.host_condition.tolist(), *self.gpu_condition.tolist()}
+        return tuple(c for c in Condition if c and c in found)
+
+
+class _Placed(NamedTuple):
+    """A job with the option and the tasks that it has before or after the plan."""
+
+    job: Job
+    option: Option
+    tasks: Sequence[Task]
 
 
 def occupancy_of(round_: Round, plan: Plan | None = None) -> Occupancy:
     """Return who uses each GPU of a round, or of a round and a valid plan for it."""
     cluster = build_cluster(round_.cluster)
-    state = build_state(round_, cluster)
-    running = WHOLE_GPU - state.gpu_free if plan is None else np.zeros_like(state.gpu_free)
-    placed = np.zeros(cluster.num_gpus, dtype=np.int32)
-    owner = np.full(cluster.num_gpus, NOBODY, dtype=np.int32)
     jobs = {job.name: job for job in round_.jobs}
-    arrived: dict[str, list[Decision]] = {}
-    first_of = _first_members(plan)
-    for decision in plan.decisions if plan else ():
-        if decision.decision is DecisionKind.KEEP:
-            for gpus, milli in _held(cluster, _option(jobs, decision), decision.tasks):
-                running[gpus] += milli
-        elif decision.decision in (DecisionKind.START, DecisionKind.MIGRATE):
-            arrived.setdefault(first_of.get(decision.job, decision.job), []).append(decision)
-    arrivals = sorted(
-        ((members, _option(jobs, members[0])) for members in arrived.values()),
-        key=lambda pair: -pair[1].milli_gpu,
-    )
-    # Smallest first, so that a shared GPU ends up with its largest job.
-    for index in range(len(arrivals) - 1, -1, -1):
-        members, option = arrivals[index]
-        for gpus, milli in _held(cluster, option, members[0].tasks):
-            placed[gpus] += milli
-            owner[gpus] = index
-    # Members of one group hold the same GPUs.
-    np.minimum(running, WHOLE_GPU - placed, out=running)
-    away = _away(round_, cluster)
-    return Occupancy(
-        cluster=cluster,
-        healthy=state.healthy & ~away,
-        away=away,
-        running=running,
-        placed=placed,
-        owner=owner,
-        jobs=tuple(
-            PlacedJob(
-                name=members[0].job
-                + (f" and {count(len(members) - 1, 'other')}" if len(members) > 1 else ""),
-                milli_gpu=option.milli_gpu,
-                hosts=len({task.host for task in members[0].tasks}),
-                migrated=all(d.decision is DecisionKind.MIGRATE for d in members),
-            )
-            for members, option in arrivals
-        ),
-    )
-
-
-def _away(round_: Round, cluster: Cluster) -> NDArray[np.bool_]:
-    """Return whether an outage has begun before the current lease ends (hosts,)."""
-    away = np.zeros(cluster.num_hosts, dtype=np.bool_)
-    for outage in round_.leases.outages:
-        first, end = round_.leases.overlapped(outage, round_.now)
-        if first == 0 < end:
-            away[[cluster.host_index[name] for name in expand(outage.host)]] = True
-    return away
-
-
-def _first_members(plan: Plan | None) -> dict[str, str]:
-    """Return of each job that shares its GPUs the first member of its group."""
-    return {
-        member["job"]: group["members"][0]["job"]
-        for group in groups_in(plan)
-        for member in group["members"]
+    running = {
+        job.name: _Placed(job, job.options[job.running.option], job.running.tasks)
+        for job in round_.jobs
+        if job.running is not None
     }
+    if plan is None:
+        uses, after = dict.fromkeys(running, Use.RUNNING), running
+    else:
+        uses = {
+            d.job: Use(OUTCOMES[d.decision])
+            for d in plan.decisions
+            if d.decision is not DecisionKind.WAIT
+        }
+        after = {
+            d.job: _Placed(jobs[d.job], jobs[d.job].options[d.option or 0], d.tasks)
+            for d in plan.decisions
+            if d.tasks
+        }
+    holders = _holders(uses, {**running, **after})
+    index = {holder.name: i for i, holder in enumerate(holders)}
+    names = [job.name for job in round_.jobs]
+    together = [[names[i] for i in group] for group in running_groups(round_)]
+    before = parts_of(_held(cluster, holders, index, running, together))
+    if plan is None:
+        parts, moved = before, False
+    else:
+        together = [[m["job"] for m in group["members"]] for group in groups_in(plan)]
+        parts = parts_of(_held(cluster, holders, index, after, together))
+        moved = any(d.decision in MOVES for d in plan.decisions)
+    host, gpu = conditions_of(round_, cluster)
+    return Occupancy(cluster, host, gpu, holders, parts, before if moved else None)
 
 
-def _option(jobs: Mapping[str, Job], decision: Decision) -> Option:
-    """Return the option of a job that holds something after the plan."""
-    return jobs[decision.job].options[decision.option or 0]
+def _holders(uses: Mapping[str, Use], placed: Mapping[str, _Placed]) -> tuple[Holder, ...]:
+    """Return the jobs in their order, with their marks."""
+    arriving: list[str] = []
+    others: dict[Use, list[str]] = {Use.PREEMPTED: [], Use.KEPT: [], Use.RUNNING: []}
+    for name in sorted(uses, key=lambda name: -placed[name].option.milli_gpu):
+        (arriving if uses[name].arrives else others[uses[name]]).append(name)
+    holders = []
+    for letters, groups in ((LETTERS, [arriving]), (LETTERS.lower(), others.values())):
+        marks = iter(letters)
+        for group in groups:
+            for rank, name in enumerate(group):
+                job, option, tasks = placed[name]
+                hosts = len({task.host for task in tasks})
+                holders.append(
+                    Holder(
+                        name,
+                        job.tenant,
+                        option.milli_gpu,
+                        hosts,
+                        uses[name],
+                        next(marks, ""),
+                        rank,
+                    )
+                )
+    return tuple(holders)
 
 
 def _held(
-    cluster: Cluster, option: Option, tasks: Iterable[Task]
-) -> Iterator[tuple[NDArray[np.int64], int]]:
-    """Yield the GPUs of each task, and the milli-GPU that it holds of each."""
-    for task in tasks:
-        start = cluster.gpu_start[cluster.host_index[task.host]]
-        gpus = start + np.array(task.gpus, dtype=np.int64)
-        yield gpus, min(option.groups[task.group].gpu, WHOLE_GPU)
+    cluster: Cluster,
+    holders: Sequence[Holder],
+    index: Mapping[str, int],
+    placed: Mapping[str, _Placed],
+    together: Iterable[Sequence[str]],
+) -> Iterator[Held]:
+    """Yield what each task holds of each of its GPUs; `together` are the groups that take turns."""
+    group_of = {name: number for number, names in enumerate(together) for name in names}
+    for name, (_, option, tasks) in placed.items():
+        number = index[name]
+        turns, arrives = group_of.get(name, ALONE), holders[number].use.arrives
+        for task in tasks:
+            host = cluster.host_index[task.host]
+            start, group = int(cluster.gpu_start[host]), option.groups[task.group]
+            milli, slot = min(group.gpu, WHOLE_GPU), NO_SLOT if task.slot is None else task.slot
+            slices = memory_slices(int(cluster.product[host]), group.mig)
+            for gpu in task.gpus:
+                yield Held(start + gpu, slot, turns, arrives, number, milli, slices)

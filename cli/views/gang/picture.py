@@ -1,158 +1,263 @@
-"""The map of a cluster, round or plan as a matplotlib figure."""
+"""The map of a cluster, round or plan as a matplotlib figure, with its legend."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from placewright.array_types import Floats
-from placewright.cli.format.colours import (
-    LARGE,
-    PLACED,
-    RUNNING,
-    UNHEALTHY,
-    free_colour,
-    job_colour,
-)
-from placewright.cli.format.text import count, count_gpus, shortened
-from placewright.cli.views.gang.facts import Occupancy
+from placewright.array_types import Floats, Ints
+from placewright.cli.format.colours import LIGHT, SHADE
+from placewright.cli.views.gang.bars import Bars, bars_of, joined, marks_of
+from placewright.cli.views.gang.conditions import Condition
+from placewright.cli.views.gang.facts import LETTERS, Occupancy
 from placewright.cli.views.gang.layout import GPU_LEVEL, Layout, layout_of
-from placewright.topology.units import WHOLE_GPU
+from placewright.cli.views.gang.parts import SharingKind
+from placewright.cli.views.gang.styles import CONDITIONS, Entry, Style, legend_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
 
-MAX_TITLES = 400
-CELL_INCHES = 0.15
-MIN_INCHES, MAX_INCHES = 3.0, 14.0
-GAP = 0.14
-"""Width of the line between cells, as a fraction of a cell."""
+Place = TypeVar("Place", float, Floats)
+
+PAPER = (13.0, 8.5)
+BETWEEN, CAPTION = 0.35, 0.22
+LINE, LEGEND_GAP, SWATCH, LETTER = 0.165, 0.25, 0.18, 0.057
+LEGEND_HEIGHT = 2.4
+"""All in inches; the last one is that of a legend beside a small map, before a second column."""
+GAP, SEAM = 0.12, 0.02
+"""Width of the line between cells, and between those of one job, as fractions of a cell."""
+NAME_SIZE, MARK_POINTS, LEAST_POINTS = 0.6, 9.0, 3.6
+MAX_MARKS = 3000
+MAX_TITLES = 600
+POINTS = 72
+INK, GREY = "#000000", "#555555"
+NOTES = {
+    SharingKind.SHARES: "GPUs in parts: shares, from below",
+    SharingKind.SLICES: "MIG: where memory slices are, from below",
+    SharingKind.TURNS: "side by side in a GPU: jobs take turns",
+}
+OUTLINES = {Condition.RESERVED: ":", Condition.TO_VACATE: "--"}
 
 
 def draw_map(occupancy: Occupancy) -> Figure:
-    """Return a figure that is filled by the cluster, with a legend at its side."""
+    """Return a figure of the cluster, before a plan too if that moves jobs, and of its legend."""
     from matplotlib.figure import Figure
 
-    layout = layout_of(occupancy.cluster)
-    width = min(max(CELL_INCHES * layout.width, MIN_INCHES), MAX_INCHES)
-    figure = Figure(figsize=(width, layout.height * width / layout.width))
+    layout, places = _places(occupancy)
+    entries = [Entry(f"a cell is one {layout.level}"), *legend_of(occupancy, len(LETTERS))]
+    entries += [Entry(NOTES[sharing]) for sharing in occupancy.parts.sharing]
+    width = max(x for x, _ in places) + layout.width * layout.cell
+    tall = max(y for _, y in places) + layout.height * layout.cell
+    lines = -(-len(entries) // -(-len(entries) * LINE // max(tall, LEGEND_HEIGHT)))
+    height = max(tall, lines * LINE)
+    figure = Figure(figsize=(width, height))
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_xlim(0, layout.width)
-    axes.set_ylim(layout.height, 0)
+    # All is drawn in inches, downwards.
+    axes.set_xlim(0, width)
+    axes.set_ylim(height, 0)
     axes.set_axis_off()
-    if layout.level == GPU_LEVEL:
-        _add_gpus(axes, occupancy, layout)
-    else:
-        _add_mixtures(axes, occupancy, layout)
-    _add_labels(axes, layout)
-    figure.legend(
-        handles=_legend(occupancy, layout.level),
-        title=f"a cell is one {layout.level}",
-        loc="upper left",
-        bbox_to_anchor=(1 + 0.2 / width, 1),
-        frameon=False,
-        fontsize=8,
-        title_fontsize=8,
-        alignment="left",
-        borderaxespad=0,
-    )
+    halves = [occupancy.parts] if occupancy.before is None else [occupancy.before, occupancy.parts]
+    for word, parts, (x, y) in zip(("before", "after"), halves, places, strict=False):
+        if len(halves) > 1:
+            axes.text(x, y - 0.06, word, size=9, va="bottom", weight="bold", clip_on=False)
+        _Map(axes, layout, x, y).draw(occupancy, bars_of(occupancy, parts, layout))
+    _add_legend(axes, entries, width + LEGEND_GAP, int(lines))
     return figure
 
 
-def _add_gpus(axes: Axes, occupancy: Occupancy, layout: Layout) -> None:
-    """Draw GPUs one by one, kept work at the bottom of a cell and placed work above it."""
-    running = occupancy.running / WHOLE_GPU
-    placed = occupancy.placed / WHOLE_GPU
-    unused = np.zeros_like(running)
-    palette = _rgb(*(job_colour(index) for index in range(max(len(occupancy.jobs), 1))))
-    _add_bars(axes, layout, unused, unused + 1, _resting(occupancy))
-    _add_bars(axes, layout, unused, running, np.broadcast_to(_rgb(RUNNING), (running.size, 3)))
-    _add_bars(axes, layout, running, running + placed, palette[occupancy.owner])
+def _places(occupancy: Occupancy) -> tuple[Layout, list[tuple[float, float]]]:
+    """Return the layout, and where each map begins: of two, beside or below, where more is seen."""
+    shared = bool(occupancy.parts.sharing)
+    width, height = PAPER
+    if occupancy.before is None:
+        return layout_of(occupancy.cluster, width, height, shared=shared), [(0.0, 0.0)]
+    beside = layout_of(occupancy.cluster, (width - BETWEEN) / 2, height - CAPTION, shared=shared)
+    below = layout_of(occupancy.cluster, width, (height - BETWEEN) / 2 - CAPTION, shared=shared)
+    if below.cell > beside.cell:
+        second = 2 * CAPTION + BETWEEN + below.height * below.cell
+        return below, [(0.0, CAPTION), (0.0, second)]
+    second = max(beside.width * beside.cell, 2 * BETWEEN) + BETWEEN
+    return beside, [(0.0, CAPTION), (second, CAPTION)]
 
 
-def _add_bars(axes: Axes, layout: Layout, low: Floats, high: Floats, colours: Floats) -> None:
-    """Fill each cell from one height to another, as fractions of the cell from below."""
-    from matplotlib.collections import PolyCollection
+class _Map:
+    """One map of a picture, from a corner in inches on."""
 
-    some = high > low
-    left, right = layout.x[some] + GAP / 2, layout.x[some] + 1 - GAP / 2
-    bottom = layout.y[some] + 1 - GAP / 2
-    lower, upper = bottom - low[some] * (1 - GAP), bottom - high[some] * (1 - GAP)
+    def __init__(self, axes: Axes, layout: Layout, x: float, y: float) -> None:
+        self.axes, self.layout, self.x, self.y = axes, layout, x, y
+        self.cell = layout.cell
+        self.points = self.cell * POINTS
+
+    def draw(self, occupancy: Occupancy, bars: Bars) -> None:
+        """Draw the cells with their marks, and the names."""
+        x, y = self.layout.x[bars.cell], self.layout.y[bars.cell]
+        left, right = joined(bars, self.layout)
+        # The bars of a job go on over the line between its cells.
+        boxes = _boxes(
+            self.x + self.cell * (x + _inset(bars.left) - (GAP - SEAM) / 2 * left),
+            self.x + self.cell * (x + _inset(bars.right) + (GAP - SEAM) / 2 * right),
+            self.y + self.cell * (y + 1 - _inset(bars.low)),
+            self.y + self.cell * (y + 1 - _inset(bars.high)),
+        )
+        for style in np.unique(bars.style).tolist():
+            self._fill(boxes[bars.style == style], bars.styles[style])
+        if self.layout.level == GPU_LEVEL:
+            self._outline(occupancy.gpu_condition)
+        self._write(bars)
+
+    def _fill(self, boxes: Floats, style: Style) -> None:
+        from matplotlib.collections import PolyCollection
+
+        self.axes.add_collection(
+            PolyCollection(
+                list(boxes),
+                facecolors=style.colour,
+                edgecolors=style.edge,
+                hatch=style.hatch,
+                linewidths=0,
+            )
+        )
+
+    def _outline(self, conditions: Ints) -> None:
+        """Frame the GPUs on which nothing may arrive, whoever holds them."""
+        from matplotlib.collections import PolyCollection
+
+        for condition, line in OUTLINES.items():
+            found = np.flatnonzero(conditions == condition)
+            x, y = self.layout.x[found], self.layout.y[found]
+            boxes = _boxes(
+                self.x + self.cell * (x + GAP / 4),
+                self.x + self.cell * (x + 1 - GAP / 4),
+                self.y + self.cell * (y + GAP / 4),
+                self.y + self.cell * (y + 1 - GAP / 4),
+            )
+            self.axes.add_collection(
+                PolyCollection(
+                    list(boxes),
+                    facecolors="none",
+                    edgecolors=SHADE,
+                    linestyles=line,
+                    linewidths=0.8,
+                )
+            )
+
+    def _write(self, bars: Bars) -> None:
+        """Write the marks of jobs where there is space, and the names of rows and tiles."""
+        marks = marks_of(bars, self.layout)
+        for mark in marks[:MAX_MARKS]:
+            style = bars.styles[mark.style]
+            space = min(0.75 * mark.height, 0.9 * mark.width)
+            size = min(space * self.points, MARK_POINTS)
+            if size >= LEAST_POINTS:
+                self._text(
+                    mark.x + _inset(mark.across),
+                    mark.y + _inset(mark.down),
+                    style.mark,
+                    size,
+                    _ink(style),
+                    ha="center",
+                    va="center",
+                    behind=style.colour if style.hatch else None,
+                )
+        size = NAME_SIZE * self.points * self.layout.letters
+        for label in self.layout.names:
+            self._text(label.x, label.y, label.text, size, GREY, ha="right", va="center")
+        if len(self.layout.titles) <= MAX_TITLES:
+            for label in self.layout.titles:
+                self._text(label.x, label.y - 0.2 * self.layout.letters, label.text, size, INK)
+        for label in self.layout.headings:
+            y = label.y - 0.3 * self.layout.letters
+            self._text(label.x, y, label.text, 1.2 * size, INK, weight="bold")
+
+    def _text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float,
+        colour: str,
+        *,
+        ha: str = "left",
+        va: str = "baseline",
+        weight: str = "normal",
+        behind: str | None = None,
+    ) -> None:
+        self.axes.text(
+            self.x + self.cell * x,
+            self.y + self.cell * y,
+            text,
+            size=size,
+            color=colour,
+            ha=ha,
+            va=va,
+            weight=weight,
+            clip_on=False,
+            bbox=_patch(behind),
+        )
+
+
+def _inset(side: Place) -> Place:
+    """Return where a place in a cell is once there is a line around the cell."""
+    return GAP / 2 + side * (1 - GAP)
+
+
+def _boxes(left: Floats, right: Floats, lower: Floats, upper: Floats) -> Floats:
+    """Return the corners of rectangles (boxes, 4, 2)."""
     corners = [(left, lower), (right, lower), (right, upper), (left, upper)]
-    boxes = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
-    axes.add_collection(PolyCollection(list(boxes), facecolors=colours[some], linewidths=0))
+    return np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
 
 
-def _add_mixtures(axes: Axes, occupancy: Occupancy, layout: Layout) -> None:
-    """Draw cells of many GPUs, each in the mean colour of what they do."""
-    running = occupancy.running[:, None] / WHOLE_GPU
-    placed = occupancy.placed[:, None] / WHOLE_GPU
-    colours = (
-        running * _rgb(RUNNING)
-        + placed * _rgb(PLACED)
-        + (1 - running - placed) * _resting(occupancy)
-    )
-    cells = layout.x.size
-    gpus = np.bincount(layout.cell_of_gpu, minlength=cells)
-    sums = [np.bincount(layout.cell_of_gpu, weights=band, minlength=cells) for band in colours.T]
-    # A cell without GPUs stays white.
-    means = np.where(gpus > 0, np.stack(sums) / np.maximum(gpus, 1), 1.0).T
-    _add_bars(axes, layout, np.zeros(cells), np.ones(cells), means)
+def _patch(colour: str | None) -> dict[str, Any] | None:
+    """Return what lies behind a letter, so that it is read on a hatch."""
+    return None if colour is None else {"facecolor": colour, "linewidth": 0, "pad": 0.6}
 
 
-def _resting(occupancy: Occupancy) -> Floats:
-    """Colour of each GPU where nobody uses it: by model, or that of unhealthy hosts."""
-    cluster = occupancy.cluster
-    models = _rgb(*(free_colour(model) for model in range(len(cluster.gpu_models))))
-    by_host = np.where(occupancy.healthy[:, None], models[cluster.gpu_model], _rgb(UNHEALTHY))
-    return np.repeat(by_host, cluster.gpu_count, axis=0)
-
-
-def _rgb(*colours: str) -> Floats:
-    """Red, green and blue of each colour, 0 to 1."""
+def _ink(style: Style) -> str:
+    """Return the colour of a letter that is read on this one."""
     from matplotlib.colors import to_rgb
 
-    return np.array([to_rgb(colour) for colour in colours])
+    red, green, blue = to_rgb(style.colour)
+    return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else LIGHT
 
 
-def _add_labels(axes: Axes, layout: Layout) -> None:
-    """Name tiles, if they are few enough to be read, and what holds them, if it is not alone."""
-    if len(layout.titles) <= MAX_TITLES:
-        for label in layout.titles:
-            axes.text(label.x, label.y, label.text, size=6, va="bottom", color="#555555")
-    if len(layout.headings) > 1:
-        for label in layout.headings:
-            axes.text(label.x, label.y, label.text, size=9, va="bottom", weight="bold")
+def _add_legend(axes: Axes, entries: list[Entry], left: float, lines: int) -> None:
+    """Write the legend in columns of so many lines, to the right of what the figure shows."""
+    from matplotlib.patches import Rectangle
 
-
-def _legend(occupancy: Occupancy, level: str) -> list[Patch]:
-    """Name the colours: what is free, broken or running, then the placed jobs, largest first."""
-    from matplotlib.patches import Patch
-
-    patches = [
-        Patch(color=free_colour(index), label=f"free {model}")
-        for index, model in enumerate(occupancy.cluster.gpu_models)
-    ]
-    if not occupancy.healthy.all():
-        patches.append(Patch(color=UNHEALTHY, label=occupancy.unusable))
-    if occupancy.running.any():
-        patches.append(Patch(color=RUNNING, label="running"))
-    named = occupancy.jobs[: len(LARGE)] if level == GPU_LEVEL else ()
-    # The size comes first: matplotlib leaves out labels that begin with an underscore.
-    patches += [
-        Patch(
-            color=job_colour(index),
-            label=f"{count_gpus(job.milli_gpu)}: {shortened(job.name)}"
-            + (", migrated" if job.migrated else ""),
-        )
-        for index, job in enumerate(named)
-    ]
-    others = occupancy.jobs[len(named) :]
-    if others:
-        word = "started or migrated" if any(job.migrated for job in others) else "started"
-        label = count(len(others), "other job") if named else word
-        patches.append(Patch(color=PLACED, label=label))
-    return patches
+    outlines = {CONDITIONS[condition]: line for condition, line in OUTLINES.items()}
+    for first in range(0, len(entries), lines):
+        column = entries[first : first + lines]
+        for number, (text, style) in enumerate(column):
+            middle = LINE * (number + 0.5)
+            if style is None:
+                axes.text(left, middle, text, size=8, va="center", color=GREY, clip_on=False)
+                continue
+            axes.add_patch(
+                Rectangle(
+                    (left, middle - 0.4 * LINE),
+                    SWATCH,
+                    0.8 * LINE,
+                    facecolor=style.colour,
+                    edgecolor=style.edge,
+                    hatch=style.hatch,
+                    linestyle=outlines.get(style, "-"),
+                    linewidth=0.8 if style in outlines else 0,
+                    clip_on=False,
+                )
+            )
+            if style.mark:
+                axes.text(
+                    left + SWATCH / 2,
+                    middle,
+                    style.mark,
+                    size=7,
+                    color=_ink(style),
+                    ha="center",
+                    va="center",
+                    clip_on=False,
+                    bbox=_patch(style.colour if style.hatch else None),
+                )
+            axes.text(left + SWATCH + 0.07, middle, text, size=8, va="center", clip_on=False)
+        left += SWATCH + LEGEND_GAP + LETTER * max(len(entry.text) for entry in column)

@@ -7,8 +7,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from placewright.cli.format.text import count, gpus, short
+from placewright.cli.views.gang.conditions import Condition
 from placewright.cli.views.gang.facts import Occupancy
-from placewright.topology.units import WHOLE_GPU
+from placewright.cli.views.gang.styles import CONDITIONS
 
 MAX_DOMAINS = 64
 
@@ -16,7 +17,7 @@ MAX_DOMAINS = 64
 def cluster_tree(occupancy: Occupancy) -> Tree:
     """Draw a cluster level by level, as deep as `MAX_DOMAINS` lines reach.
 
-    Each domain's line counts hosts, GPUs by model, free GPUs and unhealthy hosts.
+    Each domain's line counts hosts, GPUs by model, free GPUs, and hosts by why nothing may arrive.
     """
     cluster = occupancy.cluster
     root = Tree(Text(cluster.name, style="bold"), guide_style="dim")
@@ -49,12 +50,17 @@ def _facts(occupancy: Occupancy, depth: int) -> list[Text]:
     cluster = occupancy.cluster
     domain = cluster.domain[depth]
     size = len(cluster.names[depth])
-    usable = np.repeat(occupancy.healthy, cluster.gpu_count)
     of_gpu = np.repeat(domain, cluster.gpu_count)
-    unused = np.where(usable, WHOLE_GPU - occupancy.running - occupancy.placed, 0)
-    free = np.bincount(of_gpu, weights=unused, minlength=size).astype(np.int64)
+    free = np.bincount(of_gpu, weights=occupancy.free, minlength=size).astype(np.int64)
     hosts = np.bincount(domain, minlength=size)
-    sick = np.bincount(domain[~occupancy.healthy], minlength=size)
+    in_part = (occupancy.gpu_condition == Condition.RESERVED) & np.repeat(
+        occupancy.host_condition == Condition.AVAILABLE, cluster.gpu_count
+    )
+    reserved = np.bincount(of_gpu[in_part], minlength=size)
+    unusable = {
+        condition: np.bincount(domain[occupancy.host_condition == condition], minlength=size)
+        for condition in occupancy.conditions
+    }
     by_model = [
         np.bincount(
             domain[cluster.gpu_model == model],
@@ -74,13 +80,13 @@ def _facts(occupancy: Occupancy, depth: int) -> list[Text]:
         if depth < len(cluster.levels) - 1:
             line.append(f"{count(int(hosts[index]), 'host')}, ")
         line.append(f"{' + '.join(parts)}, ").append(f"{gpus(int(free[index]))} free", "green")
-        if sick[index]:
-            # Of a host itself the count would only say "1".
-            here = depth == len(cluster.levels) - 1
-            if here:
-                word = "away" if occupancy.away[index] else "unhealthy"
-            else:
-                word = f"{sick[index]} {occupancy.unusable}"
-            line.append(f", {word}", "red")
+        if reserved[index]:
+            line.append(f", {count(int(reserved[index]), 'GPU')} reserved", "yellow")
+        for condition, number in unusable.items():
+            if number[index]:
+                # Of a host itself the count would only say "1".
+                here = depth == len(cluster.levels) - 1
+                word = condition.word if here else f"{number[index]} {condition.word}"
+                line.append(f", {word}", CONDITIONS[condition].terminal)
         facts.append(line)
     return facts

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MAX_LINKS = 48
+MAX_LINKS = 20
 """Arrows on a map at most, those of most GiB."""
 NEIGHBOURS = 2
 """Number of the widest links of each region that are drawn in grey."""
