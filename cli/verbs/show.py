@@ -73,9 +73,9 @@ def show(
     console = out()
     console.print(f"{title}: {summary}", soft_wrap=True)
     console.print()
-    if plan is not None:
-        from placewright.cli.views.gang.chart import print_map
+    from placewright.cli.views.gang.chart import MAX_HOSTS, print_map
 
+    if plan is not None:
         if mapped:
             print_map(console, occupancy)
         views.plan_charts(console, round_, plan)
@@ -83,6 +83,10 @@ def show(
     from placewright.cli.views.gang.tree import cluster_tree
 
     console.print(cluster_tree(occupancy))
+    # Of a larger cluster the first hosts say little.
+    if occupancy.jobs and occupancy.cluster.num_hosts <= MAX_HOSTS:
+        console.print()
+        print_map(console, occupancy)
     if round_.jobs:
         from placewright.cli.views.gang.job_tables import print_jobs
 

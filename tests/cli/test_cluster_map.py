@@ -288,3 +288,34 @@ def test_the_picture_of_a_small_cluster_is_small(gpus, most):
     ).get_size_inches()
     assert width <= most
     assert height <= most
+
+
+def test_the_picture_of_ten_regions_fits_a_page():
+    raw = {
+        "levels": ["region"],
+        "domains": [{"name": f"r{i}", "level": "region"} for i in range(10)],
+        "hosts": [
+            {"name": f"r{i}-h[000-061]", "parent": f"r{i}", "gpus": 8, "gpu_model": "A"}
+            for i in range(10)
+        ],
+    }
+    round_ = Round.model_validate({"cluster": raw})
+    width, height = draw_map(occupancy_of(round_)).get_size_inches()
+    assert width <= PAPER[0] + 1e-9
+    assert height <= PAPER[1] + 1e-9
+
+
+def test_jobs_without_gpus_are_counted_and_not_drawn():
+    groups = [{"gpu": 0, "cpu": 1000}]
+    jobs = [
+        {
+            "name": name,
+            "options": [{"groups": groups}],
+            "running": {"tasks": [{"host": "h"}]},
+        }
+        for name in ("a", "b")
+    ]
+    host = {"name": "h", "gpus": 2, "gpu_model": "A", "cpu": 64_000}
+    occupancy = occupancy_of(Round.model_validate({"cluster": {"hosts": [host]}, "jobs": jobs}))
+    assert (occupancy.jobs, occupancy.without_gpus) == ((), 2)
+    assert "not drawn: 2 jobs without GPUs" in [e.text for e in legend_of(occupancy, 24)]

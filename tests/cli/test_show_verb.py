@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -91,6 +92,12 @@ def test_a_plan_with_moves_is_drawn_before_and_after(run, moving):
         assert line in result.out
 
 
+def test_a_round_alone_has_a_map_of_its_running_jobs(run, moving):
+    result = run("show", moving[0])
+    for row in ("a0 aaaa", "a1 bbcc", "a2 ··dd", "a3 e···"):
+        assert row in result.out
+
+
 def test_a_pinned_job_says_so(run, moving):
     assert "a3:0, pinned" in run("show", moving[0]).out
 
@@ -142,6 +149,15 @@ def test_the_same_plan_gives_the_same_picture(run, tmp_path, round_file, plan_fi
     for picture in pictures:
         assert run("show", round_file, "--plan", plan_file, "-o", picture).code == 0
     assert pictures[0].read_bytes() == pictures[1].read_bytes()
+
+
+def test_the_text_of_an_svg_is_text(run, tmp_path, moving):
+    picture = tmp_path / "map.svg"
+    assert run("show", moving[0], "--plan", moving[1], "-o", picture).code == 0
+    content = picture.read_text()
+    assert "<title>Plan for round round</title>" in content
+    for text in ("before", "after", "a0", "preempted: 1 job, 4 GPUs", "gang: 4 GPUs"):
+        assert re.search(rf"<text [^>]*>{text}</text>", content), text
 
 
 def test_a_picture_without_matplotlib_says_what_to_install(run, monkeypatch, tmp_path, round_file):

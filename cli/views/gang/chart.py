@@ -41,9 +41,13 @@ NOTES = {
 def print_map(console: Console, occupancy: Occupancy) -> None:
     """Print the first `MAX_HOSTS` hosts by rack, what was left out, and a legend.
 
-    Where the plan moves or preempts jobs, each host has its GPUs before the plan and after it.
+    Where the plan moves or preempts jobs, each host has its GPUs before the plan and after it. Of a
+    cluster without GPUs there is no map to print.
     """
     cluster = occupancy.cluster
+    if not cluster.num_gpus:
+        console.print(f"no map: {count(cluster.num_hosts, 'host')} without GPUs")
+        return
     racked = len(cluster.levels) > 1
     # Hosts of one rack need not be neighbours in the document.
     order = (
@@ -176,12 +180,14 @@ def _print_legend(console: Console, occupancy: Occupancy) -> None:
             console.print(Columns(lines, padding=(0, 3), equal=True, column_first=True))
         lines.clear()
 
-    for text, style in legend_of(occupancy, len(LETTERS)):
-        if style is None:
+    for text, style, heading in legend_of(occupancy, len(LETTERS)):
+        if heading:
             print_lines()
-            console.print(text)
+        line = Text.assemble((f"{style.symbol} ", style.terminal) if style else "", text)
+        if heading:
+            console.print(line)
         else:
-            lines.append(Text.assemble((f"  {style.symbol} ", style.terminal), text))
+            lines.append(Text("  ") + line)
     print_lines()
     for sharing in occupancy.parts.sharing:
         console.print(Text(NOTES[sharing], "dim"))

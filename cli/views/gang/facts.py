@@ -97,6 +97,8 @@ class Occupancy:
         Who holds what: after the plan, if there is one.
     before : Parts or None
         Who held what before the plan, if the plan moves or preempts a job.
+    without_gpus : int
+        How many jobs hold no GPUs, and so have no parts.
     """
 
     cluster: Cluster
@@ -105,6 +107,7 @@ class Occupancy:
     jobs: tuple[Holder, ...]
     parts: Parts
     before: Parts | None
+    without_gpus: int
 
     @property
     def used(self) -> Ints:
@@ -153,7 +156,9 @@ def occupancy_of(round_: Round, plan: Plan | None = None) -> Occupancy:
             for d in plan.decisions
             if d.tasks
         }
-    holders = _holders(uses, {**running, **after})
+    placed = {**running, **after}
+    seen = {name: use for name, use in uses.items() if placed[name].option.milli_gpu}
+    holders = _holders(seen, placed)
     index = {holder.name: i for i, holder in enumerate(holders)}
     names = [job.name for job in round_.jobs]
     together = [[names[i] for i in group] for group in running_groups(round_)]
@@ -165,7 +170,15 @@ def occupancy_of(round_: Round, plan: Plan | None = None) -> Occupancy:
         parts = parts_of(_held(cluster, holders, index, after, together))
         moved = any(d.decision in MOVES for d in plan.decisions)
     host, gpu = conditions_of(round_, cluster)
-    return Occupancy(cluster, host, gpu, holders, parts, before if moved else None)
+    return Occupancy(
+        cluster,
+        host,
+        gpu,
+        holders,
+        parts,
+        before if moved else None,
+        len(uses) - len(seen),
+    )
 
 
 def _holders(uses: Mapping[str, Use], placed: Mapping[str, _Placed]) -> tuple[Holder, ...]:
@@ -205,7 +218,9 @@ def _held(
     """Yield what each task holds of each of its GPUs; `together` are the groups that take turns."""
     group_of = {name: number for number, names in enumerate(together) for name in names}
     for name, (_, option, tasks) in placed.items():
-        number = index[name]
+        number = index.get(name)
+        if number is None:
+            continue
         turns, arrives = group_of.get(name, ALONE), holders[number].use.arrives
         for task in tasks:
             host = cluster.host_index[task.host]

@@ -11,7 +11,7 @@ from placewright.cli.format.colours import LIGHT, SHADE
 from placewright.cli.views.gang.bars import Bars, bars_of, joined, marks_of
 from placewright.cli.views.gang.conditions import Condition
 from placewright.cli.views.gang.facts import LETTERS, Occupancy
-from placewright.cli.views.gang.layout import GPU_LEVEL, Layout, layout_of
+from placewright.cli.views.gang.layout import Layout, layout_of
 from placewright.cli.views.gang.parts import SharingKind
 from placewright.cli.views.gang.styles import CONDITIONS, Entry, Style, legend_of
 
@@ -27,7 +27,7 @@ LINE, LEGEND_GAP, SWATCH, LETTER = 0.165, 0.25, 0.18, 0.057
 LEGEND_HEIGHT = 2.4
 """All in inches; the last one is that of a legend beside a small map, before a second column."""
 GAP, SEAM = 0.12, 0.02
-"""Width of the line between cells, and between those of one job, as fractions of a cell."""
+"""Width of the line between cells, and between those or the parts of one job, in cells."""
 NAME_SIZE, MARK_POINTS, LEAST_POINTS = 0.6, 9.0, 3.6
 MAX_MARKS = 3000
 MAX_TITLES = 600
@@ -46,8 +46,11 @@ def draw_map(occupancy: Occupancy) -> Figure:
     from matplotlib.figure import Figure
 
     layout, places = _places(occupancy)
-    entries = [Entry(f"a cell is one {layout.level}"), *legend_of(occupancy, len(LETTERS))]
-    entries += [Entry(NOTES[sharing]) for sharing in occupancy.parts.sharing]
+    entries = [
+        Entry(f"a cell is one {layout.level}", heading=True),
+        *legend_of(occupancy, len(LETTERS)),
+    ]
+    entries += [Entry(NOTES[sharing], heading=True) for sharing in occupancy.parts.sharing]
     width = max(x for x, _ in places) + layout.width * layout.cell
     tall = max(y for _, y in places) + layout.height * layout.cell
     lines = -(-len(entries) // -(-len(entries) * LINE // max(tall, LEGEND_HEIGHT)))
@@ -99,12 +102,11 @@ class _Map:
             self.x + self.cell * (x + _inset(bars.left) - (GAP - SEAM) / 2 * left),
             self.x + self.cell * (x + _inset(bars.right) + (GAP - SEAM) / 2 * right),
             self.y + self.cell * (y + 1 - _inset(bars.low)),
-            self.y + self.cell * (y + 1 - _inset(bars.high)),
+            self.y + self.cell * (y + 1 - _inset(bars.high) + SEAM * (bars.high < 1)),
         )
         for style in np.unique(bars.style).tolist():
             self._fill(boxes[bars.style == style], bars.styles[style])
-        if self.layout.level == GPU_LEVEL:
-            self._outline(occupancy.gpu_condition)
+        self._outline(occupancy.gpu_condition)
         self._write(bars)
 
     def _fill(self, boxes: Floats, style: Style) -> None:
@@ -121,11 +123,13 @@ class _Map:
         )
 
     def _outline(self, conditions: Ints) -> None:
-        """Frame the GPUs on which nothing may arrive, whoever holds them."""
+        """Frame the cells on no GPU of which anything may arrive, whoever holds them."""
         from matplotlib.collections import PolyCollection
 
+        lowest = np.full(self.layout.x.size, max(Condition))
+        np.minimum.at(lowest, self.layout.cell_of_gpu, conditions)
         for condition, line in OUTLINES.items():
-            found = np.flatnonzero(conditions == condition)
+            found = np.flatnonzero(lowest == condition)
             x, y = self.layout.x[found], self.layout.y[found]
             boxes = _boxes(
                 self.x + self.cell * (x + GAP / 4),
@@ -229,7 +233,7 @@ def _add_legend(axes: Axes, entries: list[Entry], left: float, lines: int) -> No
     outlines = {CONDITIONS[condition]: line for condition, line in OUTLINES.items()}
     for first in range(0, len(entries), lines):
         column = entries[first : first + lines]
-        for number, (text, style) in enumerate(column):
+        for number, (text, style, _) in enumerate(column):
             middle = LINE * (number + 0.5)
             if style is None:
                 axes.text(left, middle, text, size=8, va="center", color=GREY, clip_on=False)

@@ -28,7 +28,8 @@ from placewright.cli.views.gang.facts import Holder, Occupancy, Use
 
 MAX_TENANT = 16
 FREE = "·"
-UNMARKED_ARRIVES, UNMARKED_STAYS = "■", "□"
+UNMARKED_ARRIVES, UNMARKED_STAYS = "■▪◆", "□▫◇"
+"""Symbols in turn of jobs without a mark, so that neighbours look different."""
 
 
 class Style(NamedTuple):
@@ -65,7 +66,8 @@ def job_style(job: Holder) -> Style:
     What arrives, or runs in a round without a plan, has a colour of its own, the next ones with a
     hatch; what stays is grey.
     """
-    symbol = job.mark or (UNMARKED_ARRIVES if job.use.arrives else UNMARKED_STAYS)
+    unmarked = UNMARKED_ARRIVES if job.use.arrives else UNMARKED_STAYS
+    symbol = job.mark or unmarked[job.rank % len(unmarked)]
     if job.use is Use.PREEMPTED:
         return Style(PREEMPTED, STOPS, "xxx", job.mark, symbol, "red")
     if job.use is Use.KEPT:
@@ -80,10 +82,11 @@ def job_style(job: Holder) -> Style:
 
 
 class Entry(NamedTuple):
-    """A line of a legend; a heading has no style."""
+    """A line of a legend; a heading may have a style, and so may what is below it."""
 
     text: str
     style: Style | None = None
+    heading: bool = False
 
 
 def legend_of(occupancy: Occupancy, most: int) -> list[Entry]:
@@ -96,11 +99,15 @@ def legend_of(occupancy: Occupancy, most: int) -> list[Entry]:
         if not jobs:
             continue
         heading = f"{use}: {count(len(jobs), 'job')}, {_gpus(jobs)}"
-        entries.append(Entry(heading, None if marked else _rest(jobs)))
+        entries.append(Entry(heading, None if marked else _rest(jobs), heading=True))
         entries += [Entry(_job_text(job), job_style(job)) for job in marked]
         if marked and rest:
             entries.append(Entry(f"{count(len(rest), 'other job')}, {_gpus(rest)}", _rest(rest)))
-    entries.append(Entry("held by nobody"))
+    if occupancy.without_gpus:
+        entries.append(
+            Entry(f"not drawn: {count(occupancy.without_gpus, 'job')} without GPUs", heading=True)
+        )
+    entries.append(Entry("held by nobody", heading=True))
     entries += [
         Entry(f"free {shortened(model)}", free_style(index))
         for index, model in enumerate(occupancy.cluster.gpu_models)
@@ -111,7 +118,8 @@ def legend_of(occupancy: Occupancy, most: int) -> list[Entry]:
 
 def _rest(jobs: list[Holder]) -> Style:
     """Return the style of jobs that are not named one by one."""
-    return job_style(jobs[-1]._replace(mark=""))
+    symbols = UNMARKED_ARRIVES if jobs[-1].use.arrives else UNMARKED_STAYS
+    return job_style(jobs[-1]._replace(mark=""))._replace(symbol=symbols)
 
 
 def _gpus(jobs: list[Holder]) -> str:
