@@ -26,6 +26,7 @@ RESERVED, TO_VACATE, SHADE = "#f7f1d5", "#f7f1d5", "#b8a24a"
 LIGHT = "#ffffff"
 """Of hatches, as `STOPS` and `SHADE` are."""
 FREE = ("#ececec", "#d9ead3", "#e4ddf0", "#f8e8cc", "#d5ebf2", "#f4dada", "#efeebe", "#cfd8e6")
+FREE_HATCHES, FREE_EDGE = (None, "...", "---", "|||", "\\\\\\", "///", "+++", "xxx"), "#d2d2d2"
 UNHEALTHY = "#333333"
 STAGES = (
     "#99ddff",
@@ -45,6 +46,11 @@ BANDS = ("#2b4d73", "#4477aa", "#88aacc", "#c3d5e6")
 def free_colour(model: int) -> str:
     """Return the pale colour of a free GPU by the index of its model."""
     return FREE[model % len(FREE)]
+
+
+def free_hatch(model: int) -> str | None:
+    """Return the hatch of a free GPU by the index of its model."""
+    return FREE_HATCHES[model % len(FREE_HATCHES)]
 
 
 def stage_colour(resource: int) -> str:

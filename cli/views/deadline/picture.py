@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placewright.cli.format.colours import EFFORT, FREE, UNHEALTHY, band_colour
+from placewright.cli.format.colours import EFFORT, FREE, LIGHT, UNHEALTHY, band_colour
 from placewright.cli.format.text import after, count_gpus, gpus, shortened
 from placewright.cli.views.deadline.chart import KINDS, band_text, heading
 from placewright.cli.views.deadline.gantt import Chart, Kind, ticks
@@ -31,6 +31,7 @@ BAR = 0.8
 TICKS = 10
 """Labels of times at most."""
 HATCH = "//////"
+HATCHES = {Kind.LATER: "...", Kind.EFFORT: "|||"}
 AWAY: dict[str, Any] = {
     "facecolor": "none",
     "edgecolor": "#999999",
@@ -131,7 +132,12 @@ def _style(kind: Kind) -> dict[str, Any]:
     """Return how a bar is filled; what is only offered is hatched."""
     if kind is Kind.OFFER:
         return {"facecolor": "none", "edgecolor": KINDS[kind], "hatch": HATCH, "linewidth": 0.5}
-    return {"facecolor": KINDS[kind]}
+    return {
+        "facecolor": KINDS[kind],
+        "edgecolor": LIGHT,
+        "hatch": HATCHES.get(kind),
+        "linewidth": 0,
+    }
 
 
 def _add_stack(axes: Axes, chart: Chart) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from placewright.cli.views.gang.packing import (
     COLUMN_GAP,
     HEADING_HEIGHT,
     TITLE_HEIGHT,
+    Group,
     Page,
     Tile,
     best_page,
@@ -35,8 +37,8 @@ SHARED = 1.6
 """How much larger cells of small clusters are in which jobs share GPUs."""
 NAMED = 0.18
 """Inches of a cell up to which names grow with cells."""
-LETTER = 0.36
-"""Width of a letter, in cells of at most `NAMED`."""
+LETTER, HEADING_LETTER = 0.36, 0.5
+"""Width of a letter, and of one of a heading, in cells of at most `NAMED`."""
 MAX_ROW_NAME, MAX_TITLE = 14, 28
 
 
@@ -90,6 +92,35 @@ class Layout:
     names: tuple[Label, ...]
 
 
+class _Tile(NamedTuple):
+    """Rows of cells under a title, which is empty where the cluster has no such level."""
+
+    title: str
+    rows: Ints
+
+
+class _Group(NamedTuple):
+    """Tiles under a heading, which is empty where the cluster has no such level."""
+
+    heading: str
+    tiles: list[_Tile]
+
+
+class _Grid(NamedTuple):
+    """A cluster as rows of cells in tiles in groups, by one of its levels.
+
+    `level`, `cell_of_gpu` and `row` are as in `Layout`, `columns` the number of cells of each row,
+    and `names` those of rows, if they have some.
+    """
+
+    level: str
+    cell_of_gpu: Ints
+    row: Ints
+    columns: Ints
+    names: list[str]
+    groups: list[_Group]
+
+
 def layout_of(cluster: Cluster, width: float, height: float, *, shared: bool = False) -> Layout:
     """Lay out a cluster on paper of this size in inches, by the deepest level that can be read.
 
@@ -103,114 +134,135 @@ def layout_of(cluster: Cluster, width: float, height: float, *, shared: bool = F
     """
     if not cluster.num_gpus:
         raise ValueError(f"cluster {cluster.name!r} has no GPUs; expected some to draw")
+    paper = width, height
     sizes = (*map(len, cluster.names), cluster.num_gpus)
     for depth in range(len(cluster.levels), -1, -1):
         if sizes[depth] <= MAX_CELLS:
-            layout = _layout(cluster, depth, 1, (width, height), shared)
+            layout = _layout(_grid(cluster, depth), paper, shared)
             if layout.cell >= SMALLEST:
                 return layout
     run = max(2, -(-sizes[0] // MAX_CELLS))
     while True:
-        layout = _layout(cluster, 0, run, (width, height), shared)
+        layout = _layout(_grid(cluster, 0, run), paper, shared)
         if layout.cell >= SMALLEST:
             return layout
         run *= 2
 
 
-def _layout(
-    cluster: Cluster, depth: int, run: int, paper: tuple[float, float], shared: bool
-) -> Layout:
-    """Lay out a cluster by this level, or by runs of its members."""
-    levels = (*cluster.levels, GPU_LEVEL)
+def _grid(cluster: Cluster, depth: int, run: int = 1) -> _Grid:
+    """Divide a cluster into cells by a level, or by runs of its members."""
     host_of_gpu = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
-    if levels[depth] == GPU_LEVEL:
+    if depth == len(cluster.levels):
+        level = GPU_LEVEL
         cell_of_gpu, row = np.arange(cluster.num_gpus), host_of_gpu
     else:
+        name = cluster.levels[depth]
+        level = name if run == 1 else f"run of {run} {name}s"
         cell_of_gpu = cluster.domain[depth][host_of_gpu].astype(np.int64) // run
         row = _holders(cluster, depth, np.arange(-(-len(cluster.names[depth]) // run)))
     columns = np.bincount(row)
     rows = np.flatnonzero(columns)
     tile = _holders(cluster, depth - 1, rows)
-    headed = depth - 2 > 0 and len(cluster.names[depth - 3]) > 1
-    heading = _holders(cluster, depth - 2, tile) if headed else np.zeros_like(tile)
-    order = np.lexsort((rows, tile, heading))
-    rows, tile, heading = rows[order], tile[order], heading[order]
-    groups = [[rows[group][part] for part in _runs(tile[group])] for group in _runs(heading)]
-    names = _row_names(cluster, depth - 1)
-    titles = _titles(cluster, depth - 2)
-    cells = int(columns.sum())
-    largest = min(max(2 / sqrt(cells), USUAL), LARGEST) * (SHARED if shared else 1.0)
-    longest = max(len(names[r]) for r in rows.tolist()) + 1 if names else 0
-
-    def packed(scale: float) -> tuple[list[list[Tile]], Page]:
-        """Pack the tiles with letters of this size."""
-        tiles = [
+    # A heading that stands alone says nothing.
+    headed = depth > 2 and len(cluster.names[depth - 3]) > 1
+    group = _holders(cluster, depth - 2, tile) if headed else np.zeros_like(tile)
+    order = np.lexsort((rows, tile, group))
+    rows, tile, group = rows[order], tile[order], group[order]
+    groups = [
+        _Group(
+            _title(cluster, depth - 3, int(group[part.start])) if headed else "",
             [
-                Tile(
-                    part.size,
-                    scale * LETTER * longest + int(columns[part].max()),
-                    scale * LETTER * len(title_of(part)),
-                )
-                for part in group
-            ]
-            for group in groups
-        ]
-        return tiles, best_page(
-            tiles,
-            title_height=scale * TITLE_HEIGHT if titles else 0.0,
-            heading_height=scale * HEADING_HEIGHT if headed else 0.0,
-            size=(*paper, largest),
+                _Tile(_title(cluster, depth - 2, int(tile[part][inner.start])), rows[part][inner])
+                for inner in _runs(tile[part])
+            ],
         )
+        for part in _runs(group)
+    ]
+    return _Grid(level, cell_of_gpu, row, columns, _row_names(cluster, depth - 1), groups)
 
-    def title_of(part: Ints) -> str:
-        return titles[int(_holders(cluster, depth - 1, part[:1])[0])] if titles else ""
 
+def _layout(grid: _Grid, paper: tuple[float, float], shared: bool) -> Layout:
+    """Lay out a cluster whose cells are given."""
+    largest = min(max(2 / sqrt(grid.row.size), USUAL), LARGEST) * (SHARED if shared else 1.0)
     # Names do not grow with the cells of a small cluster.
-    scale = min(NAMED / largest, 1.0)
-    tiles, page = packed(scale)
-    if page.cell(*paper, largest) < largest:
-        scale = min(NAMED / page.cell(*paper, largest), 1.0)
-        tiles, page = packed(scale)
-    margin = scale * LETTER * longest
-
-    row_x, row_y = np.zeros(columns.size), np.zeros(columns.size)
-    top = scale * TITLE_HEIGHT if titles else 0.0
-    for part, facts, (x, y) in zip(
-        chain.from_iterable(groups), chain.from_iterable(tiles), page.tiles, strict=True
-    ):
-        each = -(-part.size // -(-part.size // page.rows))
-        column, line = np.divmod(np.arange(part.size), each)
-        row_x[part] = x + column * (facts.row_width + COLUMN_GAP) + margin
-        row_y[part] = y + top + line
-    place = np.empty(row.size)
-    place[np.argsort(row, kind="stable")] = np.concatenate([np.arange(n) for n in columns if n])
+    letters = min(NAMED / largest, 1.0)
+    page = _page(grid, letters, (*paper, largest))
+    cell = page.cell(*paper, largest)
+    if cell < largest:
+        letters = min(NAMED / cell, 1.0)
+        page = _page(grid, letters, (*paper, largest))
+    tiles = [tile for group in grid.groups for tile in group.tiles]
+    titled = bool(tiles[0].title)
+    margin = _margin(grid, letters)
+    row_x, row_y = np.zeros(grid.columns.size), np.zeros(grid.columns.size)
+    for (title, rows), (x, y) in zip(tiles, page.tiles, strict=True):
+        each = -(-rows.size // -(-rows.size // page.rows))
+        column, line = np.divmod(np.arange(rows.size), each)
+        width = margin + int(grid.columns[rows].max()) + COLUMN_GAP
+        row_x[rows] = x + margin + column * width
+        row_y[rows] = y + line + (letters * TITLE_HEIGHT if title else 0.0)
+    place = np.empty(grid.row.size)
+    place[np.argsort(grid.row, kind="stable")] = np.concatenate(
+        [np.arange(number) for number in grid.columns if number]
+    )
     return Layout(
-        level=levels[depth] if run == 1 else f"run of {run} {levels[depth]}s",
-        cell_of_gpu=cell_of_gpu,
-        row=row,
-        x=row_x[row] + place,
-        y=row_y[row],
+        level=grid.level,
+        cell_of_gpu=grid.cell_of_gpu,
+        row=grid.row,
+        x=row_x[grid.row] + place,
+        y=row_y[grid.row],
         width=page.width,
         height=page.height,
         cell=page.cell(*paper, largest),
-        letters=scale,
+        letters=letters,
         titles=tuple(
-            Label(titles[int(tile[run_.start])], x, y + top)
-            for run_, (x, y) in zip(_runs_within(tile, heading), page.tiles, strict=True)
-        )
-        if titles
-        else (),
+            Label(tile.title, x, y + letters * TITLE_HEIGHT)
+            for tile, (x, y) in zip(tiles, page.tiles, strict=True)
+            if titled
+        ),
         headings=tuple(
-            Label(cluster.names[depth - 3][int(heading[run_.start])], x, y + scale * HEADING_HEIGHT)
-            for run_, (x, y) in zip(_runs(heading), page.headings, strict=True)
-        )
-        if headed
-        else (),
+            Label(group.heading, x, y + letters * HEADING_HEIGHT)
+            for group, (x, y) in zip(grid.groups, page.headings, strict=False)
+        ),
         names=tuple(
-            Label(names[r], row_x[r] - scale * LETTER / 2, row_y[r] + 0.5) for r in rows.tolist()
+            Label(grid.names[row], row_x[row] - letters * LETTER / 2, row_y[row] + 0.5)
+            for tile in tiles
+            for row in tile.rows.tolist()
+            if grid.names
+        ),
+    )
+
+
+def _margin(grid: _Grid, letters: float) -> float:
+    """Return the space that the longest name of a row takes, in cells."""
+    if not grid.names:
+        return 0.0
+    return letters * LETTER * (1 + max(map(len, grid.names)))
+
+
+def _page(grid: _Grid, letters: float, size: tuple[float, float, float]) -> Page:
+    """Pack the tiles of a grid with letters of this size."""
+    margin = _margin(grid, letters)
+    groups = [
+        Group(
+            [
+                Tile(
+                    tile.rows.size,
+                    margin + int(grid.columns[tile.rows].max()),
+                    letters * LETTER * len(tile.title),
+                )
+                for tile in group.tiles
+            ],
+            letters * HEADING_LETTER * len(group.heading),
         )
-        if names
-        else (),
+        for group in grid.groups
+    ]
+    first = grid.groups[0]
+    return best_page(
+        groups,
+        title_height=letters * TITLE_HEIGHT if first.tiles[0].title else 0.0,
+        heading_height=letters * HEADING_HEIGHT if first.heading else 0.0,
+        size=size,
     )
 
 
@@ -227,9 +279,9 @@ def _row_names(cluster: Cluster, depth: int) -> list[str]:
     ]
 
 
-def _titles(cluster: Cluster, depth: int) -> list[str]:
-    """Name the members of a level in full; none above the outermost."""
-    return [] if depth < 0 else [shortened(name, MAX_TITLE) for name in cluster.names[depth]]
+def _title(cluster: Cluster, depth: int, member: int) -> str:
+    """Name a member of a level; above the outermost it has no name."""
+    return "" if depth < 0 else shortened(cluster.names[depth][member], MAX_TITLE)
 
 
 def _holders(cluster: Cluster, depth: int, members: Ints) -> Ints:
@@ -241,10 +293,3 @@ def _runs(values: Ints) -> Iterator[slice]:
     """Yield the slice of each run of equal entries."""
     ends = [*(np.flatnonzero(np.diff(values)) + 1).tolist(), values.size]
     yield from (slice(start, end) for start, end in pairwise([0, *ends]))
-
-
-def _runs_within(values: Ints, groups: Ints) -> Iterator[slice]:
-    """Yield the slice of each run of equal entries in each run of equal groups."""
-    for group in _runs(groups):
-        for run in _runs(values[group]):
-            yield slice(group.start + run.start, group.start + run.stop)

@@ -30,6 +30,13 @@ class Tile(NamedTuple):
     title_width: float
 
 
+class Group(NamedTuple):
+    """Tiles under one heading, and the width of that."""
+
+    tiles: Sequence[Tile]
+    heading_width: float
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """Where tiles lie, in cells; the y axis points down.
@@ -41,7 +48,7 @@ class Page:
     tiles
         Upper left corner of the title of each tile.
     headings
-        Upper left corner of each heading.
+        Upper left corner of each heading, if there are headings.
     rows
         How many rows a tile has below each other, at most, before the next column begins.
     """
@@ -58,7 +65,7 @@ class Page:
 
 
 def best_page(
-    groups: Sequence[Sequence[Tile]],
+    groups: Sequence[Group],
     *,
     title_height: float,
     heading_height: float,
@@ -69,11 +76,11 @@ def best_page(
     Heights are in cells, 0 where there are no titles or headings. `size` is that of the paper, and
     of the largest cell, in one unit.
     """
-    longest = max(tile.rows for group in groups for tile in group)
+    longest = max(tile.rows for group in groups for tile in group.tiles)
 
     def merit(page: Page) -> tuple[float, float]:
         shape = abs(log(page.width / page.height / ASPECT))
-        # A taller page for the same tiles is an emptier one.
+        # A larger page for the same tiles is an emptier one.
         empty = EMPTY * log(page.width * page.height)
         return -round(page.cell(*size), 3), shape + empty + FOLDED * (page.rows < longest)
 
@@ -81,18 +88,22 @@ def best_page(
 
 
 def _pages(
-    groups: Sequence[Sequence[Tile]], longest: int, title_height: float, heading_height: float
+    groups: Sequence[Group], longest: int, title_height: float, heading_height: float
 ) -> Iterator[Page]:
     """Yield pages of several widths and of several lengths of columns."""
     rows = longest
     while True:
-        boxes = [[_box(tile, rows, title_height) for tile in group] for group in groups]
+        boxes = [[_box(tile, rows, title_height) for tile in group.tiles] for group in groups]
         widest = max(width for group in boxes for width, _ in group)
         area = sum(width * height for group in boxes for width, height in group)
         for step in range(-SHAPES // 2, SHAPES // 2):
             space = max(sqrt(area * ASPECT) * STRETCH**step, widest)
-            for inner in INNER if heading_height else INNER[:1]:
-                yield _page(boxes, space, rows, heading_height, inner)
+            if not heading_height:
+                corners, width, height = _flow([box for group in boxes for box in group], space)
+                yield Page(width, height, tuple(corners), (), rows)
+                continue
+            for inner in INNER:
+                yield _headed_page(groups, boxes, space, rows, heading_height, inner)
         if rows <= LEAST_ROWS:
             return
         rows = max(ceil(rows / 2), LEAST_ROWS)
@@ -106,28 +117,29 @@ def _box(tile: Tile, rows: int, title_height: float) -> tuple[float, float]:
     return max(width, tile.title_width), height
 
 
-def _page(
-    groups: Sequence[Sequence[tuple[float, float]]],
+def _headed_page(
+    groups: Sequence[Group],
+    boxes: Sequence[Sequence[tuple[float, float]]],
     space: float,
     rows: int,
     heading_height: float,
     inner: float,
 ) -> Page:
-    if not heading_height:
-        corners, width, height = _flow([box for group in groups for box in group], space)
-        return Page(width, height, tuple(corners), ((0.0, 0.0),) * len(groups), rows)
-    packed = []
-    for group in groups:
-        area = sum(width * height for width, height in group)
-        widest = max(width for width, _ in group)
-        packed.append(_flow(group, min(max(inner * sqrt(area * ASPECT), widest), space)))
-    outer, width, height = _flow([(w, h + heading_height) for _, w, h in packed], space)
+    """Return a page of boxes in boxes; `inner` is how much wider than its shape an outer one is."""
+    packed, outer = [], []
+    for group, sizes in zip(groups, boxes, strict=True):
+        area = sum(width * height for width, height in sizes)
+        widest = max(width for width, _ in sizes)
+        corners, width, height = _flow(sizes, min(max(inner * sqrt(area * ASPECT), widest), space))
+        packed.append(corners)
+        outer.append((max(width, group.heading_width), heading_height + height))
+    headings, width, height = _flow(outer, space)
     tiles = tuple(
         (left + x, top + heading_height + y)
-        for (left, top), (corners, _, _) in zip(outer, packed, strict=True)
+        for (left, top), corners in zip(headings, packed, strict=True)
         for x, y in corners
     )
-    return Page(width, height, tiles, tuple(outer), rows)
+    return Page(width, height, tiles, tuple(headings), rows)
 
 
 def _flow(

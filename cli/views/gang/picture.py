@@ -26,8 +26,8 @@ BETWEEN, CAPTION = 0.35, 0.22
 LINE, LEGEND_GAP, SWATCH, LETTER = 0.165, 0.25, 0.18, 0.057
 LEGEND_HEIGHT = 2.4
 """All in inches; the last one is that of a legend beside a small map, before a second column."""
-GAP, SEAM = 0.12, 0.02
-"""Width of the line between cells, and between those or the parts of one job, in cells."""
+GAP, SEAM = 0.12, 0.01
+"""Width of the line between cells, in cells, and between those of one job, in inches."""
 NAME_SIZE, MARK_POINTS, LEAST_POINTS = 0.6, 9.0, 3.6
 MAX_MARKS = 3000
 MAX_TITLES = 600
@@ -47,10 +47,10 @@ def draw_map(occupancy: Occupancy) -> Figure:
 
     layout, places = _places(occupancy)
     entries = [
-        Entry(f"a cell is one {layout.level}", heading=True),
+        Entry(f"a cell is one {layout.level}"),
         *legend_of(occupancy, len(LETTERS)),
     ]
-    entries += [Entry(NOTES[sharing], heading=True) for sharing in occupancy.parts.sharing]
+    entries += [Entry(NOTES[sharing]) for sharing in occupancy.parts.sharing]
     width = max(x for x, _ in places) + layout.width * layout.cell
     tall = max(y for _, y in places) + layout.height * layout.cell
     lines = -(-len(entries) // -(-len(entries) * LINE // max(tall, LEGEND_HEIGHT)))
@@ -98,11 +98,12 @@ class _Map:
         x, y = self.layout.x[bars.cell], self.layout.y[bars.cell]
         left, right = joined(bars, self.layout)
         # The bars of a job go on over the line between its cells.
+        seam = min(SEAM / self.cell, GAP)
         boxes = _boxes(
-            self.x + self.cell * (x + _inset(bars.left) - (GAP - SEAM) / 2 * left),
-            self.x + self.cell * (x + _inset(bars.right) + (GAP - SEAM) / 2 * right),
+            self.x + self.cell * (x + _inset(bars.left) - (GAP - seam) / 2 * left),
+            self.x + self.cell * (x + _inset(bars.right) + (GAP - seam) / 2 * right),
             self.y + self.cell * (y + 1 - _inset(bars.low)),
-            self.y + self.cell * (y + 1 - _inset(bars.high) + SEAM * (bars.high < 1)),
+            self.y + self.cell * (y + 1 - _inset(bars.high) + seam * (bars.high < 1)),
         )
         for style in np.unique(bars.style).tolist():
             self._fill(boxes[bars.style == style], bars.styles[style])
@@ -226,13 +227,23 @@ def _ink(style: Style) -> str:
     return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else LIGHT
 
 
+def _columns(entries: list[Entry], lines: int) -> list[list[Entry]]:
+    """Divide a legend into columns of so many lines, none of which ends with a mere heading."""
+    columns: list[list[Entry]] = [[]]
+    for entry, below in zip(entries, [*entries[1:], Entry("")], strict=True):
+        alone = entry.style is None and below.style is not None
+        if len(columns[-1]) + alone >= lines:
+            columns.append([])
+        columns[-1].append(entry)
+    return columns
+
+
 def _add_legend(axes: Axes, entries: list[Entry], left: float, lines: int) -> None:
     """Write the legend in columns of so many lines, to the right of what the figure shows."""
     from matplotlib.patches import Rectangle
 
     outlines = {CONDITIONS[condition]: line for condition, line in OUTLINES.items()}
-    for first in range(0, len(entries), lines):
-        column = entries[first : first + lines]
+    for column in _columns(entries, lines):
         for number, (text, style, _) in enumerate(column):
             middle = LINE * (number + 0.5)
             if style is None:

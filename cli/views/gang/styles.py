@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from placewright.cli.format.colours import (
+    FREE_EDGE,
     HATCHES,
     LARGE,
     LIGHT,
@@ -21,6 +22,7 @@ from placewright.cli.format.colours import (
     TO_VACATE,
     UNHEALTHY,
     free_colour,
+    free_hatch,
 )
 from placewright.cli.format.text import count, count_gpus, shortened
 from placewright.cli.views.gang.conditions import Condition
@@ -57,7 +59,7 @@ CONDITIONS = {
 
 def free_style(model: int) -> Style:
     """Return how a free GPU of this model is drawn."""
-    return Style(free_colour(model), free_colour(model), None, "", FREE, "dim")
+    return Style(free_colour(model), FREE_EDGE, free_hatch(model), "", FREE, "dim")
 
 
 def job_style(job: Holder) -> Style:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from placewright.cli.format.colours import (
@@ -10,7 +11,7 @@ from placewright.cli.format.colours import (
     stage_colour,
 )
 from placewright.cli.format.text import percent, shortened
-from placewright.cli.views.interleaving.chart import HEADING, caption, more_text
+from placewright.cli.views.interleaving.chart import HEADING, caption, letters, more_text
 from placewright.cli.views.interleaving.facts import Timelines, Turns
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ LEGEND_COLUMNS = 6
 
 WIDTH = 6.0
 ROW, CAPTION, BETWEEN = 0.2, 0.24, 0.12
-NAME = 0.075
-"""Space for a character of a job's name."""
+NAME, MARKED = 0.075, 0.12
+"""Space for a character of a job's name, and least one for a letter in a bar."""
 TOP = 0.5
 """All in inches."""
 BAR = 0.8
@@ -58,15 +59,19 @@ def add_timelines(figure: Figure, timelines: Timelines) -> None:
         borderpad=0,
     )
     y = 0.0
+    marks = letters(timelines.resources)
     for turns in timelines.turns:
-        _add_turns(axes, turns, y)
+        _add_turns(axes, turns, y, marks)
         y += _height(turns)
     if timelines.more:
         axes.text(0, y + CAPTION, more_text(timelines), size=8, va="bottom")
 
 
-def _add_turns(axes: Axes, turns: Turns, top: float) -> None:
-    """Draw a group from this height on: where it is, a row per job, and where slots begin."""
+def _add_turns(axes: Axes, turns: Turns, top: float, marks: Sequence[str]) -> None:
+    """Draw a group from this height on: where it is, a row per job, and where slots begin.
+
+    A stage has the letter of its resource, as in a terminal, where there is space for it.
+    """
     first = top + CAPTION
     axes.text(0, first, caption(turns), size=8, va="bottom")
     for index, member in enumerate(turns.members):
@@ -80,6 +85,15 @@ def _add_turns(axes: Axes, turns: Turns, top: float) -> None:
                 facecolors=stage_colour(bar.resource),
                 hatch=_hatch(bar.resource),
             )
+            if WIDTH * (bar.end - bar.start) > MARKED:
+                axes.text(
+                    (bar.start + bar.end) / 2,
+                    middle,
+                    marks[bar.resource],
+                    size=7,
+                    ha="center",
+                    va="center",
+                )
         axes.text(-0.01, middle, shortened(member.name), size=7, ha="right", va="center")
         axes.text(1.01, middle, percent(member.speed), size=7, va="center")
     axes.vlines(
@@ -105,11 +119,15 @@ def _legend(resources: tuple[str, ...]) -> list[Patch]:
     """Name the colours of the resources, and that of waiting."""
     from matplotlib.patches import Patch
 
-    # The space comes first: matplotlib leaves out labels that begin with an underscore.
+    # The letter comes first: matplotlib leaves out labels that begin with an underscore.
     return [
         *(
-            Patch(facecolor=stage_colour(index), hatch=_hatch(index), label=f" {shortened(name)}")
-            for index, name in enumerate(resources)
+            Patch(
+                facecolor=stage_colour(index),
+                hatch=_hatch(index),
+                label=f"{mark}: {shortened(name)}",
+            )
+            for index, (mark, name) in enumerate(zip(letters(resources), resources, strict=True))
         ),
         Patch(facecolor=FREE[0], label=" waits"),
     ]
