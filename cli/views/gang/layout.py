@@ -193,14 +193,14 @@ def _layout(grid: _Grid, paper: tuple[float, float], shared: bool) -> Layout:
         page = _page(grid, letters, (*paper, largest))
     tiles = [tile for group in grid.groups for tile in group.tiles]
     titled = bool(tiles[0].title)
-    margin = _margin(grid, letters)
     row_x, row_y = np.zeros(grid.columns.size), np.zeros(grid.columns.size)
-    for (title, rows), (x, y) in zip(tiles, page.tiles, strict=True):
+    for tile, (x, y) in zip(tiles, page.tiles, strict=True):
+        rows, margin = tile.rows, _margin(grid, tile, letters)
         each = -(-rows.size // -(-rows.size // page.rows))
         column, line = np.divmod(np.arange(rows.size), each)
         width = margin + int(grid.columns[rows].max()) + COLUMN_GAP
         row_x[rows] = x + margin + column * width
-        row_y[rows] = y + line + (letters * TITLE_HEIGHT if title else 0.0)
+        row_y[rows] = y + line + (letters * TITLE_HEIGHT if tile.title else 0.0)
     place = np.empty(grid.row.size)
     place[np.argsort(grid.row, kind="stable")] = np.concatenate(
         [np.arange(number) for number in grid.columns if number]
@@ -233,22 +233,21 @@ def _layout(grid: _Grid, paper: tuple[float, float], shared: bool) -> Layout:
     )
 
 
-def _margin(grid: _Grid, letters: float) -> float:
-    """Return the space that the longest name of a row takes, in cells."""
+def _margin(grid: _Grid, tile: _Tile, letters: float) -> float:
+    """Return the space that the longest name of a row of a tile takes, in cells."""
     if not grid.names:
         return 0.0
-    return letters * LETTER * (1 + max(map(len, grid.names)))
+    return letters * LETTER * (1 + max(len(grid.names[row]) for row in tile.rows.tolist()))
 
 
 def _page(grid: _Grid, letters: float, size: tuple[float, float, float]) -> Page:
     """Pack the tiles of a grid with letters of this size."""
-    margin = _margin(grid, letters)
     groups = [
         Group(
             [
                 Tile(
                     tile.rows.size,
-                    margin + int(grid.columns[tile.rows].max()),
+                    _margin(grid, tile, letters) + int(grid.columns[tile.rows].max()),
                     letters * LETTER * len(tile.title),
                 )
                 for tile in group.tiles

@@ -86,7 +86,11 @@ def _facts(occupancy: Occupancy, depth: int) -> list[Text]:
             if number[index]:
                 # Of a host itself the count would only say "1".
                 here = depth == len(cluster.levels) - 1
-                word = condition.word if here else f"{number[index]} {condition.word}"
+                word = (
+                    condition.word
+                    if here
+                    else f"{count(int(number[index]), 'host')} {condition.word}"
+                )
                 line.append(f", {word}", CONDITIONS[condition].terminal)
         facts.append(line)
     return facts
