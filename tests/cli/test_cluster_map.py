@@ -122,7 +122,7 @@ def unusable() -> Round:
     ]
     job = {
         "name": "j",
-        "options": [{"groups": [{"gpu": 1000}]}],
+        "options": [{"groups": [{"gpu": 1}]}],
         "running": {"tasks": [{"host": "h2", "gpus": [0]}]},
     }
     return Round.model_validate(
@@ -306,7 +306,7 @@ def test_the_picture_of_ten_regions_fits_a_page():
 
 
 def test_jobs_without_gpus_are_counted_and_not_drawn():
-    groups = [{"gpu": 0, "cpu": 1000}]
+    groups = [{"gpu": 0, "cpu": 1}]
     jobs = [
         {
             "name": name,
@@ -315,7 +315,7 @@ def test_jobs_without_gpus_are_counted_and_not_drawn():
         }
         for name in ("a", "b")
     ]
-    host = {"name": "h", "gpus": 2, "gpu_model": "A", "cpu": 64_000}
+    host = {"name": "h", "gpus": 2, "gpu_model": "A", "cpu": 64}
     occupancy = occupancy_of(Round.model_validate({"cluster": {"hosts": [host]}, "jobs": jobs}))
     assert (occupancy.jobs, occupancy.without_gpus) == ((), 2)
     assert "not drawn: 2 jobs without GPUs" in [e.text for e in legend_of(occupancy, 24)]
