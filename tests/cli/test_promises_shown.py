@@ -94,7 +94,7 @@ def test_a_later_due_time_has_the_colour_that_it_has_in_the_chart(lost, monkeypa
         with console.capture() as capture:
             print_promises(console, promises_of(*lost))
         text = capture.get()
-        assert ("\x1b[38;2;230;159;0m" in text) is not bare
+        assert ("\x1b[38;2;153;187;221m" in text) is not bare
 
 
 def test_promises_are_counted_with_what_they_hold(lost, promising):
