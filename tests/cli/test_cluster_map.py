@@ -6,19 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from placewright.cli.views.gang.bars import bars_of, joined, marks_of
+from placewright.cli.views.gang.chart import print_map
 from placewright.cli.views.gang.conditions import Condition
 from placewright.cli.views.gang.facts import Use, occupancy_of
 from placewright.cli.views.gang.layout import layout_of
 from placewright.cli.views.gang.parts import ALONE, NO_SLOT, Held, SharingKind, parts_of
-from placewright.cli.views.gang.picture import PAPER, draw_map
-from placewright.cli.views.gang.styles import CONDITIONS, legend_of
+from placewright.cli.views.gang.picture import PAPER, columns_of, draw_map
+from placewright.cli.views.gang.styles import CONDITIONS, Entry, free_style, job_style, legend_of
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_cluster, generate_round
-from placewright.instances.io.files import load_plan, load_round
+from placewright.instances.io.files import load_plan, load_round, write
 
 
 def task(gpu: int, job: int, milli: int, *, turns: int = ALONE, arrives: bool = True) -> Held:
@@ -163,8 +165,6 @@ def test_conditions_fill_the_gpus_that_nobody_holds(unusable):
 
 
 def test_tree_and_map_name_conditions(run, unusable, tmp_path, first_fit):
-    from placewright.instances.io.files import write
-
     paths = tmp_path / "round.json", tmp_path / "plan.json"
     write(unusable, paths[0])
     write(first_fit(unusable), paths[1])
@@ -319,3 +319,39 @@ def test_jobs_without_gpus_are_counted_and_not_drawn():
     occupancy = occupancy_of(Round.model_validate({"cluster": {"hosts": [host]}, "jobs": jobs}))
     assert (occupancy.jobs, occupancy.without_gpus) == ((), 2)
     assert "not drawn: 2 jobs without GPUs" in [e.text for e in legend_of(occupancy, 24)]
+
+
+def test_no_column_of_a_legend_ends_with_a_mere_heading():
+    named, heading, note = Entry("n", free_style(0)), Entry("h"), Entry("last")
+    columns = columns_of([heading, named, named, heading, named, note], 4)
+    assert columns == [[heading, named, named], [heading, named, note]]
+    assert columns_of([named, heading, note], 3) == [[named, heading, note]]
+
+
+def test_a_legend_names_every_job_once_and_counts_the_others():
+    occupancy = occupancy_of(generate_round(512, 8, seed=1))
+    lines = [entry.text for entry in legend_of(occupancy, 24)]
+    rest = len(occupancy.jobs) - 24
+    assert lines[0].startswith(f"running: {len(occupancy.jobs)} jobs, ")
+    assert sum(line.startswith(f"{rest} other jobs, ") for line in lines) == 1
+    assert [line.partition(":")[0] for line in lines[1:25]] == [
+        job.name for job in occupancy.jobs[:24]
+    ]
+
+
+def test_two_jobs_never_look_the_same(moving):
+    for occupancy in (moved(moving), occupancy_of(generate_round(512, 8, seed=1))):
+        styles = [job_style(job) for job in occupancy.jobs if job.mark]
+        assert len({(style.colour, style.hatch, style.mark) for style in styles}) == len(styles)
+        assert len({style.symbol for style in styles}) == len(styles)
+
+
+def test_a_cluster_without_gpus_has_no_map():
+    host = {"name": "h", "gpus": 0, "cpu": 4}
+    occupancy = occupancy_of(Round.model_validate({"cluster": {"hosts": [host]}}))
+    console = Console(width=100)
+    with console.capture() as capture:
+        print_map(console, occupancy)
+    assert capture.get() == "no map: 1 host without GPUs; solve lists where jobs are\n"
+    with pytest.raises(ValueError, match="has no GPUs"):
+        layout_of(occupancy.cluster, *PAPER)

@@ -46,7 +46,8 @@ def print_map(console: Console, occupancy: Occupancy) -> None:
     """
     cluster = occupancy.cluster
     if not cluster.num_gpus:
-        console.print(f"no map: {count(cluster.num_hosts, 'host')} without GPUs")
+        hosts = count(cluster.num_hosts, "host")
+        console.print(f"no map: {hosts} without GPUs; solve lists where jobs are")
         return
     racked = len(cluster.levels) > 1
     # Hosts of one rack need not be neighbours in the document.
@@ -54,9 +55,8 @@ def print_map(console: Console, occupancy: Occupancy) -> None:
         np.argsort(cluster.domain[-2], kind="stable") if racked else np.arange(cluster.num_hosts)
     )
     shown = order[:MAX_HOSTS].tolist()
-    halves = [occupancy.parts] if occupancy.before is None else [occupancy.before, occupancy.parts]
-    rows = _Rows(occupancy, halves, shown)
-    if len(halves) > 1:
+    rows = _Rows(occupancy, shown)
+    if occupancy.before is not None:
         console.print(Text(f"each host before{ARROW}after the plan", "dim"))
     for section, hosts in groupby(shown, key=lambda host: _section(occupancy, host)):
         if section:
@@ -106,10 +106,10 @@ def _tile(occupancy: Occupancy, rows: _Rows, rack: int, hosts: list[int]) -> Tex
 class _Rows:
     """The rows of hosts: GPUs as letters, before and after a plan, and why nothing may arrive."""
 
-    def __init__(self, occupancy: Occupancy, halves: Sequence[Parts], hosts: list[int]) -> None:
+    def __init__(self, occupancy: Occupancy, hosts: list[int]) -> None:
         self.occupancy = occupancy
         self.styles = [job_style(job) for job in occupancy.jobs]
-        self.halves = [(parts, self._starts(parts)) for parts in halves]
+        self.halves = [(parts, self._starts(parts)) for parts in occupancy.maps]
         cells = [[self._half(host, half) for half in self.halves] for host in hosts]
         self.cells = dict(zip(hosts, cells, strict=True))
         self.width = max((len(row[0]) for row in cells), default=0)
@@ -189,5 +189,5 @@ def _print_legend(console: Console, occupancy: Occupancy) -> None:
         else:
             lines.append(Text("  ") + line)
     print_lines()
-    for sharing in occupancy.parts.sharing:
+    for sharing in occupancy.sharing:
         console.print(Text(NOTES[sharing], "dim"))

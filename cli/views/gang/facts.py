@@ -14,7 +14,15 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.cli.views.gang.conditions import Condition, conditions_of
-from placewright.cli.views.gang.parts import ALONE, NO_SLOT, Held, Parts, memory_slices, parts_of
+from placewright.cli.views.gang.parts import (
+    ALONE,
+    NO_SLOT,
+    Held,
+    Parts,
+    SharingKind,
+    memory_slices,
+    parts_of,
+)
 from placewright.cli.views.interleaving.facts import groups_in
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.running_groups import running_groups
@@ -118,6 +126,16 @@ class Occupancy:
     def free(self) -> Ints:
         """Milli-GPU of each GPU that nobody holds and that jobs may get (gpus,)."""
         return np.where(self.gpu_condition == Condition.AVAILABLE, WHOLE_GPU - self.used, 0)
+
+    @property
+    def maps(self) -> tuple[Parts, ...]:
+        """What there is to draw: who holds what, of a plan that moves jobs before that too."""
+        return (self.parts,) if self.before is None else (self.before, self.parts)
+
+    @property
+    def sharing(self) -> tuple[SharingKind, ...]:
+        """The ways in which GPUs are shared."""
+        return tuple(way for way in SharingKind if any(way in parts.sharing for parts in self.maps))
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

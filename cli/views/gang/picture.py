@@ -50,7 +50,7 @@ def draw_map(occupancy: Occupancy) -> Figure:
         Entry(f"a cell is one {layout.level}"),
         *legend_of(occupancy, len(LETTERS)),
     ]
-    entries += [Entry(NOTES[sharing]) for sharing in occupancy.parts.sharing]
+    entries += [Entry(NOTES[sharing]) for sharing in occupancy.sharing]
     width = max(x for x, _ in places) + layout.width * layout.cell
     tall = max(y for _, y in places) + layout.height * layout.cell
     lines = -(-len(entries) // -(-len(entries) * LINE // max(tall, LEGEND_HEIGHT)))
@@ -61,9 +61,8 @@ def draw_map(occupancy: Occupancy) -> Figure:
     axes.set_xlim(0, width)
     axes.set_ylim(height, 0)
     axes.set_axis_off()
-    halves = [occupancy.parts] if occupancy.before is None else [occupancy.before, occupancy.parts]
-    for word, parts, (x, y) in zip(("before", "after"), halves, places, strict=False):
-        if len(halves) > 1:
+    for word, parts, (x, y) in zip(("before", "after"), occupancy.maps, places, strict=False):
+        if occupancy.before is not None:
             axes.text(x, y - 0.06, word, size=9, va="bottom", weight="bold", clip_on=False)
         _Map(axes, layout, x, y).draw(occupancy, bars_of(occupancy, parts, layout))
     _add_legend(axes, entries, width + LEGEND_GAP, int(lines))
@@ -72,7 +71,7 @@ def draw_map(occupancy: Occupancy) -> Figure:
 
 def _places(occupancy: Occupancy) -> tuple[Layout, list[tuple[float, float]]]:
     """Return the layout, and where each map begins: of two, beside or below, where more is seen."""
-    shared = bool(occupancy.parts.sharing)
+    shared = bool(occupancy.sharing)
     width, height = PAPER
     if occupancy.before is None:
         return layout_of(occupancy.cluster, width, height, shared=shared), [(0.0, 0.0)]
@@ -227,7 +226,7 @@ def _ink(style: Style) -> str:
     return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else LIGHT
 
 
-def _columns(entries: list[Entry], lines: int) -> list[list[Entry]]:
+def columns_of(entries: list[Entry], lines: int) -> list[list[Entry]]:
     """Divide a legend into columns of so many lines, none of which ends with a mere heading."""
     columns: list[list[Entry]] = [[]]
     for entry, below in zip(entries, [*entries[1:], Entry("")], strict=True):
@@ -243,7 +242,7 @@ def _add_legend(axes: Axes, entries: list[Entry], left: float, lines: int) -> No
     from matplotlib.patches import Rectangle
 
     outlines = {CONDITIONS[condition]: line for condition, line in OUTLINES.items()}
-    for column in _columns(entries, lines):
+    for column in columns_of(entries, lines):
         for number, (text, style, _) in enumerate(column):
             middle = LINE * (number + 0.5)
             if style is None:
