@@ -46,8 +46,8 @@ def print_map(console: Console, occupancy: Occupancy) -> None:
     """
     cluster = occupancy.cluster
     if not cluster.num_gpus:
-        hosts = count(cluster.num_hosts, "host")
-        console.print(f"no map: {hosts} without GPUs; solve lists where jobs are")
+        number = count(cluster.num_hosts, "host")
+        console.print(f"no map: {number} without GPUs; solve lists where jobs are")
         return
     racked = len(cluster.levels) > 1
     # Hosts of one rack need not be neighbours in the document.
