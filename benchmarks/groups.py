@@ -16,7 +16,7 @@ from placewright import Plan, Round
 from placewright.array_types import Ints
 from placewright.formulations.interleaving.problem.period import best_offsets, contended
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.plan import Decision, DecisionKind, Reason, Task
+from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.documents.sharing import Sharing
 from placewright.topology.units import MILLION, WHOLE_GPU
 
@@ -166,7 +166,7 @@ def plan_of(round_: Round, queue: Queue, groups: Sequence[Group]) -> Plan:
                     "period": int(measure(queue, [group]).period[0]),
                 }
             )
-    waits = {"decision": DecisionKind.WAIT, "reason": Reason.NOT_CHOSEN}
+    waits = {"decision": DecisionKind.WAIT}
     return Plan(
         decisions=tuple(
             Decision(job=name, decision=DecisionKind.START, option=0, tasks=tasks[job])

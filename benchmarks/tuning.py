@@ -16,7 +16,7 @@ from placewright.array_types import Ints
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.speed import speed
 from placewright.instances.documents.option import Option
-from placewright.instances.documents.plan import Decision, DecisionKind, Reason, Task
+from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["proportional", "tuned"]
@@ -100,7 +100,7 @@ class _Seats:
         decisions = []
         for i, job in enumerate(self.round_.jobs):
             if i not in self.seated:
-                waits = {"decision": DecisionKind.WAIT, "reason": Reason.NOT_CHOSEN}
+                waits = {"decision": DecisionKind.WAIT}
                 decisions.append(Decision(job=job.name, **waits))
                 continue
             option, hosts = self.seated[i]

@@ -178,6 +178,8 @@ def _look(
 ) -> None:
     """Compare a plan and what was told of it with all plans of its scope."""
     document = plan.model_dump(mode="json", exclude_none=True)
+    if policy.untrue is not None and (fault := policy.untrue(raw, with_facts(plan, document))):
+        played.fail("reason", fault, document)
     scope = policy.scope(raw, document)
     spoken = [judged for judged in valid if judged.scope == scope]
     listed = dict(solve.values) in [dict(judged.terms) for judged in spoken]
@@ -189,6 +191,13 @@ def _look(
         played.fail("unlisted", "no plan of the solver's scope is among all plans", document)
         return
     judge(solve.told, certificate, solve.values, spoken, played, document)
+
+
+def with_facts(plan: Plan, document: Raw) -> Raw:
+    """Return the document of a plan with the facts of reasons in small units."""
+    facts = (None if d.detail is None else dict(d.detail) for d in plan.decisions)
+    pairs = zip(document["decisions"], facts, strict=True)
+    return {**document, "decisions": [{**decision, "detail": fact} for decision, fact in pairs]}
 
 
 def judge(

@@ -83,6 +83,9 @@ class Policy:
     judge
         What the rule book says of a plan of the solver that is not among `plans`; None if all valid
         plans are.
+    untrue
+        Which reason of a plan of the solver is not true, in words, "" if all are; None if the rule
+        book does not know reasons. The facts of reasons are in small units, as in the round.
     """
 
     name: str
@@ -91,3 +94,4 @@ class Policy:
     settings: tuple[Setting, ...] = (Setting("usual", 1),)
     scope: Callable[[Raw, Raw], Hashable] = everything
     judge: Callable[[Raw, Raw], Judged] | None = None
+    untrue: Callable[[Raw, Raw], str] | None = None

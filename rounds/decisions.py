@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.plan import Decision, DecisionKind, Reason, Task
+from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Reason, Task
 from placewright.instances.documents.round import Round
+
+
+class Why(NamedTuple):
+    """Why a job waits: a reason, and the facts of it."""
+
+    reason: Reason
+    detail: Detail | None = None
 
 
 class DefaultDecisions:
@@ -31,7 +39,7 @@ class DefaultDecisions:
 
 def _default_decision(job: Job) -> Decision:
     if job.running is None:
-        return wait_decision(job, Reason.NOT_CHOSEN)
+        return wait_decision(job)
     return Decision.model_construct(
         job=job.name,
         decision=DecisionKind.KEEP,
@@ -40,9 +48,13 @@ def _default_decision(job: Job) -> Decision:
     )
 
 
-def wait_decision(job: Job, reason: Reason) -> Decision:
+def wait_decision(job: Job, why: Why | None = None) -> Decision:
     """Return the decision by which a job waits."""
-    return Decision.model_construct(job=job.name, decision=DecisionKind.WAIT, reason=reason)
+    if why is None:
+        return Decision.model_construct(job=job.name, decision=DecisionKind.WAIT)
+    return Decision.model_construct(
+        job=job.name, decision=DecisionKind.WAIT, reason=why.reason, detail=why.detail
+    )
 
 
 def decisions_of(
@@ -51,10 +63,10 @@ def decisions_of(
     default_decisions: Sequence[Decision],
     candidate: Candidate,
 ) -> tuple[Decision, ...]:
-    """One decision per job in the round's order; jobs wait as `not_chosen`, or for data."""
+    """One decision per job in the round's order; jobs wait without a reason, or for data."""
     decisions = list(default_decisions)
     for index in () if candidate.data is None else candidate.data.waits:
-        decisions[index] = wait_decision(round_.jobs[index], Reason.DATA)
+        decisions[index] = wait_decision(round_.jobs[index], Why(Reason.DATA))
     for index, (option, places) in candidate.starts.items():
         job = round_.jobs[index]
         slots = candidate.slots.get(index) or (None,) * len(places)

@@ -223,12 +223,12 @@ class Solve:
     ) -> tuple[Decision, ...]:
         """Return decisions with the reasons of jobs that wait; the same ones if none changes."""
         reasons = self.decider.reasons(candidate).items()
-        new = {j: reason for j, reason in reasons if decisions[j].reason is not reason}
+        new = {j: why for j, why in reasons if (decisions[j].reason, decisions[j].detail) != why}
         if not new:
             return decisions
         reasoned = list(decisions)
-        for j, reason in new.items():
-            reasoned[j] = wait_decision(self.round.jobs[j], reason)
+        for j, why in new.items():
+            reasoned[j] = wait_decision(self.round.jobs[j], why)
         return tuple(reasoned)
 
     def _finish(self, session: Session) -> Plan:

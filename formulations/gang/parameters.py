@@ -50,10 +50,14 @@ class PlacementParameters:
         Domains tried for an option whose groups need one domain together, the fullest first.
     max_option_changes
         Changes of an option tried by `upgrade_options`; each looks at all hosts.
+    max_feasibility_steps, max_reason_steps
+        Steps to decide whether several groups fit at once, of one option and of a whole plan.
     """
 
     max_joint_domains: int = 64
     max_option_changes: int = 20_000
+    max_feasibility_steps: int = 5_000
+    max_reason_steps: int = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

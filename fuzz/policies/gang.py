@@ -8,6 +8,7 @@ from dataclasses import replace
 from random import Random
 
 from fuzz.book.gangs import plans
+from fuzz.book.reasons import untrue
 from fuzz.drawing import NOW, chance, cluster, costs, options, settle
 from fuzz.policy import Policy, Raw, Setting
 from placewright.formulations.gang import parameters
@@ -127,4 +128,4 @@ def _counting() -> Iterator[None]:
 
 
 SETTINGS = (Setting("exact", 3), Setting("counting", 2, _counting))
-POLICY = Policy("gang", draw, plans, SETTINGS)
+POLICY = Policy("gang", draw, plans, SETTINGS, untrue=untrue)

@@ -6,7 +6,13 @@ import math
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from placewright.instances.documents.base import (
     API_VERSION,
@@ -16,6 +22,11 @@ from placewright.instances.documents.base import (
     Many,
     Name,
     Total,
+)
+from placewright.instances.documents.quantities import (
+    ResourceAmount,
+    read_amount,
+    write_amount,
 )
 from placewright.instances.errors import InvalidInputError
 
@@ -53,11 +64,11 @@ class DecisionKind(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a job waits; each is claimed only when it is proven.
+    """Why a job waits, of the option that comes furthest; docs/plans.md has the exact tests.
 
-    `never_fits`: no option fits the empty, healthy cluster. `quota`: every option exceeds what the
-    plan leaves of the tenant's quota. `capacity`: no option fits what was free before the round.
-    `displaced_by_priority`: nor what is left beside the started jobs of strictly higher priority.
+    `never_fits`: it does not fit the empty, healthy cluster. `quota`: it asks more than the plan
+    leaves of its tenant's quota. `capacity`: it does not fit beside the jobs that go on running.
+    `displaced_by_priority`: nor beside these and the started jobs of strictly higher precedence.
     `promised_later`: it has a promise, and its leases come later. `refused`: it asked for a promise
     and got none. `data`: a region has such GPUs, and its data is on the way there. `no_region`:
     no region may run it with all its data. `not_asked`: the policy decides about data and starts
@@ -90,9 +101,59 @@ class Task(Document):
     slot: Index | None = None
 
 
+_AMOUNTS = ("asked", "used", "limit", "excess", "free")
+
+
+class Detail(Document):
+    """The facts of a reason, as far as they apply; docs/plans.md says which they are.
+
+    `option` and `group` are indices, in the job and in the option. `asked`, `used`, `limit`,
+    `excess` and `free` are amounts of `resource`. `places` is how many of the `tasks` of a group
+    have a place on `domain` of `level`, or on all hosts. `unproven`: a test before this reason
+    could not be decided.
+    """
+
+    option: Index | None = None
+    group: Index | None = None
+    tenant: Name | None = None
+    resource: Name | None = None
+    asked: ResourceAmount | None = None
+    used: ResourceAmount | None = None
+    limit: ResourceAmount | None = None
+    excess: ResourceAmount | None = None
+    free: ResourceAmount | None = None
+    host: Name | None = None
+    level: Name | None = None
+    domain: Name | None = None
+    tasks: Index | None = None
+    places: Index | None = None
+    unproven: Flag = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_amounts(cls, raw: Any) -> Any:
+        if not isinstance(raw, dict):
+            return raw
+        resource = str(raw.get("resource"))
+        amounts = {name: raw[name] for name in _AMOUNTS if raw.get(name) is not None}
+        return {**raw, **{name: read_amount(resource, amounts[name]) for name in amounts}}
+
+    @model_serializer(mode="wrap")
+    def _write_amounts(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        facts = {
+            name: fact
+            for name, fact in write(self).items()
+            if fact is not None and fact is not False
+        }
+        amounts = {name: facts[name] for name in _AMOUNTS if name in facts}
+        resource = self.resource or ""
+        return {**facts, **{name: write_amount(resource, amounts[name]) for name in amounts}}
+
+
 class Decision(Document):
     """What one job gets. `option` and `tasks` are given exactly when it holds GPUs afterwards.
 
+    `reason` says why a job waits, and `detail` has the facts of it.
     `displaced_by` names, for a preempted job, one of strictly higher priority that takes its place.
     """
 
@@ -100,6 +161,7 @@ class Decision(Document):
     decision: DecisionKind
     option: Index | None = None
     reason: Reason | None = None
+    detail: Detail | None = None
     displaced_by: Name | None = None
     tasks: Many[Task] = ()
 

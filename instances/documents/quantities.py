@@ -103,6 +103,21 @@ def memory_text(mib: int) -> int | str:
     return 0
 
 
+def read_amount(resource: str, value: Any) -> int:
+    """Return an amount of a resource, as a document has it, in small units."""
+    parse = _PARSERS.get(resource)
+    if parse is not None:
+        return parse(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_AMOUNT:
+        raise ValueError(f"expected a whole number from 0 to {MAX_AMOUNT}")
+    return value
+
+
+def write_amount(resource: str, amount: int) -> int | str:
+    """Return an amount of a resource in small units as a document has it."""
+    return _TEXTS.get(resource, int)(amount)
+
+
 def amount_text(resource: str, amount: int) -> str:
     """Return an amount with its unit, for a message: "2.5 GPUs", "1 core", "64Gi of memory"."""
     if resource == "memory":
@@ -119,17 +134,20 @@ def _amounts(raw: Any) -> Any:
     if not isinstance(raw, dict):
         return raw
     amounts = dict(raw)
-    for name, parse in _PARSERS.items():
+    for name in CORE_RESOURCES:
         if name in raw:
             try:
-                amounts[name] = parse(raw[name])
+                amounts[name] = read_amount(name, raw[name])
             except ValueError as error:
                 raise InvalidInputError(str(error), path=(name,), value=raw[name]) from None
     return amounts
 
 
 def _amount_texts(amounts: dict[str, int]) -> dict[str, int | str]:
-    return {name: _TEXTS.get(name, int)(amount) for name, amount in amounts.items()}
+    return {
+        name: write_amount(name, amount) if name in CORE_RESOURCES else amount
+        for name, amount in amounts.items()
+    }
 
 
 def _others(resources: dict[str, int]) -> dict[str, int]:
@@ -139,11 +157,17 @@ def _others(resources: dict[str, int]) -> dict[str, int]:
     return resources
 
 
-_PARSERS: dict[str, Callable[[Any], int]] = {"gpu": _gpus_of_many, "cpu": _cpu, "memory": _memory}
+_PARSERS: dict[str, Callable[[Any], int]] = {
+    "gpu": _gpus_of_many,
+    "cpu": _cpu,
+    "memory": _memory,
+    "gpu_memory": _memory,
+}
 _TEXTS: dict[str, Callable[[int], int | str]] = {
     "gpu": whole_units,
     "cpu": whole_units,
     "memory": memory_text,
+    "gpu_memory": memory_text,
 }
 _NOUNS = {"gpu": "GPU", "cpu": "core"}
 _DECIMAL_SCHEMA = {
@@ -170,6 +194,11 @@ MilliCpu = Annotated[
 Mib = Annotated[
     int, BeforeValidator(_memory), PlainSerializer(memory_text), WithJsonSchema(_MEMORY_SCHEMA)
 ]
+ResourceAmount = Annotated[
+    int, WithJsonSchema({"anyOf": [*_DECIMAL_SCHEMA["anyOf"], *_MEMORY_SCHEMA["anyOf"]]})
+]
+"""An amount of a resource that another field of its document names."""
+
 Resources = Annotated[dict[Name, Amount], AfterValidator(_others)]
 """Resources other than GPUs, cores and memory, each in a unit of the user's own."""
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import GangFormulation, Session
-from placewright.instances.documents.plan import Decision, Plan, Reason
+from placewright.instances.documents.plan import Decision, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import PolicyRegistry
+from placewright.rounds.decisions import Why
 from placewright.rounds.inner_rounds import solve_inner_round
 from placewright.rounds.regions.region_rounds import RegionSolver
 from placewright.rounds.settings import Settings, Solver
@@ -58,7 +59,7 @@ class Decider(Protocol):
         """Yield candidates and bounds of the round."""
         ...
 
-    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
+    def reasons(self, candidate: Candidate) -> Mapping[int, Why]:
         """Return the reason of every pending job that a candidate does not start."""
         ...
 

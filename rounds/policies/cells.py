@@ -15,10 +15,10 @@ from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
+from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds.decisions import DefaultDecisions, decisions_of
+from placewright.rounds.decisions import DefaultDecisions, Why, decisions_of
 from placewright.rounds.sections.cells import cell_section
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.move_order import move_section
@@ -81,19 +81,20 @@ class CellsDecider:
         running = self._round.jobs[job].running
         return {task.host for task in running.tasks} if running else set()
 
-    def reasons(self, candidate: Candidate) -> dict[int, Reason]:
+    def reasons(self, candidate: Candidate) -> dict[int, Why]:
         """Return the reason of every pending job that the candidate does not start.
 
         A guaranteed job whose tenant has no cell left for it waits for its `quota`.
         """
-        reasons = reasons_of(self.whole, candidate)
+        reasons = reasons_of(self.whole, candidate, set(guaranteed(self._round)))
         for reason, jobs in (
             (Reason.QUOTA, self._admission.cells_exhausted),
             (Reason.NOT_CHOSEN, self._admission.without_cell),
         ):
             for index in jobs:
-                if reasons[index] is not Reason.NEVER_FITS:
-                    reasons[index] = reason
+                if reasons[index].reason is not Reason.NEVER_FITS:
+                    tenant = self._round.jobs[index].tenant
+                    reasons[index] = Why(reason, Detail(tenant=tenant))
         return reasons
 
 

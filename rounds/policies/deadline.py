@@ -7,15 +7,19 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from placewright.formulations.deadline.problem.compile import Admission, compile_admission
 from placewright.formulations.deadline.run import run
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.plan_messages import Bound, Candidate, Promise
 from placewright.formulations.session import Session
 from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
+from placewright.rounds.decisions import Why
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.move_order import move_section
@@ -49,19 +53,22 @@ class DeadlineDecider:
     def _cluster(self) -> Cluster:
         return build_cluster(self._round.cluster)
 
-    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
+    def reasons(self, candidate: Candidate) -> Mapping[int, Why]:
         """Return the reason of every pending job that a candidate does not start."""
         gangs = self._round.model_copy(
             update={"policy": self._round.policy.model_copy(update={"formulation": "gang"})}
         )
-        reasons = dict(reasons_of(compile_round(gangs), candidate))
+        problem, away = compile_round(gangs), unavailable_hosts(self._round.leases, self._round.now)
+        here = problem.open & ~np.isin(self.hosts, list(away))
         later = {promise.job for promise in candidate.promises}
+        foremost = later.difference(candidate.preempted)
+        reasons = reasons_of(replace(problem, open=here), candidate, foremost)
         asked = {j for j, job in enumerate(self._round.jobs) if job.deadline and job.deadline.due}
         for j in reasons:
             if j in later:
-                reasons[j] = Reason.PROMISED_LATER
+                reasons[j] = Why(Reason.PROMISED_LATER)
             elif j in asked:
-                reasons[j] = Reason.REFUSED
+                reasons[j] = Why(Reason.REFUSED)
         return reasons
 
     def sections(

@@ -10,8 +10,9 @@ from placewright.formulations.cells.run import run as run_cells
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
-from placewright.instances.documents.plan import Decision, Plan, Reason
+from placewright.instances.documents.plan import Decision, Plan
 from placewright.instances.documents.round import Round
+from placewright.rounds.decisions import Why
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources
 from placewright.rounds.policies.cells import (
     CellsDecider,
@@ -37,7 +38,7 @@ class GangDecider:
         """Yield what the formulation yields."""
         return session.gang(self._problem, session)
 
-    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
+    def reasons(self, candidate: Candidate) -> Mapping[int, Why]:
         """Return the reason of every pending job that a candidate does not start."""
         return reasons_of(self._problem, candidate)
 

@@ -13,6 +13,7 @@ from placewright.formulations.plan_messages import Bound, Candidate, DataPlan
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
+from placewright.rounds.decisions import Why
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.move_order import move_section
@@ -40,16 +41,16 @@ class GeoDecider:
         """Yield what the formulation yields."""
         return run(self._problem, session)
 
-    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
+    def reasons(self, candidate: Candidate) -> Mapping[int, Why]:
         """Return the reason of every pending job that a candidate does not start."""
         reasons = dict(reasons_of(self._problem.gangs(), candidate))
         data = candidate.data or DataPlan()
         nowhere = never_runnable(self._problem, list(reasons), data.creates)
         for j in reasons:
             if j in data.waits:
-                reasons[j] = Reason.DATA
+                reasons[j] = Why(Reason.DATA)
             elif j in nowhere:
-                reasons[j] = Reason.NO_REGION
+                reasons[j] = Why(Reason.NO_REGION)
         return reasons
 
     def sections(

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.quotas import resources_held
-from placewright.formulations.interleaving.problem.compile import Interleaving
-from placewright.formulations.interleaving.problem.residual_capacity import quota_left
+from placewright.formulations.interleaving.problem.compile import (
+    Interleaving,
+    compile_interleaving,
+)
 from placewright.formulations.interleaving.run import (
     compile_with_running_fixed,
     one_job_per_gang,
@@ -19,11 +19,12 @@ from placewright.formulations.interleaving.run import (
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.plan import Decision, DecisionKind, Reason
+from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Reason
 from placewright.instances.documents.round import Round
+from placewright.rounds.decisions import Why
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.sections.collectives import collective_section
-from placewright.rounds.sections.reasons import StartTest, empty_placement
+from placewright.rounds.sections.reasons import QuotaUse, reasons_of
 
 KIND = "groups"
 
@@ -40,37 +41,35 @@ class InterleavingDecider:
         """Yield what the formulation yields."""
         return run(self._kept, session)
 
-    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
-        """Return the reason of every pending job that a candidate does not start."""
-        return {job: reason for job, reason in self._proven.items() if job not in candidate.starts}
+    def reasons(self, candidate: Candidate) -> Mapping[int, Why]:
+        """Return the reason of every pending job that a candidate does not start.
+
+        As if jobs did not share GPUs, and beside the kept jobs alone: what does not fit there does
+        not fit beside migrated ones either.
+        """
+        jobs = self._round.jobs
+        leaving = {*candidate.starts, *candidate.preempted}
+        stay = [j for j, job in enumerate(jobs) if job.running and j not in leaving]
+        waiting = [j for j, job in enumerate(jobs) if not job.running and j not in leaving]
+        if not waiting:
+            return {}
+        gangs = one_job_per_gang(compile_interleaving(self._round, stay), waiting).round
+        alone = [
+            gang.model_copy(update={"tenant": jobs[j].tenant, "options": jobs[j].options})
+            for gang, j in zip(gangs.jobs, waiting, strict=False)
+        ]
+        update = {"jobs": (*alone, *gangs.jobs[len(alone) :]), "tenants": self._round.tenants}
+        found = reasons_of(
+            compile_round(gangs.model_copy(update=update)),
+            Candidate({}, candidate.source),
+            quota=QuotaUse(self._round, candidate),
+        )
+        moves = any(jobs[j].running for j in leaving)
+        return {waiting[n]: _weakened(why) if moves else why for n, why in found.items()}
 
     @cached_property
     def _kept(self) -> Interleaving:
         return compile_with_running_fixed(self._round)
-
-    @cached_property
-    def _proven(self) -> dict[int, Reason]:
-        """Reasons that are proven for each pending job, as if jobs did not share GPUs."""
-        jobs = self._round.jobs
-        left = quota_left(self._round, [j for j, job in enumerate(jobs) if job.running])
-        gangs = one_job_per_gang(self._kept, self._kept.jobs)
-        problem = compile_round(gangs.round)
-        empty, before = StartTest(empty_placement(problem)), StartTest(Placement(problem))
-        class_of = {j: c for c in problem.classes for j in c.jobs}
-        reasons: dict[int, Reason] = {}
-        for number, job_group in enumerate(gangs.job_groups):
-            job = job_group.members[0]
-            held = [resources_held(option) for option in jobs[job].options]
-            mine = {name: most for (owner, name), most in left.items() if owner == jobs[job].tenant}
-            if not empty.some_option_may_start(class_of[number]):
-                reasons[job] = Reason.NEVER_FITS
-            elif all(any(o.get(name, 0) > most for name, most in mine.items()) for o in held):
-                reasons[job] = Reason.QUOTA
-            elif not before.some_option_may_start(class_of[number]):
-                reasons[job] = Reason.CAPACITY
-            else:
-                reasons[job] = Reason.NOT_CHOSEN
-        return reasons
 
     def sections(
         self, candidate: Candidate, decisions: Sequence[Decision]
@@ -92,6 +91,16 @@ class InterleavingDecider:
             for group in candidate.groups
         ]
         return {"kind": KIND, "groups": groups} if groups else None
+
+
+def _weakened(why: Why) -> Why:
+    """Return a reason that was found beside the kept jobs alone as one beside migrated ones."""
+    option = None if why.detail is None else why.detail.option
+    if why.reason is Reason.CAPACITY:
+        return Why(why.reason, None if option is None else Detail.model_construct(option=option))
+    if why.reason is Reason.NOT_CHOSEN:
+        return Why(why.reason, Detail.model_construct(option=option, unproven=True))
+    return why
 
 
 def _moves(decisions: Sequence[Decision]) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from placewright.formulations.replicas.run import run
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Plan, Reason
 from placewright.instances.documents.round import Round
+from placewright.rounds.decisions import Why
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources
 from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
 
@@ -36,11 +37,11 @@ class ReplicasDecider:
     def _problem(self) -> Problem:
         return compile_replicas(self._round)
 
-    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
+    def reasons(self, candidate: Candidate) -> Mapping[int, Why]:
         """Return why each pending job waits: no region can run it, or the policy starts no jobs."""
         homes = (candidate.data or DataPlan()).homes
         return {
-            j: Reason.NOT_ASKED if j in homes else Reason.NO_REGION
+            j: Why(Reason.NOT_ASKED if j in homes else Reason.NO_REGION)
             for j, job in enumerate(self._round.jobs)
             if job.running is None
         }

@@ -1,214 +1,189 @@
-"""Why a job waits; only proven reasons are given.
-
-Each reason rests on a necessary condition: an option cannot start where one of its groups alone
-finds too few places (in every domain of the level that it requires, by its own slices and failure
-domains), nor where all groups together ask more than there is.
-"""
+"""Why a job waits, computed against the final plan; docs/plans.md has the definitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-from placewright.formulations.gang.placement.gang_tree import could_place
-from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import (
-    NO_LEVEL,
-    Choice,
-    Group,
-    JobClass,
-    TaskPlacement,
-)
+from placewright.formulations.gang import parameters
+from placewright.formulations.gang.placement.feasibility import fits
+from placewright.formulations.gang.problem.jobs import Choice, Group
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.residual import residual
+from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.plan_messages import Candidate
-from placewright.instances.documents.plan import Reason
-from placewright.topology import State
-from placewright.topology.units import WHOLE_GPU
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Detail, Reason
+from placewright.instances.documents.round import Round
+from placewright.rounds.decisions import Why
+from placewright.rounds.sections.fixed_states import FixedStates, Precedence, StateKey
+from placewright.rounds.sections.shortage import shortage
 
-_Asked = tuple[tuple[Group, ...], int]
-"""The groups of an option, and its joint level."""
+TESTS = (
+    Reason.NEVER_FITS,
+    Reason.QUOTA,
+    Reason.CAPACITY,
+    Reason.DISPLACED_BY_PRIORITY,
+    Reason.NOT_CHOSEN,
+)
+"""The reasons of an option in the order of their tests; the last has none."""
 
 
-def reasons_of(problem: Problem, candidate: Candidate) -> dict[int, Reason]:
-    """Return the reason of every pending job that the candidate does not start."""
-    waiting = {
-        c: jobs
-        for c, job_class in enumerate(problem.classes)
-        if not job_class.running
-        and (jobs := [j for j in job_class.jobs if j not in candidate.starts])
-    }
+_Asked: TypeAlias = tuple[StateKey, tuple[Group, ...], int, int]
+"""A state; groups, joint level and label of an option."""
+
+
+class _Verdict(NamedTuple):
+    """The reason of one option, and its facts."""
+
+    reason: Reason
+    facts: Mapping[str, Any]
+
+
+def reasons_of(
+    problem: Problem,
+    candidate: Candidate,
+    foremost: Collection[int] = (),
+    quota: QuotaUse | None = None,
+) -> dict[int, Why]:
+    """Return why each pending job waits that the candidate does not start.
+
+    Parameters
+    ----------
+    foremost
+        Jobs that come before all others.
+    quota
+        The use of quotas, if the round of the problem does not have all of it.
+    """
+    waiting: dict[tuple[int, bool, int], list[int]] = {}  # by class, whether foremost, priority
+    for c, job_class in enumerate(problem.classes):
+        for job in () if job_class.running else job_class.jobs:
+            if job not in candidate.starts:
+                key = c, job in foremost, problem.round.jobs[job].priority
+                waiting.setdefault(key, []).append(job)
     if not waiting:
         return {}
-    after = Placement(problem)
-    _apply_moves(after, candidate)
-    moved = bool(candidate.preempted) or any(j in problem.running for j in candidate.starts)
-    started = [j for j in candidate.starts if j not in problem.running]
-    for job in started:
-        _hold_start(after, candidate, job)
-    quota = after.quota_left()
-    for job in started:
-        _charge_start(problem, candidate, job, quota)
-    empty, before, left = (
-        StartTest(empty_placement(problem)),
-        StartTest(Placement(problem)),
-        StartTest(after),
-    )
-    reasons: dict[int, Reason] = {}
-    open_jobs: dict[tuple[int, int], list[int]] = {}  # by class and priority
-    for c, jobs in waiting.items():
-        job_class = problem.classes[c]
-        if not empty.some_option_may_start(job_class):
-            reason = Reason.NEVER_FITS
-        elif not any(
-            problem.within_quota(quota, job_class.tenant, choice) for choice in job_class.choices
-        ):
-            reason = Reason.QUOTA
-        elif not before.some_option_may_start(job_class) and not (
-            moved and left.some_option_may_start(job_class)
-        ):
-            reason = Reason.CAPACITY
-        else:
-            for j in jobs:
-                open_jobs.setdefault((c, problem.round.jobs[j].priority), []).append(j)
-            continue
-        reasons |= dict.fromkeys(jobs, reason)
-    for jobs, reason in _displaced_by_priority(problem, candidate, open_jobs):
-        reasons |= dict.fromkeys(jobs, reason)
+    tests = _Tests(problem, candidate, foremost, quota)
+    options = [
+        (Precedence(is_foremost, choice.entitled, priority), jobs[0], choice)
+        for (c, is_foremost, priority), jobs in waiting.items()
+        for choice in problem.classes[c].choices
+    ]
+    verdicts: dict[int, list[tuple[Choice, _Verdict]]] = {}
+    for precedence, job, choice in sorted(options, key=lambda entry: entry[0], reverse=True):
+        verdicts.setdefault(job, []).append((choice, tests.of(job, choice, precedence)))
+    reasons: dict[int, Why] = {}
+    for jobs in waiting.values():
+        reasons |= dict.fromkeys(jobs, _best(verdicts[jobs[0]]))
     return reasons
 
 
-def empty_placement(problem: Problem) -> Placement:
-    """Return the cluster with nothing on it, every host healthy and open to all."""
-    bare = State.empty(problem.cluster)
-    every_host = np.ones_like(problem.open)
-    return Placement(replace(residual(problem, {}), state=bare, cleared=bare, open=every_host))
+def _best(verdicts: list[tuple[Choice, _Verdict]]) -> Why:
+    """Return the reason of the option that comes furthest, then asks the fewest GPUs."""
+
+    def far(found: tuple[Choice, _Verdict]) -> tuple[int, int, int]:
+        choice, verdict = found
+        return TESTS.index(verdict.reason), -sum(g.milli_gpu for g in choice.groups), -choice.index
+
+    choice, (reason, facts) = max(verdicts, key=far)
+    if len(verdicts) > 1:
+        facts = {"option": choice.index, **facts}
+    return Why(reason, Detail.model_construct(**facts) if facts else None)
 
 
-def _displaced_by_priority(
-    problem: Problem, candidate: Candidate, open_jobs: dict[tuple[int, int], list[int]]
-) -> Iterator[tuple[list[int], Reason]]:
-    """Return the jobs that fit nowhere beside the started jobs of strictly higher precedence."""
-    jobs, class_of = problem.round.jobs, problem.class_of
+class _Tests:
+    """The tests of options against one plan."""
 
-    def of_start(job: int) -> tuple[bool, int]:
-        choice = problem.classes[class_of[job]].choices[candidate.starts[job][0]]
-        return choice.entitled, jobs[job].priority
+    def __init__(
+        self,
+        problem: Problem,
+        candidate: Candidate,
+        foremost: Collection[int],
+        quota: QuotaUse | None,
+    ) -> None:
+        self._jobs = problem.round.jobs
+        self._states = FixedStates(problem, candidate, foremost)
+        self._quota = quota or QuotaUse(problem.round, candidate)
+        self._steps = parameters.PARAMETERS.placement.max_reason_steps
+        self._known: dict[_Asked, bool | None] = {}
+        self._shortages: dict[_Asked, dict[str, Any]] = {}
 
-    def of_best(key: tuple[int, int]) -> tuple[bool, int]:
-        c, priority = key
-        return any(choice.entitled for choice in problem.classes[c].choices), priority
+    def of(self, job: int, choice: Choice, precedence: Precedence) -> _Verdict:
+        """Return the first test that an option fails; one that is not decided counts as passed."""
+        doubt: dict[str, Any] = {}
+        for reason in TESTS[:-1]:
+            if reason is Reason.QUOTA:
+                lack = self._quota.excess(self._jobs[job], choice.index) or None
+            else:
+                state = self._states.key(reason, precedence)
+                fitting = self._fits(state, choice)
+                doubt = {"unproven": True} if fitting is None else doubt
+                lack = None if fitting is not False else self._shortage(state, choice)
+            if lack is not None:
+                return _Verdict(reason, {**lack, **doubt})
+        return _Verdict(Reason.NOT_CHOSEN, doubt)
 
-    started = sorted((j for j in candidate.starts if j not in problem.running), key=of_start)
-    placement = Placement(problem)
-    _apply_moves(placement, candidate)
-    test = StartTest(placement)
-    for key in sorted(open_jobs, key=of_best, reverse=True):
-        while started and of_start(started[-1]) > of_best(key):
-            _hold_start(placement, candidate, started.pop())
-            test = StartTest(placement)
-        may = test.some_option_may_start(problem.classes[key[0]])
-        yield open_jobs[key], Reason.NOT_CHOSEN if may else Reason.DISPLACED_BY_PRIORITY
+    def _fits(self, state: StateKey, choice: Choice) -> bool | None:
+        key = state, choice.groups, choice.joint_level, choice.label
+        if key not in self._known:
+            most = min(parameters.PARAMETERS.placement.max_feasibility_steps, self._steps)
+            self._known[key] = fits(self._states.placement(state), choice, most)
+            if self._known[key] is None:
+                self._steps -= most
+        return self._known[key]
 
-
-def _choice(problem: Problem, candidate: Candidate, job: int) -> Choice:
-    return problem.classes[problem.class_of[job]].choices[candidate.starts[job][0]]
-
-
-def _hold_start(placement: Placement, candidate: Candidate, job: int) -> None:
-    """Subtract what a started pending job holds."""
-    groups = _choice(placement.problem, candidate, job).groups
-    for group, _, host, gpus in candidate.starts[job][1]:
-        placement.hold(groups[group].shape, host, gpus)
-
-
-def _charge_start(
-    problem: Problem, candidate: Candidate, job: int, quota: dict[tuple[int, int], int]
-) -> None:
-    tenant = problem.classes[problem.class_of[job]].tenant
-    problem.charge_quota(quota, tenant, _choice(problem, candidate, job))
-
-
-def _apply_moves(placement: Placement, candidate: Candidate) -> None:
-    """Carry out what the candidate does with running jobs."""
-    problem = placement.problem
-    moved = [j for j in problem.running if j in candidate.starts]
-    for job in (*moved, *candidate.preempted):
-        placement.stop(placement.start_of(job))
-    for job in moved:
-        job_class = problem.running[job].job_class
-        groups = problem.classes[job_class].choices[0].groups
-        puts = [
-            TaskPlacement(group, host, 1, gpus) for group, _, host, gpus in candidate.starts[job][1]
-        ]
-        for put in puts:
-            placement.hold(groups[put.group].shape, put.host, put.gpus)
-        placement.start(job_class, 0, puts, job)
+    def _shortage(self, state: StateKey, choice: Choice) -> dict[str, Any]:
+        key = state, choice.groups, choice.joint_level, choice.label
+        if key not in self._shortages:
+            self._shortages[key] = shortage(self._states.placement(state), choice)
+        return self._shortages[key]
 
 
-class StartTest:
-    """Necessary conditions for a start in a placement that does not change, cached by groups."""
+class QuotaUse:
+    """What tenants use of their quotas after a plan, and what they may use.
 
-    def __init__(self, placement: Placement) -> None:
-        self._placement = placement
-        self._known: dict[_Asked, bool] = {}
+    `used` and `limit` are by tenant, then by resource; `gpu` is in milli-GPU.
+    """
 
-    def some_option_may_start(self, job_class: JobClass) -> bool:
-        """Whether some option of a class may fit; if not, no job of it can start."""
-        return any(self._for(choice) for choice in job_class.choices)
+    def __init__(self, round_: Round, candidate: Candidate) -> None:
+        self.limit = {tenant.name: dict(tenant.quota) for tenant in round_.tenants if tenant.quota}
+        self.used = {name: dict.fromkeys(quota, 0) for name, quota in self.limit.items()}
+        before = {name: dict.fromkeys(quota, 0) for name, quota in self.limit.items()}
+        for j, job in enumerate(round_.jobs if self.limit else ()):
+            if job.tenant not in self.limit:
+                continue
+            if job.running is not None:
+                held = resources_held(job.options[job.running.option])
+                _add(before[job.tenant], held)
+                if j not in candidate.preempted:
+                    _add(self.used[job.tenant], held)
+            elif j in candidate.starts:
+                option = job.options[candidate.starts[j][0]]
+                _add(self.used[job.tenant], resources_held(option))
+        for name, limit in self.limit.items():
+            for resource, amount in limit.items():
+                limit[resource] = max(amount, before[name][resource])
 
-    def _for(self, choice: Choice) -> bool:
-        asked = choice.groups, choice.joint_level
-        if asked not in self._known:
-            self._known[asked] = _each_fits(self._placement, choice) and _all_fit(
-                self._placement, choice
-            )
-        return self._known[asked]
+    def excess(self, job: Job, option: int) -> dict[str, Any]:
+        """Return by how much an option exceeds a quota, nothing if none; the worst of several."""
+        if job.tenant not in self.limit:
+            return {}
+        asks = resources_held(job.options[option])
+        worst: dict[str, Any] = {}
+        for resource, limit in self.limit[job.tenant].items():
+            asked, used = asks.get(resource, 0), self.used[job.tenant][resource]
+            excess = used + asked - limit
+            if excess > 0 and (not worst or excess * worst["asked"] > worst["excess"] * asked):
+                worst = {
+                    "tenant": job.tenant,
+                    "resource": resource,
+                    "asked": asked,
+                    "used": used,
+                    "limit": limit,
+                    "excess": excess,
+                }
+        return worst
 
 
-def _each_fits(placement: Placement, choice: Choice) -> bool:
-    """Whether each group of an option alone finds enough places."""
-    if choice.is_tied:
-        return could_place(placement, choice)
-    cluster = placement.problem.cluster
-    for group in choice.groups:
-        fitting = placement.fits(group.shape)
-        if group.required != NO_LEVEL:
-            fitting = np.bincount(
-                cluster.domain[group.required], weights=np.minimum(fitting, group.count)
-            )
-            if fitting.max() < group.count:
-                return False
-        elif np.minimum(fitting, group.count).sum() < group.count:
-            return False
-    return True
-
-
-def _all_fit(placement: Placement, choice: Choice) -> bool:
-    """Whether hosts of all groups have what they ask together, in one domain of a joint level."""
-    if len(choice.groups) == 1:
-        return True
-    problem, cluster = placement.problem, placement.problem.cluster
-    shapes = np.array([group.shape for group in choice.groups])
-    hosts = np.any([placement.fits(s) > 0 for s in shapes], axis=0)
-    joint = choice.joint_level != NO_LEVEL
-    domain = cluster.domain[choice.joint_level] if joint else np.zeros(len(hosts), dtype=np.int64)
-
-    def within(has: NDArray[np.int64]) -> NDArray[Any]:
-        return np.bincount(domain[hosts], weights=has[hosts], minlength=1)
-
-    count = np.array([group.count for group in choice.groups])
-    whole = ~problem.is_share[shapes]
-    asked = [
-        (within(placement.free_milli_gpu), int(problem.shape_gpu[shapes] @ count)),
-        (within(placement.whole * WHOLE_GPU), int(problem.shape_gpu[shapes[whole]] @ count[whole])),
-    ]
-    asked += [
-        (within(placement.free[:, r]), int(demand @ count))
-        for r, demand in enumerate(problem.shape_demand[shapes].T)
-    ]
-    return bool(np.all([has >= wanted for has, wanted in asked], axis=0).any())
+def _add(sums: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name in sums:
+        sums[name] += amounts.get(name, 0)

@@ -18,7 +18,6 @@ from placewright.instances.documents.plan import (
     Decision,
     DecisionKind,
     Plan,
-    Reason,
     Run,
     Task,
     TermResult,
@@ -188,7 +187,7 @@ def _decide(job: Job, cluster: Cluster, state: State) -> Decision:
         if tasks is not None:
             state.free[:], state.gpu_free[:] = trial.free, trial.gpu_free
             return Decision(job=job.name, decision=DecisionKind.START, option=index, tasks=tasks)
-    return Decision(job=job.name, decision=DecisionKind.WAIT, reason=Reason.NOT_CHOSEN)
+    return Decision(job=job.name, decision=DecisionKind.WAIT)
 
 
 def _fit(option: Option, cluster: Cluster, state: State) -> tuple[Task, ...] | None:

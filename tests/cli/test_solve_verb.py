@@ -39,7 +39,7 @@ def test_the_plan_is_printed_as_tables(run, solver, round_file):
     assert not result.err
     for text in ("Plan for round easy-64-30-1", "started", "kept", "waiting", "value", "spread"):
         assert text in result.out
-    assert "not_chosen" in result.out
+    assert "the plan gives no reason" in result.out
     assert "more job" in result.out
     assert "backend greedy (packer 1.0), seed 0, 0.50 s, 0.25 CPU s, peak 100 MiB" in result.out
 

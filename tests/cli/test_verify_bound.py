@@ -6,7 +6,7 @@ from pathlib import Path
 
 from placewright import load_round, solve_round, write
 from placewright.cli.app import main
-from placewright.instances.documents.plan import Decision, DecisionKind, Reason
+from placewright.instances.documents.plan import Decision, DecisionKind
 from placewright.rounds import prove_bounds
 
 QUICKSTART = Path(__file__).parents[2] / "instances" / "library" / "quickstart.yaml"
@@ -27,9 +27,7 @@ def test_bounds_speak_of_the_plan_that_is_given():
     round_ = load_round(QUICKSTART)
     nothing = solve_round(round_, time_limit=0)
     waiting = [
-        d
-        if d.decision is DecisionKind.KEEP
-        else Decision(job=d.job, decision=DecisionKind.WAIT, reason=Reason.NOT_CHOSEN)
+        d if d.decision is DecisionKind.KEEP else Decision(job=d.job, decision=DecisionKind.WAIT)
         for d in nothing.decisions
     ]
     plan = nothing.model_copy(update={"decisions": tuple(waiting), "certificate": None})

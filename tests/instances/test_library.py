@@ -12,7 +12,7 @@ import pytest
 from placewright.instances import verify as verification
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_round
 
@@ -105,7 +105,7 @@ def all_plans(round_: Round) -> Iterator[Plan]:
                 if job.running
                 else start(job, hosts, free)
                 if hosts
-                else Decision(job=job.name, decision=DecisionKind.WAIT, reason=Reason.NOT_CHOSEN)
+                else Decision(job=job.name, decision=DecisionKind.WAIT)
                 for job, hosts in zip(round_.jobs, chosen, strict=True)
             )
         )
@@ -177,8 +177,7 @@ def test_the_stated_answer_of_the_quickstart_is_reached() -> None:
         decisions=tuple(
             keep(job)
             if job.running
-            else started.get(job.name)
-            or Decision(job=job.name, decision=DecisionKind.WAIT, reason=Reason.NOT_CHOSEN)
+            else started.get(job.name) or Decision(job=job.name, decision=DecisionKind.WAIT)
             for job in round_.jobs
         )
     )

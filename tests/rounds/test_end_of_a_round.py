@@ -57,9 +57,9 @@ def test_reasons_are_given_and_verified_at_the_end(checked: list[Plan]) -> None:
 
 
 def test_where_nobody_waits_no_place_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_start_test(*_: object) -> None:
+    def no_states(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(reasons, "StartTest", no_start_test)
+    monkeypatch.setattr(reasons, "FixedStates", no_states)
     plan = solve_round(round_of(3), time_limit=20, isolation="none")
     assert {d.decision for d in plan.decisions} == {DecisionKind.START}

@@ -10,6 +10,7 @@ import pytest
 
 from placewright import load_round, solve_round, verify
 from placewright.instances import verify as verification
+from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
@@ -86,3 +87,50 @@ def test_the_quickstart_shows_each_reason_that_it_is_made_for() -> None:
         "train",
         "serve",
     }
+
+
+def test_each_reason_to_wait_has_its_facts() -> None:
+    found = decisions(solve("why-jobs-wait"))
+    waiting = {name: d for name, d in found.items() if d.decision is DecisionKind.WAIT}
+    late = next(name for name in waiting if name.startswith("train"))
+    assert {name: d.reason for name, d in waiting.items()} == {
+        late: Reason.QUOTA,
+        "index": Reason.CAPACITY,
+        "wide": Reason.NEVER_FITS,
+        "casual": Reason.DISPLACED_BY_PRIORITY,
+        "peer": Reason.NOT_CHOSEN,
+    }
+    facts = {name: d.detail.model_dump() for name, d in waiting.items() if d.detail is not None}
+    used = {"asked": 8, "used": 16, "limit": 16, "excess": 8}
+    assert facts[late] == {"tenant": "research", "resource": "gpu", **used}
+    host = facts["index"].pop("host")
+    assert host in {"a1", "a2", "b1", "b2"}
+    lack = {"tasks": 1, "places": 0, "resource": "memory", "asked": "192Gi"}
+    # A training beside the cache takes 64Gi of what is free, but the cache alone is in the way.
+    assert facts["index"] == {**lack, "free": "128Gi"}
+    assert facts["wide"] == {
+        "level": "rack",
+        "domain": "a",
+        "tasks": 3,
+        "places": 2,
+        "resource": "gpu",
+        "asked": 24,
+        "free": 16,
+    }
+    none_left = {"tasks": 1, "places": 0, "resource": "gpu", "asked": 1, "free": 0}
+    assert facts["casual"] == {"host": "edge", **none_left}
+    assert "peer" not in facts
+
+
+def test_a_reason_and_its_facts_make_one_sentence() -> None:
+    found = decisions(solve("why-jobs-wait"))
+    late = next(name for name in ("train-1", "train-2", "train-3") if found[name].reason)
+    said = {name: reason_text(found[name].reason, found[name].detail) for name in (late, "wide")}
+    assert said[late] == (
+        "tenant research may use 16 GPUs and uses 16 GPUs; "
+        "the job asks 8 GPUs, 8 GPUs more than is left"
+    )
+    assert said["wide"] == (
+        "places for 2 of 3 tasks on the empty, healthy cluster, in rack a, which has most "
+        "(16 GPUs free, 24 GPUs asked)"
+    )

@@ -274,7 +274,7 @@ def test_verify_recomputes_shares_and_requires_all_of_them() -> None:
         assert {v.rule for v in verify(round_, with_shares(plan, *wrong)).violations} == {"section"}
     bare = verify(round_, plan.model_copy(update={"sections": ()}))
     assert {violation.rule for violation in bare.violations} == {"shares"}
-    waits = Decision(job="b1", decision=DecisionKind.WAIT, reason=Reason.NOT_CHOSEN)
+    waits = Decision(job="b1", decision=DecisionKind.WAIT)
     worse = plan.model_copy(update={"decisions": (plan.decisions[0], waits), "certificate": None})
     assert verify(round_, worse).terms == {"share": 0, "share_2": 25_000}
 

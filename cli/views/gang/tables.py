@@ -16,25 +16,13 @@ from placewright.cli.views.gang.collective_tables import collectives_of, options
 from placewright.cli.views.gang.facts import MOVES, OUTCOMES
 from placewright.cli.views.gang.move_tables import Move
 from placewright.cli.views.gang.tenant_tables import cells_of, shares_of
+from placewright.instances.derived.reason_text import MEANINGS
 from placewright.instances.documents.plan import Reason
 
 if TYPE_CHECKING:
     from placewright.instances.documents.job import Job
     from placewright.instances.documents.option import Option
     from placewright.instances.documents.plan import Certificate, Decision, Plan, TermResult
-
-REASONS = {
-    Reason.NEVER_FITS: "fits not even the empty, healthy cluster",
-    Reason.QUOTA: "exceeds what is left of its tenant's quota",
-    Reason.CAPACITY: "did not fit what was free before the round",
-    Reason.DISPLACED_BY_PRIORITY: "did not fit beside started jobs of higher priority",
-    Reason.NOT_CHOSEN: "no better plan was found in which it starts",
-    Reason.PROMISED_LATER: "will be done as promised in later leases",
-    Reason.REFUSED: "could be promised none of its due times",
-    Reason.DATA: "a region has such GPUs, and its data is on the way there",
-    Reason.NO_REGION: "no region may run it with all of its data",
-    Reason.NOT_ASKED: "the policy decides where data lives, and starts nobody",
-}
 
 
 def outcome_table(plan: Plan, milli: Mapping[str, int]) -> Table:
@@ -83,13 +71,13 @@ def waiting_table(waiting: Iterable[Decision], milli: Mapping[str, int]) -> Tabl
         number_of[decision.reason] += 1
         milli_of[decision.reason] += milli[decision.job]
     made = table("Why jobs wait", "reason", "jobs", "GPUs", "meaning", right=("jobs", "GPUs"))
-    for reason in (*REASONS, None):
+    for reason in (*MEANINGS, None):
         if number_of[reason]:
             made.add_row(
                 reason or NONE,
                 number(number_of[reason]),
                 gpus(milli_of[reason]),
-                REASONS[reason] if reason else "the plan gives no reason",
+                MEANINGS[reason] if reason else "the plan gives no reason",
             )
     return made
 

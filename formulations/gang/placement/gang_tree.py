@@ -133,12 +133,12 @@ def levels_to_try(cluster: Cluster, group: Group) -> list[int]:
 
 def _tasks_per_domain(placement: Placement, group: Group, open_: NDArray[np.bool_]) -> list[Ints]:
     """Return per level how many tasks of a group each domain holds now."""
-    return _tasks_by_level(
+    return tasks_by_level(
         placement.problem.cluster, group, np.where(open_, placement.fits(group.shape), 0)
     )
 
 
-def _tasks_by_level(cluster: Cluster, group: Group, per_host: Ints) -> list[Ints]:
+def tasks_by_level(cluster: Cluster, group: Group, per_host: Ints) -> list[Ints]:
     """Return per level how many tasks each domain counts for; `per_host` has them per host."""
     per_host = np.minimum(per_host, group.count)
     held: list[Ints] = []
@@ -204,7 +204,7 @@ def cheapest_hosts_of_tree(
         Empty if the group does not fit.
     """
     may = np.isfinite(loss) & (each > 0)
-    held = _tasks_by_level(cluster, group, np.where(may, each, 0))
+    held = tasks_by_level(cluster, group, np.where(may, each, 0))
     lost, tasks = np.where(may, loss, 0.0), np.where(may, each, 0)
     rate = [
         np.bincount(domain, weights=lost) / np.maximum(np.bincount(domain, weights=tasks), 1)

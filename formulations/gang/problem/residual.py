@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from placewright.formulations.gang.problem.jobs import NO_SLOTS
+from placewright.formulations.gang.problem.jobs import NO_SLOTS, Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Place, Slots
 from placewright.topology import State
@@ -29,9 +29,9 @@ def residual(
     state = problem.state.copy()
     for job in moved:
         held = problem.running[job]
-        _charge(problem, state, job, held.places, -1, held.slots)
+        charge_running(problem, state, job, held.places, -1, held.slots)
     for job, (_, places) in moved.items():
-        _charge(problem, state, job, places, 1, slots.get(job, ()))
+        charge_running(problem, state, job, places, 1, slots.get(job, ()))
     pending = tuple(c for c in problem.classes if not c.running)
     quota = dict(problem.quota)
     for job_class in problem.classes:
@@ -50,16 +50,15 @@ def residual(
     )
 
 
-def _charge(
+def charge(
     problem: Problem,
     state: State,
-    job: int,
+    groups: Sequence[Group],
     places: Sequence[Place],
     times: int,
-    slots: Slots,
+    slots: Slots = (),
 ) -> None:
-    """Charge what a running job holds in some places to a state (`times` 1), or release it (-1)."""
-    groups = problem.classes[problem.running[job].job_class].choices[0].groups
+    """Charge what a job holds in some places to a state (`times` 1), or release it (-1)."""
     for k, (group, _, host, gpus) in enumerate(places):
         shape = groups[group].shape
         state.free[host] -= times * problem.shape_demand[shape]
@@ -70,3 +69,16 @@ def _charge(
                 start = slots[k] if slots else None
                 problem.part_demands.charge(state, shape, host, gpu, start, times)
         state.busy[host] |= times > 0
+
+
+def charge_running(
+    problem: Problem,
+    state: State,
+    job: int,
+    places: Sequence[Place],
+    times: int,
+    slots: Slots,
+) -> None:
+    """Charge what a running job holds in some places to a state (`times` 1), or release it (-1)."""
+    groups = problem.classes[problem.running[job].job_class].choices[0].groups
+    charge(problem, state, groups, places, times, slots)

@@ -13,7 +13,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
-from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
@@ -166,7 +166,7 @@ def plan_of(shares: list[int]) -> Plan:
         decisions.append(
             Decision(job=f"job-{j}", decision=DecisionKind.START, option=n - 1, tasks=tasks)
             if n
-            else Decision(job=f"job-{j}", decision=DecisionKind.WAIT, reason=Reason.NOT_CHOSEN)
+            else Decision(job=f"job-{j}", decision=DecisionKind.WAIT)
         )
     return Plan(decisions=tuple(decisions))
 

@@ -42,7 +42,7 @@ def stranded(round_: Round) -> int:
     decisions = [
         {"job": job.name, "decision": "keep", "option": 0, "tasks": job.running.tasks}
         if job.running
-        else {"job": job.name, "decision": "wait", "reason": "not_chosen"}
+        else {"job": job.name, "decision": "wait"}
         for job in round_.jobs
     ]
     found = verify(round_, Plan.model_validate({"decisions": decisions}))

@@ -141,9 +141,17 @@ def holds_nothing(reading: Reading) -> Iterator[Finding]:
 
 
 def reason(reading: Reading) -> Iterator[Finding]:
-    """Refuse a reason where the job does not wait, and one that plans of the policy do not give."""
+    """Refuse a reason where the job does not wait, and one that plans of the policy do not give.
+
+    Facts without a reason are refused as well.
+    """
     policy = reading.round.policy
     for index, decision in enumerate(reading.plan.decisions):
+        if decision.detail is not None and decision.reason is None:
+            yield Finding(
+                ("decisions", index, "detail"),
+                f"a detail of job {decision.job!r}, which has no reason; expected none",
+            )
         if decision.reason is not None and decision.decision is not DecisionKind.WAIT:
             yield Finding(
                 ("decisions", index, "reason"),

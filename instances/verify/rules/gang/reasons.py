@@ -1,290 +1,310 @@
-"""The rule about reasons for waiting: none that a simple feasibility check refutes.
+"""The rule about reasons for waiting: none that a simple feasibility check refutes, and true facts.
 
-The look is a first fit of one job: it may miss a place, but what it finds is one. Jobs with slices,
-failure domains, labels, MIG or GPU memory are not looked at, nor rounds in which tenants own cells.
+Whether an option fits is judged by a first fit, which proves that it does, and by counting places
+of one group, which proves that it does not; what neither proves is believed. Rounds in which
+tenants own cells are not looked at.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
+from functools import cached_property
+from itertools import takewhile
+from operator import attrgetter
 
 import numpy as np
 
-from placewright.array_types import Bools, Ints
-from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
-from placewright.instances.documents.plan import DecisionKind, Reason, Task
-from placewright.instances.verify.cluster_facts import HostFacts
-from placewright.instances.verify.reading import Reading, demand
+from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Reason, Task
+from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.rules.gang.entitlement import Entitlement, Precedence
+from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_plain
 from placewright.topology.units import WHOLE_GPU
 
-_MOST_DOMAINS = 64
-"""Domains of a joint level that are tried."""
+_TESTS = (Reason.NEVER_FITS, Reason.QUOTA, Reason.CAPACITY, Reason.DISPLACED_BY_PRIORITY)
+"""The tests of an option, in their order; one that passes all waits as `not_chosen`."""
+_PASSED = {
+    Reason.NEVER_FITS: "fits the empty, healthy cluster",
+    Reason.QUOTA: "fits what the plan leaves of its tenant's quota",
+    Reason.CAPACITY: "fits beside the jobs that go on running",
+    Reason.DISPLACED_BY_PRIORITY: "fits beside the started jobs of higher precedence",
+}
+_FAILED = {
+    Reason.NEVER_FITS: "does not fit the empty, healthy cluster",
+    Reason.QUOTA: "exceeds what the plan leaves of its tenant's quota",
+    Reason.CAPACITY: "does not fit beside the jobs that go on running",
+    Reason.DISPLACED_BY_PRIORITY: "does not fit beside the started jobs of higher precedence",
+}
 
 
 def gang_reason(reading: Reading) -> Iterator[Finding]:
-    """Refuse `never_fits`, `quota` and `capacity` of jobs that plainly fit."""
-    round_ = reading.round
-    if any(tenant.cells for tenant in round_.tenants):
-        return
-    look = _ResidualCapacity(reading)
-    problems = {
-        Reason.NEVER_FITS: (look.on_empty_cluster, "which fits the empty, healthy cluster"),
-        Reason.QUOTA: (look.within_quota, "which fits what the plan leaves of its tenant's quota"),
-        Reason.CAPACITY: (look.on_what_is_free, "which fits what is free"),
-    }
-    other = Reason.NOT_CHOSEN
-    for index, decision in enumerate(reading.plan.decisions):
-        given = decision.reason
-        if given is None or given is other or given not in problems:
-            continue
-        job = reading.jobs.get(decision.job)
-        if job is None or decision.decision is not DecisionKind.WAIT:
-            continue
-        refutes, problem = problems[given]
-        if refutes(job):
+    """Refuse a reason that is not that of the option which comes furthest, and facts not true."""
+    tests = _Tests(reading)
+    for index, job, decision in _given(reading):
+        reason, detail = decision.reason or Reason.NOT_CHOSEN, decision.detail or Detail()
+        if detail.option is not None and detail.option >= len(job.options):
+            problem = f"by its option {detail.option}, of {len(job.options)}"
+        else:
+            problem = tests.refuted(job, reason, detail)
+        if problem:
             yield Finding(
                 ("decisions", index, "reason"),
-                f"reason {given.value!r} of job {job.name!r}, {problem}; expected another",
+                f"reason {reason!s} of job {job.name!r}, {problem}; expected another",
+            )
+        elif wrong := tests.wrong_facts(job, reason, detail):
+            yield Finding(
+                ("decisions", index, "detail"),
+                f"job {job.name!r} waits for {reason!s}, {reason_text(reason, detail)!r}: {wrong}",
             )
 
 
-class _ResidualCapacity:
-    """Residual capacity and quotas of a plan; equal jobs are checked once."""
+def _given(reading: Reading) -> Iterator[tuple[int, Job, Decision]]:
+    """Yield the position, the job and the decision of each reason of gangs."""
+    if any(tenant.cells for tenant in reading.round.tenants):
+        return
+    for index, decision in enumerate(reading.plan.decisions):
+        job = reading.jobs.get(decision.job)
+        if (
+            job is not None
+            and job.running is None
+            and decision.decision is DecisionKind.WAIT
+            and decision.reason in (*_TESTS, Reason.NOT_CHOSEN)
+        ):
+            yield index, job, decision
+
+
+class _Tests:
+    """The tests of options against a plan; equal ones are done once."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._free: dict[str, _FreeHosts] = {}
-        self._left: dict[str, Counter[str]] | None = None
-        self._known: dict[tuple[str, Hashable], bool] = {}
+        self._entitlement = Entitlement(reading.round)
+        self._states: dict[Hashable, FreeHosts] = {}
+        self._known: dict[Hashable, bool] = {}
+        self._numbers_known: dict[Precedence, tuple[int, int]] = {}
+        self._class_keys: dict[int, Hashable] = {}  # by option, each of which the round keeps alive
 
-    def on_empty_cluster(self, job: Job) -> bool:
-        """Whether a job finds a place on the empty cluster, all of whose hosts are healthy."""
-        return self._fits("empty", job)
+    def refuted(self, job: Job, reason: Reason, detail: Detail) -> str:
+        """Say what refutes a reason, "" if nothing does."""
+        before = list(takewhile(lambda test: test is not reason, _TESTS))
+        options = range(len(job.options)) if detail.option is None else [detail.option]
+        problems = [self._of_option(job, o, reason, before, detail) for o in options]
+        if all(problems):
+            return problems[0]
+        others = set(range(len(job.options))) - set(options)
+        for other in others if reason is not Reason.NOT_CHOSEN else ():
+            if all(self._passes(test, job, other) for test in (*before, reason)):
+                return f"whose option {other} {_PASSED[reason]}"
+        return ""
 
-    def on_what_is_free(self, job: Job) -> bool:
-        """Whether a job fits beside the jobs that run before the round, or after it."""
-        return self._fits("before", job) or self._fits("after", job)
+    def _of_option(
+        self, job: Job, option: int, reason: Reason, before: list[Reason], detail: Detail
+    ) -> str:
+        """Say why a reason is not that of an option, "" if it may be."""
+        if reason is not Reason.NOT_CHOSEN and self._passes(reason, job, option):
+            return f"which {_PASSED[reason]}"
+        for test in before:
+            # A search may leave open what counts decide.
+            if (test is Reason.QUOTA or not detail.unproven) and self._fails(test, job, option):
+                return f"which {_FAILED[test]}"
+        return ""
 
-    def within_quota(self, job: Job) -> bool:
-        """Whether a job fits its tenant's quota beside the jobs that run after the round."""
-        if job.tenant is None:
-            return True
-        left = self._quota()[job.tenant]
-        return any(
-            all(_asked(option)[resource] <= left[resource] for resource in left)
-            for option in job.options
-        )
+    def _passes(self, test: Reason, job: Job, option: int) -> bool:
+        """Whether it is proven that an option passes a test."""
+        if test is Reason.QUOTA:
+            return self._quota_problem(job, option) is None
+        plain = all(is_plain(group) for group in job.options[option].groups)
+        return plain and job.anti_affinity is None and self._decide("fits", test, job, option)
 
-    def _quota(self) -> dict[str, Counter[str]]:
-        if self._left is None:
-            before, after = self._held(before=True), self._held(before=False)
-            self._left = {
-                tenant.name: Counter(
-                    {
-                        name: max(limit, before[tenant.name][name]) - after[tenant.name][name]
-                        for name, limit in tenant.quota.items()
-                    }
-                )
-                for tenant in self._reading.round.tenants
-            }
-        return self._left
+    def _fails(self, test: Reason, job: Job, option: int) -> bool:
+        """Whether it is proven that an option fails a test."""
+        if test is Reason.QUOTA:
+            return self._quota_problem(job, option) is not None
+        return self._decide("lacks", test, job, option)
 
-    def _held(self, *, before: bool) -> dict[str, Counter[str]]:
-        """Return what the jobs of each tenant hold before or after the round."""
+    def _decide(self, how: str, test: Reason, job: Job, option: int) -> bool:
+        state, chosen = self._state(test, job, option), job.options[option]
+        if id(chosen) not in self._class_keys:
+            self._class_keys[id(chosen)] = _class_key(chosen)
+        key = how, id(state), self._class_keys[id(chosen)]
+        if key not in self._known:
+            self._known[key] = state.fits(chosen) if how == "fits" else state.lacks(chosen)
+        return self._known[key]
+
+    def _state(self, test: Reason, job: Job, option: int) -> FreeHosts:
+        """Return the hosts that a test looks at, for an option of a job."""
         reading = self._reading
-        held = {tenant.name: Counter[str]() for tenant in reading.round.tenants}
-        jobs: Iterable[tuple[Job, Option]] = (
-            ((reading.jobs[name], reading.option_run(name)) for name in reading.running)
-            if before
-            else ((placed.job, placed.option) for placed in reading.placed)
+        if test is Reason.NEVER_FITS:
+            if test not in self._states:
+                self._states[test] = FreeHosts(reading)
+            return self._states[test]
+        above, victims = self._numbers(self._entitlement.of(job, option))
+        if test is Reason.CAPACITY:
+            above = 0
+        key = above, victims
+        if key not in self._states:
+            state = self._closed()
+            started = (placed for _, placed in self._started[:above])
+            state.take(
+                (task.task, task.group)
+                for placed in (*reading.kept, *reading.migrated, *started)
+                for task in placed.tasks
+            )
+            if victims:
+                back = self._closed()
+                back.take((task.task, task.group) for one in reading.kept for task in one.tasks)
+                for _, name in self._victims[:victims]:
+                    back.take(self._home(name))
+                state.keep_least(back)
+            self._states[key] = state
+        return self._states[key]
+
+    def _numbers(self, mine: Precedence) -> tuple[int, int]:
+        """Return how many started jobs are above a precedence, and victims not below it."""
+        if mine not in self._numbers_known:
+            self._numbers_known[mine] = (
+                sum(rank > mine for rank, _ in self._started),
+                sum(rank >= mine for rank, _ in self._victims),
+            )
+        return self._numbers_known[mine]
+
+    def _closed(self) -> FreeHosts:
+        state = FreeHosts(self._reading)
+        state.close(self._reading)
+        return state
+
+    def _home(self, name: str) -> Iterator[tuple[Task, TaskGroup]]:
+        groups = self._reading.option_run(name).groups
+        for task in self._reading.running[name].tasks:
+            yield task, groups[task.group]
+
+    @cached_property
+    def _started(self) -> list[tuple[Precedence, Placed]]:
+        """The started jobs with their precedence, the highest first."""
+        found = [(self._entitlement.of(one.job, one.chosen), one) for one in self._reading.started]
+        return sorted(found, key=lambda pair: pair[0], reverse=True)
+
+    @cached_property
+    def _victims(self) -> list[tuple[Precedence, str]]:
+        """The preempted jobs with their precedence, the highest first."""
+        running = self._reading.running
+        found = [
+            (self._entitlement.of(victim.job, running[victim.job.name].option), victim.job.name)
+            for victim in self._reading.preempted
+        ]
+        return sorted(found, key=lambda pair: pair[0], reverse=True)
+
+    def _quota_problem(self, job: Job, option: int) -> str | None:
+        """Return a resource of which an option exceeds its tenant's quota, None for none."""
+        if job.tenant is None:
+            return None
+        if not (limits := self._limits[job.tenant].items()):
+            return None
+        asked, used = _asked(job.options[option]), self._used[job.tenant]
+        return next((name for name, most in limits if used[name] + asked[name] > most), None)
+
+    @cached_property
+    def _used(self) -> dict[str, Counter[str]]:
+        """What the jobs of each tenant hold after the round."""
+        return self._held((placed.job, placed.option) for placed in self._reading.placed)
+
+    @cached_property
+    def _limits(self) -> dict[str, dict[str, int]]:
+        """What the jobs of each tenant may hold: its quota, or what they held if that is more."""
+        reading = self._reading
+        before = self._held(
+            (reading.jobs[name], reading.option_run(name)) for name in reading.running
         )
+        return {
+            tenant.name: {
+                name: max(most, before[tenant.name][name]) for name, most in tenant.quota.items()
+            }
+            for tenant in reading.round.tenants
+        }
+
+    def _held(self, jobs: Iterable[tuple[Job, Option]]) -> dict[str, Counter[str]]:
+        held = {tenant.name: Counter[str]() for tenant in self._reading.round.tenants}
         for job, option in jobs:
             if job.tenant is not None:
                 held[job.tenant].update(_asked(option))
         return held
 
-    def _fits(self, where: str, job: Job) -> bool:
-        if job.anti_affinity is not None:
-            return False
-        for option in job.options:
-            key = where, _class_key(option)
-            if key not in self._known:
-                plain = all(_plain(group) for group in option.groups)
-                self._known[key] = plain and self._place(where).fits(option)
-            if self._known[key]:
-                return True
-        return False
+    def wrong_facts(self, job: Job, reason: Reason, detail: Detail) -> str:
+        """Say which fact of a reason is not true, "" if none is known to be wrong."""
+        if reason is Reason.QUOTA:
+            return self._wrong_quota(job, detail)
+        return "" if reason is Reason.NOT_CHOSEN else self._wrong_places(job, reason, detail)
 
-    def _place(self, where: str) -> _FreeHosts:
-        if where not in self._free:
-            free = _FreeHosts(self._reading)
-            if where != "empty":
-                free.close(self._reading)
-                free.take(self._tasks(before=where == "before"))
-                for victim in self._reading.preempted if where == "after" else ():
-                    for task in self._reading.running[victim.job.name].tasks:
-                        free.open[free.index[task.host]] = False
-            self._free[where] = free
-        return self._free[where]
+    def _wrong_quota(self, job: Job, detail: Detail) -> str:
+        tenant, name = job.tenant or "", detail.resource or ""
+        if not name:
+            return ""
+        if detail.tenant != job.tenant or name not in self._limits.get(tenant, {}):
+            return f"tenant {detail.tenant!r} has no quota of {name!r}; expected one of its quotas"
+        asked = _asked(job.options[detail.option or 0])[name]
+        used, limit = self._used[tenant][name], self._limits[tenant][name]
+        said = detail.asked, detail.used, detail.limit, detail.excess
+        if said != (true := (asked, used, limit, used + asked - limit)):
+            return f"asked, used, limit and excess are {said}; expected {true}"
+        return ""
 
-    def _tasks(self, *, before: bool) -> Iterator[tuple[Task, TaskGroup]]:
-        reading = self._reading
-        if before:
-            for name, running in reading.running.items():
-                groups = reading.option_run(name).groups
-                for task in running.tasks:
-                    yield task, groups[task.group]
-        else:
-            for placed in reading.placed_tasks():
-                yield placed.task, placed.group
-
-
-class _FreeHosts:
-    """What hosts have left, first all that they have.
-
-    `gpus` (hosts, most GPUs of one) is in milli-GPU, 0 where there is none.
-    """
-
-    def __init__(self, reading: Reading) -> None:
-        hosts: list[HostFacts] = list(reading.cluster.hosts.values())
-        self.index = {host.name: i for i, host in enumerate(hosts)}
-        self._levels = reading.cluster.levels
-        self._of_host: dict[str, tuple[Ints, int]] = {}
-        self._hosts = hosts
-        number = np.array([host.hardware.gpus for host in hosts], dtype=np.int64)
-        exists = np.arange(max(int(number.max(initial=0)), 1)) < number[:, None]
-        self.gpus = np.where(exists, WHOLE_GPU, 0)
-        names = dict.fromkeys(name for host in hosts for name in host.hardware.capacity)
-        self._resources = {name: r for r, name in enumerate(names)}
-        self._free = np.array(
-            [[host.hardware.capacity.get(name, 0) for name in names] for host in hosts],
-            dtype=np.int64,
-        ).reshape(len(hosts), len(names))
-        self.open = np.ones(len(hosts), dtype=np.bool_)
-
-    def close(self, reading: Reading) -> None:
-        """Let nothing arrive where nothing may."""
-        for i, host in enumerate(self._hosts):
-            self.open[i] = host.healthy and host.name not in reading.vacated
-        for entry in reading.round.reservations:
-            for name in expand(entry.host):
-                if entry.gpus is None:
-                    self.open[self.index[name]] = False
-                else:
-                    self.gpus[self.index[name], list(entry.gpus)] = 0
-
-    def take(self, tasks: Iterable[tuple[Task, TaskGroup]]) -> None:
-        """Take what tasks hold."""
-        at: list[int] = []
-        asks: list[Ints] = []
-        gpus: list[tuple[int, int, int]] = []
-        known: dict[int, Ints] = {}
-        for task, group in tasks:
-            host = self.index[task.host]
-            if id(group) not in known:
-                known[id(group)] = self._asks(group)
-            at.append(host)
-            asks.append(known[id(group)])
-            # Beside MIG slices there is nothing else on a GPU.
-            taken = WHOLE_GPU if group.mig else min(group.gpu, WHOLE_GPU)
-            # What is not there other rules report.
-            there = self._hosts[host].hardware.gpus
-            gpus += [(host, gpu, taken) for gpu in task.gpus if gpu < there]
-        if at:
-            np.subtract.at(self._free, at, np.array(asks))
-        if gpus:
-            host_of, gpu_of, amounts = np.array(gpus, dtype=np.int64).T
-            np.subtract.at(self.gpus, (host_of, gpu_of), amounts)
-
-    def fits(self, option: Option) -> bool:
-        """Whether a first fit places all groups of an option."""
-        if option.required is None:
-            return self._fit_within(option, self.open)
-        of_host, number = self._domains(option.required)
-        fitting_by_group = [
-            np.minimum(self._fitting_tasks(g, self._free, self.gpus), g.count)
-            for g in option.groups
-        ]
-        enough = np.ones(number, dtype=np.bool_)
-        for group, fitting in zip(option.groups, fitting_by_group, strict=True):
-            enough &= np.bincount(of_host, weights=fitting, minlength=number) >= group.count
-        return any(
-            self._fit_within(option, self.open & (of_host == domain))
-            for domain in np.flatnonzero(enough)[:_MOST_DOMAINS].tolist()
-        )
-
-    def _fit_within(self, option: Option, hosts: Bools) -> bool:
-        free, gpus = self._free.copy(), self.gpus.copy()
-        for group in sorted(option.groups, key=lambda g: -g.gpu):
-            fitting = np.where(
-                hosts, np.minimum(self._fitting_tasks(group, free, gpus), group.count), 0
+    def _wrong_places(self, job: Job, reason: Reason, detail: Detail) -> str:
+        option = job.options[detail.option or 0]
+        if (detail.group or 0) >= len(option.groups):
+            return f"group {detail.group}; expected one of the option's {len(option.groups)}"
+        group = option.groups[detail.group or 0]
+        if detail.tasks is not None and detail.tasks != group.count:
+            return f"{detail.tasks} tasks; expected the {group.count} of the group"
+        if (
+            not all(is_plain(one) for one in option.groups)
+            or job.anti_affinity is not None
+            or self._reading.parted
+        ):
+            return ""
+        state = self._state(reason, job, detail.option or 0)
+        if detail.domain is not None and not state.inside(detail.level or "", detail.domain).any():
+            return f"no host is in {detail.level!r} {detail.domain!r}; expected a domain with hosts"
+        if detail.places is not None:
+            places = state.places(group, option.required, detail.domain)
+            if detail.places != places or places >= group.count:
+                return f"{detail.places} places; expected {places} of {group.count}"
+        if detail.resource is None:
+            return ""
+        asked, free = self._amounts(state, option, group, detail)
+        scarce = detail.places is None or detail.host is not None
+        if (detail.asked, detail.free) != (asked, free) or (scarce and free >= asked):
+            return (
+                f"{detail.asked} of {detail.resource!r} asked and {detail.free} free; "
+                f"expected {asked} and {free}"
             )
-            if group.required is not None and group.count > 1:
-                of_host, number = self._domains(group.required)
-                held = np.bincount(of_host, weights=fitting, minlength=number)
-                fitting = np.where(of_host == held.argmax(), fitting, 0)
-            if fitting.sum() < group.count:
-                return False
-            before = np.cumsum(fitting) - fitting
-            number_on = np.clip(group.count - before, 0, fitting)
-            free -= number_on[:, None] * self._asks(group)
-            _occupy(gpus, number_on, group)
-        return True
+        return ""
 
-    def _fitting_tasks(self, group: TaskGroup, free: Ints, gpus: Ints) -> Ints:
-        """Return how many tasks of a group each host takes."""
-        if group.gpu >= WHOLE_GPU:
-            fitting = (gpus >= WHOLE_GPU).sum(axis=1) // (group.gpu // WHOLE_GPU)
-        elif group.gpu:
-            fitting = (gpus.clip(min=0) // group.gpu).sum(axis=1)
-        else:
-            fitting = np.full(len(gpus), group.count)
-        asks = self._asks(group)
-        for r in np.flatnonzero(asks).tolist():
-            fitting = np.minimum(fitting, free[:, r].clip(min=0) // asks[r])
-        if any(amount for name, amount in demand(group) if name not in self._resources):
-            return np.zeros_like(fitting)
-        return np.where(self._allowed(group) & self.open, fitting, 0)
-
-    def _asks(self, group: TaskGroup) -> Ints:
-        asks = np.zeros(len(self._resources), dtype=np.int64)
-        for name, amount in demand(group):
-            if name in self._resources:
-                asks[self._resources[name]] = amount
-        return asks
-
-    def _allowed(self, group: TaskGroup) -> Bools:
-        allowed = np.ones(len(self._hosts), dtype=np.bool_)
-        if group.gpu_models is not None:
-            models = set(group.gpu_models)
-            allowed &= np.array([host.hardware.gpu_model in models for host in self._hosts])
-        if group.hosts is not None:
-            named = np.zeros_like(allowed)
-            named[[self.index[one] for name in group.hosts for one in expand(name)]] = True
-            allowed &= named
-        return allowed
-
-    def _domains(self, level: str) -> tuple[Ints, int]:
-        """Return the number of the domain of each host at a level, and how many there are."""
-        if level not in self._of_host:
-            at = self._levels[level]
-            known: dict[str, int] = {}
-            of_host = [known.setdefault(host.domains[at], len(known)) for host in self._hosts]
-            self._of_host[level] = np.array(of_host, dtype=np.int64), len(known)
-        return self._of_host[level]
-
-
-def _occupy(gpus: Ints, number: Ints, group: TaskGroup) -> None:
-    """Take the GPUs of the given number of tasks on each host: the first GPUs that fit."""
-    for host in np.flatnonzero(number).tolist() if group.gpu else ():
-        for _ in range(int(number[host])):
-            each = min(group.gpu, WHOLE_GPU)
-            chosen = np.flatnonzero(gpus[host] >= each)[: max(group.gpu // WHOLE_GPU, 1)]
-            gpus[host, chosen] -= each
+    def _amounts(
+        self, state: FreeHosts, option: Option, group: TaskGroup, detail: Detail
+    ) -> tuple[int, int]:
+        """Return what is asked and free of the resource of a detail."""
+        name = detail.resource or ""
+        each = group.gpu if name == "gpu" else dict(demand(group)).get(name, 0)
+        if not state.has(name):
+            return each, 0
+        if detail.host is not None:
+            at = state.index.get(detail.host, -1)
+            hosts = state.allowed(group) & (np.arange(len(state.open)) == at)
+            if name == "gpu" and group.gpu < WHOLE_GPU:
+                return each, state.largest_gpu(at) if hosts.any() else 0
+            return each, state.free(group, name, hosts)
+        inside = np.ones_like(state.open)
+        if detail.domain is not None:
+            inside = state.inside(detail.level or "", detail.domain)
+        if detail.tasks is not None:
+            return each * group.count, state.free(group, name, state.allowed(group) & inside)
+        allowed = np.any([state.allowed(one) for one in option.groups], axis=0)
+        share = group.model_copy(update={"gpu": 0})  # all that is free of GPUs counts
+        return _asked(option)[name], state.free(share, name, allowed & inside)
 
 
 def _asked(option: Option) -> Counter[str]:
@@ -299,17 +319,8 @@ def _asked(option: Option) -> Counter[str]:
 
 def _class_key(option: Option) -> Hashable:
     """Return the class key of an option: jobs of equal keys fit the same hosts."""
-    return option.required, tuple(
-        (
-            *(group.count, group.gpu, demand(group), group.gpu_models, group.hosts, group.required),
-            _plain(group),
-        )
-        for group in option.groups
-    )
-
-
-def _plain(group: TaskGroup) -> bool:
-    return not (group.slices or group.apart or group.mig or group.gpu_memory)
+    asks = attrgetter("count", "gpu", "gpu_models", "hosts", "required", "mig", "gpu_memory")
+    return option.required, tuple((asks(group), demand(group)) for group in option.groups)
 
 
 RULES: tuple[Rule[Reading], ...] = (Rule("gang_reason", gang_reason),)

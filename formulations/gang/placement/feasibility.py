@@ -1,0 +1,304 @@
+"""Feasibility of one option in a fixed state of the hosts.
+
+Of one group it is computed exactly, by capacity summed up the domain tree (gang_tree.py). Several
+groups at once are vector bin packing with few item types: a first fit proves that they fit, a group
+that does not fit alone or a sum over the hosts that they do not, and dynamic programming over the
+hosts decides the rest, up to a number of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from placewright.array_types import Bools, Ints
+from placewright.formulations.gang.placement.gang_tree import tasks_by_level
+from placewright.formulations.gang.placement.greedy import lift_all, place_choice
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
+from placewright.formulations.gang.problem.mig_layouts import FREE
+from placewright.topology.units import WHOLE_GPU
+
+Counts: TypeAlias = tuple[int, ...]
+"""A number per group."""
+
+
+class _Gpu(NamedTuple):
+    """What a GPU has left for shares and MIG slices; `milli` is 0 once it has slices."""
+
+    milli: int
+    memory: int
+    layout: int
+
+
+class _UndecidedError(Exception):
+    """The search has taken all of its steps."""
+
+
+def fits(placement: Placement, choice: Choice, max_steps: int) -> bool | None:
+    """Return whether all tasks of an option can arrive at once; None if the steps do not suffice.
+
+    The placement is the same afterwards.
+    """
+    puts = place_choice(placement, choice)
+    if puts is not None:
+        lift_all(placement, choice, puts)
+        return True
+    if len(choice.groups) == 1:
+        return False
+    try:
+        return _Search(placement, choice, max_steps).finds()
+    except _UndecidedError:
+        return None
+
+
+def most_places(
+    placement: Placement, group: Group, fitting: Ints, level: int
+) -> tuple[int, int | None]:
+    """Return how many tasks of a group fit together, and the domain of a level where they do.
+
+    `fitting` has how many each host takes. Without a level (`NO_LEVEL`) all hosts count, and the
+    domain is None.
+    """
+    held = tasks_by_level(placement.problem.cluster, group, fitting)
+    if level == NO_LEVEL:
+        return min(int(held[0].sum()), group.count), None
+    limit = group.domain_limit
+    most = limit.max_tasks if limit is not None and level >= limit.level else group.count
+    # Of equal domains the first whose hosts take most, so that it is none without hosts.
+    tasks = np.bincount(
+        placement.problem.cluster.domain[level], weights=fitting, minlength=len(held[level])
+    )
+    best = int(np.lexsort((-np.arange(len(tasks)), tasks, held[level]))[-1])
+    places = min(int(held[level][best]), most)
+    return places - places % (1 if group.slices is None else group.slices.size), best
+
+
+class _Search:
+    """The search for places of several groups, domain by domain and host by host."""
+
+    def __init__(self, placement: Placement, choice: Choice, max_steps: int) -> None:
+        self.placement, self.choice, self.groups = placement, choice, choice.groups
+        self.cluster = placement.problem.cluster
+        self.steps = max_steps
+        open_ = placement.open_to(choice.label)
+        self.fitting = [np.where(open_, placement.fits(g.shape), 0) for g in self.groups]
+        self.tied = any(group.is_arranged for group in self.groups)
+        self._held: dict[tuple[object, ...], bool] = {}
+
+    def finds(self) -> bool:
+        """Whether there are places; raise `_UndecidedError` after the last step."""
+        everywhere = np.ones(self.cluster.num_hosts, dtype=np.bool_)
+        for joint in self._domains(self.choice.joint_level, everywhere):
+            if not self._sums_suffice(joint):
+                continue
+            within = [list(self._domains_of(k, joint)) for k in range(len(self.groups))]
+            for hosts in product(*within):
+                if self._packs(hosts):
+                    return True
+        return False
+
+    def _domains(self, level: int, hosts: Bools) -> Iterator[Bools]:
+        """Yield the hosts of each domain of a level among some hosts; without a level, these."""
+        if level == NO_LEVEL:
+            yield hosts
+            return
+        domain = self.cluster.domain[level]
+        for d in np.unique(domain[hosts]).tolist():
+            yield hosts & (domain == d)
+
+    def _domains_of(self, k: int, joint: Bools) -> Iterator[Bools]:
+        """Yield the sets of hosts that may hold a group, of those that hold it alone."""
+        group = self.groups[k]
+        level = group.required
+        for hosts in self._domains(level, joint & (self.fitting[k] > 0)):
+            self._step()
+            fitting = np.where(hosts, self.fitting[k], 0)
+            if most_places(self.placement, group, fitting, level)[0] >= group.count:
+                yield hosts
+
+    def _sums_suffice(self, joint: Bools) -> bool:
+        """Whether the hosts where some group fits have what all groups ask together."""
+        placement, problem = self.placement, self.placement.problem
+        hosts = joint & np.any([fitting > 0 for fitting in self.fitting], axis=0)
+        shapes = np.array([group.shape for group in self.groups])
+        count = np.array([group.count for group in self.groups])
+        asked = problem.shape_gpu[shapes] * count
+        whole = ~problem.is_share[shapes]
+        return bool(
+            placement.free_milli_gpu[hosts].sum() >= asked.sum()
+            and placement.whole[hosts].sum() * WHOLE_GPU >= asked[whole].sum()
+            and (
+                placement.free[hosts].clip(min=0).sum(axis=0)
+                >= count @ problem.shape_demand[shapes]
+            ).all()
+        )
+
+    def _packs(self, hosts: Sequence[Bools]) -> bool:
+        """Whether the groups fit at once, each on hosts of its own set.
+
+        The state after each host is what is left of each group, and of an arranged one its tasks in
+        the domains that are not complete yet.
+        """
+        fitting = np.array(
+            [np.where(on, each, 0) for on, each in zip(hosts, self.fitting, strict=True)]
+        )
+        used = np.flatnonzero(fitting.any(axis=0))
+        paths = [tuple(int(domain[h]) for domain in self.cluster.domain) for h in used.tolist()]
+        order = sorted(range(len(used)), key=lambda i: paths[i])
+        none = (0,) * len(self.groups)
+        states = {(tuple(g.count for g in self.groups), none, none)}
+        before: tuple[int, ...] | None = None
+        for i in order:
+            host, path = int(used[i]), paths[i]
+            if before is not None and self.tied:
+                states = {s for state in states for s in self._across(state, before, path)}
+            before = path
+            following = set()
+            for state in states:
+                for more in self._loads(host, fitting[:, host], state):
+                    self._step()
+                    left = tuple(a - b for a, b in zip(state[0], more, strict=True))
+                    sliced = tuple(a + b for a, b in zip(state[1], more, strict=True))
+                    limited = tuple(a + b for a, b in zip(state[2], more, strict=True))
+                    after = (left, sliced, limited) if self.tied else (left, none, none)
+                    if not any(left) and self._slices_whole(after[1]):
+                        return True
+                    following.add(after)
+            states = following
+        return False
+
+    def _across(
+        self, state: tuple[Counts, Counts, Counts], before: tuple[int, ...], path: tuple[int, ...]
+    ) -> Iterator[tuple[Counts, Counts, Counts]]:
+        """Yield the state in the next domains, if slices in those that end are whole."""
+        left, sliced, limited = state
+        for k, group in enumerate(self.groups):
+            if group.slices is not None and before[group.slices.level] != path[group.slices.level]:
+                if sliced[k] % group.slices.size:
+                    return
+                sliced = (*sliced[:k], 0, *sliced[k + 1 :])
+            limit = group.domain_limit
+            if limit is not None and before[limit.level] != path[limit.level]:
+                limited = (*limited[:k], 0, *limited[k + 1 :])
+        yield left, sliced, limited
+
+    def _slices_whole(self, sliced: Counts) -> bool:
+        return all(
+            group.slices is None or not n % group.slices.size
+            for group, n in zip(self.groups, sliced, strict=True)
+        )
+
+    def _loads(
+        self, host: int, fitting: Ints, state: tuple[Counts, Counts, Counts]
+    ) -> list[Counts]:
+        """Return the tasks of each group that a host may take: the maximal ones if none is tied."""
+        most = []
+        for k, group in enumerate(self.groups):
+            limit = group.domain_limit
+            room = group.count if limit is None else limit.max_tasks - state[2][k]
+            most.append(min(int(fitting[k]), state[0][k], room))
+        found: list[Counts] = []
+        for counts in product(*(range(n, -1, -1) for n in most)):
+            self._step()
+            if not self.tied and any(
+                all(a <= b for a, b in zip(counts, known, strict=True)) for known in found
+            ):
+                continue
+            if self._holds(host, counts):
+                found.append(counts)
+        return found
+
+    def _holds(self, host: int, counts: Counts) -> bool:
+        """Whether a host holds so many tasks of each group."""
+        placement, problem = self.placement, self.placement.problem
+        key = (
+            counts,
+            int(placement.whole[host]),
+            placement.free[host].tobytes(),
+            tuple(gpus := sorted(self._gpus(host))),
+            int(self.cluster.gpu_memory[host]),
+            -1 if problem.part_demands is None else int(problem.part_demands.product[host]),
+        )
+        if key not in self._held:
+            shapes = [group.shape for group in self.groups]
+            asked = np.array(counts) @ problem.shape_demand[shapes]
+            whole = int(placement.whole[host]) - sum(
+                n * (int(problem.shape_gpu[s]) // WHOLE_GPU)
+                for n, s in zip(counts, shapes, strict=True)
+                if not problem.is_share[s]
+            )
+            shares = [
+                s
+                for n, s in zip(counts, shapes, strict=True)
+                if problem.is_share[s]
+                for _ in range(n)
+            ]
+            shares.sort(key=lambda s: (-int(problem.shape_gpu[s]), s))
+            self._held[key] = bool(
+                whole >= 0
+                and (asked <= placement.free[host].clip(min=0)).all()
+                and self._shares_fit(host, shares, gpus, whole)
+            )
+        return self._held[key]
+
+    def _gpus(self, host: int) -> list[_Gpu]:
+        """Return the GPUs of a host that are partly used, by what they have left."""
+        placement, parts = self.placement, self.placement.part_state
+        return [
+            _Gpu(
+                int(placement.partial_free[host, g]),
+                0 if parts is None else int(parts.memory[host, g]),
+                FREE if parts is None else int(parts.layout[host, g]),
+            )
+            for g in range(placement.gpu_free.shape[1])
+            if placement.partial_free[host, g] > 0
+            or (parts is not None and parts.layout[host, g] != FREE)
+        ]
+
+    def _shares_fit(self, host: int, shares: Sequence[int], gpus: list[_Gpu], whole: int) -> bool:
+        """Whether shares and slices fit GPUs in use and so many free ones."""
+        self._step()
+        if not shares:
+            return True
+        parts = self.placement.part_state
+        memory = 0 if parts is None else int(self.cluster.gpu_memory[host])
+        fresh = [_Gpu(WHOLE_GPU, memory, FREE)] if whole else []
+        for gpu in dict.fromkeys([*gpus, *fresh]):
+            after = self._after_share(host, shares[0], gpu)
+            if after is None:
+                continue
+            rest, left = list(gpus), whole
+            if gpu in rest:
+                rest.remove(gpu)
+            else:
+                left -= 1
+            if self._shares_fit(host, shares[1:], [*rest, after], left):
+                return True
+        return False
+
+    def _after_share(self, host: int, shape: int, gpu: _Gpu) -> _Gpu | None:
+        """Return what a GPU has left once it has taken a share or a slice, None if it cannot."""
+        milli, demands = (
+            int(self.placement.problem.shape_gpu[shape]),
+            self.placement.problem.part_demands,
+        )
+        if demands is not None and demands.is_slice[shape]:
+            kind = demands.slice_kind_on(shape, host)
+            if (gpu.layout == FREE and gpu.milli < WHOLE_GPU) or not demands.layouts.num_fitting[
+                gpu.layout, kind
+            ]:
+                return None
+            return _Gpu(0, gpu.memory, demands.layouts.after(gpu.layout, kind, None, 1))
+        memory = 0 if demands is None else int(demands.memory[shape])
+        if gpu.layout != FREE or gpu.milli < milli or gpu.memory < memory:
+            return None
+        return _Gpu(gpu.milli - milli, gpu.memory - memory, FREE)
+
+    def _step(self) -> None:
+        self.steps -= 1
+        if self.steps < 0:
+            raise _UndecidedError

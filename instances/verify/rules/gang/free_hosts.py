@@ -1,0 +1,222 @@
+"""What hosts have left in one state, and what fits there: first fit and counts, of plain groups.
+
+A first fit may miss places, but what it finds are some; counts are necessary. Slices, failure
+domains, labels, MIG and GPU memory are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from placewright.array_types import Bools, Ints
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.plan import Task
+from placewright.instances.verify.cluster_facts import HostFacts
+from placewright.instances.verify.reading import Reading, demand
+from placewright.topology.units import WHOLE_GPU
+
+_MOST_DOMAINS = 64
+"""Domains of a joint level that are tried."""
+
+
+def is_plain(group: TaskGroup) -> bool:
+    """Whether a group asks for nothing that is not looked at here."""
+    return not (group.slices or group.apart or group.mig or group.gpu_memory)
+
+
+class FreeHosts:
+    """What hosts have left, first all that they have.
+
+    Attributes
+    ----------
+    gpus : int64 (hosts, most GPUs of one)
+        Free milli-GPU, 0 where there is none.
+    open : bool (hosts,)
+        Whether tasks may arrive.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        hosts: list[HostFacts] = list(reading.cluster.hosts.values())
+        self.index = {host.name: i for i, host in enumerate(hosts)}
+        self._levels = reading.cluster.levels
+        self._of_host: dict[str, tuple[Ints, dict[str, int]]] = {}
+        self._hosts = hosts
+        number = np.array([host.hardware.gpus for host in hosts], dtype=np.int64)
+        exists = np.arange(max(int(number.max(initial=0)), 1)) < number[:, None]
+        self.gpus = np.where(exists, WHOLE_GPU, 0)
+        names = dict.fromkeys(name for host in hosts for name in host.hardware.capacity)
+        self._resources = {name: r for r, name in enumerate(names)}
+        self._free = np.array(
+            [[host.hardware.capacity.get(name, 0) for name in names] for host in hosts],
+            dtype=np.int64,
+        ).reshape(len(hosts), len(names))
+        self.open = np.ones(len(hosts), dtype=np.bool_)
+
+    def close(self, reading: Reading) -> None:
+        """Let nothing arrive where nothing may."""
+        for i, host in enumerate(self._hosts):
+            self.open[i] = host.healthy and host.name not in reading.vacated
+        for entry in reading.round.reservations:
+            for name in expand(entry.host):
+                if entry.gpus is None:
+                    self.open[self.index[name]] = False
+                else:
+                    self.gpus[self.index[name], list(entry.gpus)] = 0
+
+    def take(self, tasks: Iterable[tuple[Task, TaskGroup]]) -> None:
+        """Take what tasks hold."""
+        at: list[int] = []
+        asks: list[Ints] = []
+        gpus: list[tuple[int, int, int]] = []
+        known: dict[int, Ints] = {}
+        for task, group in tasks:
+            host = self.index[task.host]
+            if id(group) not in known:
+                known[id(group)] = self._asks(group)
+            at.append(host)
+            asks.append(known[id(group)])
+            # Beside MIG slices there is nothing else on a GPU.
+            taken = WHOLE_GPU if group.mig else min(group.gpu, WHOLE_GPU)
+            # What is not there other rules report.
+            there = self._hosts[host].hardware.gpus
+            gpus += [(host, gpu, taken) for gpu in task.gpus if gpu < there]
+        if at:
+            np.subtract.at(self._free, at, np.array(asks))
+        if gpus:
+            host_of, gpu_of, amounts = np.array(gpus, dtype=np.int64).T
+            np.subtract.at(self.gpus, (host_of, gpu_of), amounts)
+
+    def keep_least(self, other: FreeHosts) -> None:
+        """Leave only what is free in another state, too."""
+        np.minimum(self.gpus, other.gpus, out=self.gpus)
+        np.minimum(self._free, other._free, out=self._free)
+
+    def fits(self, option: Option) -> bool:
+        """Whether a first fit places all groups of an option."""
+        if option.required is None:
+            return self._fit_within(option, self.open)
+        of_host, names = self.domains(option.required)
+        enough = np.ones(len(names), dtype=np.bool_)
+        for group in option.groups:
+            fitting = np.minimum(self.fitting(group), group.count)
+            enough &= np.bincount(of_host, weights=fitting, minlength=len(names)) >= group.count
+        return any(
+            self._fit_within(option, self.open & (of_host == domain))
+            for domain in np.flatnonzero(enough)[:_MOST_DOMAINS].tolist()
+        )
+
+    def lacks(self, option: Option) -> bool:
+        """Whether some group of an option has too few places, even alone."""
+        return any(
+            self.places(group, option.required) < group.count
+            for group in option.groups
+            if not (group.mig or group.gpu_memory)
+        )
+
+    def places(self, group: TaskGroup, joint: str | None, domain: str | None = None) -> int:
+        """Return how many tasks of a group fit one domain, the given or the best one."""
+        fitting = np.minimum(self.fitting(group), group.count)
+        levels = [name for name in (joint, group.required) if name is not None]
+        if group.count == 1 or not levels:
+            return min(int(fitting.sum()), group.count)
+        of_host, names = self.domains(max(levels, key=lambda name: self._levels[name]))
+        held = np.bincount(of_host, weights=fitting, minlength=len(names))
+        if domain is None:
+            return min(int(held.max(initial=0)), group.count)
+        return min(int(held[names[domain]]), group.count) if domain in names else 0
+
+    def free(self, group: TaskGroup, resource: str, hosts: Bools) -> int:
+        """Return what hosts have left of a resource for a group; of GPUs whole ones, if it asks."""
+        if resource != "gpu":
+            column = self._free[hosts, self._resources[resource]]
+            return int(column.clip(min=0).sum())
+        gpus = self.gpus[hosts].clip(min=0)
+        return int(gpus[gpus == WHOLE_GPU].sum() if group.gpu >= WHOLE_GPU else gpus.sum())
+
+    def largest_gpu(self, host: int) -> int:
+        """Return the free milli-GPU of the GPU of a host that has most."""
+        return int(self.gpus[host].max(initial=0))
+
+    def has(self, resource: str) -> bool:
+        """Whether some host has a resource at all."""
+        return resource == "gpu" or resource in self._resources
+
+    def inside(self, level: str, domain: str) -> Bools:
+        """Return which hosts are in a domain, none if there is no such level or domain."""
+        if level not in self._levels:
+            return np.zeros_like(self.open)
+        of_host, names = self.domains(level)
+        there: Bools = of_host == names.get(domain, -1)
+        return there
+
+    def allowed(self, group: TaskGroup) -> Bools:
+        """Return the open hosts of the models and names that a group allows."""
+        allowed = self.open.copy()
+        if group.gpu_models is not None:
+            models = set(group.gpu_models)
+            allowed &= np.array([host.hardware.gpu_model in models for host in self._hosts])
+        if group.hosts is not None:
+            named = np.zeros_like(allowed)
+            named[[self.index[one] for name in group.hosts for one in expand(name)]] = True
+            allowed &= named
+        if any(amount for name, amount in demand(group) if name not in self._resources):
+            allowed[:] = False
+        return allowed
+
+    def fitting(self, group: TaskGroup, free: Ints | None = None, gpus: Ints | None = None) -> Ints:
+        """Return how many tasks of a group each host takes, of all that is left or of a part."""
+        free, gpus = self._free if free is None else free, self.gpus if gpus is None else gpus
+        if group.gpu >= WHOLE_GPU:
+            fitting = (gpus >= WHOLE_GPU).sum(axis=1) // (group.gpu // WHOLE_GPU)
+        elif group.gpu:
+            fitting = (gpus.clip(min=0) // group.gpu).sum(axis=1)
+        else:
+            fitting = np.full(len(gpus), group.count)
+        asks = self._asks(group)
+        for r in np.flatnonzero(asks).tolist():
+            fitting = np.minimum(fitting, free[:, r].clip(min=0) // asks[r])
+        return np.where(self.allowed(group), fitting, 0)
+
+    def domains(self, level: str) -> tuple[Ints, dict[str, int]]:
+        """Return the number of the domain of each host at a level, and their numbers by name."""
+        if level not in self._of_host:
+            at = self._levels[level]
+            known: dict[str, int] = {}
+            of_host = [known.setdefault(host.domains[at], len(known)) for host in self._hosts]
+            self._of_host[level] = np.array(of_host, dtype=np.int64), known
+        return self._of_host[level]
+
+    def _fit_within(self, option: Option, hosts: Bools) -> bool:
+        free, gpus = self._free.copy(), self.gpus.copy()
+        for group in sorted(option.groups, key=lambda g: -g.gpu):
+            fitting = np.where(hosts, np.minimum(self.fitting(group, free, gpus), group.count), 0)
+            if group.required is not None and group.count > 1:
+                of_host, names = self.domains(group.required)
+                held = np.bincount(of_host, weights=fitting, minlength=len(names))
+                fitting = np.where(of_host == held.argmax(), fitting, 0)
+            if fitting.sum() < group.count:
+                return False
+            before = np.cumsum(fitting) - fitting
+            number_on = np.clip(group.count - before, 0, fitting)
+            free -= number_on[:, None] * self._asks(group)
+            _occupy(gpus, number_on, group)
+        return True
+
+    def _asks(self, group: TaskGroup) -> Ints:
+        asks = np.zeros(len(self._resources), dtype=np.int64)
+        for name, amount in demand(group):
+            if name in self._resources:
+                asks[self._resources[name]] = amount
+        return asks
+
+
+def _occupy(gpus: Ints, number: Ints, group: TaskGroup) -> None:
+    """Take the GPUs of the given number of tasks on each host: the first GPUs that fit."""
+    for host in np.flatnonzero(number).tolist() if group.gpu else ():
+        for _ in range(int(number[host])):
+            each = min(group.gpu, WHOLE_GPU)
+            chosen = np.flatnonzero(gpus[host] >= each)[: max(group.gpu // WHOLE_GPU, 1)]
+            gpus[host, chosen] -= each

@@ -1,0 +1,174 @@
+"""The hosts in the states that reasons to wait speak of (docs/plans.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import Choice, Group, Label
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.residual import charge, residual
+from placewright.formulations.plan_messages import Candidate, Place
+from placewright.instances.documents.plan import Reason
+from placewright.topology import State
+
+
+class Precedence(NamedTuple):
+    """The precedence of a job with an option; `foremost` come before all others."""
+
+    foremost: bool
+    entitled: bool
+    priority: int
+
+
+StateKey: TypeAlias = tuple[int, int] | None
+"""How many of the started and of the preempted jobs count; None for the empty cluster."""
+
+
+class FixedStates:
+    """The hosts in the states that reasons speak of, best asked for by falling precedence."""
+
+    def __init__(
+        self, problem: Problem, candidate: Candidate, foremost: Collection[int] = ()
+    ) -> None:
+        self._problem, self._candidate, self._foremost = problem, candidate, foremost
+        self._bare = residual(problem, {})
+        self._moved = [j for j in candidate.starts if j in problem.running]
+        self._started = sorted(
+            (j for j in candidate.starts if j not in problem.running),
+            key=self._precedence,
+            reverse=True,
+        )
+        self._victims = sorted(candidate.preempted, key=self._precedence, reverse=True)
+        self._ranks = [self._precedence(j) for j in self._started]
+        self._victim_ranks = [self._precedence(j) for j in self._victims]
+        self._known: dict[StateKey, Placement] = {}
+        self._numbers: dict[Precedence, tuple[int, int]] = {}
+        self._after = self._moved_away()
+        for j in self._victims:
+            self._release(self._after, j)
+        for j in self._moved:
+            charge(problem, self._after, self._groups(j), *self._places(j))
+
+        self._beside_started, self._charged = self._after.copy(), 0
+
+    @cached_property
+    def _empty(self) -> Placement:
+        """The empty cluster: every host healthy and open, no GPU reserved, no label anywhere."""
+        problem = self._problem
+        bare = State.empty(problem.cluster)
+        labels = tuple(Label(label.level, {}) for label in problem.labels)
+        return Placement(
+            replace(
+                self._bare,
+                state=bare,
+                cleared=bare,
+                open=np.ones_like(problem.open),
+                usable=np.ones_like(problem.usable),
+                labels=labels,
+            )
+        )
+
+    def key(self, reason: Reason, precedence: Precedence) -> StateKey:
+        """Return the state that the test of a reason looks at, for a precedence."""
+        if reason is Reason.NEVER_FITS:
+            return None
+        if precedence not in self._numbers:
+            self._numbers[precedence] = (
+                sum(rank > precedence for rank in self._ranks),
+                sum(rank >= precedence for rank in self._victim_ranks),
+            )
+        started, victims = self._numbers[precedence]
+        return 0 if reason is Reason.CAPACITY else started, victims
+
+    def placement(self, key: StateKey) -> Placement:
+        """Return the hosts in a state; the last ones are known, and most after the one before."""
+        if key is None:
+            return self._empty
+        if key not in self._known:
+            if len(self._known) > 1:
+                del self._known[next(iter(self._known))]
+            self._known[key] = self._new_placement(*key)
+        return self._known[key]
+
+    def _new_placement(self, started: int, victims: int) -> Placement:
+        """Return the hosts beside the first started jobs, and preempted ones that still count."""
+        state = self._beside(started).copy()
+        if victims:
+            there = self._moved_away()
+            for j in self._victims[victims:]:
+                self._release(there, j)
+            state = _least(state, there)
+        labels = self._labels(self._started[:started], self._victims[:victims])
+        return Placement(replace(self._bare, state=state, cleared=state, labels=labels))
+
+    def _beside(self, started: int) -> State:
+        """Return the state beside the kept, migrated and first started jobs."""
+        if not started:
+            return self._after
+        if started < self._charged:
+            self._beside_started, self._charged = self._after.copy(), 0
+        for j in self._started[self._charged : started]:
+            charge(self._problem, self._beside_started, self._groups(j), *self._places(j))
+        self._charged = started
+        return self._beside_started
+
+    def _labels(self, started: list[int], victims: list[int]) -> tuple[Label, ...]:
+        """Return the labels with the domains where running and these jobs have them."""
+        problem, labels = self._problem, []
+        away = {*self._moved, *self._candidate.preempted}.difference(victims)
+        for number, label in enumerate(problem.labels):
+            homes = {j: home for j, home in label.running_domains.items() if j not in away}
+            domain = problem.cluster.domain[label.level]
+            for j in (*self._moved, *started):
+                if self._choice(j).label == number:
+                    hosts = [host for _, _, host, _ in self._candidate.starts[j][1]]
+                    homes[j] = homes.get(j, frozenset()) | frozenset(domain[hosts].tolist())
+            labels.append(Label(label.level, homes))
+        return tuple(labels)
+
+    def _moved_away(self) -> State:
+        """Return the state before the round without the jobs that migrate."""
+        state = self._problem.state.copy()
+        for j in self._moved:
+            self._release(state, j)
+        return state
+
+    def _release(self, state: State, job: int) -> None:
+        held = self._problem.running[job]
+        charge(self._problem, state, self._groups(job), held.places, -1, held.slots)
+
+    def _places(self, job: int) -> tuple[tuple[Place, ...], int, tuple[int | None, ...]]:
+        return self._candidate.starts[job][1], 1, self._candidate.slots.get(job, ())
+
+    def _groups(self, job: int) -> tuple[Group, ...]:
+        return self._choice(job).groups
+
+    def _choice(self, job: int) -> Choice:
+        """Return the option with which a job runs before or after the round."""
+        choices = self._problem.classes[self._problem.class_of[job]].choices
+        return choices[0 if job in self._problem.running else self._candidate.starts[job][0]]
+
+    def _precedence(self, job: int) -> Precedence:
+        entitled = self._choice(job).entitled
+        return Precedence(job in self._foremost, entitled, self._problem.round.jobs[job].priority)
+
+
+def _least(one: State, other: State) -> State:
+    """Return what is free in both states."""
+    both = State(
+        free=np.minimum(one.free, other.free),
+        gpu_free=np.minimum(one.gpu_free, other.gpu_free),
+        healthy=one.healthy,
+        busy=one.busy | other.busy,
+    )
+    if one.gpu_memory is not None and other.gpu_memory is not None:
+        both = replace(both, gpu_memory=np.minimum(one.gpu_memory, other.gpu_memory))
+    if one.slices is not None and other.slices is not None:
+        both = replace(both, slices=one.slices | other.slices)
+    return both

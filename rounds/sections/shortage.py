@@ -1,0 +1,151 @@
+"""What an option lacks where it does not fit: the group, the host or domain, the resource."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from placewright.array_types import Bools, Ints
+from placewright.formulations.gang.placement.feasibility import most_places
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
+from placewright.topology.units import WHOLE_GPU
+
+GPU, GPU_MEMORY, MIG = "gpu", "gpu_memory", "mig"
+"""Resources beside those that hosts have; of MIG slices one is asked, and none has a place."""
+
+
+def shortage(placement: Placement, choice: Choice) -> dict[str, Any]:
+    """Return the fields of a `Detail` that say what an option lacks; it does not fit."""
+    open_ = placement.open_to(choice.label)
+    several = len(choice.groups) > 1
+    for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):
+        lack = _of_group(placement, choice.groups[k], open_)
+        if lack:
+            return {"group": k, **lack} if several else lack
+    return _of_all_groups(placement, choice, open_)
+
+
+def _of_group(placement: Placement, group: Group, open_: Bools) -> dict[str, Any]:
+    """Return what a group alone lacks, nothing if it fits."""
+    fitting = np.where(open_, placement.fits(group.shape), 0)
+    allowed = open_ & placement.problem.shape_hosts[group.shape]
+    if not fitting.any():
+        return _of_task(placement, group, allowed)
+    places, best = most_places(placement, group, fitting, group.required)
+    if places == group.count:
+        return {}
+    inside, where = _inside(placement, group.required, best)
+    lack: dict[str, Any] = {**where, "tasks": group.count, "places": places}
+    return lack | _scarce(placement, group, allowed & inside)
+
+
+def _inside(placement: Placement, level: int, domain: int | None) -> tuple[Bools, dict[str, Any]]:
+    """Return the hosts of a domain, and its name and level; all hosts without a domain."""
+    cluster = placement.problem.cluster
+    if domain is None:
+        return np.ones(cluster.num_hosts, dtype=np.bool_), {}
+    where = {"level": cluster.levels[level], "domain": cluster.names[level][domain]}
+    return cluster.domain[level] == domain, where
+
+
+def _of_task(placement: Placement, group: Group, allowed: Bools) -> dict[str, Any]:
+    """Return what the host lacks that comes closest to holding a task of a group."""
+    lack: dict[str, Any] = {"tasks": group.count, "places": 0}
+    hosts = np.flatnonzero(allowed)
+    if not len(hosts):
+        return lack
+    names, asked, free = _per_task(placement, group, hosts)
+    short = free < asked
+    least = np.where(short, free / asked, 2.0).min(axis=1)
+    best = int(np.lexsort((-least, short.sum(axis=1)))[0])
+    r = int(np.where(short[best], free[best] / asked, 2.0).argmin())
+    return lack | {
+        "host": placement.problem.cluster.hosts[hosts[best]],
+        "resource": names[r],
+        "asked": int(asked[r]),
+        "free": int(free[best, r]),
+    }
+
+
+def _per_task(placement: Placement, group: Group, hosts: Ints) -> tuple[list[str], Ints, Ints]:
+    """Return the resources that a task asks, how much of each, and what is free on each host."""
+    problem, shape = placement.problem, group.shape
+    gpu, names = int(problem.shape_gpu[shape]), list[str]()
+    asked: list[int] = []
+    free: list[Ints] = []
+    if gpu >= WHOLE_GPU:
+        names, asked, free = [GPU], [gpu], [placement.whole[hosts] * WHOLE_GPU]
+    elif gpu:
+        largest = np.where(placement.whole[hosts] > 0, WHOLE_GPU, 0)
+        most = np.maximum(largest, placement.partial_free[hosts].max(axis=1))
+        names, asked, free = [GPU], [gpu], [most]
+        parts = placement.part_state
+        if parts is not None and parts.demands.is_slice[shape]:
+            places = (placement.fits_partial_gpus(shape, hosts) > 0).any(axis=1)
+            slices = places | (placement.whole[hosts] > 0)
+            names, asked, free = [MIG], [1], [slices.astype(np.int64)]
+        elif parts is not None and parts.demands.memory[shape]:
+            able = np.where(placement.partial_free[hosts] >= gpu, parts.memory[hosts], 0)
+            whole = np.where(placement.whole[hosts] > 0, problem.cluster.gpu_memory[hosts], 0)
+            memory = np.maximum(able.max(axis=1), whole)
+            names.append(GPU_MEMORY)
+            asked.append(int(parts.demands.memory[shape]))
+            # Where no GPU has the share, its memory is not what is missing.
+            free.append(np.where(most >= gpu, memory, asked[-1]))
+    for r in problem.shape_demand[shape].nonzero()[0].tolist():
+        names.append(problem.cluster.resources[r])
+        asked.append(int(problem.shape_demand[shape, r]))
+        free.append(placement.free[hosts, r].clip(min=0))
+    return names, np.array(asked), np.array(free).T.reshape(len(hosts), len(names))
+
+
+def _scarce(placement: Placement, group: Group, hosts: Bools) -> dict[str, Any]:
+    """Return the resource for which alone too few tasks of a group have places, if there is one."""
+    problem, shape = placement.problem, group.shape
+    gpu, count = int(problem.shape_gpu[shape]), group.count
+    places: dict[str, tuple[int, int, int]] = {}
+    if gpu >= WHOLE_GPU:
+        whole = placement.whole[hosts]
+        places[GPU] = int((whole // (gpu // WHOLE_GPU)).sum()), gpu, int(whole.sum()) * WHOLE_GPU
+    elif gpu:
+        each = placement.partial_free[hosts] // gpu
+        number = int(each.sum()) + int(placement.whole[hosts].sum()) * (WHOLE_GPU // gpu)
+        free_whole = int(placement.whole[hosts].sum()) * WHOLE_GPU
+        places[GPU] = number, gpu, int(placement.partial_free[hosts].sum()) + free_whole
+    for r in problem.shape_demand[shape].nonzero()[0].tolist():
+        free, asked = placement.free[hosts, r].clip(min=0), int(problem.shape_demand[shape, r])
+        places[problem.cluster.resources[r]] = int((free // asked).sum()), asked, int(free.sum())
+    short = {name: entry for name, entry in places.items() if entry[0] < count}
+    if not short:
+        return {}
+    name = min(short, key=lambda name: short[name][0])
+    _, asked, has = short[name]
+    return {"resource": name, "asked": asked * count, "free": has}
+
+
+def _of_all_groups(placement: Placement, choice: Choice, open_: Bools) -> dict[str, Any]:
+    """Return the sum that is too large in the domain that comes closest to holding all groups."""
+    problem, cluster = placement.problem, placement.problem.cluster
+    allowed = open_ & np.any([problem.shape_hosts[g.shape] for g in choice.groups], axis=0)
+    shapes = np.array([group.shape for group in choice.groups])
+    count = np.array([group.count for group in choice.groups])
+    asked = count @ np.column_stack([problem.shape_gpu[shapes], problem.shape_demand[shapes]])
+    free = np.column_stack([placement.free_milli_gpu, placement.free.clip(min=0)])
+    free[~allowed] = 0
+    level = choice.joint_level
+    best: int | None = None
+    has = free.sum(axis=0)
+    if level != NO_LEVEL:
+        sums = np.zeros((len(cluster.names[level]), free.shape[1]), dtype=np.int64)
+        np.add.at(sums, cluster.domain[level], free)
+        best = int((sums / np.maximum(asked, 1)).min(axis=1, initial=1.0).argmax())
+        has = sums[best]
+    _, where = _inside(placement, level, best)
+    short = has < asked
+    if not short.any():
+        return where
+    r = int(np.where(short, has / np.maximum(asked, 1), 2.0).argmin())
+    name = (GPU, *cluster.resources)[r]
+    return {**where, "resource": name, "asked": int(asked[r]), "free": int(has[r])}
