@@ -19,6 +19,7 @@ README = (ROOT / "README.md").read_text()
 TOUR = (ROOT / "docs" / "tour.md").read_text()
 ROUND = "instances/library/quickstart.yaml"
 SETUP = "python3 -m venv .venv && .venv/bin/pip install -q "
+PLACES = "Started and kept jobs"
 NOT_OURS = ("openb",)
 """Of commands about data that are not part of this repository."""
 
@@ -96,8 +97,8 @@ def test_the_commands_of_the_readme_work_one_after_the_other(clone):
 def test_the_first_example_shows_what_the_command_prints(clone):
     (shown,) = (text for text in blocks(README, "text") if text.startswith("Plan for round"))
     # Below this line: which of several equally good places was taken, versions and times.
-    stable, places = shown.split("\nJobs\n")
-    printed, printed_places = run_line(f"placewright solve {ROUND}", clone).split("\nJobs\n")
+    stable, places = shown.split(f"\n{PLACES}\n")
+    printed, printed_places = run_line(f"placewright solve {ROUND}", clone).split(f"\n{PLACES}\n")
     assert stable == printed
     first_columns = re.compile(r"^ (\S+) +(\w+) +([\d.]+)", flags=re.MULTILINE)
     assert first_columns.findall(places) == first_columns.findall(printed_places)

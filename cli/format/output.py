@@ -53,6 +53,14 @@ def warn_of_units(document: Round | ClusterDocument) -> None:
         note(f"placewright: warning: {len(warnings) - MAX_WARNINGS:,} more quantities like these")
 
 
+def note_written(path: str | None, what: str | None = None) -> None:
+    """Say on stderr in one line what was made, and which file was written, if one was."""
+    written = None if path is None or path == STANDARD else f"wrote {path}"
+    said = [text for text in (what, written) if text is not None]
+    if said:
+        note("; ".join(said))
+
+
 def check_output(path: str | None, *inputs: str) -> None:
     """Refuse an output that cannot be written, before time is spent on making it.
 

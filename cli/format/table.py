@@ -31,9 +31,10 @@ def print_table(console: Console, made: Table) -> None:
     console.print()
 
 
-def print_rest(console: Console, rows: int, noun: str) -> None:
-    """Say how many rows a table of at most `MAX_ROWS` left out."""
-    print_more(console, rows - MAX_ROWS, noun)
+def print_rest(console: Console, rows: int, noun: str, limit: int | None = MAX_ROWS) -> None:
+    """Say how many rows a table of at most `limit` left out."""
+    if limit is not None:
+        print_more(console, rows - limit, noun)
 
 
 def print_more(console: Console, left_out: int, noun: str) -> None:

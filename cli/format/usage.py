@@ -39,11 +39,11 @@ def usage_text(error: Any) -> str:
     if kind == "NoSuchOption":
         name = error.option_name
         known = [option for p in context.command.params for option in p.opts] if context else []
-        return f"{name}: unknown option{_suggestion(name, known)}"
+        return f"{name}: unknown option{suggestion(name, known)}"
     text = reworded(error.message)
     if text.endswith(": unknown command") and context is not None:
         name = text.removesuffix(": unknown command")
-        text += _suggestion(name, list(getattr(context.command, "commands", ())))
+        text += suggestion(name, list(getattr(context.command, "commands", ())))
     word, value = _word(error), _value(error)
     if value is not None and text.startswith("expected"):
         text = f"{value}: {text}"
@@ -79,6 +79,7 @@ def _value(error: Any) -> object:
     return found[0].get("input") if found else None
 
 
-def _suggestion(name: str, known: list[str]) -> str:
+def suggestion(name: str, known: list[str]) -> str:
+    """Ask whether the nearest of the known words was meant, if one is near."""
     close = [each for each in known if each.startswith(name)] or get_close_matches(name, known, 1)
     return f"; did you mean {close[0]}?" if close else ""

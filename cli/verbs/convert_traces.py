@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli.format.output import check_output, note
+from placewright.cli.format.output import check_output, note_written
 from placewright.cli.format.times import read_whole_seconds
 from placewright.cli.interrupts import interrupts
 from placewright.cli.verbs.options import Output, Seed, write_conversion
@@ -48,7 +48,7 @@ def convert_openb(
     made = read_openb(nodes, pods, running=running, at=at, seed=seed)
     with interrupts.writing(output):
         write(made.round, output)
-    note(made.summary)
+    note_written(output, made.summary)
 
 
 def convert_muri(

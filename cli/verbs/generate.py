@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from placewright.cli.format.output import STANDARD, check_output, note, wrong_argument
+from placewright.cli.format.output import STANDARD, check_output, note_written, wrong_argument
 from placewright.cli.interrupts import interrupts
 from placewright.cli.verbs.options import Gpus, Output, RegionPolicy, Seed
 
@@ -59,7 +59,7 @@ def generate_cluster(gpus: Gpus, seed: Seed = 0, output: Output = STANDARD) -> N
         raise wrong_argument(error, f"--{error.path[0]}") from error
     with interrupts.writing(output):
         write(cluster, output)
-    note(f"made cluster {cluster.name}: {document_text(cluster)}")
+    note_written(output, f"made cluster {cluster.name}: {document_text(cluster)}")
 
 
 @generate.command("round")
@@ -114,7 +114,8 @@ def generate_round(
             raise typer.BadParameter(
                 f"{tenants!r}: expected it without --policy", param_hint="--tenants"
             )
-        note(_regions(gpus, jobs, chosen, seed, output, policy.value, regions, datasets, wan))
+        made = _regions(gpus, jobs, chosen, seed, output, policy.value, regions, datasets, wan)
+        note_written(output, made)
         return
     for name, value in (("regions", regions), ("datasets", datasets), ("wan", wan)):
         if value is not None:
@@ -128,7 +129,8 @@ def generate_round(
         raise wrong_argument(error, f"--{error.path[0]}") from error
     with interrupts.writing(output):
         write(round_, output)
-    note(f"made round {round_.name}: {document_text(round_)}, load {load_of(round_):.2f}")
+    made = f"made round {round_.name}: {document_text(round_)}, load {load_of(round_):.2f}"
+    note_written(output, made)
 
 
 def _regions(

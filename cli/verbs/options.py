@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import note, wrong_argument
+from placewright.cli.format.output import note_written, wrong_argument
 from placewright.cli.format.times import read_seconds
 from placewright.cli.interrupts import interrupts
 
@@ -21,6 +21,13 @@ Seed = Annotated[int, typer.Option(metavar="S", min=0, help="Same seed, same doc
 Output = Annotated[
     str, typer.Option("-o", "--output", metavar="FILE", help="Where to write it; - is stdout.")
 ]
+
+
+class Format(StrEnum):
+    """What is printed to stdout: text for people, or JSON."""
+
+    TABLE = "table"
+    JSON = "json"
 
 
 class RegionPolicy(StrEnum):
@@ -44,4 +51,4 @@ def write_conversion(read: Callable[[], Conversion], output: str) -> None:
         raise wrong_argument(error, f"--{option}") from error
     with interrupts.writing(output):
         write(made.round, output)
-    note(made.summary)
+    note_written(output, made.summary)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import STANDARD, check_output, note, wrong_argument
+from placewright.cli.format.output import STANDARD, check_output, note_written, wrong_argument
 from placewright.cli.format.times import read_whole_seconds
 from placewright.cli.interrupts import interrupts
 
@@ -42,7 +42,7 @@ def drain(round_file: RoundFile, hosts: Hosts, output: Output = STANDARD) -> Non
     from placewright.instances.presets.presets import drain as apply
 
     made = _make(round_file, output, "--host", lambda round_: apply(round_, hosts))
-    _say(made, f"drain of {_vacated(made)}")
+    _say(made, f"drain of {_vacated(made)}", output)
 
 
 @preset.command("hot-swap")
@@ -54,7 +54,7 @@ def hot_swap(round_file: RoundFile, hosts: Hosts, output: Output = STANDARD) -> 
     from placewright.instances.presets.presets import hot_swap as apply
 
     made = _make(round_file, output, "--host", lambda round_: apply(round_, hosts))
-    _say(made, f"hot swap of {_vacated(made)}")
+    _say(made, f"hot swap of {_vacated(made)}", output)
 
 
 @preset.command("defragment")
@@ -82,7 +82,11 @@ def defragment(
     from placewright.instances.presets.presets import defragment as apply
 
     made = _make(round_file, output, "--level", lambda round_: apply(round_, level, gpu_worth_s))
-    _say(made, f"defragmentation by {level}, a freed GPU worth {gpu_worth_s:,} GPU-s of disruption")
+    _say(
+        made,
+        f"defragmentation by {level}, a freed GPU worth {gpu_worth_s:,} GPU-s of disruption",
+        output,
+    )
 
 
 @preset.command("minimal-victims")
@@ -100,7 +104,7 @@ def minimal_victims(
     from placewright.instances.presets.presets import minimal_victims as apply
 
     made = _make(round_file, output, "--job", lambda round_: apply(round_, job))
-    _say(made, f"minimal victims for {job}")
+    _say(made, f"minimal victims for {job}", output)
 
 
 @preset.command("return-hosts")
@@ -121,7 +125,7 @@ def return_hosts(
     from placewright.instances.presets.return_hosts import return_hosts as apply
 
     made = _make(round_file, output, "--host", lambda round_: apply(round_, hosts, count))
-    _say(made, f"return of {count} of the loaned hosts")
+    _say(made, f"return of {count} of the loaned hosts", output)
 
 
 def _make(round_file: str, output: str, option: str, apply: Callable[[Round], Round]) -> Round:
@@ -143,10 +147,10 @@ def _make(round_file: str, output: str, option: str, apply: Callable[[Round], Ro
     return made
 
 
-def _say(made: Round, what: str) -> None:
+def _say(made: Round, what: str, output: str) -> None:
     from placewright.cli.views.summary import document_text
 
-    note(f"made {what}: {document_text(made)}")
+    note_written(output, f"made {what}: {document_text(made)}")
 
 
 def _vacated(round_: Round) -> str:

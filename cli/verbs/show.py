@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import check_output, out, warn_of_units
+from placewright.cli.format.output import check_output, note_written, out, warn_of_units
 from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def show(
             views.panels(figure, round_, plan)
 
         draw(occupancy, picture, title, summary, add_panels, mapped=mapped)
+        note_written(picture)
         return
     console = out()
     console.print(f"{title}: {summary}", soft_wrap=True)

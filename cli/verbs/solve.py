@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +13,14 @@ from placewright.cli.format.output import (
     check_output,
     err,
     note,
+    note_written,
     out,
     warn_of_units,
     wrong_argument,
 )
+from placewright.cli.format.usage import suggestion
 from placewright.cli.interrupts import Interrupted, interrupts
-from placewright.cli.verbs.options import SOLVING_TIME
+from placewright.cli.verbs.options import SOLVING_TIME, Format
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -30,13 +33,6 @@ EXIT_BROKEN = 4
 EXIT_GAP_MISSED = 5
 MAX_BROKEN = 5
 """Jobs that one line names."""
-
-
-class Format(StrEnum):
-    """What `solve` prints to stdout."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 class BackendName(StrEnum):
@@ -88,6 +84,16 @@ def solve(
             help="Who decides regions (policy geo): local, local:N processes, dask://HOST:PORT.",
         ),
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print every job, move and tenant, however many.")
+    ] = False,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Print the waiting jobs alone, all of them.")
+    ] = False,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Option("--job", metavar="NAME", help="Print this job alone; may be repeated."),
+    ] = None,
 ) -> None:
     """Plan one round: which jobs start where, or where data lives, and how close to the best.
 
@@ -98,6 +104,12 @@ def solve(
     Example: placewright solve round.yaml -o plan.json --time-limit 10
     """
     check_output(output, round_file)
+    chosen = {"--all": everything, "--waiting": waiting, "--job": bool(jobs)}
+    selected = [name for name, given in chosen.items() if given]
+    if len(selected) > 1:
+        raise typer.BadParameter(f"{' and '.join(selected)} exclude one another; give one")
+    if selected and (output == STANDARD or output_format is Format.JSON):
+        raise typer.BadParameter("expected with tables only", param_hint=selected[0])
     from contextlib import ExitStack
 
     from placewright.cli.format.progress import progress_of
@@ -108,6 +120,7 @@ def solve(
 
     round_ = load_round(round_file)
     warn_of_units(round_)
+    _check_jobs(round_, jobs or ())
     plan = None
     try:
         with interrupts.stopping(), ExitStack() as stack:
@@ -137,13 +150,26 @@ def solve(
     if output == STANDARD or output_format is Format.JSON:
         write(plan, STANDARD)
     else:
+        from placewright.cli.views.gang.selected import Selection
         from placewright.cli.views.tables import print_plan
 
-        print_plan(out(), round_, plan)
+        print_plan(out(), round_, plan, Selection(everything, waiting, tuple(jobs or ())))
     if unwritten is not None:
         raise unwritten
+    note_written(output)
     if plan.certificate is not None:
         raise typer.Exit(_judge(plan, plan.certificate, gap))
+
+
+def _check_jobs(round_: Round, names: Sequence[str]) -> None:
+    """Refuse a job that the round does not have."""
+    known = {job.name for job in round_.jobs}
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(
+                f"{name}: the round has no such job{suggestion(name, sorted(known))}",
+                param_hint="--job",
+            )
 
 
 def _opened(stack: ExitStack, executor: str | None, round_: Round) -> Executor | None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placewright.cli.format.output import STANDARD, note, out, warn_of_units
-from placewright.cli.verbs.options import SOLVING_TIME
+from placewright.cli.verbs.options import SOLVING_TIME, Format
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.plan import Plan, TermResult
     from placewright.instances.documents.round import Round
     from placewright.instances.verify import Verification
 
@@ -34,30 +36,48 @@ def verify(
             metavar="TIME", parser=SOLVING_TIME, help="Of --bound: 90, 2m; else the round's."
         ),
     ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("-v", "--verbose", help="Also list the rules, and each term as recomputed."),
+    ] = False,
+    output_format: Annotated[
+        Format, typer.Option("--format", help="What to print: text, or an object as JSON.")
+    ] = Format.TABLE,
 ) -> None:
     """Check a plan independently of what made it, rule by rule (exit 7 if it breaks one).
 
-    Every objective term is computed again; the plan's own certificate is printed as claimed.
+    Every objective term is computed again and compared with the plan's own certificate.
 
     Example: placewright verify round.yaml plan.json --bound
     """
     check_one_stdin(round_file, plan_file)
+    if verbose and output_format is Format.JSON:
+        raise typer.BadParameter("expected with --format table only", param_hint="--verbose")
     from placewright.instances.io.files import load_plan, load_round
     from placewright.instances.verify import verify as check
 
     round_, plan = load_round(round_file), load_plan(plan_file)
     check_pair(round_, plan, round_file, plan_file)
     verification = check(round_, plan)
-    _print_verification(out(), plan, verification)
-    if not verification.ok:
-        raise typer.Exit(report_violations(verification, plan_file))
-    if bound:
-        from placewright.cli.format.table import print_table
-        from placewright.cli.views.gang.tables import terms_table
+    bounds = None
+    if bound and verification.ok:
         from placewright.rounds import prove_bounds
 
-        results = prove_bounds(round_, plan, time_limit=time_limit)
-        print_table(out(), terms_table(results, "Bounds, proven now"))
+        bounds = prove_bounds(round_, plan, time_limit=time_limit)
+    if output_format is Format.JSON:
+        typer.echo(json.dumps(_object(plan, verification, bounds), indent=2))
+    else:
+        _print_verdict(out(), plan_file, round_, verification, verbose)
+        if verbose:
+            _print_rules(out(), plan, verification)
+        if bounds is not None:
+            from placewright.cli.format.table import print_table
+            from placewright.cli.views.gang.tables import terms_table
+
+            out().print()
+            print_table(out(), terms_table(bounds, "Bounds, proven now"))
+    if not verification.ok:
+        raise typer.Exit(report_violations(verification, plan_file))
 
 
 def validate(
@@ -111,25 +131,56 @@ def check_one_stdin(*files: str | None) -> None:
         raise typer.BadParameter("- is given twice; expected at most one document from stdin")
 
 
-def _print_verification(console: Console, plan: Plan, verification: Verification) -> None:
+def _object(
+    plan: Plan, verification: Verification, bounds: Sequence[TermResult] | None
+) -> dict[str, object]:
+    """Return what `--format json` prints (docs/cli.md)."""
+    from placewright.instances.verify import unverified
+
+    return {
+        "valid": verification.ok,
+        "violations": [
+            {"rule": found.rule, "path": found.where, "message": found.message}
+            for found in verification.violations
+        ],
+        "unverified": list(unverified(plan)),
+        "terms": verification.terms,
+        **({} if bounds is None else {"bounds": [term.model_dump() for term in bounds]}),
+    }
+
+
+def _print_verdict(
+    console: Console, plan_file: str, round_: Round, verification: Verification, verbose: bool
+) -> None:
+    """Say in one line that a plan is valid, or list what it breaks."""
+    from placewright.cli.format.text import count
+
+    if verification.ok:
+        console.print(f"{plan_file}: valid, a plan for round {round_.name}", soft_wrap=True)
+        return
+    violations = verification.violations
+    console.print(f"{plan_file}: not valid, {count(len(violations), 'violation')}", soft_wrap=True)
+    shown = violations if verbose else violations[:MAX_VIOLATIONS]
+    for violation in shown:
+        console.print(str(violation), soft_wrap=True)
+    if len(violations) > len(shown):
+        more = count(len(violations) - len(shown), "more violation")
+        console.print(f"... and {more}; --verbose lists all of them")
+
+
+def _print_rules(console: Console, plan: Plan, verification: Verification) -> None:
+    """List each rule, and each term as it was recomputed beside what the plan claims of it."""
     from placewright.cli.format.table import print_table, table
     from placewright.cli.format.text import count, number, percent
     from placewright.instances.verify import rule_ids
 
+    console.print()
     broken = Counter(violation.rule for violation in verification.violations)
     rules = table("Rules", "rule", "result")
     for rule in rule_ids():
         if plan.certificate is not None or not rule.startswith("certificate_"):
-            rules.add_row(rule, count(broken[rule], "violation") if broken[rule] else "kept")
+            rules.add_row(rule, count(broken[rule], "violation") if broken[rule] else "holds")
     print_table(console, rules)
-    for violation in verification.violations[:MAX_VIOLATIONS]:
-        console.print(str(violation), soft_wrap=True)
-    if len(verification.violations) > MAX_VIOLATIONS:
-        more = len(verification.violations) - MAX_VIOLATIONS
-        console.print(f"... and {count(more, 'more violation')}")
-    if verification.violations:
-        console.print()
-
     claimed = {term.name: term for term in plan.certificate.terms} if plan.certificate else {}
     terms = table(
         "Objective terms",

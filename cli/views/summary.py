@@ -8,7 +8,7 @@ from placewright.cli.views.gang.facts import MOVES, OUTCOMES, Occupancy, occupan
 from placewright.cli.views.geo.replica_facts import section_of
 from placewright.cli.views.policies import VIEWS
 from placewright.instances.documents.cluster import ClusterDocument
-from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
 from placewright.instances.documents.round import Round
 
@@ -32,7 +32,7 @@ def document_text(document: Round | ClusterDocument | Plan) -> str:
 
 def plan_text(plan: Plan) -> str:
     """Count the jobs by what the plan decides, and its promises if it makes some."""
-    kinds = [decision.decision for decision in plan.decisions]
+    kinds = [d.decision for d in plan.decisions if d.reason is not Reason.NOT_ASKED]
     section = promised_in(plan)
     promises = (
         []
@@ -45,11 +45,11 @@ def plan_text(plan: Plan) -> str:
     )
     return ", ".join(
         [
-            count(len(kinds), "job"),
+            count(len(plan.decisions), "job"),
             *(
                 f"{kinds.count(kind):,} {word}"
                 for kind, word in OUTCOMES.items()
-                if kind in kinds or kind not in MOVES
+                if kind in kinds or (kinds and kind not in MOVES)
             ),
             *promises,
             *_changes_text(plan),

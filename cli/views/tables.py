@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from placewright.cli.format.table import print_table
+from placewright.cli.format.table import print_rest, print_table
 from placewright.cli.views.gang.move_tables import moves_of
+from placewright.cli.views.gang.selected import (
+    DEFAULT,
+    Selection,
+    print_selected,
+    print_waiting,
+)
 from placewright.cli.views.gang.tables import (
     certificate_line,
     milli_gpu_of,
@@ -19,35 +26,88 @@ from placewright.cli.views.gang.tables import (
     terms_table,
     waiting_table,
 )
+from placewright.cli.views.gang.usage import gpu_usage, tenant_usage
+from placewright.cli.views.gang.usage_tables import gpu_table, tenant_table
 from placewright.cli.views.policies import VIEWS
+from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.plan import DecisionKind
 
 if TYPE_CHECKING:
-    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.plan import Decision, Plan
     from placewright.instances.documents.round import Round
 
+PLACED = (DecisionKind.START, DecisionKind.KEEP)
+"""Decisions of which the place is listed; those of running jobs that move or stop are moves."""
 
-def print_plan(console: Console, round_: Round, plan: Plan) -> None:
-    """Print a valid plan of this round: counts, terms, moves, waiting jobs, and single jobs."""
+
+def print_plan(console: Console, round_: Round, plan: Plan, selection: Selection = DEFAULT) -> None:
+    """Print a valid plan of this round: terms, usage, moves, waiting jobs, then the others."""
     jobs = {job.name: job for job in round_.jobs}
     milli = milli_gpu_of(jobs, plan)
     console.print(f"Plan for round {round_.name}")
     console.print()
+    waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
+    if selection.jobs:
+        print_selected(console, jobs, plan, milli, selection.jobs)
+    elif selection.waiting:
+        _print_waiting(console, round_, waiting, milli, selection)
+    else:
+        _print_all(console, round_, plan, milli, selection)
+    if plan.certificate is not None:
+        console.print(certificate_line(plan.certificate), soft_wrap=True)
+
+
+def _print_all(
+    console: Console, round_: Round, plan: Plan, milli: Mapping[str, int], selection: Selection
+) -> None:
+    jobs = {job.name: job for job in round_.jobs}
     views = VIEWS[round_.policy.formulation]
+    places_jobs = round_.policy.spec.places_jobs
     views.plan_alert(console, round_, plan)
-    print_table(console, outcome_table(plan, milli))
+    if places_jobs:
+        print_table(console, outcome_table(plan, milli))
     if plan.certificate is not None:
         print_table(console, terms_table(plan.certificate.terms))
+    if places_jobs:
+        _print_usage(console, round_, plan, selection)
     views.plan_tables(console, round_, plan)
     moves = moves_of(jobs, plan)
     if moves:
-        print_moves(console, moves)
-    print_collectives(console, jobs, plan)
-    print_tenants(console, plan)
-    waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
+        print_moves(console, moves, selection.rows)
+    print_collectives(console, jobs, plan, selection.rows)
+    print_tenants(console, plan, selection.rows)
+    if places_jobs:
+        waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
+        _print_waiting(console, round_, waiting, milli, selection)
+        placed = [d for d in plan.decisions if d.decision in PLACED]
+        if placed:
+            print_jobs(console, jobs, placed, milli, selection.rows)
+
+
+def _print_usage(console: Console, round_: Round, plan: Plan, selection: Selection) -> None:
+    """Print GPUs by model and tenants, before and after."""
+    cluster = build_cluster(round_.cluster)
+    models = gpu_usage(round_, plan, cluster)
+    if models:
+        print_table(console, gpu_table(models))
+    tenants = tenant_usage(round_, plan, cluster)
+    if tenants:
+        print_table(console, tenant_table(tenants[: selection.rows]))
+        print_rest(console, len(tenants), "more row", selection.rows)
+
+
+def _print_waiting(
+    console: Console,
+    round_: Round,
+    waiting: Sequence[Decision],
+    milli: Mapping[str, int],
+    selection: Selection,
+) -> None:
+    """Print why jobs wait, and each of them."""
     if waiting:
+        jobs = {job.name: job for job in round_.jobs}
         print_table(console, waiting_table(waiting, milli))
-    if round_.policy.spec.places_jobs:
-        print_jobs(console, jobs, plan, milli)
-    if plan.certificate is not None:
-        console.print(certificate_line(plan.certificate), soft_wrap=True)
+        print_waiting(console, jobs, waiting, milli, selection.waiting_rows)
+    elif selection.waiting:
+        console.print("No job waits.")
+        console.print()

@@ -43,6 +43,7 @@ __all__ = [
     "read_cluster",
     "read_geo",
     "rule_ids",
+    "unverified",
     "verify",
     "verify_certificate",
 ]
@@ -102,6 +103,19 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     if plan.certificate is not None:
         violations += verify_certificate(plan.certificate, terms)
     return Verification(tuple(violations), terms)
+
+
+def unverified(plan: Plan) -> tuple[str, ...]:
+    """Return the paths of what `verify` has nothing to compare with, or takes as it is claimed.
+
+    That is the round if the plan does not name it, the certificate if there is none, and bounds:
+    the value must not beat one, but nothing here proves it.
+    """
+    found = [] if plan.round is not None else ["round"]
+    if plan.certificate is None:
+        return (*found, "certificate")
+    terms = enumerate(plan.certificate.terms)
+    return (*found, *(f"certificate.terms[{i}].bound" for i, t in terms if t.bound is not None))
 
 
 def verify_certificate(claimed: Certificate, terms: Mapping[str, int]) -> list[Violation]:

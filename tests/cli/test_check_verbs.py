@@ -20,8 +20,14 @@ def rewrite(path: Path, change) -> None:
     path.write_text(json.dumps(raw))
 
 
-def test_a_valid_plan_keeps_every_rule(run, round_file, plan_file):
+def test_a_valid_plan_is_one_line(run, round_file, plan_file):
     result = run("verify", round_file, plan_file)
+    expected = f"{plan_file}: valid, a plan for round easy-64-30-1\n"
+    assert result == (0, expected, "")
+
+
+def test_verbose_lists_every_rule_and_term(run, round_file, plan_file):
+    result = run("verify", round_file, plan_file, "-v")
     assert result.code == 0
     assert not result.err
     for rule in rule_ids():
@@ -33,7 +39,7 @@ def test_a_valid_plan_keeps_every_rule(run, round_file, plan_file):
 
 def test_a_plan_without_certificate_is_checked_without_its_rules(run, round_file, plan_file):
     rewrite(plan_file, lambda raw: raw.update(certificate=None, round=None))
-    result = run("verify", round_file, plan_file)
+    result = run("verify", round_file, plan_file, "--verbose")
     assert result.code == 0
     assert "certificate_value" not in result.out
 
@@ -42,20 +48,61 @@ def test_a_broken_plan_exits_7_and_names_the_rule(run, round_file, plan_file):
     rewrite(plan_file, lambda raw: raw["decisions"].pop())
     result = run("verify", round_file, plan_file)
     assert result.code == 7
-    assert "1 violation" in result.out
-    assert f"{plan_file} breaks" in result.said
-    assert "one_decision" in result.said
+    assert result.out.startswith(f"{plan_file}: not valid, 1 violation\n")
+    assert "[one_decision]" in result.out
+    assert result.err.startswith(f"placewright: {plan_file} breaks one_decision; expected")
     assert result.err.count("\n") == 1
 
 
-def test_many_violations_are_listed_in_part(run, round_file, plan_file):
+def test_many_violations_are_listed_in_part_unless_all_are_asked(run, round_file, plan_file):
     def empty(raw: Raw) -> None:
         raw["decisions"] = []
 
     rewrite(plan_file, empty)
     result = run("verify", round_file, plan_file)
     assert result.code == 7
-    assert "more violations" in result.out
+    assert "more violations; --verbose lists all of them" in result.out
+    assert "more violations" not in run("verify", round_file, plan_file, "-v").out
+
+
+def test_json_is_one_object(run, round_file, plan_file):
+    result = run("verify", round_file, plan_file, "--format", "json")
+    assert (result.code, result.err) == (0, "")
+    found = json.loads(result.out)
+    assert set(found) == {"valid", "violations", "unverified", "terms"}
+    assert (found["valid"], found["violations"], found["unverified"]) == (True, [], [])
+    assert list(found["terms"]) == ["value", "disruption", "spread", "opened"]
+
+
+def test_json_has_each_violation_by_rule_path_and_message(run, round_file, plan_file):
+    rewrite(plan_file, lambda raw: raw["decisions"].pop())
+    result = run("verify", round_file, plan_file, "--format", "json")
+    assert result.code == 7
+    found = json.loads(result.out)
+    assert not found["valid"]
+    (violation,) = found["violations"]
+    assert set(violation) == {"rule", "path", "message"}
+    assert (violation["rule"], violation["path"]) == ("one_decision", "decisions")
+
+
+def test_json_says_what_is_taken_as_claimed(run, round_file, plan_file):
+    def claim(raw: Raw) -> None:
+        term = raw["certificate"]["terms"][0]
+        term.update(bound=term["value"], claimed=term["value"], proof="claimed", gap=0)
+        raw["certificate"]["gap"] = 0
+
+    rewrite(plan_file, claim)
+    found = json.loads(run("verify", round_file, plan_file, "--format", "json").out)
+    assert (found["valid"], found["unverified"]) == (True, ["certificate.terms[0].bound"])
+    rewrite(plan_file, lambda raw: raw.update(certificate=None, round=None))
+    found = json.loads(run("verify", round_file, plan_file, "--format", "json").out)
+    assert (found["valid"], found["unverified"]) == (True, ["round", "certificate"])
+
+
+def test_json_and_verbose_exclude_one_another(run, round_file, plan_file):
+    result = run("verify", round_file, plan_file, "--format", "json", "-v")
+    assert (result.code, result.out) == (2, "")
+    assert "--verbose: expected with --format table only" in result.err
 
 
 def test_a_wrong_claim_stands_beside_the_recomputed_value(run, round_file, plan_file):
@@ -63,7 +110,7 @@ def test_a_wrong_claim_stands_beside_the_recomputed_value(run, round_file, plan_
         raw["certificate"]["terms"][0]["value"] = 123_456_789
 
     rewrite(plan_file, boast)
-    result = run("verify", round_file, plan_file)
+    result = run("verify", round_file, plan_file, "-v")
     assert result.code == 7
     assert "123,456,789" in result.out
     assert "certificate_value" in result.said

@@ -64,7 +64,7 @@ def test_signals_in_the_search_write_the_plan_and_name_the_first(
     result = run("solve", round_file, "-o", old)
     assert result.code == 128 + first
     assert "Plan for round" in result.out
-    assert result.err == "placewright: degraded: interrupted\n"
+    assert result.err == f"wrote {old}\nplacewright: degraded: interrupted\n"
     assert load_plan(old).kind == "Plan"
 
 

@@ -341,6 +341,7 @@ def test_a_broken_promise_is_exit_code_4_and_the_plan_is_written(run, lost, tmp_
         result = run("solve", round_, "-o", plan, *more)
         assert result.code == 4
         assert result.err == (
+            f"wrote {plan}\n"
             "placewright: breaks what was promised to lost; proven to be the least loss\n"
         )
         assert broken_in(load_plan(plan)) == ["lost"]

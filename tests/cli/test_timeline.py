@@ -160,7 +160,7 @@ def test_of_many_groups_the_first_ones_are_drawn(run, tmp_path):
     result = run("show", paths[0], "--plan", paths[1])
     assert result.out.count("efficiency") == 8
     assert result.out.endswith("... and 6 more groups\n")
-    assert run("show", paths[0], "--plan", paths[1], "-o", paths[2]) == (0, "", "")
+    assert run("show", paths[0], "--plan", paths[1], "-o", paths[2]).code == 0
 
 
 def test_a_plan_without_groups_has_no_timeline(run, round_file, plan_file):
@@ -171,7 +171,7 @@ def test_a_plan_without_groups_has_no_timeline(run, round_file, plan_file):
 def test_timelines_are_part_of_the_picture(run, files, tmp_path, suffix):
     pictures = [tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"]
     for picture in pictures:
-        assert run("show", files[0], "--plan", files[1], "-o", picture) == (0, "", "")
+        assert run("show", files[0], "--plan", files[1], "-o", picture).code == 0
     first, second = (picture.read_bytes() for picture in pictures)
     assert first == second
     if suffix == ".svg":
@@ -185,7 +185,7 @@ def test_sixteen_resources_look_different(tmp_path, run):
     paths = tmp_path / "round.json", tmp_path / "plan.json", tmp_path / "plan.png"
     for document, path in zip(shared(group, resources=names), paths[:2], strict=True):
         write(document, path)
-    assert run("show", paths[0], "--plan", paths[1], "-o", paths[2]) == (0, "", "")
+    assert run("show", paths[0], "--plan", paths[1], "-o", paths[2]).code == 0
     assert len(set(letters(names))) == 16
     assert letters(["io", "cpu", "gpu", "network"]) == ["i", "c", "g", "n"]
     assert letters(["gpu", "Goo", "g", "3"]) == ["g", "o", "a", "b"]

@@ -33,7 +33,7 @@ def test_a_trace_is_converted_solved_verified_and_drawn(
     round_, plan, picture = (tmp_path / name for name in ("round.json", "plan.json", "plan.svg"))
     assert run("convert", "muri", *choice, "-o", round_).code == 0
     assert run("solve", round_, "-o", plan, "--gap", "0.001").code == 0
-    verified = run("verify", round_, plan)
+    verified = run("verify", round_, plan, "-v")
     assert verified.code == 0
     assert "weighted_throughput" in verified.out
     shown = run("show", round_, "--plan", plan)
@@ -72,7 +72,7 @@ def test_a_trace_of_deadlines_is_promised_verified_and_drawn(
     assert solved.code == 0
     assert "Promised anew, earliest first" in solved.out
     assert " refused" in run("validate", plan).out
-    verified = run("verify", round_, plan)
+    verified = run("verify", round_, plan, "-v")
     assert verified.code == 0
     assert "admitted" in verified.out
     shown = run("show", round_, "--plan", plan)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
+from placewright.cli.format.table import print_rest, print_table, table
 from placewright.cli.format.text import NONE, gpus, number, percent, place, term_text
 from placewright.cli.views.gang.collective_tables import collectives_of, options_of, row_of
 from placewright.cli.views.gang.facts import MOVES, OUTCOMES
@@ -48,6 +47,7 @@ def terms_table(
         "bound",
         "gap",
         "proof",
+        "status",
         right=("value", "bound", "gap"),
     )
     for term in terms:
@@ -59,6 +59,7 @@ def terms_table(
             term_text(term.name, term.bound),
             percent(term.gap),
             f"{proof}, conditional" if term.conditional else proof,
+            (term.status or NONE).replace("_", " "),
         )
     return made
 
@@ -102,7 +103,7 @@ def certificate_line(certificate: Certificate) -> str:
     return ", ".join(parts)
 
 
-def print_moves(console: Console, moves: Sequence[Move]) -> None:
+def print_moves(console: Console, moves: Sequence[Move], limit: int | None) -> None:
     """Print the first moves in their order, and how many more there are."""
     spare = sum(move.spare for move in moves)
     title = "Moves, in this order"
@@ -116,7 +117,7 @@ def print_moves(console: Console, moves: Sequence[Move]) -> None:
         "to, or why",
         right=("step", "GPUs"),
     )
-    for step, move in enumerate(moves[:MAX_ROWS], 1):
+    for step, move in enumerate(moves[:limit], 1):
         made.add_row(
             number(step),
             move.job,
@@ -126,10 +127,12 @@ def print_moves(console: Console, moves: Sequence[Move]) -> None:
             move.target,
         )
     print_table(console, made)
-    print_rest(console, len(moves), "more move")
+    print_rest(console, len(moves), "more move", limit)
 
 
-def print_collectives(console: Console, jobs: Mapping[str, Job], plan: Plan) -> None:
+def print_collectives(
+    console: Console, jobs: Mapping[str, Job], plan: Plan, limit: int | None
+) -> None:
     """Print the slowest collectives of the jobs that were placed, and how many more there are."""
     found, options = collectives_of(plan), options_of(plan)
     if not found:
@@ -143,13 +146,13 @@ def print_collectives(console: Console, jobs: Mapping[str, Job], plan: Plan) -> 
         "time",
         right=("bottleneck", "time"),
     )
-    for collective in found[:MAX_ROWS]:
+    for collective in found[:limit]:
         made.add_row(*row_of(jobs, options, collective))
     print_table(console, made)
-    print_rest(console, len(found), "more collective")
+    print_rest(console, len(found), "more collective", limit)
 
 
-def print_tenants(console: Console, plan: Plan) -> None:
+def print_tenants(console: Console, plan: Plan, limit: int | None) -> None:
     """Print tenants' shares of the cluster and the cells in use, where the plan has them."""
     for rows, noun, made in (
         (
@@ -159,33 +162,37 @@ def print_tenants(console: Console, plan: Plan) -> None:
         ),
         (cells_of(plan), "more cell", table("Cells in use", "tenant", "cell", "where", "jobs")),
     ):
-        for row in rows[:MAX_ROWS]:
+        for row in rows[:limit]:
             made.add_row(*row)
         if rows:
             print_table(console, made)
-            print_rest(console, len(rows), noun)
+            print_rest(console, len(rows), noun, limit)
 
 
 def print_jobs(
-    console: Console, jobs: Mapping[str, Job], plan: Plan, milli: Mapping[str, int]
+    console: Console,
+    jobs: Mapping[str, Job],
+    placed: Sequence[Decision],
+    milli: Mapping[str, int],
+    limit: int | None,
 ) -> None:
-    """Print the largest jobs that do not move by decision, and how many more there are."""
+    """Print the largest started and kept jobs, and how many more there are."""
     order = {kind: number for number, kind in enumerate(OUTCOMES)}
-    resting = [decision for decision in plan.decisions if decision.decision not in MOVES]
-    largest = nsmallest(MAX_ROWS, resting, key=lambda d: (order[d.decision], -milli[d.job]))
-    title = "Jobs" if len(resting) == len(plan.decisions) else "Other jobs"
-    made = table(title, "job", "decision", "GPUs", "option", "where, or why not", right=("GPUs",))
-    for decision in largest:
+    largest = sorted(placed, key=lambda d: (order[d.decision], -milli[d.job]))
+    made = table(
+        "Started and kept jobs", "job", "decision", "GPUs", "option", "where", right=("GPUs",)
+    )
+    for decision in largest[:limit]:
         job = jobs[decision.job]
         made.add_row(
             job.name,
             OUTCOMES[decision.decision],
             gpus(milli[job.name]),
             NONE if decision.option is None else job.options[decision.option].name,
-            place(decision.tasks) if decision.tasks else (decision.reason or NONE),
+            place(decision.tasks) if decision.tasks else NONE,
         )
     print_table(console, made)
-    print_rest(console, len(resting), "more job")
+    print_rest(console, len(largest), "more job", limit)
 
 
 def milli_gpu_of(jobs: Mapping[str, Job], plan: Plan) -> dict[str, int]:

@@ -1,0 +1,50 @@
+"""Tables of usage: GPUs in use before and after a plan, and each tenant's against its quota."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from placewright.cli.format.table import table
+from placewright.cli.format.text import NONE, gib, gpus, number, percent
+from placewright.cli.views.gang.usage import GPU, ModelUsage, TenantUsage
+from placewright.topology.units import WHOLE_GPU
+
+AMOUNTS = {GPU: gpus, "cpu": gpus, "memory": lambda mib: gib(mib / 1024)}
+"""How an amount of a resource is written: whole GPUs and cores, GiB; others in their own unit."""
+
+
+def gpu_table(models: Sequence[ModelUsage]) -> Table:
+    """Show the GPUs of healthy hosts by model, and how many are in use before and after."""
+    columns = ("GPUs", "before", "after", "share")
+    made = table("GPUs in use", "model", *columns, right=columns)
+    rows = list(models)
+    if len(rows) > 1:
+        totals = (sum(amounts) for amounts in zip(*(row[1:] for row in rows), strict=True))
+        rows.append(ModelUsage(f"all {len(rows)}", *totals))
+    for model, count, before, after in rows:
+        share = percent(after / (count * WHOLE_GPU)) if count else NONE
+        made.add_row(model, number(count), gpus(before), gpus(after), share)
+    return made
+
+
+def tenant_table(tenants: Sequence[TenantUsage]) -> Table:
+    """Show what tenants hold, may hold and wait for; resources only where a quota names others."""
+    columns = ("before", "after", "quota", "share", "waiting")
+    named = any(usage.resource != GPU for usage in tenants)
+    first = ("tenant", "resource") if named else ("tenant",)
+    title = "Tenants" if named else "Tenants, in GPUs"
+    made = table(title, *first, *columns, right=columns)
+    for usage in tenants:
+        amount = AMOUNTS.get(usage.resource, number)
+        made.add_row(
+            usage.tenant or NONE,
+            *((usage.resource,) if named else ()),
+            amount(usage.before),
+            amount(usage.after),
+            NONE if usage.limit is None else amount(usage.limit),
+            percent(usage.after / usage.capacity) if usage.capacity else NONE,
+            amount(usage.waiting),
+        )
+    return made

@@ -1,0 +1,138 @@
+"""The page of the command line: each option has an example there, and each example works."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from placewright.cli.app import main
+from placewright.cli.commands import app
+from placewright.instances.io.files import parse_round, write
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT / "tests" / "data"
+PAGE = (ROOT / "docs" / "cli.md").read_text()
+EXAMPLES = [
+    line.partition(" # ")[0].strip()
+    for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+    for line in block.splitlines()
+]
+OF_THE_PROGRAM = ("--help", "--version", "--install-completion", "--show-completion")
+IN_A_SHELL = ("|", "&&", ">")
+
+
+def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the words of each verb, and the verb."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+VERBS = dict(commands(typer.main.get_command(app)))
+
+
+def options_in(verb: tuple[str, ...]) -> set[str]:
+    """Return the words that examples of a verb have."""
+    used: set[str] = set()
+    for line in EXAMPLES:
+        for part in re.split(r" (?:\||&&|>) ", line):
+            words = shlex.split(part)
+            if tuple(words[1 : 1 + len(verb)]) == verb:
+                used.update(words)
+    return used
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_each_option_of_a_verb_has_an_example_and_its_synopsis(verb):
+    used = options_in(verb)
+    assert used, "no example"
+    for parameter in VERBS[verb].params:
+        names = parameter.opts
+        if parameter.param_type_name != "option" or set(names) & set(OF_THE_PROGRAM):
+            continue
+        assert used & set(names), names
+        assert any(name in PAGE for name in names), names
+
+
+def test_completion_is_explained():
+    assert "--install-completion" in PAGE
+    assert "--show-completion" in PAGE
+
+
+HOST = {"gpus": 8, "gpu_model": "H100"}
+TASKS = [{"index": i, "host": f"h{i}", "gpus": list(range(8))} for i in range(4)]
+ROUND = {
+    "apiVersion": "placewright/v1alpha1",
+    "kind": "Round",
+    "name": "examples",
+    "cluster": {
+        "levels": ["rack"],
+        "domains": [{"name": "r0", "level": "rack"}, {"name": "r1", "level": "rack"}],
+        "hosts": [
+            {"name": "h[0-7]", "parent": "r0", **HOST},
+            {"name": "h[8-15]", "parent": "r1", **HOST},
+        ],
+    },
+    "jobs": [
+        {
+            "name": "train",
+            "options": [{"groups": [{"count": 4, "gpu": 8000}]}],
+            "running": {"tasks": TASKS, "restart_s": 60},
+        },
+        {"name": "pretrain", "priority": 1, "options": [{"groups": [{"count": 10, "gpu": 8000}]}]},
+        {"name": "sweep", "options": [{"groups": [{"count": 4, "gpu": 8000}]}]},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the files that the examples name."""
+    here = tmp_path_factory.mktemp("examples")
+    for file in (*DATA.glob("*/*.csv"), *DATA.glob("*/*.json")):
+        if file.parent.name != "itp" or not (DATA / "elasticflow" / file.name).exists():
+            (here / file.name).symlink_to(file)
+    (here / "wan").symlink_to(DATA / "wan")
+    for name in ("throughput", "rtt", "egress"):
+        (found,) = (DATA / "wan").glob(f"*{name}*.csv")
+        (here / f"{name}.csv").symlink_to(found)
+    (here / "profiles.csv").write_text("model,num_gpu,iter_ms\nbert,1,100\nbert,2,110\n")
+    write(parse_round(ROUND), here / "round.yaml")
+    made = ("placewright generate cluster", "placewright generate round --policy geo")
+    with contextlib.chdir(here):
+        assert main(["solve", "round.yaml", "-o", "plan.json"]) == 0
+        for line in EXAMPLES:
+            if line.startswith(made):
+                assert main(shlex.split(line)[1:]) == 0
+    return here
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_each_example_works(folder, line, capfd, monkeypatch):
+    monkeypatch.chdir(folder)
+    if not any(f" {operator} " in line for operator in IN_A_SHELL):
+        code = main(shlex.split(line)[1:])
+        assert code == 0, capfd.readouterr().err
+        return
+    program = f'placewright() {{ {shlex.quote(sys.executable)} -m placewright.cli.app "$@"; }}'
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", f"{program}\n{line}"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *sys.path])},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
