@@ -22,7 +22,8 @@ app = typer.Typer(
     epilog="Example: placewright solve round.yaml -o plan.json",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command("solve")(solve.solve)
 app.command("verify")(verify.verify)

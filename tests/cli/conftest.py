@@ -52,8 +52,8 @@ class Result(NamedTuple):
 
     @property
     def said(self) -> str:
-        """What `err` says, however its box breaks the lines."""
-        return " ".join(self.err.replace("│", " ").split())
+        """What `err` says, its spaces and line ends as one space each."""
+        return " ".join(self.err.split())
 
 
 Runner = Callable[..., Result]

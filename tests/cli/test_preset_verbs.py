@@ -54,7 +54,7 @@ def test_what_was_made_goes_to_stdout_and_one_line_about_it_to_stderr(run, movin
 
 
 def test_the_help_of_defragment_states_the_exchange_rate(run):
-    text = " ".join(run("preset", "defragment", "--help").out.replace("│", " ").split())
+    text = " ".join(run("preset", "defragment", "--help").out.split())
     assert "freeing a GPU is worth so long a disruption of one" in text
 
 
