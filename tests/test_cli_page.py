@@ -74,7 +74,7 @@ def test_completion_is_explained():
 HOST = {"gpus": 8, "gpu_model": "H100"}
 TASKS = [{"index": i, "host": f"h{i}", "gpus": list(range(8))} for i in range(4)]
 ROUND = {
-    "apiVersion": "placewright/v1alpha1",
+    "apiVersion": "placewright/v1alpha2",
     "kind": "Round",
     "name": "examples",
     "cluster": {
@@ -88,11 +88,11 @@ ROUND = {
     "jobs": [
         {
             "name": "train",
-            "options": [{"groups": [{"count": 4, "gpu": 8000}]}],
+            "options": [{"groups": [{"count": 4, "gpu": 8}]}],
             "running": {"tasks": TASKS, "restart_s": 60},
         },
-        {"name": "pretrain", "priority": 1, "options": [{"groups": [{"count": 10, "gpu": 8000}]}]},
-        {"name": "sweep", "options": [{"groups": [{"count": 4, "gpu": 8000}]}]},
+        {"name": "pretrain", "priority": 1, "options": [{"groups": [{"count": 10, "gpu": 8}]}]},
+        {"name": "sweep", "options": [{"groups": [{"count": 4, "gpu": 8}]}]},
     ],
 }
 

@@ -10,14 +10,14 @@ from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, write
 
 HOSTS = [
-    {"name": "a[0-2]", "gpus": 8, "gpu_model": "A100", "cpu": "64000m", "memory": "64Gi"},
-    {"name": "t0", "gpus": 8, "gpu_model": "T4", "cpu": "64000m", "memory": "64Gi"},
+    {"name": "a[0-2]", "gpus": 8, "gpu_model": "A100", "cpu": 64, "memory": "64Gi"},
+    {"name": "t0", "gpus": 8, "gpu_model": "T4", "cpu": 64, "memory": "64Gi"},
     {"name": "t1", "gpus": 8, "gpu_model": "T4", "healthy": False},
 ]
 
 
-def job(name: str, gpu: int, **fields: object) -> dict[str, object]:
-    return {"name": name, "options": [{"groups": [{"gpu": gpu, "cpu": "2000m"}]}], **fields}
+def job(name: str, gpu: float, **fields: object) -> dict[str, object]:
+    return {"name": name, "options": [{"groups": [{"gpu": gpu, "cpu": 2}]}], **fields}
 
 
 def place(host: str, *gpus: int) -> dict[str, object]:
@@ -28,17 +28,17 @@ ROUND = Round.model_validate(
     {
         "cluster": {"hosts": HOSTS},
         "tenants": [
-            {"name": "red", "quota": {"gpu": 12000, "cpu": 8000, "memory": 4096}},
+            {"name": "red", "quota": {"gpu": 12, "cpu": 8, "memory": "4Gi"}},
             {"name": "blue"},
-            {"name": "idle", "quota": {"gpu": 1000}},
+            {"name": "idle", "quota": {"gpu": 1}},
         ],
         "jobs": [
-            job("stays", 4000, tenant="red", running=place("a0", 0, 1, 2, 3)),
-            job("goes", 2000, tenant="blue", running=place("a1", 0, 1)),
-            job("starts", 8000, tenant="red"),
-            job("first", 1000, tenant="blue", priority=2),
-            job("large", 8000, priority=1),
-            *(job(f"small-{i}", 500, tenant="blue") for i in range(MAX_WAITING)),
+            job("stays", 4, tenant="red", running=place("a0", 0, 1, 2, 3)),
+            job("goes", 2, tenant="blue", running=place("a1", 0, 1)),
+            job("starts", 8, tenant="red"),
+            job("first", 1, tenant="blue", priority=2),
+            job("large", 8, priority=1),
+            *(job(f"small-{i}", 0.5, tenant="blue") for i in range(MAX_WAITING)),
         ],
     }
 )
