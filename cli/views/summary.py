@@ -8,7 +8,7 @@ from placewright.cli.views.gang.facts import MOVES, OUTCOMES, Occupancy, occupan
 from placewright.cli.views.geo.replica_facts import section_of
 from placewright.cli.views.policies import VIEWS
 from placewright.instances.documents.cluster import ClusterDocument
-from placewright.instances.documents.plan import Plan, Reason
+from placewright.instances.documents.plan import DecisionKind, Plan, Reason
 from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
 from placewright.instances.documents.round import Round
 
@@ -32,7 +32,9 @@ def document_text(document: Round | ClusterDocument | Plan) -> str:
 
 def plan_text(plan: Plan) -> str:
     """Count the jobs by what the plan decides, and its promises if it makes some."""
-    kinds = [d.decision for d in plan.decisions if d.reason is not Reason.NOT_ASKED]
+    kinds = [decision.decision for decision in plan.decisions]
+    if any(decision.reason is Reason.NOT_ASKED for decision in plan.decisions):
+        kinds = [kind for kind in kinds if kind is not DecisionKind.WAIT]  # nobody could start
     section = promised_in(plan)
     promises = (
         []

@@ -52,8 +52,9 @@ def test_a_generated_cluster_can_be_read(run, tmp_path):
     path = tmp_path / "cluster.json"
     result = run("generate", "cluster", "--gpus", "1024", "-o", path)
     assert result.code == 0
-    assert result.err == "made cluster generated-1024: 1,024 GPUs on 128 hosts\n".replace(
-        "GPUs", f"GPUs ({_models(path)})"
+    models = _models(path)
+    assert result.err == (
+        f"made cluster generated-1024: 1,024 GPUs ({models}) on 128 hosts; wrote {path}\n"
     )
 
 
