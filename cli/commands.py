@@ -61,7 +61,9 @@ def run(args: Sequence[str] | None) -> int:
     try:
         code: int | None = app(args, prog_name="placewright", standalone_mode=False)
     except _CLICK_ERROR as error:
-        if type(error).__name__ != "NoArgsIsHelpError":  # which has shown the help
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(error.message, nl=bool(error.message))  # older versions showed it already
+        else:
             context = getattr(error, "ctx", None)
             command = context.command_path if context else "placewright"
             note(f"placewright: {usage_text(error)} (see {command} --help)")

@@ -34,7 +34,9 @@ def plan_text(plan: Plan) -> str:
     """Count the jobs by what the plan decides, and its promises if it makes some."""
     kinds = [decision.decision for decision in plan.decisions]
     if any(decision.reason is Reason.NOT_ASKED for decision in plan.decisions):
-        kinds = [kind for kind in kinds if kind is not DecisionKind.WAIT]  # nobody could start
+        shown = [DecisionKind.KEEP]  # where only data is decided nobody starts, and nobody waits
+    else:
+        shown = [kind for kind in OUTCOMES if kind in kinds or kind not in MOVES]
     section = promised_in(plan)
     promises = (
         []
@@ -48,11 +50,7 @@ def plan_text(plan: Plan) -> str:
     return ", ".join(
         [
             count(len(plan.decisions), "job"),
-            *(
-                f"{kinds.count(kind):,} {word}"
-                for kind, word in OUTCOMES.items()
-                if kind in kinds or (kinds and kind not in MOVES)
-            ),
+            *(f"{kinds.count(kind):,} {OUTCOMES[kind]}" for kind in shown),
             *promises,
             *_changes_text(plan),
         ]
