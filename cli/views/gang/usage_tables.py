@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.table import Table
 
 from placewright.cli.format.table import table
-from placewright.cli.format.text import NONE, gib, gpus, number, percent
+from placewright.cli.format.text import KIBI, NONE, gib, gpus, number, percent
 from placewright.cli.views.gang.usage import GPU, ModelUsage, TenantUsage
 from placewright.topology.units import WHOLE_GPU
 
-AMOUNTS = {GPU: gpus, "cpu": gpus, "memory": lambda mib: gib(mib / 1024)}
+
+def _memory(mib: float) -> str:
+    return gib(mib / KIBI)
+
+
+AMOUNTS: Mapping[str, Callable[[float], str]] = {GPU: gpus, "cpu": gpus, "memory": _memory}
 """How an amount of a resource is written: whole GPUs and cores, GiB; others in their own unit."""
 
 
