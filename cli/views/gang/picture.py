@@ -23,7 +23,7 @@ Place = TypeVar("Place", float, Floats)
 
 PAPER = (13.0, 8.5)
 BETWEEN, CAPTION = 0.35, 0.22
-LINE, LEGEND_GAP, SWATCH, LETTER = 0.165, 0.25, 0.18, 0.057
+LINE, LEGEND_GAP, SWATCH, LETTER = 0.165, 0.25, 0.18, 0.062
 LEGEND_HEIGHT = 2.4
 """All in inches; the last one is that of a legend beside a small map, before a second column."""
 GAP, SEAM = 0.12, 0.01

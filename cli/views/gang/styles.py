@@ -30,7 +30,13 @@ from placewright.cli.views.gang.facts import Holder, Occupancy, Use
 
 MAX_TENANT = 16
 FREE = "·"
-UNMARKED_ARRIVES, UNMARKED_STAYS = "■▪◆", "□▫◇"
+UNMARKED = {
+    Use.STARTED: "■▪◆",
+    Use.MIGRATED: "▣▩◈",
+    Use.PREEMPTED: "○◦◎",
+    Use.KEPT: "□▫◇",
+    Use.RUNNING: "□▫◇",
+}
 """Symbols in turn of jobs without a mark, so that neighbours look different."""
 
 
@@ -68,8 +74,7 @@ def job_style(job: Holder) -> Style:
     What arrives, or runs in a round without a plan, has a colour of its own, the next ones with a
     hatch; what stays is grey.
     """
-    unmarked = UNMARKED_ARRIVES if job.use.arrives else UNMARKED_STAYS
-    symbol = job.mark or unmarked[job.rank % len(unmarked)]
+    symbol = job.mark or UNMARKED[job.use][job.rank % 3]
     if job.use is Use.PREEMPTED:
         return Style(PREEMPTED, STOPS, "xxx", job.mark, symbol, "red")
     if job.use is Use.KEPT:
@@ -77,7 +82,8 @@ def job_style(job: Holder) -> Style:
         return Style(colour, colour, None, job.mark, symbol, colour)
     if not job.mark:
         colour = PLACED if job.use.arrives else STAYS[0]
-        return Style(colour, colour, None, "", symbol, colour)
+        hatch = "///" if job.use is Use.MIGRATED else None
+        return Style(colour, LIGHT, hatch, "", symbol, colour)
     colour = LARGE[job.rank % len(LARGE)]
     hatch = HATCHES[job.rank // len(LARGE)]
     return Style(colour, LIGHT, hatch, job.mark, symbol, colour)
@@ -120,8 +126,7 @@ def legend_of(occupancy: Occupancy, most: int) -> list[Entry]:
 
 def _rest(jobs: list[Holder]) -> Style:
     """Return the style of jobs that are not named one by one."""
-    symbols = UNMARKED_ARRIVES if jobs[-1].use.arrives else UNMARKED_STAYS
-    return job_style(jobs[-1]._replace(mark=""))._replace(symbol=symbols)
+    return job_style(jobs[-1]._replace(mark=""))._replace(symbol=UNMARKED[jobs[-1].use])
 
 
 def _gpus(jobs: list[Holder]) -> str:
