@@ -73,7 +73,7 @@ class Bounds:
         for index, term in enumerate(terms):
             certified = self.tightest(term, values, certified=True)
             claimed = self.tightest(term, values, certified=False)
-            unproven = any(result.gap != 0 for result in results[1:index])
+            unproven = not all(map(_is_proven, results[1:index]))
             results.append(_result(term, values[term], certified, claimed, unproven=unproven))
         return tuple(results)
 
@@ -130,12 +130,15 @@ def with_status(results: tuple[TermResult, ...], asked: float) -> tuple[TermResu
 
 
 def _status(result: TermResult, asked: float) -> Status:
-    if result.gap is None:
-        return "feasible"
-    sharpness = CLAIM_SHARPNESS if result.proof == "claimed" else 0.0
-    if result.gap <= sharpness:
+    if _is_proven(result):
         return "optimal"
-    return "within_gap" if result.gap <= asked else "feasible"
+    return "within_gap" if result.gap is not None and result.gap <= asked else "feasible"
+
+
+def _is_proven(result: TermResult) -> bool:
+    """Whether the value is its bound, or as near to a claimed one as solvers can tell."""
+    sharpness = CLAIM_SHARPNESS if result.proof == "claimed" else 0.0
+    return result.gap is not None and result.gap <= sharpness
 
 
 def refuse_beaten_bounds(results: tuple[TermResult, ...], plan: Plan) -> None:

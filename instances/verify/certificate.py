@@ -130,20 +130,19 @@ def certificate_gap(claim: Claim) -> Iterator[Finding]:
 def certificate_status(claim: Claim) -> Iterator[Finding]:
     """Refuse status `optimal` with a term not proven, and a condition left unsaid.
 
-    A term is optimal if its value is the bound, or within `CLAIM_SHARPNESS` of a claimed one. From
-    the third term on a bound is conditional unless the terms between the first and it have gap 0.
+    A term is proven if its value is the bound, or within `CLAIM_SHARPNESS` of a claimed one. From
+    the third term on a bound is conditional unless the terms between the first and it are proven.
     """
     terms = claim.certificate.terms
-    unproven = [index for index, term in enumerate(terms) if _gap(term) != 0]
-    not_optimal = [term.name for term in terms if not _is_optimal(term)]
-    if claim.certificate.status == "optimal" and not_optimal:
+    unproven = [index for index, term in enumerate(terms) if not _is_proven(term)]
+    if claim.certificate.status == "optimal" and unproven:
         yield Finding(
             ("certificate", "status"),
-            f"status optimal with term {not_optimal[0]!r} not proven; "
+            f"status optimal with term {terms[unproven[0]].name!r} not proven; "
             "expected within_gap or feasible",
         )
     for path, term in claim.results():
-        if term.status == "optimal" and not _is_optimal(term):
+        if term.status == "optimal" and not _is_proven(term):
             yield Finding(
                 (*path, "status"),
                 f"status optimal of term {term.name!r}, which is not proven; "
@@ -164,7 +163,7 @@ def certificate_status(claim: Claim) -> Iterator[Finding]:
             )
 
 
-def _is_optimal(term: TermResult) -> bool:
+def _is_proven(term: TermResult) -> bool:
     gap = _gap(term)
     return gap is not None and gap <= (CLAIM_SHARPNESS if term.proof == "claimed" else 0)
 

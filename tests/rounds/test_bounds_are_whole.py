@@ -89,3 +89,13 @@ def test_each_term_has_a_status_by_its_own_gap(
             known.add(Bound("disruption", value, certified=is_certified))
     (result,) = with_status(known.results(("disruption",), {"disruption": 1_202_000}), 1e-4)
     assert result.status == status
+
+
+def test_a_term_within_the_tolerance_of_a_claim_makes_later_bounds_no_conditional_ones() -> None:
+    values = {"value": 9, "disruption": 1_202_000, "spread": 0}
+    for claimed, conditional in ((1_201_999.0, False), (1_201_900.0, True)):
+        known = Bounds()
+        known.add(Bound("disruption", claimed))
+        known.add(Bound("spread", 0))
+        results = known.results(tuple(values), values)
+        assert [result.conditional for result in results] == [False, False, conditional]
