@@ -31,7 +31,7 @@ from placewright.rounds.state.memory import Memory
 from placewright.rounds.usage import Meter, versions
 
 INTERRUPTED = "interrupted"
-FINAL_VERIFICATIONS = 2.0
+FINAL_VERIFICATIONS = 3.0
 """Time kept for the final verification, in multiples of the time that the first one took."""
 
 Progress: TypeAlias = Callable[[int, float | None], None]

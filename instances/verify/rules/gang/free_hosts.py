@@ -7,6 +7,7 @@ domains, labels, MIG and GPU memory are not looked at.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class FreeHosts:
         self.index = {host.name: i for i, host in enumerate(hosts)}
         self._levels = reading.cluster.levels
         self._of_host: dict[str, tuple[Ints, dict[str, int]]] = {}
+        self._masks: dict[tuple[tuple[str, ...] | None, tuple[str, ...] | None], Bools] = {}
         self._hosts = hosts
         number = np.array([host.hardware.gpus for host in hosts], dtype=np.int64)
         exists = np.arange(max(int(number.max(initial=0)), 1)) < number[:, None]
@@ -54,6 +56,12 @@ class FreeHosts:
             dtype=np.int64,
         ).reshape(len(hosts), len(names))
         self.open = np.ones(len(hosts), dtype=np.bool_)
+
+    def copy(self) -> FreeHosts:
+        """Return a state of its own with as much left."""
+        other = copy(self)
+        other.gpus, other.open, other._free = self.gpus.copy(), self.open.copy(), self._free.copy()
+        return other
 
     def close(self, reading: Reading) -> None:
         """Let nothing arrive where nothing may."""
@@ -154,17 +162,23 @@ class FreeHosts:
 
     def allowed(self, group: TaskGroup) -> Bools:
         """Return the open hosts of the models and names that a group allows."""
-        allowed = self.open.copy()
+        if any(amount for name, amount in demand(group) if name not in self._resources):
+            return np.zeros_like(self.open)
+        key = group.gpu_models, group.hosts
+        if key not in self._masks:
+            self._masks[key] = self._mask(group)
+        return self.open & self._masks[key]
+
+    def _mask(self, group: TaskGroup) -> Bools:
+        mask = np.ones_like(self.open)
         if group.gpu_models is not None:
             models = set(group.gpu_models)
-            allowed &= np.array([host.hardware.gpu_model in models for host in self._hosts])
+            mask &= np.array([host.hardware.gpu_model in models for host in self._hosts])
         if group.hosts is not None:
-            named = np.zeros_like(allowed)
+            named = np.zeros_like(mask)
             named[[self.index[one] for name in group.hosts for one in expand(name)]] = True
-            allowed &= named
-        if any(amount for name, amount in demand(group) if name not in self._resources):
-            allowed[:] = False
-        return allowed
+            mask &= named
+        return mask
 
     def fitting(self, group: TaskGroup, free: Ints | None = None, gpus: Ints | None = None) -> Ints:
         """Return how many tasks of a group each host takes, of all that is left or of a part."""

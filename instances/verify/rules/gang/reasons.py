@@ -85,6 +85,7 @@ class _Tests:
         self._entitlement = Entitlement(reading.round)
         self._states: dict[Hashable, FreeHosts] = {}
         self._known: dict[Hashable, bool] = {}
+        self._wrong: dict[Hashable, str] = {}
         self._numbers_known: dict[Precedence, tuple[int, int]] = {}
         self._class_keys: dict[int, Hashable] = {}  # by option, each of which the round keeps alive
 
@@ -128,12 +129,20 @@ class _Tests:
 
     def _decide(self, how: str, test: Reason, job: Job, option: int) -> bool:
         state, chosen = self._state(test, job, option), job.options[option]
-        if id(chosen) not in self._class_keys:
-            self._class_keys[id(chosen)] = _class_key(chosen)
-        key = how, id(state), self._class_keys[id(chosen)]
+        key = how, id(state), self._class_key(chosen)
         if key not in self._known:
             self._known[key] = state.fits(chosen) if how == "fits" else state.lacks(chosen)
         return self._known[key]
+
+    def _class_key(self, option: Option) -> Hashable:
+        """Return the class key of an option: options of equal keys fit the same hosts."""
+        if id(option) not in self._class_keys:
+            asks = attrgetter(
+                "count", "gpu", "gpu_models", "hosts", "required", "mig", "gpu_memory"
+            )
+            key = option.required, tuple((asks(group), demand(group)) for group in option.groups)
+            self._class_keys[id(option)] = key
+        return self._class_keys[id(option)]
 
     def _state(self, test: Reason, job: Job, option: int) -> FreeHosts:
         """Return the hosts that a test looks at, for an option of a job."""
@@ -147,16 +156,11 @@ class _Tests:
             above = 0
         key = above, victims
         if key not in self._states:
-            state = self._closed()
+            state = self._beside_kept.copy()
             started = (placed for _, placed in self._started[:above])
-            state.take(
-                (task.task, task.group)
-                for placed in (*reading.kept, *reading.migrated, *started)
-                for task in placed.tasks
-            )
+            state.take(_held(*reading.migrated, *started))
             if victims:
-                back = self._closed()
-                back.take((task.task, task.group) for one in reading.kept for task in one.tasks)
+                back = self._beside_kept.copy()
                 for _, name in self._victims[:victims]:
                     back.take(self._home(name))
                 state.keep_least(back)
@@ -172,9 +176,12 @@ class _Tests:
             )
         return self._numbers_known[mine]
 
-    def _closed(self) -> FreeHosts:
+    @cached_property
+    def _beside_kept(self) -> FreeHosts:
+        """What the kept jobs leave where tasks may arrive."""
         state = FreeHosts(self._reading)
         state.close(self._reading)
+        state.take(_held(*self._reading.kept))
         return state
 
     def _home(self, name: str) -> Iterator[tuple[Task, TaskGroup]]:
@@ -266,6 +273,13 @@ class _Tests:
         ):
             return ""
         state = self._state(reason, job, detail.option or 0)
+        key = id(state), self._class_key(option), detail
+        if key not in self._wrong:
+            self._wrong[key] = self._wrong_in(state, option, group, detail)
+        return self._wrong[key]
+
+    def _wrong_in(self, state: FreeHosts, option: Option, group: TaskGroup, detail: Detail) -> str:
+        """Say which fact is not true of the hosts in a state, "" if all are."""
         if detail.domain is not None and not state.inside(detail.level or "", detail.domain).any():
             return f"no host is in {detail.level!r} {detail.domain!r}; expected a domain with hosts"
         if detail.places is not None:
@@ -307,6 +321,11 @@ class _Tests:
         return _asked(option)[name], state.free(share, name, allowed & inside)
 
 
+def _held(*placed: Placed) -> Iterator[tuple[Task, TaskGroup]]:
+    """Yield the tasks of jobs, and their groups."""
+    return ((task.task, task.group) for one in placed for task in one.tasks)
+
+
 def _asked(option: Option) -> Counter[str]:
     """Return what a job holds with an option, by resource (`gpu` in milli-GPU)."""
     asked = Counter[str]()
@@ -315,12 +334,6 @@ def _asked(option: Option) -> Counter[str]:
         for name, amount in demand(group):
             asked[name] += group.count * amount
     return asked
-
-
-def _class_key(option: Option) -> Hashable:
-    """Return the class key of an option: jobs of equal keys fit the same hosts."""
-    asks = attrgetter("count", "gpu", "gpu_models", "hosts", "required", "mig", "gpu_memory")
-    return option.required, tuple((asks(group), demand(group)) for group in option.groups)
 
 
 RULES: tuple[Rule[Reading], ...] = (Rule("gang_reason", gang_reason),)
