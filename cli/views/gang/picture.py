@@ -97,7 +97,7 @@ class _Map:
         x, y = self.layout.x[bars.cell], self.layout.y[bars.cell]
         left, right = joined(bars, self.layout)
         # The bars of a job go on over the line between its cells.
-        seam = min(SEAM / self.cell, GAP)
+        seam = min(SEAM / self.cell, GAP / 2)
         boxes = _boxes(
             self.x + self.cell * (x + _inset(bars.left) - (GAP - seam) / 2 * left),
             self.x + self.cell * (x + _inset(bars.right) + (GAP - seam) / 2 * right),

@@ -81,7 +81,7 @@ def job_style(job: Holder) -> Style:
         colour = STAYS[job.rank % len(STAYS)]
         return Style(colour, colour, None, job.mark, symbol, colour)
     if not job.mark:
-        colour = PLACED if job.use.arrives else STAYS[0]
+        colour = PLACED if job.use.arrives else STAYS[job.rank % len(STAYS)]
         hatch = "///" if job.use is Use.MIGRATED else None
         return Style(colour, LIGHT, hatch, "", symbol, colour)
     colour = LARGE[job.rank % len(LARGE)]
