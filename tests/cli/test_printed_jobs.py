@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from placewright.instances import verify as verification
 from placewright.cli.views.gang.selected import MAX_WAITING
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, write
 
+LIBRARY = Path(verification.__file__).parents[1] / "library"
 HOSTS = [
     {"name": "a[0-2]", "gpus": 8, "gpu_model": "A100", "cpu": 64, "memory": "64Gi"},
     {"name": "t0", "gpus": 8, "gpu_model": "T4", "cpu": 64, "memory": "64Gi"},
@@ -97,6 +101,16 @@ def test_tenants_have_usage_quota_and_share(solved):
         "- gpu 0 0 - 0 % 8",
         "idle gpu 0 0 1 0 % 0",
     ]
+
+
+def test_where_no_host_has_gpus_tenants_have_cores_and_memory(run):
+    shown = rows(run("solve", LIBRARY / "drf-100-cpus.yaml").out)
+    start = shown.index("Tenants")
+    assert shown[start + 3 : start + 5] == [
+        "b cpu 0 60 - 60 % 12",
+        "b memory 0 GiB 1,000 GiB - 10 % 200 GiB",
+    ]
+    assert "GPUs in use" not in shown
 
 
 def test_waiting_jobs_come_before_the_others_and_the_urgent_and_large_ones_first(solved):

@@ -65,13 +65,17 @@ def gpu_usage(round_: Round, plan: Plan, cluster: Cluster) -> list[ModelUsage]:
 
 
 def tenant_usage(round_: Round, plan: Plan, cluster: Cluster) -> list[TenantUsage]:
-    """Return the usage of each tenant, GPUs and what else its quota names; most GPUs first."""
+    """Return the usage of each tenant, largest first.
+
+    Of GPUs (where the cluster has none, of cpu and memory), and of what else its quota names.
+    """
     quotas = {tenant.name: tenant.quota for tenant in round_.tenants}
     names: dict[str | None, None] = dict.fromkeys(quotas)
     names |= dict.fromkeys(job.tenant for job in round_.jobs)
     if set(names) <= {None}:
         return []
-    resources = dict.fromkeys((GPU, *(name for quota in quotas.values() for name in quota)))
+    main = (GPU,) if cluster.num_gpus else ("cpu", "memory")
+    resources = dict.fromkeys((*main, *(name for quota in quotas.values() for name in quota)))
     capacity = _capacity(round_, cluster)
     jobs = {job.name: job for job in round_.jobs}
     found = []
@@ -97,9 +101,9 @@ def tenant_usage(round_: Round, plan: Plan, cluster: Cluster) -> list[TenantUsag
                 waiting[tenant],
             )
             for tenant in names
-            if resource == GPU or resource in quotas.get(tenant or "", {})
+            if resource in main or resource in quotas.get(tenant or "", {})
         ]
-    held = {usage.tenant: usage.after for usage in found if usage.resource == GPU}
+    held = {usage.tenant: usage.after for usage in found if usage.resource == main[0]}
     return sorted(found, key=lambda usage: (-held[usage.tenant], usage.tenant or ""))
 
 

@@ -114,7 +114,7 @@ def _asked(facts: RegionPlan, rows: Sequence[tuple[str, list[int]]]) -> Table:
 def _held(facts: RegionPlan, rows: Sequence[tuple[str, list[int]]]) -> Table:
     """Say how many GPUs of each region or all are held, what waits, is read and paid."""
     columns = (
-        "GPUs", "asked", "held before", "after", "load", "waiting", "remote reads", "cost/hour"
+        "GPUs", "asked", "held before", "after", "load", "waiting", "remote reads", "$/hour"
     )  # fmt: skip
     made = table("GPUs by region, fullest before first", "region", *columns, right=columns)
     for name, chosen in rows:
