@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from placewright.instances import verify as verification
 from placewright.cli.views.gang.selected import MAX_WAITING
+from placewright.instances import verify as verification
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, write
