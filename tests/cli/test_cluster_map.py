@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,11 +18,13 @@ from placewright.cli.views.gang.layout import layout_of
 from placewright.cli.views.gang.parts import ALONE, NO_SLOT, Held, SharingKind, parts_of
 from placewright.cli.views.gang.picture import PAPER, columns_of, draw_map
 from placewright.cli.views.gang.styles import CONDITIONS, Entry, free_style, job_style, legend_of
-from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.arrays import build_cluster, build_state
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_cluster, generate_round
 from placewright.instances.io.files import load_plan, load_round, write
+
+LIBRARY = Path(__file__).parents[2] / "instances" / "library"
 
 
 def task(gpu: int, job: int, milli: int, *, turns: int = ALONE, arrives: bool = True) -> Held:
@@ -355,3 +359,17 @@ def test_a_cluster_without_gpus_has_no_map():
     assert capture.get() == "no map: 1 host without GPUs; solve lists where jobs are\n"
     with pytest.raises(ValueError, match="has no GPUs"):
         layout_of(occupancy.cluster, *PAPER)
+
+
+@pytest.mark.parametrize("path", sorted(LIBRARY.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_bundled_round_is_drawn_as_its_state_says(path):
+    round_ = load_round(path)
+    occupancy = occupancy_of(round_)
+    cluster, parts = occupancy.cluster, occupancy.parts
+    state = build_state(round_, cluster)
+    assert occupancy.used.tolist() == (1000 - state.gpu_free).tolist()
+    area = (parts.right - parts.left) * (parts.high - parts.low)
+    assert (np.bincount(parts.gpu, weights=area, minlength=1) <= 1 + 1e-9).all()
+    if cluster.num_gpus:
+        figure = draw_map(occupancy)
+        assert figure.get_size_inches()[0] <= PAPER[0] + 1e-9
