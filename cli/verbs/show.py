@@ -85,7 +85,7 @@ def show(
 
     console.print(cluster_tree(occupancy))
     # Of a larger cluster the first hosts say little.
-    if occupancy.jobs and occupancy.cluster.num_hosts <= MAX_HOSTS:
+    if (occupancy.jobs or occupancy.conditions) and occupancy.cluster.num_hosts <= MAX_HOSTS:
         console.print()
         print_map(console, occupancy)
     if round_.jobs:

@@ -126,7 +126,7 @@ def legend_of(occupancy: Occupancy, most: int) -> list[Entry]:
 
 def _rest(jobs: list[Holder]) -> Style:
     """Return the style of jobs that are not named one by one."""
-    return job_style(jobs[-1]._replace(mark=""))._replace(symbol=UNMARKED[jobs[-1].use])
+    return job_style(jobs[0]._replace(mark=""))._replace(symbol=UNMARKED[jobs[0].use])
 
 
 def _gpus(jobs: list[Holder]) -> str:
