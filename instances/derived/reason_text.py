@@ -20,8 +20,8 @@ MEANINGS = {
 """What each reason says of every job that waits for it."""
 
 _BESIDE = {
-    Reason.NEVER_FITS: "on the empty, healthy cluster",
-    Reason.CAPACITY: "beside the jobs that go on running",
+    Reason.NEVER_FITS: "even when all is empty",
+    Reason.CAPACITY: "beside running jobs",
     Reason.DISPLACED_BY_PRIORITY: "beside started jobs of higher precedence",
 }
 
@@ -31,10 +31,8 @@ def reason_text(reason: Reason, detail: Detail | None) -> str:
     detail = detail or Detail()
     if reason in _BESIDE and (lack := _lack(detail, _BESIDE[reason])):
         text = lack
-    elif reason is Reason.QUOTA and detail.resource is not None:
-        text = _quota(detail)
     elif reason is Reason.QUOTA and detail.tenant is not None:
-        text = f"tenant {detail.tenant} has no cell left for it"
+        text = f"tenant {detail.tenant} " + (_quota(detail) or "has no cell left for it")
     else:
         text = MEANINGS[reason]
     if detail.option is not None:
@@ -43,43 +41,52 @@ def reason_text(reason: Reason, detail: Detail | None) -> str:
 
 
 def _quota(detail: Detail) -> str:
-    limit, used, asked, excess = (
-        _amount(detail.resource, amount)
-        for amount in (detail.limit, detail.used, detail.asked, detail.excess)
-    )
-    return (
-        f"tenant {detail.tenant} may use {limit} and uses {used}; "
-        f"the job asks {asked}, {excess} more than is left"
-    )
+    """Say what a tenant uses and may use, "" if the detail does not."""
+    used = _part(detail.resource, detail.used, detail.limit)
+    if not used or detail.asked is None or detail.excess is None:
+        return ""
+    excess = _number(detail.resource, detail.excess)
+    return f"uses {used}; the job asks {_amount(detail.resource, detail.asked)}, {excess} too many"
 
 
 def _lack(detail: Detail, beside: str) -> str:
     """Say what an option lacks beside some jobs, "" if the detail does not."""
-    asked, free = (_amount(detail.resource, amount) for amount in (detail.asked, detail.free))
+    has = _part(detail.resource, detail.free, detail.asked)
+    if detail.resource == "mig":
+        has = "no place for its slice"
+    elif has:
+        has += " free"
     group = "" if detail.group is None else f" of group {detail.group}"
-    where = "" if detail.domain is None else f" in {detail.level} {detail.domain}"
+    where = "" if detail.domain is None else f"{detail.level} {detail.domain}"
     if detail.host is not None:
-        closest = f"{detail.host} comes closest, {free} free, {asked} asked"
-        return f"no host takes a task{group} {beside}: {closest}"
+        return f"no host takes a task{group} {beside}: {detail.host} has {has}"
+    if detail.tasks is not None and not (detail.places or detail.resource):
+        return f"no open host may take a task{group} {beside}"
     if detail.tasks is not None:
-        if not detail.places and detail.resource is None:
-            return f"no open host may take a task{group} {beside}"
-        text = f"places for {detail.places} of {detail.tasks} tasks{group} {beside}"
-        text += f",{where}, which has most" if where else ""
-        return text if detail.resource is None else f"{text} ({free} free, {asked} asked)"
-    if detail.resource is not None:
-        return f"its groups ask {asked} together{where}, and {free} are free {beside}"
-    if where:
-        return f"its groups find places{where} one by one {beside}, but not all at once"
-    return ""
+        one = f" one {detail.level}" if where else ""
+        text = f"at most {detail.places} of {detail.tasks} tasks{group} fit{one} {beside}"
+        if detail.free is not None and detail.asked is not None and detail.free >= detail.asked:
+            has = f"{_amount(detail.resource, detail.free)} free, in parts that are too small"
+        facts = " has ".join(filter(None, (where, has)))
+        return f"{text} ({facts})" if facts else text
+    if has:
+        return f"for its groups together {where or 'the cluster'} has {has} {beside}"
+    return f"its groups fit {where} one by one {beside}, but not at once" if where else ""
 
 
-def _amount(resource: str | None, amount: int | None) -> str:
-    """Return an amount with its unit."""
-    if resource is None or amount is None:
+def _part(resource: str | None, part: int | None, whole: int | None) -> str:
+    """Return "8 of 16 GPUs", "" if an amount is not known."""
+    if resource is None or part is None or whole is None:
         return ""
+    return f"{_number(resource, part)} of {_amount(resource, whole)}"
+
+
+def _number(resource: str | None, amount: int) -> str:
+    return _amount(resource, amount).partition(" ")[0]
+
+
+def _amount(resource: str | None, amount: int) -> str:
+    """Return an amount with its unit."""
     if resource == "gpu_memory":
         return f"{memory_text(amount)} of GPU memory"
-    if resource == "mig":
-        return "no place for a slice" if not amount else "a slice"
-    return amount_text(resource, amount)
+    return amount_text(resource or "", amount)

@@ -126,11 +126,7 @@ def test_a_reason_and_its_facts_make_one_sentence() -> None:
     found = decisions(solve("why-jobs-wait"))
     late = next(name for name in ("train-1", "train-2", "train-3") if found[name].reason)
     said = {name: reason_text(found[name].reason, found[name].detail) for name in (late, "wide")}
-    assert said[late] == (
-        "tenant research may use 16 GPUs and uses 16 GPUs; "
-        "the job asks 8 GPUs, 8 GPUs more than is left"
-    )
+    assert said[late] == ("tenant research uses 16 of 16 GPUs; the job asks 8 GPUs, 8 too many")
     assert said["wide"] == (
-        "places for 2 of 3 tasks on the empty, healthy cluster, in rack a, which has most "
-        "(16 GPUs free, 24 GPUs asked)"
+        "at most 2 of 3 tasks fit one rack even when all is empty (rack a has 16 of 24 GPUs free)"
     )

@@ -12,6 +12,7 @@ from rich.table import Table
 from placewright.cli.format.table import MAX_ROWS, print_table, table
 from placewright.cli.format.text import NONE, count, gpus, number, spans
 from placewright.cli.views.gang.facts import OUTCOMES
+from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.documents.plan import DecisionKind
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def print_waiting(
             *((job.tenant or NONE,) if tenants else ()),
             *((number(job.priority),) if priorities else ()),
             gpus(milli[job.name]),
-            decision.reason or NONE,
+            _why(decision) or NONE,
         )
     print_table(console, made)
     if limit is not None and len(order) > limit:
@@ -109,11 +110,18 @@ def print_selected(
             print_table(console, _task_table(jobs[name], decisions[name]))
 
 
+def _why(decision: Decision) -> str | None:
+    """Return why a job waits: the reason and what is known of it."""
+    if decision.reason is None or decision.detail is None:
+        return decision.reason
+    return f"{decision.reason}: {reason_text(decision.reason, decision.detail)}"
+
+
 def _job_table(job: Job, decision: Decision, milli: int) -> Table:
     made = table(f"Job {job.name}", "what", "value")
     rows = {
         "decision": OUTCOMES[decision.decision],
-        "why": decision.reason,
+        "why": _why(decision),
         "displaced by": decision.displaced_by,
         "GPUs": gpus(milli),
         "option": None if decision.option is None else job.options[decision.option].name,
