@@ -26,6 +26,7 @@ from placewright.instances.verify.policies import RULES, PolicyRules
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.rounds import prove_bounds
+from placewright.rounds.decisions import Why
 from placewright.rounds.policies.base import (
     DECIDERS,
     Decider,
@@ -104,10 +105,10 @@ class ShortestQueueDecider:
         """Yield what the formulation yields."""
         return run(self._round, session)
 
-    def reasons(self, candidate: Candidate) -> Mapping[int, Reason]:
+    def reasons(self, candidate: Candidate) -> Mapping[int, Why]:
         """Return the reason of every job that waits."""
         waiting = set(range(len(self._round.jobs))) - set(candidate.starts)
-        return dict.fromkeys(waiting, Reason.CAPACITY)
+        return dict.fromkeys(waiting, Why(Reason.CAPACITY))
 
     def sections(
         self, candidate: Candidate, decisions: Sequence[Decision]
@@ -209,5 +210,5 @@ def test_it_is_shown(file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert "Queue: 1 of 3 jobs wait" in capfd.readouterr().out
     assert main(["show", str(file), "--plan", plan]) == 0
     assert "Queue: 1 of 3 jobs wait" in capfd.readouterr().out
-    assert main(["verify", str(file), plan]) == 0
+    assert main(["verify", str(file), plan, "-v"]) == 0
     assert "smallest_first" in capfd.readouterr().out
