@@ -90,12 +90,15 @@ class BestKnown:
         Verified values of the best plan by term, in the policy's order; None without a plan.
     first_bound
         Tightest bound of the first term.
+    bounds
+        Tightest bounds of all terms that hold for the best plan.
     proven
         Whether every term of the best plan is proven.
     """
 
     values: Mapping[str, int] | None = None
     first_bound: float | None = None
+    bounds: Mapping[str, float] = field(default_factory=dict)
     proven: bool = False
 
 

@@ -14,6 +14,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 Part = TypeVar("Part")
 Sense: TypeAlias = Literal["max", "min"]
+Priority: TypeAlias = Literal["strict", "preemption"]
 
 COMMON_REASONS = ("never_fits", "quota", "capacity", "displaced_by_priority", "not_chosen")
 """Reasons for which a pending job waits whenever a policy places jobs."""
@@ -46,6 +47,8 @@ class PolicySpec:
         Those of them that a plan always has.
     reasons
         Reasons for which its plans let pending jobs wait.
+    priorities
+        What its rounds may say of priority, the default first; see docs/formulations/priority.md.
     places_jobs
         Whether its plans start, move and stop jobs, rather than leave all of them as they are.
     by_region
@@ -62,6 +65,7 @@ class PolicySpec:
     plan_sections: tuple[str, ...] = ()
     required_sections: tuple[str, ...] = ()
     reasons: tuple[str, ...] = field(default=COMMON_REASONS)
+    priorities: tuple[Priority, ...] = ("preemption",)
     places_jobs: bool = True
     by_region: bool = False
 
@@ -108,6 +112,7 @@ GANG = PolicySpec(
         "policy.freeing",
         "policy.mix",
     ),
+    priorities=("strict", "preemption"),
 )
 INTERLEAVING = PolicySpec(
     name="interleaving",
@@ -187,7 +192,7 @@ def term_names() -> tuple[str, ...]:
 
 
 def sense_of(term: str) -> Sense:
-    """Return whether more of a term is better; `share_2` is a part of `share`.
+    """Return whether more of a term is better; `share_2` is part of `share`, `value_2` of `value`.
 
     Raises
     ------

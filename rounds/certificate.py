@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, floor, isfinite
 from typing import Literal
 
 from placewright.formulations.bound_arithmetic import outward, proven_whole, tighter
+from placewright.formulations.gang.problem.priority_classes import PriorityClass
+from placewright.formulations.gang.problem.terms import CLASS_VALUES
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
-from placewright.instances.documents.plan import CLAIM_SHARPNESS, Plan, Status, TermResult
+from placewright.instances.documents.plan import (
+    CLAIM_SHARPNESS,
+    Plan,
+    Precedence,
+    Status,
+    TermResult,
+)
 from placewright.instances.documents.policy import headline
 from placewright.instances.policies import sense_of
 from placewright.rounds.errors import InternalError
 
 
 class Bounds:
-    """All bounds proven so far; those claimed by a solver only until a verified plan beats one."""
+    """All bounds proven so far; those claimed by a solver only until a verified plan beats one.
 
-    def __init__(self) -> None:
+    `classes` are the priority classes of the round.
+    """
+
+    def __init__(self, classes: Sequence[PriorityClass] = ()) -> None:
+        self._classes = dict(zip(CLASS_VALUES, classes, strict=False))
         self._known: list[Bound] = []
         self._trusts_claims = True
 
@@ -64,6 +76,7 @@ class Bounds:
                 )
         results = self.results(terms, values)
         session.best_known.first_bound = results[0].bound
+        session.best_known.bounds = {r.name: r.bound for r in results if r.bound is not None}
         session.best_known.proven = all(result.gap == 0 for result in results)
         return results
 
@@ -74,7 +87,8 @@ class Bounds:
             certified = self.tightest(term, values, certified=True)
             claimed = self.tightest(term, values, certified=False)
             unproven = not all(map(_is_proven, results[1:index]))
-            results.append(_result(term, values[term], certified, claimed, unproven=unproven))
+            one = self._classes.get(term)
+            results.append(_result(term, values[term], certified, claimed, one, unproven=unproven))
         return tuple(results)
 
 
@@ -87,7 +101,13 @@ def _whole(bound: Bound) -> int:
 
 
 def _result(
-    name: str, value: int, certified: float | None, claimed: float | None, *, unproven: bool
+    name: str,
+    value: int,
+    certified: float | None,
+    claimed: float | None,
+    priority_class: PriorityClass | None,
+    *,
+    unproven: bool,
 ) -> TermResult:
     sense = sense_of(name)
     certified, claimed = (
@@ -105,16 +125,27 @@ def _result(
         proof=proof,
         certified=certified,
         claimed=claimed,
-        gap=gap_of(value, bound),
+        gap=gap_of(value, bound, priority_class.asked if priority_class else None),
         conditional=unproven and bound is not None,
+        precedences=tuple(
+            Precedence(cells=one.cells, entitled=one.entitled, priority=one.priority)
+            for one in (priority_class.precedences if priority_class else ())
+        ),
+        asked=priority_class.asked if priority_class else None,
     )
 
 
-def gap_of(value: float, bound: float | None) -> float | None:
-    """|bound - value| / max(|bound|, |value|); 0 if equal, None without a bound."""
+def gap_of(value: float, bound: float | None, asked: int | None = None) -> float | None:
+    """|bound - value| / max(|bound|, |value|); 0 if equal, None without a bound.
+
+    Of a priority class |bound - value| / asked.
+    """
     if bound is None:
         return None
-    return 0.0 if bound == value else abs(bound - value) / max(abs(bound), abs(value))
+    if bound == value:
+        return 0.0
+    scale = max(abs(bound), abs(value)) if asked is None else max(asked, 1)
+    return abs(bound - value) / scale
 
 
 def headline_gap(results: tuple[TermResult, ...]) -> float | None:

@@ -36,7 +36,7 @@ def solve_inner_round(
     problem = compile_round(round_) if problem is None else problem
     inner = replace(session.inner(), has_plan=session.best is not None)
     default_decisions = DefaultDecisions()(round_)
-    bounds = Bounds()
+    bounds = Bounds(problem.priority_classes)
     for step in gang.run(problem, inner):
         if isinstance(step, Bound):
             bounds.add(step)

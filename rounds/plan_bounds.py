@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placewright.formulations.gang import run as gang
+from placewright.formulations.gang.problem.priority_classes import priority_classes
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Plan, TermResult
@@ -54,7 +55,7 @@ def prove_bounds(
         raise ValueError(f"the plan breaks a rule: {verification.violations[0]}")
     values = verification.terms
     terms = tuple(values)
-    bounds = Bounds()
+    bounds = Bounds(priority_classes(round))
     resources = Resources(settings, gang.run)
     with resources.session(Meter()) as session:
         session.best_known.values = values

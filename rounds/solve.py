@@ -9,12 +9,13 @@ from typing import TypeAlias
 
 from placewright.collection import no_collection
 from placewright.formulations.gang import run as gang_formulation
+from placewright.formulations.gang.problem.priority_classes import priority_classes
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import GangFormulation, Session
 from placewright.instances.documents.plan import Certificate, Decision, Plan
 from placewright.instances.documents.policy import headline
 from placewright.instances.documents.round import Round
-from placewright.instances.verify import verify, verify_certificate
+from placewright.instances.verify import class_terms, verify, verify_certificate
 from placewright.rounds.certificate import (
     Bounds,
     better,
@@ -128,7 +129,7 @@ class Solve:
         self.memory = memory
         self.resources = Resources(settings, gang, memory, executor)
         self.meter = Meter()
-        self.bounds = Bounds()
+        self.bounds = Bounds(priority_classes(round_))
         self.best: Candidate | None = None
         self.document: Plan = Plan.model_construct(decisions=())
         self.values: dict[str, int] = {}
@@ -202,7 +203,8 @@ class Solve:
             return
         results = self.bounds.update_session(session, self.terms, self.values)
         if self.progress is not None:
-            last = results[len(headline(self.terms)) - 1]
+            # Of priority classes the highest.
+            last = results[len(headline(self.round.policy.terms)) - 1]
             try:
                 self.progress(last.value, last.bound)
             except Exception as error:
@@ -265,7 +267,7 @@ class Solve:
         refuse_beaten_bounds(results, plan)
         violations = (
             # Decisions and sections have been verified: only the certificate is new.
-            verify_certificate(certificate, self.values)
+            verify_certificate(certificate, self.values, class_terms(self.round))
             if decisions is self.document.decisions
             else verify(self.round, plan).violations
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from placewright.instances.documents.plan import Task
+from placewright.instances.documents.plan import Task, TermResult
 from placewright.topology.units import MILLION, WHOLE_GPU
 
 NONE = "-"
@@ -124,6 +124,17 @@ def term_text(name: str, value: float | None) -> str:
     """Write the value or bound of a term in the unit that people read."""
     unit = UNITS.get(name, number)
     return number(value) if value is None else unit(value)
+
+
+def term_name(term: TermResult) -> str:
+    """Write the name of a term, of a priority class with its priorities."""
+    if not term.precedences:
+        return term.name
+    levels = (
+        f"{one.priority}{' cells' if one.cells else '' if one.entitled else ' borrowed'}"
+        for one in term.precedences
+    )
+    return f"{term.name} (priority {', '.join(levels)})"
 
 
 def percent(fraction: float | None) -> str:

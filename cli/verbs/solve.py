@@ -191,11 +191,14 @@ def _opened(stack: ExitStack, executor: str | None, round_: Round) -> Executor |
 
 def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:
     """Report on stderr what the plan falls short of, and return the exit code."""
-    from placewright.cli.format.text import percent, several
+    from placewright.cli.format.text import percent, several, term_name
     from placewright.cli.views.deadline.facts import broken_in
 
     for what in certificate.degraded:
         note(f"placewright: degraded: {what}")
+    for term in certificate.terms:
+        if len(term.precedences) > 1:
+            note(f"placewright: more priority classes than are told apart: {term_name(term)}")
     if any("interrupted" in what for what in certificate.degraded):
         return interrupts.exit_code
     broken = broken_in(plan)

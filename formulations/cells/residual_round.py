@@ -14,6 +14,11 @@ from typing import TypeAlias
 from placewright.formulations.cells.admission import pinned
 from placewright.formulations.cells.eviction import Evictions, evictions
 from placewright.formulations.gang.problem.entitlement import borrowing_options
+from placewright.formulations.gang.problem.priority_classes import (
+    PriorityClass,
+    priority_classes,
+)
+from placewright.formulations.gang.problem.terms import OPTION_SUMS
 from placewright.formulations.plan_messages import Candidate, Place, Slots
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.derived.ranges import expand
@@ -25,7 +30,7 @@ from placewright.instances.documents.quantities import MAX_GPU
 from placewright.instances.documents.round import Round
 from placewright.topology.units import WHOLE_GPU
 
-ADDITIVE_TERMS = ("value", "progress", "entitled", "spread", "proximity", "opened", "bottleneck")
+ADDITIVE_TERMS = (*OPTION_SUMS, "spread", "proximity", "opened", "bottleneck")
 """Terms of the whole round that are those of the residual round plus a constant."""
 
 _DEFINED_TERMS = (*ADDITIVE_TERMS, "disruption", "remaining", "leftover", "share", "stranded")
@@ -54,6 +59,8 @@ class ResidualRound:
         For each job of the residual round its index in the whole round.
     borrowed
         Options that are not entitled in the whole round, by job index of the residual round.
+    priority_classes
+        Those of the whole round.
     placed
         The plan that starts guaranteed jobs, by their indices in the whole round.
     evicted
@@ -65,6 +72,7 @@ class ResidualRound:
     round: Round
     outer: tuple[int, ...]
     borrowed: Mapping[int, tuple[int, ...]]
+    priority_classes: tuple[PriorityClass, ...]
     placed: Candidate
     evicted: Evictions
 
@@ -186,7 +194,8 @@ def residual_round_of(whole: Round, placed: Candidate) -> ResidualRound:
             "policy": _policy(whole, some=bool(starts)),
         }
     )
-    return ResidualRound(whole, hosts, left, tuple(outer), still, placed, evicted)
+    priorities = priority_classes(whole, borrowed)
+    return ResidualRound(whole, hosts, left, tuple(outer), still, priorities, placed, evicted)
 
 
 def _policy(whole: Round, *, some: bool) -> Policy:

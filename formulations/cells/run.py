@@ -128,6 +128,9 @@ def _inform(best_known: BestKnown, session: Session, offset: Mapping[str, int], 
     if session.best is None:
         return
     best_known.values = {term: value - offset[term] for term, value in session.best.items()}
+    best_known.bounds = {
+        term: bound - offset[term] for term, bound in session.best_known.bounds.items()
+    }
     if next(iter(session.best)) == first:
         bound = session.first_bound
         best_known.first_bound = None if bound is None else bound - offset[first]

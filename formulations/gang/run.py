@@ -27,11 +27,13 @@ from placewright.formulations.gang.heuristics.migration import (
 )
 from placewright.formulations.gang.heuristics.repack import repack_tasks
 from placewright.formulations.gang.heuristics.search import Search, Steps
+from placewright.formulations.gang.heuristics.stopping import close_enough
 from placewright.formulations.gang.models.aggregate.column_generation import (
     MODELLED_TERMS,
     PricedModel,
     aggregate_models,
     bound_by_relaxation,
+    collect_bounds,
     later_bounds,
     search_term_by_term,
 )
@@ -106,14 +108,21 @@ def _bound_freed(search: Search) -> Steps:
 
 
 def _relax(search: Search) -> Steps:
-    """Build the aggregate models, and bound the first term by the relaxation of the tightest."""
+    """Build the aggregate models, and bound the first term by the relaxation of the tightest.
+
+    Heuristics start from the relaxation of `value`, the weighted sum of priority classes.
+    """
     if search.greedy is None:
         return
     search.models = aggregate_models(search.problem, search.greedy)
     search.tightest = next(search.models)
     if search.first in MODELLED_TERMS:
-        search.relaxation = yield from bound_by_relaxation(
-            search.session, *search.tightest, search.first
+        search.relaxation = search.first_relaxation = yield from bound_by_relaxation(
+            search.session, *search.tightest, search.problem.terms[0]
+        )
+    if search.problem.terms[0] != search.first:
+        _, search.relaxation = collect_bounds(
+            bound_by_relaxation(search.session, *search.tightest, search.first)
         )
 
 
@@ -150,6 +159,7 @@ def _search_counts(search: Search) -> Steps:
             search.tightest,
             search.models,
             search.relaxation,
+            search.first_relaxation,
             search.without,
         )
 
@@ -208,12 +218,12 @@ def _counts_may_gain(search: Search) -> bool:
     """
     if search.problem.running or not _relaxed(search):
         return False
-    if len(search.problem.terms) == 1 and search.close_enough():
+    if len(search.problem.weighted_terms) == 1 and search.close_enough():
         return False
     packed = search.incumbent if search.repacked else None
     if packed is None or PROGRESS in search.problem.terms:
         return True
-    return not search.session.close_enough(packed.value)
+    return not close_enough(search.problem, search.session, packed)
 
 
 def small(problem: Problem) -> bool:

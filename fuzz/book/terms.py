@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from fuzz.book.choices import MIGRATE, PREEMPT, START, Choice, Choices
 from fuzz.book.collectives import collectives
 from fuzz.book.facts import WHOLE, Job
 from fuzz.book.judgement import Judgement
+from fuzz.book.standing import Precedence
 from fuzz.policy import Raw
 
 UNIT = 100_000
 MOST_SHARES = 8
+MOST_CLASSES = 8
 
 
 class Share(NamedTuple):
@@ -53,12 +55,18 @@ class Terms:
             **(extra or {}),
         }
         self._known: dict[tuple[int, Choice, str], int] = {}
+        self._classes = self._priority_classes()
 
     def __call__(self, choices: Choices) -> dict[str, int]:
         """Return the values of all terms, in the order of the policy."""
         values: dict[str, int] = {}
         for name in self.names:
-            values |= self._sums(choices) if name == "share" else {name: self.of(name, choices)}
+            if name == "share":
+                values |= self._sums(choices)
+            elif name == "value" and self._classes:
+                values |= self._class_values(choices)
+            else:
+                values[name] = self.of(name, choices)
         return values
 
     def of(self, name: str, choices: Choices) -> int:
@@ -98,6 +106,42 @@ class Terms:
         assert len(ordered) <= MOST_SHARES
         names = ["share", *(f"share_{k}" for k in range(2, len(ordered) + 1))]
         return {name: sum(ordered[: k + 1]) for k, name in enumerate(names)}
+
+    def _priority_classes(self) -> list[list[Precedence]]:
+        """Return the precedences of each priority class, the highest first; [] if there is one."""
+        policy, of = self.facts.policy, self.judgement.standing.of
+        if policy.get("formulation", "gang") != "gang" or policy.get("priority") == "preemption":
+            return []
+        worth: dict[Precedence, int] = {}
+        waiting: set[Precedence] = set()
+        for job in self.facts.jobs:
+            if job.running is not None and job.running.pinned:
+                continue
+            numbers = range(len(job.options)) if job.running is None else [job.running.option]
+            levels = {of(job, number) for number in numbers}
+            for level in levels:
+                best = max(job.options[n].value for n in numbers if of(job, n) == level)
+                worth[level] = worth.get(level, 0) + best
+            waiting |= levels if job.running is None else set()
+        classes = [[level] for level in sorted(worth, reverse=True)] if len(waiting) > 1 else []
+        while len(classes) > MOST_CLASSES:
+            weights = [sum(worth[level] for level in one) for one in classes]
+            both = [a + b for a, b in pairwise(weights)]
+            at = len(both) - 1 - both[::-1].index(min(both))
+            classes[at : at + 2] = [classes[at] + classes[at + 1]]
+        return classes
+
+    def _class_values(self, choices: Choices) -> dict[str, int]:
+        values = {f"value_{k}": 0 for k in range(1, len(self._classes) + 1)}
+        for job, choice in zip(self.facts.jobs, choices, strict=True):
+            gained = self._value(job, choice)
+            if gained:
+                running = job.running
+                option = choice.option if running is None else running.option
+                level = self.judgement.standing.of(job, option)
+                (number,) = [k for k, one in enumerate(self._classes, 1) if level in one]
+                values[f"value_{number}"] += gained
+        return values
 
     def _sum(self, name: str, choices: Choices) -> int:
         total = 0

@@ -103,6 +103,8 @@ def _policy(rng: Random, round_: Raw, names: list[str]) -> Raw:
     rest = [term for term in rest if term not in goals]
     terms = goals + rest if chance(rng, 0.6) else rng.sample(goals + rest, len(goals + rest))
     policy["terms"] = terms or ["value"]
+    if chance(rng, 0.4):
+        policy["priority"] = "preemption"
     if "stranded" in terms and chance(rng, 0.5):
         policy["mix"] = [
             {"gpu": rng.choice((300, 1000, 2000, 0)), "cpu": rng.choice((0, 1)), "weight": w}

@@ -166,8 +166,20 @@ class Decision(Document):
     tasks: Many[Task] = ()
 
 
+class Precedence(Document):
+    """A precedence of jobs: their tenant's cells, its guarantee, their priority."""
+
+    cells: Flag = False
+    entitled: Flag = True
+    priority: Annotated[int, Field(strict=True)]
+
+
 class TermResult(Document):
     """An objective term: its verified value, bounds on it, and the gap to them.
+
+    Terms `value_1`, `value_2`, ... are those of priority classes, the highest first: `precedences`
+    are those whose jobs count (several, where classes were merged), and `asked` is what the gap is
+    relative to.
 
     `bound` is the tighter of `certified` (recomputed here) and `claimed` (by a solver's search);
     `proof` says which. `conditional`: a term between was not proven optimal. `status`: `optimal`
@@ -185,6 +197,8 @@ class TermResult(Document):
     gap: Number | None = None
     conditional: Flag = False
     status: Status | None = None
+    precedences: Many[Precedence] = ()
+    asked: Total | None = None
 
 
 class Run(Document):

@@ -13,7 +13,7 @@ from placewright.instances.documents.cells import OwnedCells
 from placewright.instances.documents.cluster import HostName
 from placewright.instances.documents.quantities import Amounts, Mib, MilliCpu, MilliGpu
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.policies import GANG, POLICIES, PolicySpec, term_names
+from placewright.instances.policies import GANG, POLICIES, PolicySpec, Priority, term_names
 
 
 def _known(name: Any, names: Sequence[str]) -> Any:
@@ -89,10 +89,15 @@ class Policy(Document):
     counts what stays. `freeing` is what the term `freed` needs. `mix` are the kinds of tasks to
     which free GPUs are useful or stranded, in the term `stranded` (None: the tasks of the round's
     jobs, of a pending one those of its first option).
+
+    `priority`: `strict` decides `value` class by class, the highest precedence first; with
+    `preemption` priority says only who may preempt whom. Policies other than `gang` have
+    `preemption` alone.
     """
 
     formulation: FormulationName = "gang"
     terms: Many[TermName] = Field(default=GANG.default, min_length=1)
+    priority: Priority = "strict"
     spread_weights: dict[Name, Annotated[int, Field(strict=True, ge=0, le=10**6)]] | None = None
     vacate: Many[HostName] = ()
     freeing: Freeing | None = None
@@ -105,7 +110,7 @@ class Policy(Document):
         spec = POLICIES.get(chosen) if isinstance(chosen, str) else None
         if spec is None or spec is GANG:  # the default of the field
             return raw
-        return {"terms": spec.default, **raw}
+        return {"terms": spec.default, "priority": spec.priorities[0], **raw}
 
     @field_validator("terms")
     @classmethod
@@ -127,6 +132,13 @@ class Policy(Document):
                     path=("terms", i),
                     value=term,
                 )
+        if self.priority not in self.spec.priorities:
+            raise InvalidInputError(
+                f"is not for policy {self.formulation!r} yet; "
+                f"expected {' or '.join(self.spec.priorities)}",
+                path=("priority",),
+                value=self.priority,
+            )
         return self
 
     @property
@@ -138,6 +150,10 @@ class Policy(Document):
 def headline(terms: Sequence[str]) -> Sequence[str]:
     """Return the headline terms, whose largest gap is the plan's: up to `admitted`, else the first.
 
-    A plan that keeps all promises proves little about those that it gives.
+    A plan that keeps all promises proves little about those that it gives. Where `value` comes
+    first and stands for several priority classes, all of them are headline terms.
     """
-    return terms[: terms.index("admitted") + 1 if "admitted" in terms else 1]
+    if "admitted" in terms:
+        return terms[: terms.index("admitted") + 1]
+    classes = next((i for i, t in enumerate(terms) if not t.startswith("value_")), len(terms))
+    return terms[: max(classes, 1)]

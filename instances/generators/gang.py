@@ -26,7 +26,7 @@ from placewright.instances.documents.cluster import ClusterDocument, DomainEntry
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
-from placewright.instances.documents.policy import Tenant
+from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.mixes import (
@@ -137,7 +137,7 @@ def generate_round(
     priorities log2(w). Below 1,000 GPUs a size is capped at a quarter of the cluster, and a capped
     size above 8 is rounded down to whole hosts. Where only the first GPU model exists, all jobs
     that name a model name that one. The time is `NOW`. Running jobs have priority 0 and weight 1,
-    and none is pinned.
+    and none is pinned. The policy has `priority: preemption`.
 
     In the mix `shared` GPUs have memory, and jobs of one GPU may ask a share of it instead, or a
     MIG slice. With tenants every job has one, and the quota of each binds where more is asked than
@@ -182,7 +182,8 @@ def generate_round(
     if tenants:
         name = f"{name}-{tenants}-tenants"
         every, owners = with_tenants(rng, every, gpus - int(placed[2].sum()), tenants)
-    return Round(name=name, now=NOW, cluster=cluster, jobs=every, tenants=owners)
+    policy = Policy(priority="preemption")
+    return Round(name=name, now=NOW, cluster=cluster, jobs=every, tenants=owners, policy=policy)
 
 
 def _rack_shape(gpus: int) -> tuple[int, int]:

@@ -8,6 +8,7 @@ a host entry and a range of hosts stand for, and the tables of hardware in `topo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
@@ -33,6 +34,7 @@ from placewright.instances.verify.rules.gang import (
     shares,
     tasks,
 )
+from placewright.instances.verify.rules.gang.priority import ClassTerm, class_terms
 
 __all__ = [
     "GeoFacts",
@@ -40,6 +42,7 @@ __all__ = [
     "RefusalReasons",
     "Verification",
     "Violation",
+    "class_terms",
     "read_cluster",
     "read_geo",
     "rule_ids",
@@ -47,6 +50,8 @@ __all__ = [
     "verify",
     "verify_certificate",
 ]
+
+NO_CLASSES: Mapping[str, ClassTerm] = MappingProxyType({})
 
 _PLAN_RULES: tuple[Rule[Reading], ...] = (
     Rule("same_round", certificate.same_round),
@@ -101,7 +106,7 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     rules = (*_PLAN_RULES, *policy.rules)
     violations = [found for rule in rules for found in rule.violations(reading)]
     if plan.certificate is not None:
-        violations += verify_certificate(plan.certificate, terms)
+        violations += verify_certificate(plan.certificate, terms, class_terms(round))
     return Verification(tuple(violations), terms)
 
 
@@ -118,7 +123,12 @@ def unverified(plan: Plan) -> tuple[str, ...]:
     return (*found, *(f"certificate.terms[{i}].bound" for i, t in terms if t.bound is not None))
 
 
-def verify_certificate(claimed: Certificate, terms: Mapping[str, int]) -> list[Violation]:
-    """Check what a certificate says against the terms that `verify` recomputed for its plan."""
-    claim = certificate.Claim(claimed, terms)
+def verify_certificate(
+    claimed: Certificate, terms: Mapping[str, int], classes: Mapping[str, ClassTerm] = NO_CLASSES
+) -> list[Violation]:
+    """Check what a certificate says against the terms that `verify` recomputed for its plan.
+
+    `classes` has those of priority classes, as `class_terms` returns them for the round.
+    """
+    claim = certificate.Claim(claimed, terms, classes)
     return [found for rule in certificate.RULES for found in rule.violations(claim)]

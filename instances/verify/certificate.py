@@ -12,6 +12,7 @@ from placewright.instances.io.digest import round_digest
 from placewright.instances.policies import sense_of
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.rules.gang.priority import ClassTerm
 
 GAP_TOLERANCE = 1e-9
 
@@ -19,10 +20,14 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 class Claim(NamedTuple):
-    """A plan's certificate beside the terms recomputed, which are in the policy's order."""
+    """A plan's certificate beside the terms recomputed, which are in the policy's order.
+
+    `classes` has the terms of priority classes.
+    """
 
     certificate: Certificate
     terms: Mapping[str, int]
+    classes: Mapping[str, ClassTerm]
 
     def results(self) -> Iterator[tuple[Path, TermResult]]:
         """Yield each term with its path."""
@@ -63,6 +68,27 @@ def certificate_value(claim: Claim) -> Iterator[Finding]:
             yield Finding(
                 (*path, "value"),
                 f"value {term.value} of term {term.name!r} is not the plan's; expected {value}",
+            )
+
+
+def certificate_classes(claim: Claim) -> Iterator[Finding]:
+    """Require the precedences of each priority class, and what its jobs ask."""
+    for path, term in claim.results():
+        right = claim.classes.get(term.name)
+        given = [(one.cells, one.entitled, one.priority) for one in term.precedences]
+        levels = [tuple(one) for one in right.precedences] if right else []
+        if given != levels:
+            text = "; ".join(map(str, right.precedences)) if right else "none"
+            yield Finding(
+                (*path, "precedences"),
+                f"precedences of term {term.name!r} are not those of its jobs; expected {text}",
+            )
+        asked = right.asked if right else None
+        if term.asked != asked:
+            yield Finding(
+                (*path, "asked"),
+                f"asked {_text(term.asked)} of term {term.name!r} is not what its jobs ask; "
+                f"expected {_text(asked)}",
             )
 
 
@@ -115,8 +141,9 @@ def certificate_gap(claim: Claim) -> Iterator[Finding]:
 
     Notes
     -----
-    |bound - value| / max(|bound|, |value|); 0 where they are equal, null without a bound. The
-    headline is the first term, or all up to `admitted`, of which the largest gap counts.
+    |bound - value| / max(|bound|, |value|), of priority classes |bound - value| / asked; 0 where
+    they are equal, null without a bound. The headline is the first term, the priority classes if
+    they come first, or all up to `admitted`; the largest gap counts.
     """
     for path, term in claim.results():
         yield from _compare((*path, "gap"), term.gap, _gap(term))
@@ -173,7 +200,8 @@ def _gap(term: TermResult) -> float | None:
         return None
     if term.bound == term.value:
         return 0.0
-    return abs(term.bound - term.value) / max(abs(term.bound), abs(term.value))
+    scale = max(abs(term.bound), abs(term.value)) if term.asked is None else max(term.asked, 1)
+    return abs(term.bound - term.value) / scale
 
 
 def _compare(path: Path, given: float | None, right: float | None) -> Iterator[Finding]:
@@ -194,6 +222,7 @@ def _text(value: float | str | None) -> str:
 RULES: tuple[Rule[Claim], ...] = (
     Rule("certificate_terms", certificate_terms),
     Rule("certificate_value", certificate_value),
+    Rule("certificate_classes", certificate_classes),
     Rule("certificate_bound", certificate_bound),
     Rule("certificate_proof", certificate_proof),
     Rule("certificate_gap", certificate_gap),

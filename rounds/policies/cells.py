@@ -46,7 +46,7 @@ class CellsDecider:
         self._round = round_
         self._admission: Admission = admit(round_)
         self.rest: ResidualRound = residual_round_of(round_, self._admission.placed)
-        self._problem = compiler(self.rest.round, self.rest.borrowed)
+        self._problem = compiler(self.rest.round, self.rest.borrowed, self.rest.priority_classes)
         self.hosts = self._problem.cluster.hosts
 
     @cached_property

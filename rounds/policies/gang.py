@@ -65,7 +65,7 @@ def _bounds(
     if not has_cells(round_):
         return _decider(round_, resources).steps(session)
     rest = residual_round_of_plan(round_, plan)
-    problem = resources.memory.compile(rest.round, rest.borrowed)
+    problem = resources.memory.compile(rest.round, rest.borrowed, rest.priority_classes)
     return run_cells(CellProblem(rest, base_terms(rest), problem), session)
 
 

@@ -358,4 +358,7 @@ def test_free_capacity_is_filled_fairly_where_shares_come_first() -> None:
     plan = solve_round(round_of(*jobs), time_limit=0.0, isolation="none")
     assert started(plan) == {"a": 4, "b": 2}  # entitled first
     plan = solve_round(round_of(*jobs, policy={"terms": ["value"]}), isolation="none")
+    assert started(plan) == {"a": 4, "b": 2}  # those that stand on a guarantee are a class above
+    dearest = {"terms": ["value"], "priority": "preemption"}
+    plan = solve_round(round_of(*jobs, policy=dearest), isolation="none")
     assert started(plan) == {"a": 8}

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.format.table import print_rest, print_table, table
-from placewright.cli.format.text import NONE, gpus, number, percent, place, term_text
+from placewright.cli.format.text import NONE, gpus, number, percent, place, term_name, term_text
 from placewright.cli.views.gang.collective_tables import collectives_of, options_of, row_of
 from placewright.cli.views.gang.facts import MOVES, OUTCOMES
 from placewright.cli.views.gang.move_tables import Move
@@ -53,7 +53,7 @@ def terms_table(
     for term in terms:
         proof = term.proof or NONE
         made.add_row(
-            term.name,
+            term_name(term),
             term.sense,
             term_text(term.name, term.value),
             term_text(term.name, term.bound),

@@ -15,24 +15,23 @@ from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS, s
 from placewright.formulations.gang.problem.freeable_domains import FreeableDomains
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
-from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
+from placewright.formulations.gang.problem.terms import OPTION_SUMS
 from placewright.formulations.plan_messages import Bound
 
 
 def trivial_bounds(problem: Problem) -> Iterator[Bound]:
     """Yield a certified bound of each term."""
     known = {"remaining": problem.pinned_remaining}
-    pending = [c for c in problem.classes if not c.running]
     shares = [t.upper_bound for t in problem.shares_with_jobs(problem.num_jobs.tolist())]
     for term in problem.terms:
-        if term == VALUE:
-            known[term] = sum(len(c.jobs) * max(o.value for o in c.choices) for c in pending)
-        if term == ENTITLED:
+        if term in OPTION_SUMS:
+            each = problem.options.amounts(term).tolist()
+            start = problem.options.class_start.tolist()
             known[term] = sum(
-                len(c.jobs) * max(o.entitled_value for o in c.choices) for c in pending
+                len(c.jobs) * max(each[start[k] : start[k + 1]])
+                for k, c in enumerate(problem.classes)
+                if not c.running
             )
-        if term == PROGRESS:
-            known[term] = sum(len(c.jobs) * max(o.progress for o in c.choices) for c in pending)
         if term in SHARE_TERMS:
             known[term] = sum_of_smallest(term, shares)
         if term == "freed":

@@ -27,10 +27,19 @@ StartCounts: TypeAlias = defaultdict[tuple[int, int], int]
 """Number of jobs still to be started, by (class, choice)."""
 
 
+def priority_class_of(problem: Problem, entry: tuple[int, int]) -> int:
+    """Return the priority class of a (class, choice), the highest 0."""
+    job_class, choice = entry
+    return problem.classes[job_class].choices[choice].priority_class
+
+
 def single_jobs(problem: Problem, starts: StartCounts) -> defaultdict[int, list[tuple[int, int]]]:
-    """Return (class, choice) of the one-task jobs to start, by shape; one entry per job."""
+    """Return (class, choice) of the one-task jobs to start, by shape; one entry per job.
+
+    Those of the highest priority class are the last of each list, to be taken first.
+    """
     jobs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    for (c, o), n in starts.items():
+    for (c, o), n in sorted(starts.items(), key=lambda s: -priority_class_of(problem, s[0])):
         choice = problem.classes[c].choices[o]
         if choice.is_single_task:
             jobs[choice.groups[0].shape] += [(c, o)] * n

@@ -29,6 +29,7 @@ def search_counts(
     tightest: PricedModel,
     models: Iterator[PricedModel],
     relaxation: Outcome | None = None,
+    first_relaxation: Outcome | None = None,
     without: Collection[str] = (),
 ) -> Steps:
     """Run the phases of `COUNT_SEARCH`, starting from a greedy placement.
@@ -37,14 +38,15 @@ def search_counts(
     ----------
     tightest, models
         The aggregate model to try first, and the others.
-    relaxation
-        The linear relaxation of the first one, solved for the first term.
+    relaxation, first_relaxation
+        The linear relaxation of the first one, solved for `value` and for the first term.
     without
         Names of phases to leave out.
     """
     search = Search(session, problem, without=without)
     search.greedy = search.incumbent = greedy
-    search.tightest, search.models, search.relaxation = tightest, models, relaxation
+    search.tightest, search.models = tightest, models
+    search.relaxation, search.first_relaxation = relaxation, first_relaxation
     yield from run_phases(COUNT_SEARCH, search)
 
 
@@ -63,7 +65,8 @@ def _search_models(search: Search) -> Steps:
         return
     for model in chain([tightest], search.models):
         # The optimum of a relaxation covers only the patterns that the model had then.
-        known = search.relaxation if model is tightest and model.patterns is None else None
+        same = model is tightest and model.patterns is None
+        known = search.first_relaxation if same else None
         values = yield from search_term_by_term(search.session, *model, known)
         if values is not None:
             placement = disaggregate(*model, values, search.session)
@@ -90,6 +93,12 @@ def _improve(search: Search) -> Steps:
 COUNT_SEARCH = (
     Phase("LP rounding", _round),
     Phase("count search", _search_models),
+    Phase(
+        "bounds of classes",
+        Search.bound_classes,
+        lambda s: bool(s.problem.priority_classes),
+        needs_time=True,
+    ),
     Phase("LNS of counts", _improve, needs_gap=True),
 )
 """Phases over the aggregate models; disaggregation needs no time that a solver would."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.heuristics.class_packing import (
     ClassPacking,
     StartCounts,
+    priority_class_of,
     single_jobs,
 )
 from placewright.formulations.gang.models.aggregate.gangs import WHOLE_CLUSTER
@@ -51,8 +52,9 @@ def disaggregate(
         _place_columns(counts, patterns, number, placement, starts)
     else:
         ClassPacking(counts, patterns, number, placement, starts, session).pack()
-    for (c, o), n in starts.items():
-        choice = counts.problem.classes[c].choices[o]
+    problem = counts.problem
+    for (c, o), n in sorted(starts.items(), key=lambda s: priority_class_of(problem, s[0])):
+        choice = problem.classes[c].choices[o]
         for _ in range(n):
             puts = place_choice(placement, choice)
             if puts is None:

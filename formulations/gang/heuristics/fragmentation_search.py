@@ -18,6 +18,7 @@ from placewright.formulations.gang.heuristics.fragmentation_increase import (
     FragmentationIncreases,
     TaskSlots,
 )
+from placewright.formulations.gang.heuristics.stopping import close_enough
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
@@ -53,7 +54,7 @@ def search_fragmentation(problem: Problem, session: Session) -> Iterator[Candida
     search.improve(session)
     search.apply()
     alone = len(problem.terms) == 2 and problem.terms[0] == VALUE
-    last = alone and session.close_enough(placement.value)
+    last = alone and close_enough(problem, session, placement)
     repair_preemptions(placement)
     yield assign(placement, "stranding least", final=last)
 
@@ -97,7 +98,7 @@ class _Search:
         )
         self._quota = placement.quota_left()
         self._value = 0
-        self._ranks = [term for term in problem.terms if term in (VALUE, STRANDED)]
+        self._ranks = [term for term in problem.weighted_terms if term in (VALUE, STRANDED)]
 
     def construct(self) -> None:
         """Put the tasks down in the order of the round."""

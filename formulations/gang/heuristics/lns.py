@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.bound_arithmetic import HOLD_SLACK
 from placewright.formulations.gang import parameters
+from placewright.formulations.gang.heuristics.stopping import close_enough
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
@@ -25,6 +26,7 @@ from placewright.formulations.gang.placement.preemption import repair_preemption
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
 
@@ -33,7 +35,7 @@ def large_neighbourhood_search(
     problem: Problem, session: Session, placement: Placement
 ) -> Iterator[Candidate]:
     """Improve a placement's value until a limit or the gap is reached; yield improvements."""
-    if problem.terms[0] != "value":
+    if problem.weighted_terms[0] != VALUE:
         return
     tuning = parameters.PARAMETERS.neighbourhood
     rng = np.random.default_rng(session.seed)
@@ -44,7 +46,7 @@ def large_neighbourhood_search(
         if not len(hosts):
             break
         failures = 0 if _destroy_and_repair(problem, session, placement, hosts) else failures + 1
-        if session.close_enough(placement.value):
+        if close_enough(problem, session, placement):
             break
         if placement.value >= reported * (1 + tuning.reported_gain_rel):
             reported = placement.value
@@ -137,10 +139,10 @@ def _destroy_and_repair(
         slots = add_gpus(exact)
         add_preemption(exact)
         add_value(exact)
-    exact.model.hold("value", before + 1, HOLD_SLACK)
+    exact.model.hold(VALUE, before + 1, HOLD_SLACK)
     tuning = parameters.PARAMETERS.neighbourhood
     outcome = session.optimise(
-        exact.model.arrays("value"), most=tuning.max_repair_seconds, gap=tuning.repair_gap_rel
+        exact.model.arrays(VALUE), most=tuning.max_repair_seconds, gap=tuning.repair_gap_rel
     )
     if outcome is not None and outcome.values is not None:
         start_jobs(exact, slots, outcome.values, placement)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import inf
 
@@ -24,6 +24,7 @@ from placewright.formulations.gang.heuristics.scalarise_entitled import scalaris
 from placewright.formulations.gang.heuristics.scalarise_progress import scalarise_progress
 from placewright.formulations.gang.heuristics.search import Search, Steps
 from placewright.formulations.gang.heuristics.solver_free import plan_without_solver
+from placewright.formulations.gang.heuristics.stopping import close_enough
 from placewright.formulations.gang.models.aggregate.column_generation import (
     HostPatternModel,
     PricedModel,
@@ -78,10 +79,11 @@ def _improves_by_displacement(search: Search) -> bool:
 
 
 def _displace_at_once(search: Search) -> Steps:
-    best = None if search.session.best is None else search.session.best[VALUE]
+    best = search.session.best
+    value = None if best is None else search.problem.weighted_value(best)
     placement = _displaced(search.problem)
     upgrade_options(placement)
-    if best is None or placement.value > best:
+    if value is None or placement.value > value:
         yield from search.report(placement, "displacing")
     search.incumbent, search.reported_value = placement, placement.value
 
@@ -215,8 +217,9 @@ def _displace_at_least_cost(search: Search) -> Steps:
     """Displace by the model once more: at the value that is proven, the victims of least cost."""
     if search.tightest is None or search.session.best is None:
         return
-    value = search.session.best[VALUE]
-    found = displace_by_model(search.session, search.tightest, search.relaxation, value)
+    best = search.session.best
+    value = search.problem.weighted_value(best)
+    found = displace_by_model(search.session, search.tightest, search.relaxation, best)
     if found is not None:
         if found.value < value:
             _insert_while_improving(search.session, found)
@@ -284,7 +287,8 @@ def _search_residual(search: Search) -> Steps:
     fill_by_policy(placement)
     models = aggregate_models(fixed, placement)
     # Where its first term is another, what is known of the round's ends no search.
-    session = search.session if fixed.terms[0] == search.first else search.session.inner()
+    same = fixed.weighted_terms[0] == search.first
+    session = search.session if same else search.session.inner()
     for step in search_counts(
         session, fixed, placement, next(models), models, without=search.without
     ):
@@ -319,12 +323,12 @@ def _asks_for_progress(search: Search) -> bool:
 
 def _has_later_terms_or_gap(search: Search) -> bool:
     """Whether there is more to improve than a first term that is proven within the gap."""
-    return len(search.problem.terms) > 1 or not search.close_enough()
+    return len(search.problem.weighted_terms) > 1 or not search.close_enough()
 
 
 def _disruption_may_fall(search: Search) -> bool:
     """Whether `value` is proven within the gap and `disruption` comes next."""
-    return search.problem.terms[:2] == (VALUE, DISRUPTION) and search.close_enough()
+    return search.problem.weighted_terms[:2] == (VALUE, DISRUPTION) and search.close_enough()
 
 
 def _incumbent_may_gain(search: Search) -> bool:
@@ -336,7 +340,7 @@ def _incumbent_may_gain(search: Search) -> bool:
     if search.incumbent is None:
         return False
     value = search.incumbent.value
-    if search.session.close_enough(value):
+    if close_enough(search.problem, search.session, search.incumbent):
         return value < search.reported_value and len(search.problem.terms) > 1
     return True
 
@@ -344,6 +348,10 @@ def _incumbent_may_gain(search: Search) -> bool:
 def _needs_search(search: Search) -> bool:
     """Whether `value` or `entitled` comes first and is not yet proven, or another term does."""
     return search.first not in (VALUE, ENTITLED) or not search.close_enough()
+
+
+def _has_classes(search: Search) -> bool:
+    return bool(search.problem.priority_classes)
 
 
 def _moves_running_jobs(search: Search) -> bool:
@@ -361,6 +369,7 @@ MIGRATION = (
     Phase("known incumbent", _return_to_known),
     Phase("victim selection", _select_victims),
     Phase("progress", _scalarise_progress, _asks_for_progress),
+    Phase("bounds of classes", Search.bound_classes, _has_classes, needs_time=True),
     Phase("LNS", _improve_incumbent, _moves_running_jobs),
     Phase("residual evacuation", _evacuate, lambda s: not s.improved and _needs_search(s)),
     Phase(
@@ -378,37 +387,49 @@ def displace_by_model(
     session: Session,
     model: PricedModel | HostPatternModel,
     relaxed: Outcome | None,
-    value: int | None = None,
+    best: Mapping[str, int] | None = None,
 ) -> Placement | None:
     """Restricted master heuristic: an integer program over a few patterns, then disaggregation.
 
     The aggregate model plans on hosts that are cleared of running jobs; `displace_by_counts` places
-    its counts where displacing the running jobs costs least. With a `value` the program has to
-    reach it, and stops the jobs that are cheapest to stop. None without host patterns, a solved
-    relaxation or an integer solution in time.
+    its counts where displacing the running jobs costs least. With the values of a `best` plan the
+    program has to reach its `value`, and stops the jobs that are cheapest to stop. Priority classes
+    are optimised one after the other. None without host patterns, a solved relaxation or an integer
+    solution in time.
     """
     counts, patterns = model
     if not isinstance(patterns, HostPatterns) or relaxed is None:
         return None
-    columns = patterns.pool.columns
-    excluded = _columns_to_exclude(counts.model.arrays(VALUE), counts, columns, relaxed)
-    term, gap = VALUE, None
-    if value is not None:
-        counts.model.hold(VALUE, value, HOLD_SLACK)
-        term, gap = DISRUPTION, parameters.PARAMETERS.models.place_term_gap_rel
-    arrays = patterns.relax_exchanges(counts.model.arrays(term), session.backend)
+    columns, program = patterns.pool.columns, counts.model
+    arrays = program.arrays(VALUE, without=program.held)
+    excluded = _columns_to_exclude(arrays, counts, columns, relaxed)
+    terms: tuple[str, ...] = counts.problem.value_terms
+    gap = None
+    if best is not None:
+        for term in terms:
+            program.hold(term, best[term], HOLD_SLACK)
+        terms, gap = (DISRUPTION,), parameters.PARAMETERS.models.place_term_gap_rel
     tuning = parameters.PARAMETERS.insertion
-    outcome = session.optimise(
-        arrays.without_columns(excluded),
-        share=tuning.displacement_share,
-        most=tuning.max_displacement_seconds,
-        gap=gap,
-    )
-    if outcome is None or outcome.values is None:
+    values: NDArray[np.float64] | None = None
+    left_out = {*program.held} if best is None else set()
+    for term in terms:
+        arrays = patterns.relax_exchanges(program.arrays(term, without=left_out), session.backend)
+        outcome = session.optimise(
+            arrays.without_columns(excluded),
+            share=tuning.displacement_share,
+            most=tuning.max_displacement_seconds,
+            gap=gap,
+            start=values,
+        )
+        if outcome is None or outcome.values is None or outcome.objective is None:
+            break
+        values = outcome.values
+        if term != terms[-1]:
+            program.hold(term, round(outcome.objective), HOLD_SLACK)
+            left_out -= {f"hold:{term}"}
+    if values is None:
         return None
-    return displace_by_counts(
-        session, counts, patterns, outcome.values, _quota_prices(counts, relaxed)
-    )
+    return displace_by_counts(session, counts, patterns, values, _quota_prices(counts, relaxed))
 
 
 def _quota_prices(counts: AggregateModel, relaxed: Outcome) -> dict[tuple[int, int], float]:

@@ -20,10 +20,10 @@ def scalarise_entitled(problem: Problem) -> Problem:
         replace(
             job_class,
             choices=tuple(
-                replace(choice, value=choice.value * (weight if choice.entitled else 1))
+                replace(choice, value=choice.value * (weight if choice.entitled else 1), weight=1)
                 for choice in job_class.choices
             ),
         )
         for job_class in problem.classes
     )
-    return replace(problem, classes=classes, terms=(VALUE,))
+    return replace(problem, classes=classes, terms=(VALUE,), priority_classes=(), class_weights=())

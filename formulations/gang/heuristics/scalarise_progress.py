@@ -20,7 +20,7 @@ MAX_SCALARISED_VALUE = 1 << 50
 
 def scalarise_progress(problem: Problem) -> Problem | None:
     """Return the round with one worth as its only term; None where `progress` is no part of it."""
-    leading = [*takewhile(lambda term: term in (VALUE, PROGRESS), problem.terms)]
+    leading = [*takewhile(lambda term: term in (VALUE, PROGRESS), problem.weighted_terms)]
     if PROGRESS not in leading:
         return None
     weight = 1
@@ -37,11 +37,13 @@ def scalarise_progress(problem: Problem) -> Problem | None:
     classes = tuple(
         replace(
             job_class,
-            choices=tuple(replace(choice, value=worth(choice)) for choice in job_class.choices),
+            choices=tuple(
+                replace(choice, value=worth(choice), weight=1) for choice in job_class.choices
+            ),
         )
         for job_class in problem.classes
     )
-    return replace(problem, classes=classes, terms=(VALUE,))
+    return replace(problem, classes=classes, terms=(VALUE,), priority_classes=(), class_weights=())
 
 
 def _largest_difference(problem: Problem, term: str) -> int:

@@ -7,11 +7,16 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from placewright.formulations.common.phases import SearchState
-from placewright.formulations.gang.models.aggregate.column_generation import PricedModel
+from placewright.formulations.gang.heuristics.stopping import best_close_enough
+from placewright.formulations.gang.models.aggregate.column_generation import (
+    PricedModel,
+    later_bounds,
+)
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.terms import CLASS_VALUES
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.solver import Outcome
 
@@ -32,7 +37,7 @@ class Search(SearchState):
         Value of the best placement already yielded by a phase of migration.
     models
         Aggregate models still to be tried; `tightest` is the first, and `relaxation` the optimum of
-        its linear relaxation for the first term.
+        its linear relaxation for `first`; `first_relaxation` is for the first term as it is.
     known
         The incumbent with which migration began.
     repacked, improved
@@ -48,6 +53,7 @@ class Search(SearchState):
     models: Iterator[PricedModel] = field(default_factory=lambda: iter(()))
     tightest: PricedModel | None = None
     relaxation: Outcome | None = None
+    first_relaxation: Outcome | None = None
     known: Placement | None = None
     repacked: bool = False
     improved: bool = False
@@ -55,8 +61,17 @@ class Search(SearchState):
 
     @property
     def first(self) -> str:
-        """The first term."""
-        return self.problem.terms[0]
+        """The first term; `value` for those of priority classes."""
+        return self.problem.weighted_terms[0]
+
+    def close_enough(self) -> bool:
+        """Whether the first term of the best plan, or each priority class, is proven enough."""
+        return best_close_enough(self.problem, self.session)
+
+    def bound_classes(self) -> Steps:
+        """Bound the later priority classes, the higher ones held at the best plan's values."""
+        if self.tightest is not None and self.problem.terms[0] == CLASS_VALUES[0]:
+            yield from later_bounds(self.session, *self.tightest, self.problem.value_terms)
 
     def report(self, placement: Placement, source: str) -> Steps:
         """Yield a placement whose preemptions are lawful as a candidate."""

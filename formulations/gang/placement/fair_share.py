@@ -29,7 +29,7 @@ def fill_by_policy(placement: Placement) -> None:
 
 def shares_before_value(problem: Problem) -> bool:
     """Whether the term `share` precedes `value`."""
-    return next((t for t in problem.terms if t in (SHARE, VALUE)), VALUE) == SHARE
+    return next((t for t in problem.weighted_terms if t in (SHARE, VALUE)), VALUE) == SHARE
 
 
 def _fill_progressively(placement: Placement) -> None:

@@ -23,19 +23,23 @@ from placewright.topology.units import WHOLE_GPU
 def greedy_order(problem: Problem) -> list[tuple[int, int]]:
     """Return (class, choice) pairs by worth per GPU, then by size, largest first.
 
-    Worth is `value` before `progress`, unless the policy has them in the opposite order. Where
-    `entitled` precedes `value`, entitled options come before all others.
+    Under strict priority the highest priority class comes first. Worth is `value` before
+    `progress`, unless the policy has them in the opposite order. Where `entitled` precedes `value`,
+    entitled options come before all others.
     """
     options = problem.options
-    first = next((t for t in problem.terms if t in (VALUE, PROGRESS)), VALUE)
+    first = next((t for t in problem.weighted_terms if t in (VALUE, PROGRESS)), VALUE)
     each, then = options.value, options.progress
     if first == PROGRESS:
         each, then = then, each
     size = options.milli_gpu
-    reclaims = next((t for t in problem.terms if t in (VALUE, ENTITLED)), VALUE) == ENTITLED
+    reclaims = (
+        next((t for t in problem.weighted_terms if t in (VALUE, ENTITLED)), VALUE) == ENTITLED
+    )
     later = ~options.entitled & reclaims
     dense = each / np.maximum(size, 1)
-    order = np.lexsort((options.choice, options.job_class, -then, -size, -dense, later))
+    level = options.priority_class if first == VALUE else np.zeros_like(size)
+    order = np.lexsort((options.choice, options.job_class, -then, -size, -dense, level, later))
     return list(zip(options.job_class[order].tolist(), options.choice[order].tolist(), strict=True))
 
 

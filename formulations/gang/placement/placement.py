@@ -24,6 +24,7 @@ from placewright.formulations.gang.problem.jobs import (
     TaskPlacement,
 )
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.terms import CLASS_VALUES
 from placewright.topology.units import WHOLE_GPU
 
 
@@ -72,6 +73,21 @@ class Placement(HostState):
         for c, off in zip(problem.classes, self.stopped, strict=True):
             if c.running:
                 problem.charge_quota(self._quota, c.tenant, c.choices[0], len(c.jobs) - len(off))
+
+    @property
+    def class_values(self) -> dict[str, int]:
+        """Values of the terms of the priority classes, less those of all running jobs."""
+        problem = self.problem
+        sums = dict.fromkeys(CLASS_VALUES[: len(problem.priority_classes)], 0)
+        names = list(sums)
+        for job_class in problem.classes:
+            if job_class.running:
+                choice = job_class.choices[0]
+                sums[names[choice.priority_class]] -= len(job_class.jobs) * choice.own_value
+        for start in self._starts.values():
+            choice = problem.classes[start.job_class].choices[start.choice]
+            sums[names[choice.priority_class]] += choice.own_value
+        return sums
 
     def open_to(self, label: int) -> NDArray[np.bool_]:
         """Return the hosts where a job with an anti-affinity label may arrive, bool (hosts,).

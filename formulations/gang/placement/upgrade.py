@@ -17,7 +17,7 @@ from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
+from placewright.formulations.gang.problem.terms import OPTION_SUMS, PROGRESS
 
 Change = tuple[tuple[float, ...], int, int, int]
 """(minus the gain per additional GPU, class, choice before, choice after): a heap entry."""
@@ -69,13 +69,10 @@ def _changes(problem: Problem, c: int, o: int) -> list[Change]:
 
 
 def _gain(problem: Problem, before: Choice, after: Choice) -> tuple[int, ...]:
-    """Return what a change adds to `value`, `entitled` and `progress`, in the policy's order."""
-    gains = {
-        VALUE: after.value - before.value,
-        ENTITLED: after.entitled_value - before.entitled_value,
-        PROGRESS: after.progress - before.progress,
-    }
-    return tuple(gains[term] for term in problem.terms if term in gains)
+    """Return what a change adds to the terms that are sums over options, in the policy's order."""
+    return tuple(
+        after.amount(term) - before.amount(term) for term in problem.terms if term in OPTION_SUMS
+    )
 
 
 def _change(

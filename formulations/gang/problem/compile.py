@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -17,7 +18,14 @@ from placewright.formulations.gang.problem.job_compiler import (
     JobCompiler,
     Precedence,
 )
-from placewright.formulations.gang.problem.jobs import RunningJob
+from placewright.formulations.gang.problem.jobs import Choice, JobClass, RunningJob
+from placewright.formulations.gang.problem.priority_classes import (
+    PriorityClass,
+    class_weights,
+    classes_of_jobs,
+    priority_classes,
+    write_out_value,
+)
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import remaining_quotas
 from placewright.formulations.gang.problem.shapes import host_mask
@@ -40,17 +48,24 @@ class Compiler:
     def __init__(self) -> None:
         self._basis: _CompiledJobs | None = None
 
-    def __call__(self, round_: Round, borrowed: BorrowingOptions | None = None) -> Problem:
+    def __call__(
+        self,
+        round_: Round,
+        borrowed: BorrowingOptions | None = None,
+        classes: tuple[PriorityClass, ...] | None = None,
+    ) -> Problem:
         """Compile a checked round.
 
-        `borrowed` replaces the borrowing options that follow from the round itself.
+        `borrowed` and `classes` replace the borrowing options and the priority classes that follow
+        from the round itself.
         """
         borrowed = borrowing_options(round_) if borrowed is None else borrowed
+        classes = priority_classes(round_, borrowed) if classes is None else classes
         levels = precedence_levels(round_, borrowed)
         basis = self._basis
         if basis is None or not basis.is_valid_for(round_, levels):
             basis = self._basis = _CompiledJobs(round_, levels)
-        return basis.problem(round_, borrowed)
+        return basis.problem(round_, borrowed, classes)
 
 
 def compile_round(round_: Round, cluster: Cluster | None = None) -> Problem:
@@ -60,7 +75,7 @@ def compile_round(round_: Round, cluster: Cluster | None = None) -> Problem:
     """
     borrowed = borrowing_options(round_)
     return _CompiledJobs(round_, precedence_levels(round_, borrowed), cluster).problem(
-        round_, borrowed
+        round_, borrowed, priority_classes(round_, borrowed)
     )
 
 
@@ -98,10 +113,13 @@ class _CompiledJobs:
             and [t.name for t in round_.tenants] == list(compiler.tenants)
             and round_.spread_weights() == compiler.weights
             and (BOTTLENECK in round_.policy.terms) == compiler.times_collectives
+            and (round_.policy.priority == "strict") == compiler.strict
             and len(compiler.shapes.index) <= 2 * self.shapes_needed
         )
 
-    def problem(self, round_: Round, borrowed: BorrowingOptions) -> Problem:
+    def problem(
+        self, round_: Round, borrowed: BorrowingOptions, priorities: tuple[PriorityClass, ...]
+    ) -> Problem:
         """Compile a round; jobs that are compiled already are looked up by identity."""
         cluster, shapes, jobs = self.cluster, self.job_compiler.shapes, round_.jobs
         # By identity: jobs do not change, and a known one is alive, so its id is its own.
@@ -126,6 +144,9 @@ class _CompiledJobs:
             members[fact.class_number].append(index)
         pinned = [facts[j] for j in members.pop(PINNED, ())]
         classes = self.job_compiler.job_classes(members, jobs)
+        weights: tuple[int, ...] = ()
+        if priorities:
+            classes, weights = _weigh(round_, classes, priorities)
         choices = (choice for job_class in classes for choice in job_class.choices)
         self.shapes_needed = len({g.shape for choice in choices for g in choice.groups})
         parted = shapes.has_gpu_parts or any(fact.held and fact.held.parts for fact in pinned)
@@ -170,8 +191,12 @@ class _CompiledJobs:
             labels=self.job_compiler.list_labels(
                 (j, f.job, f.held.hosts) for j, f in enumerate(facts) if f.held is not None
             ),
-            terms=write_out_share(round_.policy.terms, len(shares)),
+            terms=write_out_value(
+                write_out_share(round_.policy.terms, len(shares)), len(priorities)
+            ),
             shares=shares,
+            priority_classes=priorities,
+            class_weights=weights,
         )
 
     def _state(self, facts: Sequence[CompiledJob], parted: bool) -> State:
@@ -204,6 +229,28 @@ class _CompiledJobs:
             # Slices of a GPU do not overlap.
             np.bitwise_or.at(state.slices, gpus, parts.reshape(-1, 2)[:, 1].astype(np.int16))
         return state
+
+
+def _weigh(
+    round_: Round, classes: tuple[JobClass, ...], priorities: tuple[PriorityClass, ...]
+) -> tuple[tuple[JobClass, ...], tuple[int, ...]]:
+    """Return the job classes with their values weighted by priority class, and the weights."""
+    owners = {tenant.name for tenant in round_.tenants if tenant.cells}
+    numbers = classes_of_jobs(priorities, classes, round_.jobs, owners)
+    weights = class_weights(priorities, classes, numbers)
+    known: dict[tuple[int, int], Choice] = {}
+    weighed = []
+    for job_class, of in zip(classes, numbers, strict=True):
+        choices = []
+        for choice, k in zip(job_class.choices, of, strict=True):
+            if (id(choice), k) not in known:
+                value = choice.value * weights[k]
+                known[id(choice), k] = replace(
+                    choice, value=value, priority_class=k, weight=weights[k]
+                )
+            choices.append(known[id(choice), k])
+        weighed.append(replace(job_class, choices=tuple(choices)))
+    return tuple(weighed), weights
 
 
 def _usable_gpus(

@@ -90,6 +90,7 @@ class JobCompiler:
         self.tenants = {t.name: i for i, t in enumerate(round_.tenants)}
         self.weights = round_.spread_weights()
         self.times_collectives = BOTTLENECK in round_.policy.terms
+        self.strict = round_.policy.priority == "strict"
         self.shapes = ShapeTable(cluster, timed=self.times_collectives)
         self.choices: dict[tuple[int, ...], Choice] = {}
         self.choice_of_option: dict[tuple[int, ...], tuple[Option, Choice]] = {}
@@ -117,7 +118,8 @@ class JobCompiler:
         offered = range(len(job.options)) if running is None else (running.option,)
         choices = tuple([self._choice(job, o, label, o not in borrowed) for o in offered])
         tenant = self.tenants.get(job.tenant or "", -1)
-        key = (running is not None, tenant, *map(id, choices))
+        # Under strict priority jobs of different priority are of different classes.
+        key = (running is not None, tenant, job.priority * self.strict, *map(id, choices))
         kind = self.class_numbers.setdefault(key, len(self.class_keys))
         if kind == len(self.class_keys):
             self.class_keys.append((running is not None, tenant, choices))

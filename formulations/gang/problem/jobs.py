@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from placewright.formulations.gang.problem.terms import CLASS_VALUES, ENTITLED, PROGRESS, VALUE
 from placewright.formulations.plan_messages import Place, Slots
 
 NO_LEVEL = -1
@@ -103,7 +104,8 @@ class Choice:
     index : int
         Position among the options of the job document.
     value, progress : int
-        What a job with this option adds to the terms of these names.
+        What a job with this option adds to the terms of these names. Under strict priority `value`
+        is weighted by the priority class.
     groups : tuple of Group
     entitled : bool
         Whether the tenant's guarantee covers a job with this option, or the tenant has none.
@@ -112,6 +114,8 @@ class Choice:
     label : int
         Anti-affinity label (an index into `Problem.labels`): the job stays out of domains where
         another job with the label has a task. `NO_LABEL` if none.
+    priority_class, weight : int
+        Index of its priority class, highest first, and the weight of that class in `value`.
     """
 
     index: int
@@ -121,11 +125,24 @@ class Choice:
     entitled: bool = True
     joint_level: int = NO_LEVEL
     label: int = NO_LABEL
+    priority_class: int = 0
+    weight: int = 1
+
+    @property
+    def own_value(self) -> int:
+        """What the option adds to the term of its priority class: its value, not weighted."""
+        return self.value // self.weight
+
+    def amount(self, term: str) -> int:
+        """Return what the option adds to a term that is a sum over options."""
+        if term in CLASS_VALUES:
+            return self.own_value if CLASS_VALUES.index(term) == self.priority_class else 0
+        return {VALUE: self.value, ENTITLED: self.entitled_value, PROGRESS: self.progress}[term]
 
     @property
     def entitled_value(self) -> int:
         """What the option adds to the term `entitled`."""
-        return self.value if self.entitled else 0
+        return self.own_value if self.entitled else 0
 
     @property
     def is_single_task(self) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.problem.jobs import Group, JobClass
+from placewright.formulations.gang.problem.terms import CLASS_VALUES, ENTITLED, PROGRESS, VALUE
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -22,8 +23,10 @@ class Options:
         Index of the class, and of the choice in it.
     class_start : int64 (classes + 1,)
         The options of class c are `class_start[c]:class_start[c + 1]`.
-    value, progress, milli_gpu : int64 (options,)
+    value, own_value, progress, milli_gpu : int64 (options,)
         Of one job with the option.
+    priority_class : int64 (options,)
+        See `Choice.priority_class`.
     entitled : bool (options,)
         See `Choice.entitled`.
     group_start : int64 (options + 1,)
@@ -38,6 +41,8 @@ class Options:
     choice: Ints
     class_start: Ints
     value: Ints
+    own_value: Ints
+    priority_class: Ints
     progress: Ints
     milli_gpu: Ints
     entitled: NDArray[np.bool_]
@@ -49,7 +54,14 @@ class Options:
     @property
     def entitled_value(self) -> Ints:
         """What each option adds to the term `entitled`, int64 (options,)."""
-        return np.where(self.entitled, self.value, 0)
+        return np.where(self.entitled, self.own_value, 0)
+
+    def amounts(self, term: str) -> Ints:
+        """Return what each option adds to a term that is a sum over options, int64 (options,)."""
+        if term in CLASS_VALUES:
+            mine = self.priority_class == CLASS_VALUES.index(term)
+            return np.where(mine, self.own_value, 0)
+        return {VALUE: self.value, ENTITLED: self.entitled_value, PROGRESS: self.progress}[term]
 
     def groups_of(self, options: Ints) -> tuple[Ints, Ints]:
         """Return, per group of some options, its option's position in `options` and its index."""
@@ -75,6 +87,8 @@ def list_options(classes: Sequence[JobClass]) -> Options:
         choice=np.arange(len(choices)) - first[job_class],
         class_start=first,
         value=_array([choice.value for choice in choices]),
+        own_value=_array([choice.own_value for choice in choices]),
+        priority_class=_array([choice.priority_class for choice in choices]),
         progress=_array([choice.progress for choice in choices]),
         milli_gpu=_sums(_array([group.milli_gpu for group in groups]), group_first),
         entitled=np.array([choice.entitled for choice in choices], dtype=np.bool_),

@@ -30,7 +30,13 @@ from placewright.formulations.gang.problem.jobs import (
     RunningJob,
 )
 from placewright.formulations.gang.problem.options import Options, list_options
-from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, SENSE, VALUE
+from placewright.formulations.gang.problem.priority_classes import PriorityClass, weighted_value
+from placewright.formulations.gang.problem.terms import (
+    CLASS_VALUES,
+    OPTION_SUMS,
+    SENSE,
+    VALUE,
+)
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster, State
 from placewright.topology.units import WHOLE_GPU
@@ -81,6 +87,10 @@ class Problem:
         Objective terms in lexicographic order; `share` is written out (dominant_shares.py).
     shares : tuple of TenantShare
         The tenants that count in the term `share`; () without it.
+    priority_classes : tuple of PriorityClass
+        Highest first, where `value` is written out (priority_classes.py); else ().
+    class_weights : tuple of int
+        Their weights in `value`, which heuristics maximise.
     """
 
     round: Round
@@ -105,6 +115,22 @@ class Problem:
     labels: tuple[Label, ...]
     terms: tuple[str, ...]
     shares: tuple[TenantShare, ...] = ()
+    priority_classes: tuple[PriorityClass, ...] = ()
+    class_weights: tuple[int, ...] = ()
+
+    @cached_property
+    def weighted_terms(self) -> tuple[str, ...]:
+        """The terms with `value`, the weighted sum, instead of those of the priority classes."""
+        return tuple(dict.fromkeys(VALUE if term in CLASS_VALUES else term for term in self.terms))
+
+    @property
+    def value_terms(self) -> tuple[str, ...]:
+        """`value`, or the terms of the priority classes that it stands for."""
+        return CLASS_VALUES[: len(self.priority_classes)] or (VALUE,)
+
+    def weighted_value(self, values: Mapping[str, int]) -> int:
+        """Return the `value` that heuristics maximise, from the values of all terms."""
+        return weighted_value(values, self.class_weights)
 
     @cached_property
     def options(self) -> Options:
@@ -211,9 +237,10 @@ class Problem:
         options = self.options
         groups = set(options.groups)
         return {
-            VALUE: int(np.gcd.reduce(options.value, initial=0)),
-            ENTITLED: int(np.gcd.reduce(options.entitled_value, initial=0)),
-            PROGRESS: int(np.gcd.reduce(options.progress, initial=0)),
+            **{
+                term: int(np.gcd.reduce(options.amounts(term), initial=0))
+                for term in {VALUE, *self.terms}.intersection(OPTION_SUMS)
+            },
             "spread": gcd(*(g.milli_gpu * weight for g in groups for _, weight in g.weights)),
         }
 

@@ -6,13 +6,20 @@ from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS
 from placewright.instances.policies import POLICIES, Sense
 
 VALUE = "value"
+MAX_CLASSES = 8
+CLASS_VALUES = tuple(f"{VALUE}_{k}" for k in range(1, MAX_CLASSES + 1))
+"""What `value` stands for under strict priority, the highest class first (priority_classes.py)."""
+
 PROGRESS = "progress"
 BOTTLENECK = "bottleneck"
 ENTITLED = "entitled"
+OPTION_SUMS = (VALUE, *CLASS_VALUES, ENTITLED, PROGRESS)
+"""Terms that are a sum over the options that run: see `Options.amounts`."""
+
 PACKED = "packed"
 """Not a term of policies: what the hosts in use are worth (bounds/freed.py)."""
 SENSE: dict[str, Sense] = {
     **{term: sense for spec in POLICIES.values() for term, sense in spec.terms.items()},
     PACKED: "min",
-    **dict.fromkeys(SHARE_TERMS, "max"),
+    **dict.fromkeys((*SHARE_TERMS, *CLASS_VALUES), "max"),
 }

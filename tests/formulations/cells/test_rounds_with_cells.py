@@ -154,15 +154,16 @@ def size(round_: Round) -> int:
 def best_of(round_: Round, plan: Plan) -> tuple[int, ...]:
     """The best values of all rivals, smaller is better."""
     found = (verify(round_, rival) for rival in rivals(round_, plan))
-    return min(
-        (-terms["value"], terms["disruption"], terms["spread"], terms["opened"])
-        for terms in (one.terms for one in found if one.ok)
-    )
+    return min(score_of(terms) for terms in (one.terms for one in found if one.ok))
 
 
 def score(plan: Plan) -> tuple[int, ...]:
-    values = {term.name: term.value for term in plan.certificate.terms}
-    return -values["value"], values["disruption"], values["spread"], values["opened"]
+    return score_of({term.name: term.value for term in plan.certificate.terms})
+
+
+def score_of(values: dict[str, int]) -> tuple[int, ...]:
+    """The values of all terms in their order, smaller is better; `value` may stand for several."""
+    return tuple(-v if name.startswith("value") else v for name, v in values.items())
 
 
 def test_no_plan_with_the_same_guaranteed_jobs_is_better_than_the_certificate_says():

@@ -28,7 +28,7 @@ def tiny(helper: Helper) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def oracle_arrangement(helper: Helper) -> ModuleType:
+def oracle_arrangement(helper: Helper, oracle: ModuleType) -> ModuleType:
     """Return the oracle of rounds whose options tie their tasks to each other."""
     return helper(__file__, "oracle_arrangement")
 

@@ -21,6 +21,7 @@ WHOLE = 1000
 MAX_STATES = 10_000
 SENSE = {
     "value": 1,
+    **{f"value_{k}": 1 for k in range(1, 9)},
     "progress": 1,
     "disruption": -1,
     "remaining": -1,
@@ -78,6 +79,88 @@ class Menu(NamedTuple):
     value: int
     takes: tuple[int, ...]
     asks: tuple[Ask, ...]
+
+
+def entitled(round_: Round, menus: dict[str, list[Menu]], job: Job, option: int) -> bool:
+    """Whether a job stands on its tenant's guarantee with an option, by the definition."""
+    (guarantee,) = [t.guarantee for t in round_.tenants if t.name == job.tenant] or [{}]
+    if job.opportunistic or not guarantee:
+        return not job.opportunistic
+    names = resources_of(round_)
+
+    def place(other: Job) -> tuple[object, ...]:
+        return -other.priority, other.running is None, round_.jobs.index(other)
+
+    def asks(other: Job, number: int, name: str) -> int:
+        return menus[other.name][number].takes[names.index(name)]
+
+    def counts(other: Job, name: str) -> int:
+        if other.running is not None:
+            mine = other.running.option
+            if job.running is not None and not entitled(round_, menus, other, mine):
+                return 0
+            return asks(other, mine, name)
+        numbers = [o for o in range(len(other.options)) if entitled(round_, menus, other, o)]
+        return max((asks(other, number, name) for number in numbers), default=0)
+
+    before = [
+        other
+        for other in round_.jobs
+        if other.tenant == job.tenant and not other.opportunistic and place(other) < place(job)
+    ]
+    if job.running is not None:
+        before = [other for other in before if other.running is not None]
+    return all(
+        not asks(job, option, name)
+        or asks(job, option, name) + sum(counts(other, name) for other in before) <= limit
+        for name, limit in guarantee.items()
+    )
+
+
+class Priorities:
+    """Strict priority: which jobs count in which of the terms that `value` stands for.
+
+    The worths of all classes are kept in one number, each in digits of its own. Tiny rounds have
+    no more than eight precedences.
+    """
+
+    BASE = 10**12
+
+    def __init__(self, round_: Round) -> None:
+        menus = {job.name: [menu(round_, job, o) for o in job.options] for job in round_.jobs}
+        self._worth, self._level, levels, waiting = {}, {}, set(), set()
+        for job in round_.jobs:
+            for o in range(len(job.options)) if job.running is None else [job.running.option]:
+                level = (entitled(round_, menus, job, o), job.priority)
+                self._level[job.name, o] = level
+                self._worth[job.name, o] = menus[job.name][o].value
+                if job.running is None or not job.running.pinned:
+                    levels.add(level)
+                if job.running is None:
+                    waiting.add(level)
+        strict = round_.policy.priority == "strict" and len(waiting) > 1
+        self.levels = sorted(levels) if strict else []
+        classes = [f"value_{k}" for k in range(1, len(self.levels) + 1)]
+        self.value_terms = classes or ["value"]
+        self.terms = tuple(
+            name
+            for term in round_.policy.terms
+            for name in (self.value_terms if term == "value" else [term])
+        )
+
+    def worth(self, job: Job, option: int) -> int:
+        """The value of a job with an option, in the digits of its class."""
+        worth, level = self._worth[job.name, option], self._level[job.name, option]
+        return worth * self.BASE ** self.levels.index(level) if self.levels else worth
+
+    def values(self, total: int) -> list[int]:
+        """The sums of all classes, the highest first, from a sum of worths."""
+        found = []
+        for _ in self.levels or [None]:
+            digits = (total + self.BASE // 2) % self.BASE - self.BASE // 2
+            found.insert(0, digits if self.levels else total)
+            total = (total - digits) // self.BASE
+        return found
 
 
 def resources_of(round_: Round) -> tuple[str, ...]:
@@ -304,7 +387,7 @@ def attainable(round_: Round) -> set[Vector]:
 
     The terms `remaining` and `freed` have no part in such rounds, nor have reservations.
     """
-    terms = round_.policy.terms
+    terms, priorities = round_.policy.terms, Priorities(round_)
     pairs, uses = "proximity" in terms, {"opened", "leftover"} & set(terms)
     tenants = [t.name for t in round_.tenants]
     quotas = quotas_of(round_)
@@ -315,8 +398,9 @@ def attainable(round_: Round) -> set[Vector]:
         if job.running is not None:
             continue
         following = set(states)
-        for option in job.options:
+        for number, option in enumerate(job.options):
             choice = menu(round_, job, option)
+            worth = priorities.worth(job, number)
             for hosts, left, value, spread, proximity in states:
                 if job.tenant is not None:
                     at = tenants.index(job.tenant)
@@ -335,7 +419,7 @@ def attainable(round_: Round) -> set[Vector]:
                         (
                             after,
                             left,
-                            value + choice.value,
+                            value + worth,
                             spread + layout.spread,
                             proximity + layout.proximity * pairs,
                         )
@@ -346,7 +430,7 @@ def attainable(round_: Round) -> set[Vector]:
     return {
         tuple(
             {
-                "value": value,
+                **dict(zip(priorities.value_terms, priorities.values(value), strict=True)),
                 "disruption": 0,
                 "spread": spread,
                 "proximity": proximity,
@@ -356,7 +440,7 @@ def attainable(round_: Round) -> set[Vector]:
                     stranded_on(kinds, host.model, host.left, list(host.gpus)) for host in hosts
                 ),
             }[term]
-            for term in terms
+            for term in priorities.terms
         )
         for hosts, _, value, spread, proximity in states
     }
@@ -364,14 +448,14 @@ def attainable(round_: Round) -> set[Vector]:
 
 def optimum(round_: Round, plans: set[Vector] | None = None) -> Vector:
     """The lexicographically best term values."""
-    senses = [SENSE[term] for term in round_.policy.terms]
+    senses = [SENSE[term] for term in Priorities(round_).terms]
     every = attainable(round_) if plans is None else plans
     return max(every, key=lambda v: [s * x for s, x in zip(senses, v, strict=True)])
 
 
 def best_given(round_: Round, plans: set[Vector], values: Vector, index: int) -> int:
     """The best value of term `index` among the plans no worse than `values` in the terms before."""
-    senses = [SENSE[term] for term in round_.policy.terms]
+    senses = [SENSE[term] for term in Priorities(round_).terms]
     among = [
         plan[index]
         for plan in plans

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
+from gang_oracle import Priorities  # the name under which oracle.py is loaded as a fixture
+
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
@@ -98,12 +100,14 @@ def attainable(round_: Round) -> set[Vector]:
             if len(following) > MAX_STATES:
                 raise TooManyPlansError
         states = following
-    plans = set()
+    plans, priorities = set(), Priorities(round_)
     for state in states:
         if _lawful(round_, index, state):
             opened = len({host for host, _, _ in state.came} - busy)
             terms = {**state._asdict(), "opened": opened}
-            plans.add(tuple(terms[term] for term in round_.policy.terms))
+            values = priorities.values(state.value)
+            terms |= dict(zip(priorities.value_terms, values, strict=True))
+            plans.add(tuple(terms[term] for term in priorities.terms))
     return plans
 
 
@@ -141,7 +145,8 @@ def _pending(
             if _allowed(tree, job, o, hosts):
                 came = frozenset((h, job.priority, True) for places in hosts for h in places)
                 yield _held(tree, job, o, hosts, came)._replace(
-                    value=job.value_of(o), spread=_spread(round_, tree, job, o, hosts)
+                    value=Priorities(round_).worth(job, o),
+                    spread=_spread(round_, tree, job, o, hosts),
                 )
 
 
@@ -172,7 +177,7 @@ def _running(
     assert running.migrate_cost is not None
     assert running.preempt_cost is not None
     yield _nothing(tree)._replace(
-        value=-job.value_of(running.option),
+        value=-Priorities(round_).worth(job, running.option),
         disruption=running.preempt_cost + option.milli_gpu,
         stopped=(number,),
     )

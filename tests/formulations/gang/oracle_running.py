@@ -17,9 +17,10 @@ from typing import NamedTuple
 from gang_oracle import (  # the name under which oracle.py is loaded as a fixture
     WHOLE,
     Ask,
-    Menu,
+    Priorities,
     TooManyPlansError,
     Vector,
+    entitled,
     kinds_of,
     menu,
     quotas_of,
@@ -156,42 +157,6 @@ def after_task(host: Host, task: Task, *, returns: bool, comes: bool) -> set[Hos
     return ways
 
 
-def entitled(round_: Round, menus: dict[str, list[Menu]], job: Job, option: int) -> bool:
-    """Whether a job stands on its tenant's guarantee with an option, by the definition."""
-    (guarantee,) = [t.guarantee for t in round_.tenants if t.name == job.tenant] or [{}]
-    if job.opportunistic or not guarantee:
-        return not job.opportunistic
-    names = resources_of(round_)
-
-    def place(other: Job) -> tuple[object, ...]:
-        return -other.priority, other.running is None, round_.jobs.index(other)
-
-    def asks(other: Job, number: int, name: str) -> int:
-        return menus[other.name][number].takes[names.index(name)]
-
-    def counts(other: Job, name: str) -> int:
-        if other.running is not None:
-            mine = other.running.option
-            if job.running is not None and not entitled(round_, menus, other, mine):
-                return 0
-            return asks(other, mine, name)
-        numbers = [o for o in range(len(other.options)) if entitled(round_, menus, other, o)]
-        return max((asks(other, number, name) for number in numbers), default=0)
-
-    before = [
-        other
-        for other in round_.jobs
-        if other.tenant == job.tenant and not other.opportunistic and place(other) < place(job)
-    ]
-    if job.running is not None:
-        before = [other for other in before if other.running is not None]
-    return all(
-        not asks(job, option, name)
-        or asks(job, option, name) + sum(counts(other, name) for other in before) <= limit
-        for name, limit in guarantee.items()
-    )
-
-
 class Enumeration:
     """The plans of one round; where single jobs can go is remembered, and counted in `ways`."""
 
@@ -200,6 +165,7 @@ class Enumeration:
         self.levels = (*round_.cluster.levels, "host")
         self.sites = tuple(self._sites())
         self.menus = {job.name: [menu(round_, job, o) for o in job.options] for job in round_.jobs}
+        self.priorities = Priorities(round_)
         self.kinds = kinds_of(round_) if "stranded" in round_.policy.terms else []
         self.tenants = [tenant.name for tenant in round_.tenants]
         self.known: dict[tuple[object, ...], set[tuple[Hosts, Vector]]] = {}
@@ -315,7 +281,7 @@ class Enumeration:
         return self.vector(
             None if fate.stops else fate.job,
             running.option,
-            value=-option.value if fate.stops else 0,
+            value=-self.priorities.worth(fate.job, running.option) if fate.stops else 0,
             entitled=-option.value if fate.stops and stands else 0,
             disruption=disruption,
             freed=-disruption,
@@ -463,7 +429,13 @@ class Enumeration:
         return tuple(
             v
             for term, value in zip(terms, vector, strict=False)
-            for v in (sums if term == "share" else [value])
+            for v in (
+                sums
+                if term == "share"
+                else self.priorities.values(value)
+                if term == "value"
+                else [value]
+            )
         )
 
     def after_pending(self, states: dict[State, set[Vector]], job: Job) -> dict[State, set[Vector]]:
@@ -476,7 +448,10 @@ class Enumeration:
             )
             stands = self.precedence(job, number)[0]
             value = self.vector(
-                job, number, value=option.value, entitled=option.value if stands else 0
+                job,
+                number,
+                value=self.priorities.worth(job, number),
+                entitled=option.value if stands else 0,
             )
             for state, reached in states.items():
                 quotas = state.quotas

@@ -153,7 +153,7 @@ def rounds(draw: st.DrawFn, *, terms: tuple[str, ...] = TERMS, jobs: int = 5) ->
     order = draw(st.permutations(terms))[: draw(st.integers(1, len(terms)))]
     if not draw(chance(5)):
         order = ["value", *(term for term in order if term != "value")]
-    policy: Raw = {"terms": order}
+    policy: Raw = {"terms": order, "priority": "preemption"}
     if draw(chance(3)):
         levels = [*cluster["levels"], "host"]
         policy["spread_weights"] = {level: draw(st.integers(0, 3)) for level in levels}
@@ -287,7 +287,7 @@ def running_rounds(draw: st.DrawFn, *, preset: str | None = None, whole: bool = 
         host = draw(st.sampled_from(cluster["hosts"]))
         some = st.lists(st.integers(0, host["gpus"] - 1), min_size=1, unique=True)
         reservations = [{"host": host["name"], "gpus": draw(st.none() | some)}]
-    policy: Raw = {}
+    policy: Raw = {"priority": "preemption"}
     goals = [] if preset in ("defragment", "minimal_victims") else ["value"]
     if preset in ("drain", "hot_swap") or (preset is None and draw(chance(3))):
         policy["vacate"] = draw(

@@ -116,7 +116,10 @@ def rounds(draw: st.DrawFn, *, moving: bool) -> Round:
             {
                 "cluster": cluster,
                 "jobs": every,
-                "policy": {"terms": terms[: draw(st.integers(1, 4))]},
+                "policy": {
+                    "terms": terms[: draw(st.integers(1, 4))],
+                    "priority": "preemption",
+                },
             }
         )
     )

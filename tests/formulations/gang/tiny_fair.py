@@ -99,7 +99,10 @@ def full_rounds(draw: st.DrawFn) -> Round:
                 "cluster": {"hosts": hosts},
                 "tenants": owners,
                 "jobs": jobs,
-                "policy": {"terms": terms[: draw(st.integers(2, 4))]},
+                "policy": {
+                    "terms": terms[: draw(st.integers(2, 4))],
+                    "priority": "preemption",
+                },
             }
         )
     )

@@ -149,6 +149,11 @@ FALSE_CLAIMS: dict[str, Corruption] = {
         {"certificate_proof"},
         "certificate.terms[0].proof",
     ),
+    "precedences of a term without classes": (
+        set_term(1, precedences=[{"priority": 0}]),
+        {"certificate_classes"},
+        "certificate.terms[1].precedences",
+    ),
     "a wrong gap": (set_first_gap(0.2), {"certificate_gap"}, "certificate.terms[0].gap"),
     "a gap without bound": (set_term(2, gap=0), {"certificate_gap"}, "certificate.terms[2].gap"),
     "a gap left out": (set_term(1, gap=None), {"certificate_gap"}, "certificate.terms[1].gap"),

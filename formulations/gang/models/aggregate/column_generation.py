@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ from placewright.formulations.gang.models.tenant_share_rows import with_actual_s
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PROGRESS, SENSE, VALUE
+from placewright.formulations.gang.problem.terms import BOTTLENECK, OPTION_SUMS, SENSE
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Model, Outcome, ReducedCosts, certified_bound, multipliers
@@ -41,7 +41,7 @@ from placewright.solver import Arrays, Model, Outcome, ReducedCosts, certified_b
 PLACE_TERMS = ("disruption", "spread", "opened", BOTTLENECK)
 """Terms of the aggregate model that depend on where jobs are, not only on which of them run."""
 
-MODELLED_TERMS = (VALUE, ENTITLED, PROGRESS, *SHARE_TERMS, *PLACE_TERMS)
+MODELLED_TERMS = (*OPTION_SUMS, *SHARE_TERMS, *PLACE_TERMS)
 """Terms of the aggregate model."""
 
 
@@ -181,13 +181,19 @@ def _modelled(problem: Problem) -> list[str]:
 
 
 def later_bounds(
-    session: Session, aggregate: AggregateModel, patterns: GpuPatterns | HostPatterns | None
+    session: Session,
+    aggregate: AggregateModel,
+    patterns: GpuPatterns | HostPatterns | None,
+    terms: Sequence[str] | None = None,
 ) -> Iterator[Bound]:
-    """Bound each later term over the relaxation, earlier ones held at the best plan's values."""
+    """Bound each later term over the relaxation, earlier ones held at the best plan's values.
+
+    `terms` are the first of the policy's, if not all are asked for.
+    """
     problem = aggregate.problem
     pending = set(aggregate.model.held)
     holds: list[tuple[str, int]] = []
-    for term in problem.terms:
+    for term in problem.terms if terms is None else terms:
         if session.best is None:
             return
         if term in MODELLED_TERMS:

@@ -12,19 +12,23 @@ from placewright.formulations.gang.models.aggregate.variables import AggregateMo
 from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
 from placewright.formulations.gang.problem.collectives import LinkBandwidths, least_time_us_within
 from placewright.formulations.gang.problem.jobs import Choice
-from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PROGRESS, VALUE
+from placewright.formulations.gang.problem.terms import (
+    BOTTLENECK,
+    ENTITLED,
+    OPTION_SUMS,
+    PROGRESS,
+    VALUE,
+)
 
 
 def add_terms(m: AggregateModel) -> None:
     """Append the terms that the model has variables for."""
     options = m.problem.options
     running = np.array([k.running for k in m.problem.classes], dtype=np.bool_)[m.y_class]
-    for term, each in (
-        (VALUE, options.value),
-        (ENTITLED, options.entitled_value),
-        (PROGRESS, options.progress),
-    ):
-        worth = each[m.y_option].astype(np.float64)
+    for term in dict.fromkeys((VALUE, ENTITLED, PROGRESS, *m.problem.terms)):
+        if term not in OPTION_SUMS:
+            continue
+        worth = options.amounts(term)[m.y_option].astype(np.float64)
         before = float((worth * m.y_most)[running].sum())
         m.model.term(term, m.y, worth, sense="max", constant=-before)
     add_share_terms(m.model, m.problem, *m.y_columns, m.left_out_shares)

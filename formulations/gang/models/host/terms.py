@@ -28,17 +28,16 @@ from placewright.formulations.gang.models.host.move_terms import add_move_terms
 from placewright.formulations.gang.models.host.topology import add_topology_rows
 from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
 from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LEVEL, Group
-from placewright.formulations.gang.problem.terms import BOTTLENECK, ENTITLED, PROGRESS, VALUE
+from placewright.formulations.gang.problem.terms import BOTTLENECK, OPTION_SUMS, VALUE
 
 
 def add_terms(m: HostModel) -> None:
     """Append what the policy's terms need, and the levels that options require."""
     add_value(m)
-    if ENTITLED in m.problem.terms:
-        _add_worth(m, ENTITLED, [m.choice(entry).entitled_value for entry in m.entries])
+    for term in m.problem.terms:
+        if term in OPTION_SUMS and term != VALUE:
+            _add_worth(m, term, [m.choice(entry).amount(term) for entry in m.entries])
     add_share_terms(m.model, m.problem, *m.y_columns, m.problem.shares)
-    if PROGRESS in m.problem.terms:
-        _add_worth(m, PROGRESS, [m.choice(entry).progress for entry in m.entries])
     add_move_terms(m)
     add_topology_rows(m)
     m.model.term("spread", m.y[:0], np.zeros(0), sense="min")

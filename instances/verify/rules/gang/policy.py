@@ -6,6 +6,7 @@ from placewright.instances.verify.policies import PolicyRules
 from placewright.instances.verify.rules.gang import reasons
 from placewright.instances.verify.rules.gang.collectives import bottleneck
 from placewright.instances.verify.rules.gang.fragmentation import stranded
+from placewright.instances.verify.rules.gang.priority import value
 from placewright.instances.verify.rules.gang.shares import sums
 from placewright.instances.verify.rules.gang.terms import (
     PLACEMENT_TERMS,
@@ -14,7 +15,6 @@ from placewright.instances.verify.rules.gang.terms import (
     leftover,
     progress,
     remaining,
-    value,
 )
 
 POLICY = PolicyRules(
