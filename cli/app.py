@@ -24,7 +24,7 @@ NO_THREAD = "can't start new thread"
 
 
 class _End(NamedTuple):
-    """How a run ended: its exit code, and a line to print if there is one."""
+    """How a run ended: its exit code, and what to print if there is anything, line by line."""
 
     code: int
     line: str | None = None
@@ -96,7 +96,7 @@ def _fault(error: Exception) -> _End:
     from pathlib import Path
     from traceback import extract_tb
 
-    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.errors import InvalidInputError, printable
 
     if isinstance(error, InvalidInputError):
         return _End(EXIT_INVALID_INPUT, str(error))
@@ -104,12 +104,11 @@ def _fault(error: Exception) -> _End:
     if isinstance(error, MemoryError) or any(words in text for words in NO_MEMORY):
         return _End(EXIT_MACHINE, f"{MACHINE}: out of memory; expected more, or a smaller document")
     if isinstance(error, OSError) or NO_THREAD in text:
-        return _End(EXIT_MACHINE, f"{MACHINE}: {text}")
+        return _End(EXIT_MACHINE, printable(f"{MACHINE}: {text}"))
     frame = extract_tb(error.__traceback__)[-1]
     place = f"{Path(frame.filename).name}:{frame.lineno}"
-    return _End(
-        EXIT_INTERNAL, f"internal error: {type(error).__name__}: {text} ({place}); please report it"
-    )
+    line = f"internal error: {type(error).__name__}: {text} ({place}); please report it"
+    return _End(EXIT_INTERNAL, printable(line))
 
 
 def _reason(error: OSError) -> str:
@@ -120,7 +119,8 @@ def _say(line: str | None) -> None:
     if line is not None:
         from placewright.cli.format.output import note
 
-        note(f"placewright: {line}")
+        for one in line.split("\n"):
+            note(f"placewright: {one}")
 
 
 if __name__ == "__main__":

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from copy import copy
+from types import TracebackType
+from typing import Self
 
 MAX_VALUE_CHARS = 60
+MAX_ERRORS = 20
+"""Of one file that are told; of the others, how many."""
+
+MAX_COMPARED = 10_000
+"""Known names that an unknown one is compared with."""
 
 Path = tuple[str | int, ...]
+
+ENTRY = 2
+"""Parts of a path that lead to an entry of a list of the document: `jobs`, 17."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,253}\Z")
 
 
-def path_text(path: Sequence[str | int]) -> str:
+def path_text(path: Sequence[str | int], entry: str | None = None) -> str:
     """Write a path inside a document as `jobs[17].options[0].groups[0].count`.
 
     A key with other characters than letters, digits, `_` and `-` is quoted: `resources['a.b']`.
+    `entry` is the name of the list entry that the path starts with: `jobs[17] "train".tenant`.
     """
     text = ""
-    for part in path:
+    for depth, part in enumerate(path):
+        if depth == ENTRY and entry is not None:
+            text += f" {json.dumps(entry[:MAX_VALUE_CHARS])}"
         if isinstance(part, int):
             text += f"[{part}]"
         elif not _PLAIN_KEY.match(part):
             text += f"[{value_text(part)}]"
         else:
             text += f".{part}" if text else part
+    if len(path) == ENTRY and entry is not None:
+        text += f" {json.dumps(entry[:MAX_VALUE_CHARS])}"
     return text
 
 
@@ -48,6 +66,8 @@ def printable(text: str) -> str:
 class InvalidInputError(ValueError):
     """A file or document that cannot be used.
 
+    As text, a line for each of its first `MAX_ERRORS` errors, and how many more there are.
+
     Parameters
     ----------
     expected
@@ -58,6 +78,17 @@ class InvalidInputError(ValueError):
         Keys and indices that lead to the value.
     value
         The offending value; left out of the message when `show_value` is False.
+    unknown
+        A name that is unknown, and the known ones: the message has the most similar of them.
+
+    Attributes
+    ----------
+    others : tuple of InvalidInputError
+        Further errors of the same document.
+    line : int or None
+        Line of the file, from 1, where that is known.
+    entry : str or None
+        Name of the list entry that the path leads into, such as a job's.
     """
 
     def __init__(
@@ -68,38 +99,127 @@ class InvalidInputError(ValueError):
         path: Sequence[str | int] = (),
         value: object = None,
         show_value: bool = True,
+        unknown: tuple[str, Collection[str]] | None = None,
     ) -> None:
         self.expected, self.file, self.path = expected, file, tuple(path)
-        self.value, self.show_value = value, show_value
+        self.value, self.show_value, self.unknown = value, show_value, unknown
+        self.others: tuple[InvalidInputError, ...] = ()
+        self.line: int | None = None
+        self.entry: str | None = None
         super().__init__(expected)
 
+    @property
+    def errors(self) -> tuple[InvalidInputError, ...]:
+        """Each error alone: the first one, and then the others."""
+        alone = copy(self)
+        alone.others = ()
+        return alone, *self.others
+
     def __str__(self) -> str:
-        parts = [self.file, path_text(self.path)]
+        lines = [error.text() for error in self.errors[:MAX_ERRORS]]
+        more = len(self.others) + 1 - len(lines)
+        if more:
+            file = f"{printable(self.file)}: " if self.file else ""
+            lines.append(f"{file}{more:,} more error{'s' if more > 1 else ''}; expected none")
+        return "\n".join(lines)
+
+    def text(self, *, place: bool = True) -> str:
+        """Return this error alone as one line, without file and line number if not `place`."""
+        file = self.file if self.line is None else f"{self.file}:{self.line}"
+        parts = [file if place else None, path_text(self.path, self.entry)]
         if self.show_value:
             parts.append(value_text(self.value))
-        parts.append(self.expected)
+        similar = None if self.unknown is None else most_similar(*self.unknown)
+        hint = "" if similar is None else f"; did you mean {similar}?"
+        parts.append(f"{self.expected}{hint}")
         return printable(": ".join(part for part in parts if part))
 
     def inside(self, file: str) -> InvalidInputError:
-        """Return the same error with this file, unless it names one already."""
-        return InvalidInputError(
-            self.expected,
-            file=self.file or file,
-            path=self.path,
-            value=self.value,
-            show_value=self.show_value,
-        )
+        """Return the same errors with this file, unless they name one already."""
+
+        def change(error: InvalidInputError) -> None:
+            error.file = error.file or file
+
+        return self._changed(change)
 
     def under(self, *prefix: str | int) -> InvalidInputError:
-        """Return the same error, its path continued upwards."""
-        return self.at((*prefix, *self.path))
+        """Return the same errors, their paths continued upwards."""
+        return self.moved(lambda path: (*prefix, *path))
 
     def at(self, path: Path) -> InvalidInputError:
         """Return the same error of another path."""
-        return InvalidInputError(
-            self.expected,
-            file=self.file,
-            path=path,
-            value=self.value,
-            show_value=self.show_value,
-        )
+        return self.moved(lambda _: path)
+
+    def moved(self, place: Callable[[Path], Path]) -> InvalidInputError:
+        """Return the same errors, each with the path that takes the place of its own."""
+
+        def change(error: InvalidInputError) -> None:
+            error.path = place(error.path)
+
+        return self._changed(change)
+
+    def located(
+        self, line: Callable[[Path], int | None], entry: Callable[[Path], str | None]
+    ) -> InvalidInputError:
+        """Return the same errors with the line and the entry's name of each path."""
+
+        def change(error: InvalidInputError) -> None:
+            error.line, error.entry = line(error.path), entry(error.path)
+
+        return self._changed(change)
+
+    def _changed(self, change: Callable[[InvalidInputError], None]) -> InvalidInputError:
+        first, *others = map(copy, self.errors)
+        for error in (first, *others):
+            change(error)
+        first.others = tuple(others)
+        return first
+
+
+def most_similar(name: str, known: Collection[str]) -> str | None:
+    """Return the known name most similar to an unknown one, upper case or lower; None: none is."""
+    if len(known) > MAX_COMPARED:
+        return None
+    folded = {one.casefold(): one for one in known}
+    name = name[:MAX_VALUE_CHARS].casefold()
+    return next((folded[one] for one in difflib.get_close_matches(name, folded, n=1)), None)
+
+
+class Errors:
+    """Several errors of one document: `with errors:` notes what is raised in it, and goes on."""
+
+    def __init__(self) -> None:
+        self.found: list[InvalidInputError] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, InvalidInputError):
+            return False
+        self.found += error.errors
+        return True
+
+    def refuse(self) -> None:
+        """Raise what was noted, as one error.
+
+        Raises
+        ------
+        InvalidInputError
+            If there was any.
+        """
+        if self.found:
+            raise merged(self.found)
+
+
+def merged(errors: Sequence[InvalidInputError]) -> InvalidInputError:
+    """Return one error of some, at least one; what is said twice of a path is said once."""
+    first, *others = {(error.path, error.expected): error for error in errors}.values()
+    whole = copy(first)
+    whole.others = tuple(others)
+    return whole

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.errors import Errors, InvalidInputError, Path
 from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
 
@@ -21,26 +21,31 @@ def check_arrangement(round_: Round) -> None:
     """
     levels = (*round_.cluster.levels, HOST_LEVEL)
     level_of: dict[str, str] = {}
+    errors = Errors()
     for i, job in enumerate(round_.jobs):
         rule = job.anti_affinity
         if rule is not None:
             path: Path = ("jobs", i, "anti_affinity", "level")
-            check_known(rule.level, levels, "level", path)
-            if level_of.setdefault(rule.label, rule.level) != rule.level:
-                raise InvalidInputError(
-                    f"another job with the label {rule.label} has level {level_of[rule.label]}; "
-                    "expected one level for each label",
-                    path=path,
-                    value=rule.level,
-                )
+            with errors:
+                check_known(rule.level, levels, "level", path)
+                if level_of.setdefault(rule.label, rule.level) != rule.level:
+                    raise InvalidInputError(
+                        f"another job with the label {rule.label} has level "
+                        f"{level_of[rule.label]}; expected one level for each label",
+                        path=path,
+                        value=rule.level,
+                    )
         for j, option in enumerate(job.options):
             if option.required is not None:
                 path = ("jobs", i, "options", j, "required")
-                check_known(option.required, levels, "level", path)
+                with errors:
+                    check_known(option.required, levels, "level", path)
             for k, group in enumerate(option.groups):
                 asked = group.slices, group.apart, group.communication
                 if asked != (None, None, None):
-                    _check_group(group, levels, ("jobs", i, "options", j, "groups", k))
+                    with errors:
+                        _check_group(group, levels, ("jobs", i, "options", j, "groups", k))
+    errors.refuse()
 
 
 def _check_group(group: TaskGroup, levels: Collection[str], path: Path) -> None:

@@ -30,6 +30,8 @@ def check_cells(round_: Round) -> None:
     InvalidInputError
         The first fault, with its path in the Round document.
     """
+    if not round_.bindings and not any(tenant.cells for tenant in round_.tenants):
+        return
     chains = chains_of(round_.cluster, round_.tenants)
     _check_owned(round_, chains)
     _check_labels(round_)

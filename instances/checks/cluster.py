@@ -11,7 +11,7 @@ from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.names import check_known, check_unique
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry
-from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.errors import Errors, InvalidInputError, Path
 from placewright.topology import CATALOGUE
 from placewright.topology.units import HOST_LEVEL
 
@@ -25,47 +25,61 @@ def check_cluster(document: ClusterDocument) -> None:
     Raises
     ------
     InvalidInputError
-        The first fault, with its path in the Cluster document.
+        All faults of levels, or else of domains and hosts, with their paths in the Cluster
+        document.
     """
-    check_unique(document.levels, "level", ("levels",), ())
+    errors = Errors()
+    with errors:
+        check_unique(document.levels, "level", ("levels",), ())
     for i, level in enumerate(document.levels):
         if level == HOST_LEVEL:
-            raise InvalidInputError(
-                "is always the innermost level; expected the levels above it",
-                path=("levels", i),
-                value=level,
-            )
-    _check_tree(document)
-    _check_host_names(document)
-    _check_hardware(document)
+            with errors:
+                raise InvalidInputError(
+                    "is always the innermost level; expected the levels above it",
+                    path=("levels", i),
+                    value=level,
+                )
+    errors.refuse()
+    for check in (_check_tree, _check_host_names, _check_hardware):
+        with errors:
+            check(document)
     levels = (*document.levels, HOST_LEVEL)
     for level in document.links:
-        check_known(level, levels, "level", ("links", level))
+        with errors:
+            check_known(level, levels, "level", ("links", level))
+    errors.refuse()
     _check_wan(document)
 
 
 def _check_tree(document: ClusterDocument) -> None:
     depth_of = {level: depth for depth, level in enumerate(document.levels)}
     domains: dict[str, DomainEntry] = {}
+    errors = Errors()
     for i, domain in enumerate(document.domains):
-        check_known(domain.level, depth_of, "level", ("domains", i, "level"))
+        with errors:
+            check_known(domain.level, depth_of, "level", ("domains", i, "level"))
         other = domains.setdefault(domain.name, domain)
         if other is not domain:
             twice = other.level == domain.level and other.parent != domain.parent
-            raise InvalidInputError(
-                f"domain with two parents, {other.parent} and {domain.parent}; expected one"
-                if twice
-                else "domain given twice; expected each name once",
-                path=("domains", i, "name"),
-                value=domain.name,
-            )
+            with errors:
+                raise InvalidInputError(
+                    f"domain with two parents, {other.parent} and {domain.parent}; expected one"
+                    if twice
+                    else "domain given twice; expected each name once",
+                    path=("domains", i, "name"),
+                    value=domain.name,
+                )
+    errors.refuse()
     for i, domain in enumerate(document.domains):
         depth = depth_of[domain.level]
         above = document.levels[depth - 1] if depth else None
-        _check_parent(domain.parent, above, domains, ("domains", i, "parent"), domain.name)
+        with errors:
+            _check_parent(domain.parent, above, domains, ("domains", i, "parent"), domain.name)
     innermost = document.levels[-1] if document.levels else None
     for i, host in enumerate(document.hosts):
-        _check_parent(host.parent, innermost, domains, ("hosts", i, "parent"))
+        with errors:
+            _check_parent(host.parent, innermost, domains, ("hosts", i, "parent"))
+    errors.refuse()
 
 
 def _check_parent(
@@ -92,7 +106,8 @@ def _check_parent(
         return
     if child is not None and _leads_back(child, parent, domains):
         problem = f"is inside {child} itself, a cycle; expected a tree"
-    raise InvalidInputError(problem, path=path, value=parent)
+    unknown = None if parent is None or parent in domains else (parent, domains)
+    raise InvalidInputError(problem, path=path, value=parent, unknown=unknown)
 
 
 def _leads_back(child: str, parent: str | None, domains: Mapping[str, DomainEntry]) -> bool:
@@ -108,6 +123,7 @@ def _leads_back(child: str, parent: str | None, domains: Mapping[str, DomainEntr
 def _check_host_names(document: ClusterDocument) -> None:
     names: set[str] = set()
     total = 0
+    errors = Errors()
     for i, entry in enumerate(document.hosts):
         size = ranges.size(entry.name)
         total += size
@@ -123,34 +139,39 @@ def _check_host_names(document: ClusterDocument) -> None:
                 problem = f"host {twice} given twice; expected each name once"
             names.update(expanded)
         if problem:
-            raise InvalidInputError(problem, path=("hosts", i, "name"), value=entry.name)
+            with errors:
+                raise InvalidInputError(problem, path=("hosts", i, "name"), value=entry.name)
+    errors.refuse()
 
 
 def _check_hardware(document: ClusterDocument) -> None:
     total = 0
+    errors = Errors()
     for i, entry in enumerate(document.hosts):
-        if entry.model is not None:
-            check_known(entry.model, CATALOGUE, "host model", ("hosts", i, "model"))
-        elif entry.gpus is None:
-            raise InvalidInputError(
-                "missing; expected the number of GPUs, or a host model",
-                path=("hosts", i, "gpus"),
-                show_value=False,
-            )
-        has = hardware(entry)
-        if has.gpus and has.gpu_model is None:
-            raise InvalidInputError(
-                "missing; expected the model of the GPUs, or a host model",
-                path=("hosts", i, "gpu_model"),
-                show_value=False,
-            )
-        total += ranges.size(entry.name) * has.gpus
-        if total > MAX_GPUS:
-            raise InvalidInputError(
-                f"makes {total:,} GPUs; expected at most {MAX_GPUS:,} in all",
-                path=("hosts", i, "gpus"),
-                value=has.gpus,
-            )
+        with errors:
+            if entry.model is not None:
+                check_known(entry.model, CATALOGUE, "host model", ("hosts", i, "model"))
+            elif entry.gpus is None:
+                raise InvalidInputError(
+                    "missing; expected the number of GPUs, or a host model",
+                    path=("hosts", i, "gpus"),
+                    show_value=False,
+                )
+            has = hardware(entry)
+            if has.gpus and has.gpu_model is None:
+                raise InvalidInputError(
+                    "missing; expected the model of the GPUs, or a host model",
+                    path=("hosts", i, "gpu_model"),
+                    show_value=False,
+                )
+            total += ranges.size(entry.name) * has.gpus
+            if total > MAX_GPUS:
+                raise InvalidInputError(
+                    f"makes {total:,} GPUs; expected at most {MAX_GPUS:,} in all",
+                    path=("hosts", i, "gpus"),
+                    value=has.gpus,
+                )
+    errors.refuse()
 
 
 def _check_wan(document: ClusterDocument) -> None:

@@ -10,7 +10,7 @@ from placewright.instances.derived.names import known_hosts
 from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.errors import Errors, InvalidInputError, Path
 
 MAX_CELLS = 50_000_000
 """Leases times jobs with deadlines; for each of these it is decided whether the job runs."""
@@ -26,9 +26,13 @@ def check_deadlines(round_: Round) -> None:
     InvalidInputError
         The first fault, with its path in the Round document.
     """
+    errors = Errors()
     for i, job in enumerate(round_.jobs):
-        _check_job(job, round_.now, ("jobs", i, "deadline"))
-    _check_models(round_)
+        with errors:
+            _check_job(job, round_.now, ("jobs", i, "deadline"))
+    with errors:
+        _check_models(round_)
+    errors.refuse()
 
 
 def _check_job(job: Job, now: int, path: Path) -> None:
@@ -100,8 +104,11 @@ def check_leases(round_: Round, hosts: Mapping[str, Hardware]) -> None:
             path=("leases", "horizon"),
             value=round_.leases.horizon,
         )
+    errors = Errors()
     for i, outage in enumerate(round_.leases.outages):
-        known_hosts(outage.host, hosts, ("leases", "outages", i, "host"))
+        with errors:
+            known_hosts(outage.host, hosts, ("leases", "outages", i, "host"))
+    errors.refuse()
     gone = unavailable_hosts(round_.leases, round_.now)
     for i, job in enumerate(round_.jobs if gone else ()):
         if job.running is None or not job.running.pinned:

@@ -12,7 +12,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.geo import MAX_REGIONS, Dataset, Geo
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.errors import Errors, InvalidInputError, Path
 
 MAX_CELLS = 20_000_000
 """Jobs and datasets, times regions; each of these may be in any of those."""
@@ -32,14 +32,20 @@ def check_data(round_: Round) -> None:
     regions = _regions(round_.cluster, round_.geo)
     region_of = _region_of_hosts(round_, regions)
     datasets = {dataset.name for dataset in round_.geo.datasets}
+    errors = Errors()
     for i, job in enumerate(round_.jobs):
-        _check_names(job.regions or (), regions, ("jobs", i, "regions"))
-        check_unique(
-            (read.dataset for read in job.reads), "dataset", ("jobs", i, "reads"), ("dataset",)
-        )
+        with errors:
+            _check_names(job.regions or (), regions, ("jobs", i, "regions"))
+        with errors:
+            check_unique(
+                (read.dataset for read in job.reads), "dataset", ("jobs", i, "reads"), ("dataset",)
+            )
         for k, read in enumerate(job.reads):
-            check_known(read.dataset, datasets, "dataset", ("jobs", i, "reads", k, "dataset"))
-        _check_one_region(job, region_of, ("jobs", i, "running", "tasks"))
+            with errors:
+                check_known(read.dataset, datasets, "dataset", ("jobs", i, "reads", k, "dataset"))
+        with errors:
+            _check_one_region(job, region_of, ("jobs", i, "running", "tasks"))
+    errors.refuse()
 
 
 def check_geo(round_: Round, hosts: Mapping[str, Hardware]) -> None:
@@ -56,13 +62,21 @@ def check_geo(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     geo = round_.geo
     regions = _regions(round_.cluster, geo)
     _check_size(round_, regions)
-    _check_entries(round_, regions, hosts)
-    _check_links(geo, regions)
-    check_unique((dataset.name for dataset in geo.datasets), "dataset", ("geo", "datasets"))
+    errors = Errors()
+    with errors:
+        _check_entries(round_, regions, hosts)
+    with errors:
+        _check_links(geo, regions)
+    with errors:
+        check_unique((dataset.name for dataset in geo.datasets), "dataset", ("geo", "datasets"))
     for i, dataset in enumerate(geo.datasets):
-        _check_dataset(dataset, regions, ("geo", "datasets", i))
-    _check_copying(geo, regions)
-    _check_costs(round_, hosts)
+        with errors:
+            _check_dataset(dataset, regions, ("geo", "datasets", i))
+    with errors:
+        _check_copying(geo, regions)
+    with errors:
+        _check_costs(round_, hosts)
+    errors.refuse()
 
 
 def _regions(cluster: ClusterDocument, geo: Geo) -> frozenset[str]:
@@ -97,9 +111,13 @@ def _region_of_hosts(round_: Round, regions: Collection[str]) -> Mapping[str, st
 
 def _check_names(names: Sequence[str], regions: Collection[str], path: Path) -> None:
     """Refuse a list of regions with an unknown one, or one twice."""
-    check_unique(names, "region", path, ())
+    errors = Errors()
+    with errors:
+        check_unique(names, "region", path, ())
     for k, name in enumerate(names):
-        check_known(name, regions, "region", (*path, k))
+        with errors:
+            check_known(name, regions, "region", (*path, k))
+    errors.refuse()
 
 
 def _check_one_region(job: Job, region_of: Mapping[str, str], path: Path) -> None:
@@ -136,24 +154,33 @@ def _check_size(round_: Round, regions: Collection[str]) -> None:
 
 def _check_entries(round_: Round, regions: Collection[str], hosts: Mapping[str, Hardware]) -> None:
     entries = round_.geo.regions
-    check_unique((entry.name for entry in entries), "region", ("geo", "regions"))
+    errors = Errors()
+    with errors:
+        check_unique((entry.name for entry in entries), "region", ("geo", "regions"))
     models = {one.gpu_model for one in hosts.values() if one.gpu_model is not None}
     tenants = {tenant.name for tenant in round_.tenants}
     for i, entry in enumerate(entries):
         path: Path = ("geo", "regions", i)
-        check_known(entry.name, regions, "region", (*path, "name"))
+        with errors:
+            check_known(entry.name, regions, "region", (*path, "name"))
         for model in entry.prices:
-            check_known(model, models, "GPU model", (*path, "prices", model))
+            with errors:
+                check_known(model, models, "GPU model", (*path, "prices", model))
         for tenant in entry.quotas:
-            check_known(tenant, tenants, "tenant", (*path, "quotas", tenant))
+            with errors:
+                check_known(tenant, tenants, "tenant", (*path, "quotas", tenant))
+    errors.refuse()
 
 
 def _check_links(geo: Geo, regions: Collection[str]) -> None:
     seen: set[tuple[str, str]] = set()
+    errors = Errors()
     for i, link in enumerate(geo.links):
         path: Path = ("geo", "links", i)
-        check_known(link.source, regions, "region", (*path, "source"))
-        check_known(link.target, regions, "region", (*path, "target"))
+        with errors:
+            check_known(link.source, regions, "region", (*path, "source"))
+        with errors:
+            check_known(link.target, regions, "region", (*path, "target"))
         if link.source == link.target:
             problem = "is where the link starts, too; expected another region"
         elif (link.source, link.target) in seen:
@@ -161,16 +188,23 @@ def _check_links(geo: Geo, regions: Collection[str]) -> None:
         else:
             seen.add((link.source, link.target))
             continue
-        raise InvalidInputError(problem, path=(*path, "target"), value=link.target)
+        with errors:
+            raise InvalidInputError(problem, path=(*path, "target"), value=link.target)
+    errors.refuse()
 
 
 def _check_dataset(dataset: Dataset, regions: Collection[str], path: Path) -> None:
-    _check_names(dataset.replicas, regions, (*path, "replicas"))
-    if dataset.regions is None:
-        return
-    _check_names(dataset.regions, regions, (*path, "regions"))
+    errors = Errors()
+    with errors:
+        _check_names(dataset.replicas, regions, (*path, "replicas"))
+    if dataset.regions is not None:
+        with errors:
+            _check_names(dataset.regions, regions, (*path, "regions"))
+    errors.refuse()
     for k, name in enumerate(dataset.replicas):
-        _check_residency(name, dataset, (*path, "replicas", k))
+        with errors:
+            _check_residency(name, dataset, (*path, "replicas", k))
+    errors.refuse()
 
 
 def _check_residency(region: str, dataset: Dataset, path: Path) -> None:

@@ -17,7 +17,7 @@ from placewright.instances.derived.speed import speed
 from placewright.instances.documents.base import MAX_TOTAL
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.errors import Errors, InvalidInputError, Path
 from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
 MAX_EACH = 10**15
@@ -54,22 +54,25 @@ def check_magnitudes(round_: Round) -> None:
     plain = terms.keys() <= {"spread", "overload"}
     factor = (HOMELESS + sum(round_.spread_weights().values())) if terms else 0
     totals: Counter[str] = Counter()
+    errors = Errors()
     for i, job in enumerate(round_.jobs):
         if plain and _is_small(job, round_.now, factor):
             continue
         most: dict[str, int] = {}
-        for j in range(len(job.options)):
-            for what, number in _of_option(job, j, terms.values()):
-                if number > most.get(what, 0):
-                    most[what] = number
-                    if number > MAX_EACH:
-                        raise _too_much(what, number, MAX_EACH, ("jobs", i, "options", j))
-        if job.running is not None:
-            most[STOP] = cost = _stop(job, round_.now)
-            if cost > MAX_EACH:
-                raise _too_much(STOP, cost, MAX_EACH, ("jobs", i, "running"))
-        for what, number in most.items():
-            totals[what] += number
+        with errors:
+            for j in range(len(job.options)):
+                for what, number in _of_option(job, j, terms.values()):
+                    if number > most.get(what, 0):
+                        most[what] = number
+                        if number > MAX_EACH:
+                            raise _too_much(what, number, MAX_EACH, ("jobs", i, "options", j))
+            if job.running is not None:
+                most[STOP] = cost = _stop(job, round_.now)
+                if cost > MAX_EACH:
+                    raise _too_much(STOP, cost, MAX_EACH, ("jobs", i, "running"))
+            for what, number in most.items():
+                totals[what] += number
+    errors.refuse()
     for what, total in totals.items():
         if total > MAX_TOTAL:
             raise _too_much(what, total, MAX_TOTAL, ("jobs",))

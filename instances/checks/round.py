@@ -18,7 +18,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.quantities import CORE_RESOURCES
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.errors import Errors, InvalidInputError, Path
 from placewright.topology.units import HOST_LEVEL
 
 __all__ = [
@@ -37,20 +37,28 @@ def check_round(round_: Round) -> None:
     Raises
     ------
     InvalidInputError
-        The first fault, with its path in the Round document.
+        All errors of the cluster, or else of the rest, with their paths in the Round document.
     """
     try:
         check_cluster(round_.cluster)
     except InvalidInputError as error:
         raise error.under("cluster") from None
-    check_unique((tenant.name for tenant in round_.tenants), "tenant", ("tenants",))
-    check_unique((job.name for job in round_.jobs), "job", ("jobs",))
+    errors = Errors()
+    with errors:
+        check_unique((tenant.name for tenant in round_.tenants), "tenant", ("tenants",))
+    with errors:
+        check_unique((job.name for job in round_.jobs), "job", ("jobs",))
     levels = (*round_.cluster.levels, HOST_LEVEL)
     for level in round_.policy.spread_weights or ():
-        check_known(level, levels, "level", ("policy", "spread_weights", level))
+        with errors:
+            check_known(level, levels, "level", ("policy", "spread_weights", level))
     hosts = hosts_by_name(round_.cluster)
-    check_jobs(round_, hosts)
-    check_limits(round_, hosts)
+    with errors:
+        check_jobs(round_, hosts)
+    with errors:
+        check_limits(round_, hosts)
+    errors.refuse()
+    check_cells(round_)
 
 
 def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
@@ -63,27 +71,40 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     hosts
         From `hosts_by_name`.
     """
-    _check_names(round_, (*round_.cluster.levels, HOST_LEVEL))
-    _check_hosts(round_, hosts)
-    check_arrangement(round_)
-    check_job_fields(round_)
-    check_running(round_, hosts)
-    CHECKS[round_.policy.formulation].jobs(round_)
-    check_magnitudes(round_)
+    errors = Errors()
+    with errors:
+        _check_names(round_, (*round_.cluster.levels, HOST_LEVEL))
+    with errors:
+        _check_hosts(round_, hosts)
+    with errors:
+        check_arrangement(round_)
+    with errors:
+        check_job_fields(round_)
+    with errors:
+        check_running(round_, hosts)
+        with errors:
+            CHECKS[round_.policy.formulation].jobs(round_)
+        check_magnitudes(round_)
+    errors.refuse()
 
 
 def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
-    """Refuse quotas, cells, reservations or a policy of what the round does not have."""
-    check_fields(round_)
-    CHECKS[round_.policy.formulation].sections(round_, hosts)
-    _check_quotas(round_)
-    _check_reservations(round_, hosts)
-    _check_policy(round_.policy, hosts, (*round_.cluster.levels, HOST_LEVEL))
-    if "share" in round_.policy.terms and not round_.tenants:
-        problem = "missing; expected the tenants that the term share counts"
-        raise InvalidInputError(problem, path=("tenants",), show_value=False)
-    if round_.bindings or any(tenant.cells for tenant in round_.tenants):
-        check_cells(round_)
+    """Refuse quotas, reservations or a policy of what the round does not have."""
+    errors = Errors()
+    with errors:
+        check_fields(round_)
+        _check_policy(round_.policy, hosts, (*round_.cluster.levels, HOST_LEVEL))
+    with errors:
+        CHECKS[round_.policy.formulation].sections(round_, hosts)
+    with errors:
+        _check_quotas(round_)
+    with errors:
+        _check_reservations(round_, hosts)
+    with errors:
+        if "share" in round_.policy.terms and not round_.tenants:
+            problem = "missing; expected the tenants that the term share counts"
+            raise InvalidInputError(problem, path=("tenants",), show_value=False)
+    errors.refuse()
 
 
 def hosts_by_name(cluster: ClusterDocument) -> dict[str, Hardware]:
@@ -98,23 +119,30 @@ def _check_names(round_: Round, levels: Collection[str]) -> None:
     tenants = {tenant.name for tenant in round_.tenants}
     has = (hardware(entry) for entry in round_.cluster.hosts)
     gpu_models = {one.gpu_model for one in has if one.gpu_model is not None}
+    errors = Errors()
     for i, job in enumerate(round_.jobs):
-        if job.tenant is not None:
-            check_known(job.tenant, tenants, "tenant", ("jobs", i, "tenant"))
+        if job.tenant is not None and job.tenant not in tenants:
+            with errors:
+                check_known(job.tenant, tenants, "tenant", ("jobs", i, "tenant"))
         for j, option in enumerate(job.options):
             for k, group in enumerate(option.groups):
                 if group.gpu_models is None and group.required is None and group.preferred is None:
                     continue
                 path: Path = ("jobs", i, "options", j, "groups", k)
                 for m, model in enumerate(group.gpu_models or ()):
-                    check_known(model, gpu_models, "GPU model", (*path, "gpu_models", m))
-                if group.required is not None:
-                    check_known(group.required, levels, "level", (*path, "required"))
+                    with errors:
+                        check_known(model, gpu_models, "GPU model", (*path, "gpu_models", m))
+                with errors:
+                    if group.required is not None:
+                        check_known(group.required, levels, "level", (*path, "required"))
                 for m, level in enumerate(group.preferred or ()):
-                    check_known(level, levels, "level", (*path, "preferred", m))
+                    with errors:
+                        check_known(level, levels, "level", (*path, "preferred", m))
+    errors.refuse()
 
 
 def _check_hosts(round_: Round, hosts: Collection[str]) -> None:
+    errors = Errors()
     seen: set[str] = set()  # jobs that share a list are many, and a range is long
     for i, job in enumerate(round_.jobs):
         for j, option in enumerate(job.options):
@@ -122,8 +150,10 @@ def _check_hosts(round_: Round, hosts: Collection[str]) -> None:
                 for m, name in enumerate(group.hosts or ()):
                     if name not in seen:
                         path = ("jobs", i, "options", j, "groups", k, "hosts", m)
-                        known_hosts(name, hosts, path)
-                        seen.add(name)
+                        with errors:
+                            known_hosts(name, hosts, path)
+                            seen.add(name)
+    errors.refuse()
 
 
 def _check_quotas(round_: Round) -> None:
@@ -135,38 +165,49 @@ def _check_quotas(round_: Round) -> None:
             for group in option.groups:
                 resources.update(group.resources)
     resources.update(CORE_RESOURCES)
+    errors = Errors()
     for i, tenant in enumerate(round_.tenants):
         for name in tenant.quota:
-            check_known(name, resources, "resource", ("tenants", i, "quota", name))
+            with errors:
+                check_known(name, resources, "resource", ("tenants", i, "quota", name))
         for name, amount in tenant.guarantee.items():
             path: Path = ("tenants", i, "guarantee", name)
-            check_known(name, resources, "resource", path)
-            if amount > tenant.quota.get(name, amount):
-                raise InvalidInputError(
-                    f"expected at most the tenant's quota, {tenant.quota[name]}",
-                    path=path,
-                    value=amount,
-                )
+            with errors:
+                check_known(name, resources, "resource", path)
+                if amount > tenant.quota.get(name, amount):
+                    raise InvalidInputError(
+                        f"expected at most the tenant's quota, {tenant.quota[name]}",
+                        path=path,
+                        value=amount,
+                    )
+    errors.refuse()
 
 
 def _check_reservations(round_: Round, hosts: Mapping[str, Hardware]) -> None:
+    errors = Errors()
     for i, reservation in enumerate(round_.reservations):
-        for name in known_hosts(reservation.host, hosts, ("reservations", i, "host")):
-            for k, gpu in enumerate(reservation.gpus or ()):
-                if gpu >= hosts[name].gpus:
-                    raise InvalidInputError(
-                        f"expected a GPU of host {name}, which has {hosts[name].gpus} (from 0)",
-                        path=("reservations", i, "gpus", k),
-                        value=gpu,
-                    )
+        with errors:
+            for name in known_hosts(reservation.host, hosts, ("reservations", i, "host")):
+                for k, gpu in enumerate(reservation.gpus or ()):
+                    if gpu >= hosts[name].gpus:
+                        raise InvalidInputError(
+                            f"expected a GPU of host {name}, which has {hosts[name].gpus} (from 0)",
+                            path=("reservations", i, "gpus", k),
+                            value=gpu,
+                        )
+    errors.refuse()
 
 
 def _check_policy(policy: Policy, hosts: Mapping[str, Hardware], levels: Collection[str]) -> None:
+    errors = Errors()
     for i, name in enumerate(policy.vacate):
-        known_hosts(name, hosts, ("policy", "vacate", i))
-    if policy.freeing is not None:
-        check_known(policy.freeing.level, levels, "level", ("policy", "freeing", "level"))
-    _check_mix(policy, hosts)
+        with errors:
+            known_hosts(name, hosts, ("policy", "vacate", i))
+    with errors:
+        if policy.freeing is not None:
+            check_known(policy.freeing.level, levels, "level", ("policy", "freeing", "level"))
+    with errors:
+        _check_mix(policy, hosts)
     for term, field, given in (
         ("remaining", "vacate", bool(policy.vacate)),
         ("freed", "freeing", policy.freeing is not None),
@@ -178,7 +219,9 @@ def _check_policy(policy: Policy, hosts: Mapping[str, Hardware], levels: Collect
             if given
             else f"missing; expected what the term {term} counts"
         )
-        raise InvalidInputError(problem, path=("policy", field), show_value=False)
+        with errors:
+            raise InvalidInputError(problem, path=("policy", field), show_value=False)
+    errors.refuse()
 
 
 def _check_mix(policy: Policy, hosts: Mapping[str, Hardware]) -> None:
@@ -191,6 +234,9 @@ def _check_mix(policy: Policy, hosts: Mapping[str, Hardware]) -> None:
             show_value=False,
         )
     known = {one.gpu_model for one in hosts.values() if one.gpu_model is not None}
+    errors = Errors()
     for i, kind in enumerate(policy.mix):
         for m, model in enumerate(kind.gpu_models or ()):
-            check_known(model, known, "GPU model", ("policy", "mix", i, "gpu_models", m))
+            with errors:
+                check_known(model, known, "GPU model", ("policy", "mix", i, "gpu_models", m))
+    errors.refuse()

@@ -17,7 +17,7 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.errors import Errors, InvalidInputError, Path
 from placewright.topology.units import WHOLE_GPU
 
 
@@ -34,44 +34,48 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     Raises
     ------
     InvalidInputError
-        The first fault, with its path in the Round document.
+        The first fault of each job, with its path in the Round document.
     """
     together = MarginalUsage(round_)
     held: defaultdict[str, dict[str, int]] = defaultdict(dict)
     held_gpus: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    errors = Errors()
     for i, job in enumerate(round_.jobs):
         if job.running is None:
             continue
         path: Path = ("jobs", i, "running")
-        if job.running.option >= len(job.options):
-            raise InvalidInputError(
-                f"expected the index of an option, at most {len(job.options) - 1}",
-                path=(*path, "option"),
-                value=job.running.option,
-            )
-        checkpoint = job.running.checkpoint
-        if checkpoint is not None and checkpoint > round_.now:
-            raise InvalidInputError(
-                f"is later than now; expected at most {round_.now}",
-                path=(*path, "checkpoint"),
-                value=checkpoint,
-            )
-        option = job.options[job.running.option]
-        _check_tasks(job.running, option, path)
-        for j, task in enumerate(job.running.tasks):
-            task_path: Path = (*path, "tasks", j)
-            group = option.groups[task.group]
-            host = hosts.get(task.host)
-            if host is None:
+        with errors:
+            if job.running.option >= len(job.options):
                 raise InvalidInputError(
-                    "unknown host; expected a host of the cluster",
-                    path=(*task_path, "host"),
-                    value=task.host,
+                    f"expected the index of an option, at most {len(job.options) - 1}",
+                    path=(*path, "option"),
+                    value=job.running.option,
                 )
-            _check_gpus(task, group, host, task_path)
-            beside = together.of(i, task, group)
-            _hold(task, beside, host, held[task.host], task_path)
-            _hold_gpus(task, beside, held_gpus[task.host], task_path)
+            checkpoint = job.running.checkpoint
+            if checkpoint is not None and checkpoint > round_.now:
+                raise InvalidInputError(
+                    f"is later than now; expected at most {round_.now}",
+                    path=(*path, "checkpoint"),
+                    value=checkpoint,
+                )
+            option = job.options[job.running.option]
+            _check_tasks(job.running, option, path)
+            for j, task in enumerate(job.running.tasks):
+                task_path: Path = (*path, "tasks", j)
+                group = option.groups[task.group]
+                host = hosts.get(task.host)
+                if host is None:
+                    raise InvalidInputError(
+                        "unknown host; expected a host of the cluster",
+                        path=(*task_path, "host"),
+                        value=task.host,
+                        unknown=(task.host, hosts),
+                    )
+                _check_gpus(task, group, host, task_path)
+                beside = together.of(i, task, group)
+                _hold(task, beside, host, held[task.host], task_path)
+                _hold_gpus(task, beside, held_gpus[task.host], task_path)
+    errors.refuse()
     _check_groups(round_)
     check_parts(round_, hosts)
 

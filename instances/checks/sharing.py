@@ -10,7 +10,7 @@ from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.errors import Errors, InvalidInputError, Path
 
 MAX_SAMPLES = 2_000_000
 """Samples of load and memory of all jobs together; a verification reads each a few times."""
@@ -27,22 +27,25 @@ def check_profiles(round_: Round) -> None:
         The first fault, with its path in the Round document.
     """
     resources = round_.sharing.resources
+    errors = Errors()
     for i, job in enumerate(round_.jobs):
         if job.profile is None:
             continue
-        if len(job.profile.stages) != len(resources):
-            raise InvalidInputError(
-                f"{len(job.profile.stages)} stages; "
-                f"expected {len(resources)}: {', '.join(resources)}",
-                path=("jobs", i, "profile", "stages"),
-                show_value=False,
-            )
-        if not job.options[0].milli_gpu:
-            raise InvalidInputError(
-                "given for a job without GPUs; expected a first option with some",
-                path=("jobs", i, "profile"),
-                show_value=False,
-            )
+        with errors:
+            if len(job.profile.stages) != len(resources):
+                raise InvalidInputError(
+                    f"{len(job.profile.stages)} stages; "
+                    f"expected {len(resources)}: {', '.join(resources)}",
+                    path=("jobs", i, "profile", "stages"),
+                    show_value=False,
+                )
+            if not job.options[0].milli_gpu:
+                raise InvalidInputError(
+                    "given for a job without GPUs; expected a first option with some",
+                    path=("jobs", i, "profile"),
+                    show_value=False,
+                )
+    errors.refuse()
 
 
 def check_sharing(
@@ -63,16 +66,19 @@ def check_sharing(
 def _check_conflicts(round_: Round) -> None:
     """Refuse conflicts of jobs that are unknown, or could meet on shares of a GPU."""
     sharing, jobs = round_.sharing, {job.name: job for job in round_.jobs}
+    errors = Errors()
     for i, pair in enumerate(sharing.conflicts):
         for k, name in enumerate(pair):
             path: Path = ("sharing", "conflicts", i, k)
-            check_known(name, jobs, "job", path)
-            if _takes_shares(jobs[name]):
-                raise InvalidInputError(
-                    "is a job that asks for parts of GPUs; expected jobs of whole GPUs",
-                    path=path,
-                    value=name,
-                )
+            with errors:
+                check_known(name, jobs, "job", path)
+                if _takes_shares(jobs[name]):
+                    raise InvalidInputError(
+                        "is a job that asks for parts of GPUs; expected jobs of whole GPUs",
+                        path=path,
+                        value=name,
+                    )
+    errors.refuse()
     for i, job in enumerate(round_.jobs if sharing.correlation is not None else ()):
         if job.profile is not None and job.profile.load and _takes_shares(job):
             raise InvalidInputError(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path, merged
 from placewright.instances.policies import POLICIES
 
 _JOBS = "jobs"
@@ -18,11 +18,11 @@ def check_job_fields(round_: Round) -> None:
     Raises
     ------
     InvalidInputError
-        The first such field, with its path in the Round document.
+        All such fields, with their paths in the Round document.
     """
     names = [name for owner, name in _unused(round_) if owner == _JOBS]
-    for path in _given(round_.jobs, names, _JOBS):
-        raise _refused(round_, path, "expected none")
+    paths = _given(round_.jobs, names, _JOBS)
+    _refuse(_refused(round_, path, "expected none") for path in paths)
 
 
 def check_fields(round_: Round) -> None:
@@ -31,7 +31,7 @@ def check_fields(round_: Round) -> None:
     Raises
     ------
     InvalidInputError
-        The first such field, with its path in the Round document.
+        All such fields, with their paths in the Round document.
     """
     paths: list[Path] = []
     for owner, name in _unused(round_):
@@ -39,8 +39,7 @@ def check_fields(round_: Round) -> None:
             paths += _given(round_.tenants, [name], owner)
         elif owner != _JOBS and getattr(getattr(round_, owner) if owner else round_, name):
             paths.append((owner, name) if owner else (name,))
-    if paths:
-        raise _refused(round_, paths[0], "expected the round without it")
+    _refuse(_refused(round_, path, "expected the round without it") for path in paths)
 
 
 def _unused(round_: Round) -> list[tuple[str, str]]:
@@ -57,6 +56,12 @@ def _given(entries: Iterable[Any], names: Sequence[str], owner: str) -> Iterator
         for name in names:
             if getattr(entry, name):
                 yield owner, index, name
+
+
+def _refuse(errors: Iterable[InvalidInputError]) -> None:
+    found = list(errors)
+    if found:
+        raise merged(found)
 
 
 def _refused(round_: Round, path: Path, expected: str) -> InvalidInputError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from placewright.instances.derived import ranges
-from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.errors import InvalidInputError, Path, merged
 
 MAX_SHOWN = 5
 
@@ -16,15 +16,22 @@ def check_unique(names: Iterable[str], what: str, path: Path, last: Path = ("nam
     Raises
     ------
     InvalidInputError
-        For the second use of a name.
+        For each further use of a name.
     """
     seen: set[str] = set()
+    errors: list[InvalidInputError] = []
     for i, name in enumerate(names):
         if name in seen:
-            raise InvalidInputError(
-                f"{what} given twice; expected each name once", path=(*path, i, *last), value=name
+            errors.append(
+                InvalidInputError(
+                    f"{what} given twice; expected each name once",
+                    path=(*path, i, *last),
+                    value=name,
+                )
             )
         seen.add(name)
+    if errors:
+        raise merged(errors)
 
 
 def check_known(name: str, known: Collection[str], what: str, path: Path) -> None:
@@ -40,7 +47,9 @@ def check_known(name: str, known: Collection[str], what: str, path: Path) -> Non
     shown = sorted(known)[:MAX_SHOWN]
     more = ", ..." if len(known) > len(shown) else ""
     expected = f"expected {' or '.join(shown)}{more}" if shown else "expected none: there are none"
-    raise InvalidInputError(f"unknown {what}; {expected}", path=path, value=name)
+    raise InvalidInputError(
+        f"unknown {what}; {expected}", path=path, value=name, unknown=(name, known)
+    )
 
 
 def known_hosts(name: str, hosts: Collection[str], path: Path) -> list[str]:
@@ -63,5 +72,10 @@ def known_hosts(name: str, hosts: Collection[str], path: Path) -> list[str]:
         unknown = next((one for one in expanded if one not in hosts), None)
         if unknown is None:
             return expanded
-        problem = f"unknown host {unknown}; expected hosts of the cluster"
+        raise InvalidInputError(
+            f"unknown host {unknown}; expected hosts of the cluster",
+            path=path,
+            value=name,
+            unknown=(unknown, hosts),
+        )
     raise InvalidInputError(problem, path=path, value=name)

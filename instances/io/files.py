@@ -19,8 +19,10 @@ from placewright.instances.documents.base import API_VERSION, Document
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError
+from placewright.instances.errors import MAX_ERRORS, InvalidInputError
+from placewright.instances.errors import Path as DocumentPath
 from placewright.instances.io import streams, yaml_json
+from placewright.instances.io.lines import lines_of
 from placewright.instances.io.shared_options import with_shared_options
 from placewright.instances.io.validation_messages import invalid_input
 
@@ -42,6 +44,7 @@ _NOW_WHOLE_UNITS = (
 _YAML_SUFFIXES = (".yaml", ".yml")
 _MIB = 1024**2
 _D = TypeVar("_D", bound=Document)
+_T = TypeVar("_T")
 
 
 def load(path: AnyPath) -> Round | ClusterDocument | Plan:
@@ -52,11 +55,12 @@ def load(path: AnyPath) -> Round | ClusterDocument | Plan:
     InvalidInputError
         The file cannot be read, or is not a valid document.
     """
-    file = os.fspath(path)
-    raw = _headed(load_values(file), file, "Round", "Cluster", "Plan")
-    if raw["kind"] == "Round":
-        return parse_round(raw, file)
-    return parse_cluster(raw, file) if raw["kind"] == "Cluster" else parse_plan(raw, file)
+    parsers: dict[str, Callable[[Any, str], Round | ClusterDocument | Plan]] = {
+        "Round": parse_round,
+        "Cluster": parse_cluster,
+        "Plan": parse_plan,
+    }
+    return _loaded(path, parsers)
 
 
 def load_round(path: AnyPath) -> Round:
@@ -67,8 +71,7 @@ def load_round(path: AnyPath) -> Round:
     InvalidInputError
         The file cannot be read, or is not a valid Round.
     """
-    file = os.fspath(path)
-    return parse_round(_headed(load_values(file), file, "Round"), file)
+    return _loaded(path, {"Round": parse_round})
 
 
 def load_cluster(path: AnyPath) -> ClusterDocument:
@@ -79,8 +82,7 @@ def load_cluster(path: AnyPath) -> ClusterDocument:
     InvalidInputError
         The file cannot be read, or is not a valid Cluster.
     """
-    file = os.fspath(path)
-    return parse_cluster(_headed(load_values(file), file, "Cluster"), file)
+    return _loaded(path, {"Cluster": parse_cluster})
 
 
 def load_plan(path: AnyPath) -> Plan:
@@ -91,8 +93,7 @@ def load_plan(path: AnyPath) -> Plan:
     InvalidInputError
         The file cannot be read, or is not a valid Plan.
     """
-    file = os.fspath(path)
-    return parse_plan(_headed(load_values(file), file, "Plan"), file)
+    return _loaded(path, {"Plan": parse_plan})
 
 
 def load_values(path: AnyPath) -> Any:
@@ -108,6 +109,33 @@ def load_values(path: AnyPath) -> Any:
         return _parse(_text(file), file)
     except InvalidInputError as error:
         raise error.inside(file) from None
+
+
+def _loaded(path: AnyPath, parsers: Mapping[str, Callable[[Any, str], _T]]) -> _T:
+    """Read a document of one of these kinds; errors say on which lines of the file they are."""
+    file = os.fspath(path)
+    text, raw = "", None
+    try:
+        text = _text(file)
+        raw = _parse(text, file)
+        return parsers[_headed(raw, file, *parsers)["kind"]](raw, file)
+    except InvalidInputError as error:
+        elsewhere = error.file not in {None, file}  # in a file that this one refers to
+        raise (error if elsewhere else _located(error.inside(file), text, raw)) from None
+
+
+def _located(error: InvalidInputError, text: str, raw: Any) -> InvalidInputError:
+    """Return the errors of a file with their lines, and the names of list entries."""
+    lines = lines_of(text, {one.path for one in error.errors[:MAX_ERRORS] if one.path})
+
+    def entry(path: DocumentPath) -> str | None:
+        try:
+            name = raw[path[0]][path[1]]["name"]
+        except (LookupError, TypeError):
+            return None
+        return name if isinstance(name, str) else None
+
+    return error.located(lines.get, entry)
 
 
 def parse_round(raw: Mapping[str, Any], file: str | None = None) -> Round:
@@ -301,7 +329,7 @@ def _document(
         document = kind.model_validate(raw)
         check(document)
     except ValidationError as error:
-        raise invalid_input(error, kind, file) from None
+        raise invalid_input(error, kind, file, raw) from None
     except InvalidInputError as error:
         raise (error.inside(file) if file else error) from None
     return document

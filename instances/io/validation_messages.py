@@ -1,18 +1,22 @@
-"""Validation messages: pydantic's first error in a document as one `InvalidInputError`."""
+"""Validation messages: pydantic's errors in a document as one `InvalidInputError`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from placewright.instances.documents.base import NAME
 from placewright.instances.documents.cluster import HOST_NAME
 from placewright.instances.documents.plan import SHA256
-from placewright.instances.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError, merged
+
+MOST_ERRORS = 10_000
+"""Of one document that are looked for."""
 
 _TEXTS = {
     "bool_type": "expected true or false",
@@ -42,31 +46,75 @@ _PATTERNS = {
 
 
 def invalid_input(
-    error: ValidationError, document: type[BaseModel], file: str | None
+    error: ValidationError, document: type[BaseModel], file: str | None, raw: Any = None
 ) -> InvalidInputError:
-    """Return the first error, and how many more there are in the same entry of the document."""
+    """Return the errors of a document, those of its raw values after the first of each list, too.
+
+    Lists stop at their first wrong entry, lest a wrong file of millions fill the memory; only when
+    a document is refused is the rest of them looked at.
+    """
+    details = chain(_details(error), _further(error, document, raw, ()))
+    return merged([_error(one, document, file) for one in islice(details, MOST_ERRORS)])
+
+
+def _error(details: ErrorDetails, document: type[BaseModel], file: str | None) -> InvalidInputError:
+    path = tuple(part for part in details["loc"] if part != "[key]")
+    cause = details.get("ctx", {}).get("error")
+    if isinstance(cause, InvalidInputError):
+        moved = cause.moved(lambda inner: path + inner)
+        return moved.inside(file) if file else moved
+    known = _fields(document, path[:-1]) if details["type"] == "extra_forbidden" else None
+    return InvalidInputError(
+        _expected(details, document, path),
+        file=file,
+        path=path,
+        value=details["input"],
+        show_value=details["type"] != "missing" and not isinstance(details["input"], BaseModel),
+        unknown=(str(path[-1]), known) if known else None,
+    )
+
+
+def _details(error: ValidationError) -> list[ErrorDetails]:
     # A list that stopped at a wrong entry is also reported as too short: that is no second error.
     details = error.errors(include_url=False)
     within = {e["loc"][:length] for e in details for length in range(len(e["loc"]))}
-    first, *others = (e for e in details if e["loc"] not in within)
-    more = f" (and {len(others)} more)" if others else ""
-    path = tuple(part for part in first["loc"] if part != "[key]")
-    cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, InvalidInputError):
-        return InvalidInputError(
-            cause.expected + more,
-            file=file,
-            path=path + cause.path,
-            value=cause.value,
-            show_value=cause.show_value,
-        )
-    return InvalidInputError(
-        _expected(first, document, path) + more,
-        file=file,
-        path=path,
-        value=first["input"],
-        show_value=first["type"] != "missing" and not isinstance(first["input"], BaseModel),
-    )
+    return [e for e in details if e["loc"] not in within]
+
+
+def _further(
+    error: ValidationError, document: Any, raw: Any, at: tuple[str | int, ...]
+) -> Iterator[ErrorDetails]:
+    """Yield the errors after the first wrong entry of each list, with their paths below `at`."""
+    stopped = {
+        e["loc"][:depth]: part
+        for e in _details(error)
+        for depth, part in enumerate(e["loc"])
+        if isinstance(part, int)
+    }
+    for path, first in stopped.items():
+        entries, kind = _values(raw, path), _annotation(document, path)
+        if not isinstance(entries, list | tuple) or get_args(kind)[1:] != (Ellipsis,):
+            continue
+        entry = get_args(kind)[0]
+        adapter = TypeAdapter(entry)
+        for index, value in enumerate(entries[first + 1 :], first + 1):
+            try:
+                adapter.validate_python(value)
+            except ValidationError as another:
+                inside = (*at, *path, index)
+                for e in _details(another):
+                    yield {**e, "loc": (*inside, *e["loc"])}
+                yield from _further(another, _unwrapped(entry), value, inside)
+
+
+def _values(raw: Any, path: tuple[str | int, ...]) -> Any:
+    """Return the raw value at a path, None if there is none."""
+    try:
+        for part in path:
+            raw = raw[part]
+    except (TypeError, KeyError, IndexError):
+        return None
+    return raw
 
 
 def _expected(details: ErrorDetails, document: type[BaseModel], path: Sequence[str | int]) -> str:
@@ -83,13 +131,18 @@ def _expected(details: ErrorDetails, document: type[BaseModel], path: Sequence[s
 
 def _fields(document: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     """Return the field names of the document that a path leads to."""
-    here: Any = document
+    return sorted(_annotation(document, path).model_fields)
+
+
+def _annotation(document: Any, path: Sequence[str | int]) -> Any:
+    """Return the type of what a path leads to in a document."""
+    here = document
     for part in path:
         if isinstance(here, type) and issubclass(here, BaseModel):
             here = _unwrapped(here.model_fields[str(part)].annotation)
         else:  # a list or mapping: on to what its entries are
             here = _unwrapped([entry for entry in get_args(here) if entry is not Ellipsis][-1])
-    return sorted(here.model_fields)
+    return here
 
 
 def _unwrapped(annotation: Any) -> Any:

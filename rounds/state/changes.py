@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
+from placewright.instances.checks.cells import check_cells
 from placewright.instances.checks.round import check_jobs, check_limits, known_hosts
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.names import check_known, check_unique
@@ -19,7 +20,7 @@ from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.policy import Tenant
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.documents.sharing import Sharing
-from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.errors import ENTRY, InvalidInputError, Path
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.presets.health import with_health
 from placewright.rounds.sections.cells import bindings_of
@@ -142,6 +143,7 @@ def apply_changes(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]
     )
     _check_changed_jobs(following, changes, hosts)
     check_limits(following, hosts)
+    check_cells(following)
     return following
 
 
@@ -255,7 +257,7 @@ def _check_changed_jobs(round_: Round, changes: Changes, hosts: Mapping[str, Har
         # A host that overflows is reported for the job that is checked last.
         check_jobs(round_.model_copy(update={"jobs": (*beside, *mine)}), hosts)
     except InvalidInputError as error:
-        raise error.at(_path(error.path, len(beside), len(changes.updated))) from None
+        raise error.moved(lambda at: _path(at, len(beside), len(changes.updated))) from None
 
 
 def _beside(round_: Round, names: Collection[str], touched: Collection[str]) -> Iterator[Job]:
@@ -267,8 +269,8 @@ def _beside(round_: Round, names: Collection[str], touched: Collection[str]) -> 
 
 def _path(path: Path, beside: int, updated: int) -> Path:
     """Translate the path of a checked job to its place in the changes."""
-    first, index, *rest = path
-    if first != "jobs" or not isinstance(index, int):
+    if path[0] != "jobs" or len(path) < ENTRY:
         return path
+    index, rest = int(path[1]), path[ENTRY:]
     index -= beside
     return ("updated", index, *rest) if index < updated else ("added", index - updated, *rest)

@@ -1,0 +1,162 @@
+"""All errors of a file are told at once: lines, names of jobs, and the names that were meant."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placewright.cli.app import EXIT_INVALID_INPUT, main
+from placewright.instances import load_round
+from placewright.instances.errors import MAX_ERRORS, InvalidInputError, most_similar
+from placewright.instances.io.lines import lines_of
+
+HOSTS = {"hosts": [{"name": "h", "gpus": 8, "gpu_model": "A100"}]}
+FAULTY = """\
+apiVersion: placewright/v1alpha2
+kind: Round
+cluster:
+  hosts:
+    - {name: "h[0-1]", gpus: 8, gpu_model: A100}
+tenants:
+  - name: research
+jobs:
+  - name: train
+    tenant: reserch
+    options:
+      - groups: [{gpu: 8, required: rack, gpu_models: [a100]}]
+  - name: serve
+    options:
+      - groups:
+          - gpu: 1
+            hosts: [h0, h7]
+  - name: old
+    options: [{groups: [{gpu: 1}]}]
+    running: {tasks: [{host: h9, gpus: [0]}]}
+policy:
+  vacate: [h1]
+"""
+
+
+def errors_of(path: Path, text: str) -> list[str]:
+    path.write_text(text)
+    with pytest.raises(InvalidInputError) as caught:
+        load_round(path)
+    return str(caught.value).replace(f"{path}:", "").split("\n")
+
+
+def test_references_of_all_jobs_and_of_the_policy_are_told_with_their_lines(tmp_path, capsys):
+    told = errors_of(tmp_path / "r.yaml", FAULTY)
+    assert [line.partition(" (")[0] for line in told] == [
+        (
+            "10: jobs[0] \"train\".tenant: 'reserch': unknown tenant; expected research; "
+            "did you mean research?"
+        ),
+        (
+            "12: jobs[0] \"train\".options[0].groups[0].gpu_models[0]: 'a100': unknown GPU model; "
+            "expected A100; did you mean A100?"
+        ),
+        "12: jobs[0] \"train\".options[0].groups[0].required: 'rack': unknown level; expected host",
+        (
+            "17: jobs[1] \"serve\".options[0].groups[0].hosts[1]: 'h7': unknown host h7; "
+            "expected hosts of the cluster"
+        ),
+        (
+            "20: jobs[2] \"old\".running.tasks[0].host: 'h9': unknown host; "
+            "expected a host of the cluster"
+        ),
+        "22: policy.vacate: given without the term remaining; expected remaining in policy.terms",
+    ]
+    assert main(["validate", str(tmp_path / "r.yaml")]) == EXIT_INVALID_INPUT
+    assert capsys.readouterr().err.splitlines() == [
+        f"placewright: {tmp_path / 'r.yaml'}:{line}" for line in told
+    ]
+
+
+def test_forms_of_all_jobs_are_told_and_a_field_that_was_meant(tmp_path):
+    text = FAULTY.replace("tenant: reserch", "tennant: research\n    weight: -1")
+    text = text.replace("hosts: [h0, h7]", "cuont: 2\n          - {gpu: -2}")
+    told = errors_of(tmp_path / "r.yaml", text)
+    assert told[0].startswith('11: jobs[0] "train".weight: -1: expected at least 0')
+    assert told[1].startswith("10: jobs[0] \"train\".tennant: 'research': unknown field; expected")
+    assert told[1].endswith("; did you mean tenant?")
+    assert told[2].startswith('18: jobs[1] "serve".options[0].groups[0].cuont: 2: unknown field')
+    assert told[2].endswith("; did you mean count?")
+    assert told[3].startswith('19: jobs[1] "serve".options[0].groups[1].gpu: -2: expected')
+    assert len(told) == 4
+
+
+@pytest.mark.parametrize("field", ["tenant", "weight"])
+def test_at_most_20_errors_are_told_and_the_others_counted(tmp_path, field):
+    for more in (0, 1, 30):
+        jobs = [
+            {"name": f"j{i}", "options": [{"groups": [{"gpu": 1}]}], field: "x"}
+            for i in range(MAX_ERRORS + more)
+        ]
+        raw = {"apiVersion": "placewright/v1alpha2", "kind": "Round", "cluster": HOSTS}
+        told = errors_of(tmp_path / "r.json", json.dumps({**raw, "jobs": jobs}, indent=1))
+        assert [f'jobs[{i}] "j{i}".{field}: ' in told[i] for i in range(20)] == [True] * 20
+        counts = [] if not more else [f"{more} more error{'s' if more > 1 else ''}; expected none"]
+        assert [line.strip() for line in told[20:]] == counts
+
+
+@pytest.mark.parametrize("name", ["\x1b[31m", 'a"b', "a\nb", "x" * 10_000, "\u202e", "\\", ""])
+def test_a_hostile_name_is_escaped_and_cut(tmp_path, name):
+    raw = {"apiVersion": "placewright/v1alpha2", "kind": "Round", "cluster": HOSTS}
+    job = {"name": name, "options": [{"groups": [{"gpu": 1, "cout": 1}]}]}
+    told = errors_of(tmp_path / "r.json", json.dumps({**raw, "jobs": [job]}))
+    assert told[-1].startswith("1: jobs[0] ")
+    assert all(line.isprintable() and len(line) < 500 for line in told)
+
+
+VALUES: Any = st.recursive(
+    st.integers(0, 9) | st.sampled_from(["a", "b c", ": ,", '"]', "{", "\u00e4\n", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["a", "b", "c d", "\u00e4", "{"]), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+def paths_of(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for part, inner in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
+        yield (*here, part)
+        yield from paths_of(inner, (*here, part))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(VALUES, min_size=1), st.data())
+def test_each_path_has_the_line_on_which_its_key_or_entry_stands(values, data):
+    text = json.dumps({"top": values}, indent=0, ensure_ascii=False)
+    paths = list(paths_of({"top": values}))
+    some = data.draw(st.sets(st.sampled_from(paths), min_size=1, max_size=5))
+    found = lines_of(text, {*some, ("top", 0, "missing", 7)})
+    # With no indent, each key or entry has a line of its own, in the order of the paths.
+    opening = [line for line in text.split("\n") if line not in {"]", "],", "}", "},"}]
+    at = [i + 1 for i, line in enumerate(text.split("\n")) if line not in {"]", "],", "}", "},"}]
+    assert len(opening) == len(paths) + 1
+    assert {path: found[path] for path in some} == {p: at[paths.index(p) + 1] for p in some}
+    assert found["top", 0, "missing", 7] >= at[paths.index(("top", 0)) + 1]
+    in_yaml = lines_of(f"# JSON is YAML\n{text}", some)
+    assert in_yaml == {path: found[path] + 1 for path in some}
+
+
+def test_text_that_cannot_be_read_has_no_lines():
+    for text in ("{", "[1, ", '{"a" "b"', "a: [", "? [a]\n: 1", "[" * 10**5, '{"a": {"b"', ""):
+        assert lines_of(text, {("a", "b")}).keys() <= {("a", "b")}
+
+
+def test_the_most_similar_name_is_found_whatever_its_case():
+    assert most_similar("TRAIN", ["train", "serve"]) == "train"
+    assert most_similar("xyz", ["train", "serve"]) is None
+    assert most_similar("x", [f"h{i}" for i in range(20_000)]) is None
