@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from placewright.formulations.gang import parameters
 from placewright.instances.checks.round import check_round
-from placewright.instances.documents.plan import DecisionKind, Plan, Reason
+from placewright.instances.documents.plan import DecisionKind, Detail, Plan, Reason
 from placewright.instances.documents.round import Round
+from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
 Raw = dict[str, Any]
@@ -86,6 +89,28 @@ def test_the_reason_is_that_of_the_option_which_comes_furthest() -> None:
     jobs = [job("runs", gpu=2, cpu=4, **RUNNING), menu]
     tenants = [{"name": "red", "quota": {"gpu": 3}}]
     assert reasons([host("h0")], jobs, tenants=tenants) == {"menu": Reason.CAPACITY}
+
+
+def test_what_no_step_is_left_to_decide_is_said_to_be_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Each group fits alone, and together they ask no more than there is: 8 GPUs on two hosts of 4.
+    pair = {"name": "pair", "options": [{"groups": [{"gpu": 3, "count": 2}, {"gpu": 2}]}]}
+    hosts = [host("h0"), host("h1")]
+    assert reasons(hosts, [pair]) == {"pair": Reason.NEVER_FITS}
+    usual = parameters.PARAMETERS
+    short = replace(usual.placement, max_feasibility_steps=0)
+    monkeypatch.setattr(parameters, "PARAMETERS", replace(usual, placement=short))
+    round_ = Round.model_validate({"cluster": {"hosts": hosts_alone(hosts)}, "jobs": [pair]})
+    plan = solve_round(round_, isolation="none")
+    (decision,) = plan.decisions
+    assert (decision.reason, decision.detail) == (Reason.NOT_CHOSEN, Detail(unproven=True))
+    assert verify(round_, plan).ok
+
+
+def hosts_alone(hosts: list[Raw]) -> list[Raw]:
+    """The hosts without their racks."""
+    return [{name: value for name, value in one.items() if name != "parent"} for one in hosts]
 
 
 def test_a_place_that_a_job_of_equal_priority_lost_is_not_free() -> None:
