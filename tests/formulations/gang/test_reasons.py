@@ -130,7 +130,9 @@ def test_what_jobs_of_equal_priority_leave_no_capacity_for_was_not_chosen() -> N
 
 def test_a_job_of_higher_priority_that_is_worth_less_was_not_chosen() -> None:
     jobs = [job("low", gpu=3), job("high", gpu=2, priority=1)]
-    assert reasons([host("h0")], jobs) == {"high": Reason.NOT_CHOSEN}
+    policy = {"priority": "preemption"}
+    assert reasons([host("h0")], jobs, policy=policy) == {"high": Reason.NOT_CHOSEN}
+    assert reasons([host("h0")], jobs) == {"low": Reason.DISPLACED_BY_PRIORITY}
 
 
 def quota_left(oracle: ModuleType, round_: Round, plan: Plan, job_: Any) -> Any:
