@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from placewright.cli.format.table import print_rest, print_table
+from placewright.cli.format.table import MAX_ROWS, print_rest, print_table
 from placewright.cli.views.gang.move_tables import moves_of
 from placewright.cli.views.gang.selected import (
     DEFAULT,
@@ -103,10 +103,11 @@ def _print_waiting(
     milli: Mapping[str, int],
     selection: Selection,
 ) -> None:
-    """Print why jobs wait, and each of them."""
+    """Print each waiting job; of many, first how many wait for which reason."""
     if waiting:
         jobs = {job.name: job for job in round_.jobs}
-        print_table(console, waiting_table(waiting, milli))
+        if len(waiting) > MAX_ROWS:
+            print_table(console, waiting_table(waiting, milli))
         print_waiting(console, jobs, waiting, milli, selection.waiting_rows)
     elif selection.waiting:
         console.print("No job waits.")

@@ -174,7 +174,7 @@ def test_the_whole_plan_fits_a_narrow_terminal(regional, made, width):
     lines = capture.get().splitlines()
     assert all(len(line) <= width for line in lines if "─" in line)
     # Nobody starts or waits where data is placed, so there are homes in place of jobs.
-    for title in ("Decisions", "Why jobs wait", "Waiting jobs", "Started and kept jobs"):
+    for title in ("Decisions", "Waiting jobs", "Started and kept jobs"):
         assert any(line.startswith(title) for line in lines) == (made == "fast"), title
 
 

@@ -86,7 +86,7 @@ def print_waiting(
             *((job.tenant or NONE,) if tenants else ()),
             *((number(job.priority),) if priorities else ()),
             gpus(milli[job.name]),
-            _why(decision) or NONE,
+            _why(decision) or "the plan gives no reason",
         )
     print_table(console, made)
     if limit is not None and len(order) > limit:
@@ -111,9 +111,9 @@ def print_selected(
 
 
 def _why(decision: Decision) -> str | None:
-    """Return why a job waits: the reason and what is known of it."""
-    if decision.reason is None or decision.detail is None:
-        return decision.reason
+    """Return the reason for which a job waits, with what is known of it."""
+    if decision.reason is None:
+        return None
     return f"{decision.reason}: {reason_text(decision.reason, decision.detail)}"
 
 
