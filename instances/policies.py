@@ -111,8 +111,16 @@ GANG = PolicySpec(
         "policy.vacate",
         "policy.freeing",
         "policy.mix",
+        "policy.aging",
+        "policy.backfill",
+        "jobs.submitted",
+        "jobs.expected_runtime_s",
+        "jobs.not_before",
+        "jobs.held",
     ),
     priorities=("strict", "preemption"),
+    plan_sections=("reservations",),
+    reasons=(*COMMON_REASONS, "held", "not_before", "reserved", "held_for_reservation"),
 )
 INTERLEAVING = PolicySpec(
     name="interleaving",

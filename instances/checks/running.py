@@ -58,6 +58,13 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                     path=(*path, "checkpoint"),
                     value=checkpoint,
                 )
+            started = job.running.started
+            if started is not None and started > round_.now:
+                raise InvalidInputError(
+                    f"is later than now; expected at most {round_.now}",
+                    path=(*path, "started"),
+                    value=started,
+                )
             option = job.options[job.running.option]
             _check_tasks(job.running, option, path)
             for j, task in enumerate(job.running.tasks):

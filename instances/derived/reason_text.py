@@ -16,6 +16,10 @@ MEANINGS = {
     Reason.DATA: "a region has such GPUs, and its data is on the way there",
     Reason.NO_REGION: "no region may run it with all of its data",
     Reason.NOT_ASKED: "the policy decides where data lives, and starts nobody",
+    Reason.HELD: "is held",
+    Reason.NOT_BEFORE: "may not start yet",
+    Reason.RESERVED: "has a reservation for later",
+    Reason.HELD_FOR_RESERVATION: "would delay the reservation of another job",
 }
 """What each reason says of every job that waits for it."""
 
@@ -33,6 +37,10 @@ def reason_text(reason: Reason, detail: Detail | None) -> str:
         text = lack
     elif reason is Reason.QUOTA and detail.tenant is not None:
         text = f"tenant {detail.tenant} " + (_quota(detail) or "has no cell left for it")
+    elif reason is Reason.HELD_FOR_RESERVATION and detail.job is not None:
+        text = f"would delay the reservation of job {detail.job} at {detail.at} s"
+    elif detail.at is not None:
+        text = f"{MEANINGS[reason]}: at {detail.at} s"
     else:
         text = MEANINGS[reason]
     if detail.option is not None:

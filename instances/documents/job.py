@@ -7,7 +7,15 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 
 from placewright.instances.documents.arrangement import AntiAffinity
-from placewright.instances.documents.base import Amount, Document, Flag, Index, Many, Name
+from placewright.instances.documents.base import (
+    MAX_AMOUNT,
+    Amount,
+    Document,
+    Flag,
+    Index,
+    Many,
+    Name,
+)
 from placewright.instances.documents.deadline import Deadline
 from placewright.instances.documents.geo import MAX_REGIONS, Read
 from placewright.instances.documents.option import Option
@@ -22,13 +30,15 @@ class Running(Document):
     A `pinned` job stays; any other may migrate, or be preempted for a job of strictly higher
     priority. Stopping it costs `migrate_cost` or `preempt_cost` (milli-GPU-seconds); by default its
     milli-GPU times the seconds since its last `checkpoint` (on the round's clock; None: no work is
-    lost) plus `restart_s`. The milli-GPU of every task that moves or stops come on top.
+    lost) plus `restart_s`. The milli-GPU of every task that moves or stops come on top. `started`
+    is when it started, on the round's clock (None: not known).
     """
 
     option: Index = 0
     tasks: Many[Task] = Field(min_length=1)
     pinned: Flag = False
     checkpoint: Index | None = None
+    started: Index | None = None
     restart_s: Index = 0
     migrate_cost: Amount | None = None
     preempt_cost: Amount | None = None
@@ -43,6 +53,10 @@ class Job(Document):
     are written out as it is read. `deadline` is for the policy of that name: the work that is left
     and by when it is due. `reads` and `regions` are for `geo` and `replicas`: the data that it
     needs, and the regions in which it may run (None: all).
+
+    `submitted` is when the job was submitted (None: now), and `expected_runtime_s` how long it is
+    expected to run once it has started (None: without end). It does not start before `not_before`,
+    nor while it is `held`.
     """
 
     name: Name
@@ -57,6 +71,10 @@ class Job(Document):
     deadline: Deadline | None = None
     reads: Many[Read] = Field(default=(), max_length=64)
     regions: Many[Name] | None = Field(default=None, min_length=1, max_length=MAX_REGIONS)
+    submitted: Index | None = None
+    expected_runtime_s: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)] | None = None
+    not_before: Index | None = None
+    held: Flag = False
 
     @model_validator(mode="before")
     @classmethod

@@ -72,7 +72,9 @@ class Reason(StrEnum):
     `promised_later`: it has a promise, and its leases come later. `refused`: it asked for a promise
     and got none. `data`: a region has such GPUs, and its data is on the way there. `no_region`:
     no region may run it with all its data. `not_asked`: the policy decides about data and starts
-    nobody. `not_chosen`: none of these; no better plan was found in which it starts.
+    nobody. `held` and `not_before`: the job itself says so. `reserved`: it has a reservation for
+    later. `held_for_reservation`: it would delay a reservation. `not_chosen`: none of these; no
+    better plan was found in which it starts.
     """
 
     NEVER_FITS = "never_fits"
@@ -84,6 +86,10 @@ class Reason(StrEnum):
     DATA = "data"
     NO_REGION = "no_region"
     NOT_ASKED = "not_asked"
+    HELD = "held"
+    NOT_BEFORE = "not_before"
+    RESERVED = "reserved"
+    HELD_FOR_RESERVATION = "held_for_reservation"
     NOT_CHOSEN = "not_chosen"
 
 
@@ -110,7 +116,8 @@ class Detail(Document):
     `option` and `group` are indices, in the job and in the option. `asked`, `used`, `limit`,
     `excess` and `free` are amounts of `resource`. `places` is how many of the `tasks` of a group
     have a place on `domain` of `level`, or on all hosts. `unproven`: a test before this reason
-    could not be decided.
+    could not be decided. `at` is the time of a reservation, or from when on the job may start, and
+    `job` whose reservation it is.
     """
 
     option: Index | None = None
@@ -128,6 +135,8 @@ class Detail(Document):
     tasks: Index | None = None
     places: Index | None = None
     unproven: Flag = False
+    at: Index | None = None
+    job: Name | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 from pydantic_core import PydanticKnownError
 
-from placewright.instances.documents.base import Document, Many, Name
+from placewright.instances.documents.base import (
+    MAX_AMOUNT,
+    MAX_COUNT,
+    Document,
+    Many,
+    Name,
+)
 from placewright.instances.documents.cells import OwnedCells
 from placewright.instances.documents.cluster import HostName
 from placewright.instances.documents.quantities import Amounts, Mib, MilliCpu, MilliGpu
@@ -76,6 +82,35 @@ class TaskKind(Document):
     weight: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 1
 
 
+class Aging(Document):
+    """How the value of waiting jobs grows with their age.
+
+    The value of a job that has been eligible for `age` seconds counts
+    `1 + age / doubles_after_s` times, but no more than `limit` times.
+    """
+
+    doubles_after_s: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)]
+    limit: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
+
+    def aged(self, value: int, age: int) -> int:
+        """Return a value at an age in seconds, rounded down."""
+        return (
+            value
+            * min(self.doubles_after_s + age, self.limit * self.doubles_after_s)
+            // (self.doubles_after_s)
+        )
+
+
+class Backfill(Document):
+    """Backfilling: the first `depth` waiting jobs that do not fit now get a reservation.
+
+    Later jobs may start only where that delays no reservation. Depth 1 is EASY backfilling, "all"
+    conservative backfilling.
+    """
+
+    depth: Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)] | Literal["all"] = 1
+
+
 class Policy(Document):
     """What is decided, and by which objective terms, in lexicographic order.
 
@@ -93,6 +128,9 @@ class Policy(Document):
     `priority`: `strict` decides `value` class by class, the highest precedence first; with
     `preemption` priority says only who may preempt whom. Policies other than `gang` have
     `preemption` alone.
+
+    `aging` raises the value of jobs that wait, and `backfill` reserves GPUs for the first of them
+    (None: neither).
     """
 
     formulation: FormulationName = "gang"
@@ -102,6 +140,8 @@ class Policy(Document):
     vacate: Many[HostName] = ()
     freeing: Freeing | None = None
     mix: Many[TaskKind] | None = Field(default=None, min_length=1)
+    aging: Aging | None = None
+    backfill: Backfill | None = None
 
     @model_validator(mode="before")
     @classmethod

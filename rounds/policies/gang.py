@@ -1,4 +1,4 @@
-"""Decider of policy `gang`; where tenants own cells, that of `cells.py`."""
+"""Decider of policy `gang`; with cells that of `cells.py`, with reservations `backfill.py`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Plan
 from placewright.instances.documents.round import Round
 from placewright.rounds.decisions import Why
+from placewright.rounds.policies.backfill import BackfillDecider, has_waiting_rules
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources
 from placewright.rounds.policies.cells import (
     CellsDecider,
@@ -55,6 +56,8 @@ def _decider(round_: Round, resources: Resources) -> Decider:
     compile_ = resources.memory.compile
     if has_cells(round_):
         return CellsDecider(round_, compile_)
+    if has_waiting_rules(round_):
+        return BackfillDecider(round_, compile_)
     return GangDecider(round_, compile_(round_))
 
 

@@ -81,7 +81,8 @@ class Changes:
 def apply_plan(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Round:
     """Return the round after its plan has been carried out at `now`.
 
-    Whatever started or moved has just saved its work: its checkpoint is `now`. A job that starts
+    Whatever started or moved has just saved its work: its checkpoint is `now`, and who starts
+    `started` now. A job that starts
     takes `restart_s` seconds to start again, by name, 0 if it is not there. Jobs have the promises
     that the plan gives them.
     """
@@ -93,6 +94,7 @@ def apply_plan(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Round
                 option=decision.option,
                 tasks=decision.tasks,
                 checkpoint=round_.now,
+                started=round_.now,
                 restart_s=restart_s.get(job.name, 0),
             )
         elif decision.decision is DecisionKind.MIGRATE and job.running is not None:

@@ -18,6 +18,7 @@ from placewright.formulations.gang.problem.mig_layouts import mask_of
 from placewright.formulations.gang.problem.shapes import ShapeTable
 from placewright.formulations.gang.problem.terms import BOTTLENECK
 from placewright.formulations.plan_messages import Place, Slots
+from placewright.instances.documents.base import MAX_MOMENT
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
@@ -178,7 +179,7 @@ class JobCompiler:
                 tuple(
                     members[k]
                     if self.class_keys[k][0]
-                    else sorted(members[k], key=lambda j: -jobs[j].priority)
+                    else sorted(members[k], key=lambda j: _turn(jobs[j]))
                 ),
                 self.class_keys[k][1],
                 self.class_keys[k][2],
@@ -244,3 +245,8 @@ class JobCompiler:
         """Return the row of a group's demands besides GPUs, (resource, amount) pairs."""
         wanted = (("cpu", group.cpu), ("memory", group.memory), *group.resources.items())
         return self.demands.setdefault(wanted, len(self.demands))
+
+
+def _turn(job: Job) -> tuple[int, int]:
+    """Return what equal jobs start in the order of: priority, then who was submitted first."""
+    return -job.priority, MAX_MOMENT if job.submitted is None else job.submitted

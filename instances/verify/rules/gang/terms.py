@@ -12,12 +12,13 @@ from math import comb
 
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.rules.gang.entitlement import Entitlement
+from placewright.instances.verify.rules.gang.waiting import start_value
 from placewright.topology.units import WHOLE_GPU
 
 
 def value(reading: Reading) -> int:
     """Sum of the started jobs' values, less those of the preempted jobs."""
-    gained = sum(placed.job.value_of(placed.chosen) for placed in reading.started)
+    gained = sum(start_value(reading.round, p.job, p.chosen) for p in reading.started)
     return gained - sum(
         victim.job.value_of(reading.running[victim.job.name].option) for victim in reading.preempted
     )
@@ -37,7 +38,7 @@ def entitled(reading: Reading) -> int:
     total = 0
     for placed in reading.started:
         if entitlement.of(placed.job, placed.chosen).entitled:
-            total += placed.job.value_of(placed.chosen)
+            total += start_value(reading.round, placed.job, placed.chosen)
     for victim in reading.preempted:
         option = reading.running[victim.job.name].option
         if entitlement.of(victim.job, option).entitled:

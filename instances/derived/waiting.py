@@ -1,0 +1,52 @@
+"""Waiting jobs: which may start at all, in which order, and when running ones are expected to end.
+
+docs/formulations/backfill.md has the definitions.
+"""
+
+from __future__ import annotations
+
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
+
+
+def eligible(job: Job, now: int) -> bool:
+    """Whether a pending job may start now, for all that it says itself."""
+    return not job.held and (job.not_before is None or job.not_before <= now)
+
+
+def submitted_at(job: Job, now: int) -> int:
+    """Return when a job was submitted; one that does not say so just has been."""
+    return now if job.submitted is None else job.submitted
+
+
+def age(job: Job, now: int) -> int:
+    """Return the seconds for which a waiting job has been eligible."""
+    return max(0, now - max(submitted_at(job, now), job.not_before or 0))
+
+
+def aged_value(round_: Round, job: Job, option: int) -> int:
+    """Return the value of an option of a waiting job, raised by the policy's aging."""
+    value, aging = job.value_of(option), round_.policy.aging
+    return value if aging is None else aging.aged(value, age(job, round_.now))
+
+
+def queue(round_: Round) -> list[int]:
+    """Return the eligible pending jobs by priority, time of submission, and order in the round."""
+    jobs = round_.jobs
+    waiting = [j for j, job in enumerate(jobs) if not job.running and eligible(job, round_.now)]
+    return sorted(waiting, key=lambda j: (-jobs[j].priority, submitted_at(jobs[j], round_.now)))
+
+
+def expected_end(job: Job, now: int) -> int | None:
+    """Return when a job is expected to end, None for never: a pending one if it starts now.
+
+    One that overran is expected to run on for as long again as it has overrun.
+    """
+    if job.expected_runtime_s is None:
+        return None
+    if job.running is None:
+        return now + job.expected_runtime_s
+    if job.running.started is None:
+        return None
+    end = job.running.started + job.expected_runtime_s
+    return end if end > now else now + max(1, now - end)

@@ -1,0 +1,174 @@
+"""The profile: what is free on each host at later times, as running jobs are expected to end.
+
+Mu'alem and Feitelson, "Utilization, Predictability, Workloads, and User Runtime Estimates in
+Scheduling the IBM SP2 with Backfilling", IEEE TPDS 12, 2001, section 3.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from placewright.array_types import Ints
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.instances.derived.waiting import expected_end
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.topology.units import WHOLE_GPU
+
+NEVER = 1 << 60
+
+
+class Reservation(NamedTuple):
+    """A job, by its index in the round, that is to start at a time, with an option, on hosts.
+
+    Attributes
+    ----------
+    at, end : int
+        Seconds on the round's clock; `end` is `NEVER` for a job of unknown run time.
+    tasks : tuple of (group, host, tasks)
+    gpus : int64 (hosts,)
+        Whole GPUs that it takes of each host.
+    demand : int64 (hosts, resources)
+        Other resources, in the cluster's order.
+    """
+
+    job: int
+    option: int
+    at: int
+    end: int
+    tasks: tuple[tuple[int, int, int], ...]
+    gpus: Ints
+    demand: Ints
+
+
+def gpus_taken(group: TaskGroup, tasks: int) -> int:
+    """Return the whole GPUs that tasks of a group take of a host; shares fill GPU after GPU."""
+    if group.mig:
+        return tasks
+    if group.gpu >= WHOLE_GPU:
+        return tasks * (group.gpu // WHOLE_GPU)
+    return 0 if not group.gpu else -(-tasks // (WHOLE_GPU // group.gpu))
+
+
+class Profile:
+    """Free GPUs and resources of each host over time, less what reservations take.
+
+    A GPU that jobs share is free once the last of them has ended.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self._round = problem, problem.round
+        cluster, self._now = problem.cluster, problem.round.now
+        self._host_of_gpu = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
+        self._gpu_end = np.where(problem.usable, 0, NEVER)
+        self._rows: list[tuple[int, int, int, Ints]] = []  # end, host, whole GPUs, demand
+        self._tables: tuple[Ints, ...] | None = None
+        self._held: list[tuple[int, str, dict[str, int]]] = []  # end, tenant, resources
+        self._quota = {tenant.name: tenant.quota for tenant in self._round.tenants}
+        self._ends: set[int] = set()
+        self.reservations: list[Reservation] = []
+        for job in self._round.jobs:
+            if job.running is not None:
+                on = [(t.group, cluster.host_index[t.host], 1, t.gpus) for t in job.running.tasks]
+                self.run(job, job.options[job.running.option], on)
+
+    def run(
+        self, job: Job, option: Option, tasks: Iterable[tuple[int, int, int, Sequence[int]]]
+    ) -> None:
+        """Add a job that runs from now on, with (group, host, tasks, GPUs) of its tasks.
+
+        Without GPUs, tasks of whole GPUs take any that are free.
+        """
+        end = _or_never(expected_end(job, self._now))
+        self._ends.add(end)
+        for group, host, number, gpus in tasks:
+            ids = int(self._problem.cluster.gpu_start[host]) + np.array(gpus, dtype=np.int64)
+            self._gpu_end[ids] = np.maximum(self._gpu_end[ids], end)
+            asked = option.groups[group]
+            whole = 0 if gpus else gpus_taken(asked, number)
+            self._rows.append((end, host, whole, number * self.demand_of(asked)))
+        self._tables = None
+        if job.tenant is not None:
+            self._held.append((end, job.tenant, resources_held(option)))
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Add a reservation."""
+        self.reservations.append(reservation)
+        self._ends.add(reservation.end)
+
+    def demand_of(self, group: TaskGroup) -> Ints:
+        """Return what a task asks besides GPUs, int64 (resources,)."""
+        wanted = {"cpu": group.cpu, "memory": group.memory, **group.resources}
+        names = self._problem.cluster.resources
+        return np.array([wanted.get(name, 0) for name in names], dtype=np.int64)
+
+    def times(self) -> list[int]:
+        """Return the times, from now on, at which something is expected to end."""
+        return [self._now, *sorted(end for end in self._ends if self._now < end < NEVER)]
+
+    def most_gpus(self, times: list[int]) -> Ints:
+        """Return how many GPUs may be free at each of some times at most, int64 (times,)."""
+        usable = self._gpu_end[np.repeat(self._problem.open, self._problem.cluster.gpu_count)]
+        return np.searchsorted(np.sort(usable), np.array(times), side="right")
+
+    def free(self, at: int, end: int) -> tuple[Ints, Ints]:
+        """Return the whole GPUs, (hosts,), and resources, (hosts, resources), free all the time.
+
+        That is from `at` to `end`; nothing is free on hosts where nothing may arrive.
+        """
+        gpus, resources = self._free_at(at)
+        for other in {r.at for r in self.reservations if at < r.at < end}:
+            later, amounts = self._free_at(other)
+            gpus, resources = np.minimum(gpus, later), np.minimum(resources, amounts)
+        gpus = np.where(self._problem.open, np.maximum(gpus, 0), 0)
+        return gpus, np.where(self._problem.open[:, None], np.maximum(resources, 0), 0)
+
+    def _free_at(self, at: int) -> tuple[Ints, Ints]:
+        cluster = self._problem.cluster
+        gpus = np.bincount(self._host_of_gpu[self._gpu_end <= at], minlength=cluster.num_hosts)
+        resources = cluster.capacity.copy()
+        if self._rows and self._tables is None:
+            ends, hosts, whole, demands = map(np.array, zip(*self._rows, strict=True))
+            self._tables = ends, hosts, whole, demands
+        if self._tables is not None:
+            ends, hosts, whole, demands = self._tables
+            alive = ends > at
+            np.subtract.at(gpus, hosts[alive], whole[alive])
+            np.subtract.at(resources, hosts[alive], demands[alive])
+        for reservation in self.reservations:
+            if reservation.at <= at < reservation.end:
+                gpus, resources = gpus - reservation.gpus, resources - reservation.demand
+        return gpus, resources
+
+    def within_quota(self, job: Job, option: Option, at: int, end: int) -> bool:
+        """Whether a job stays within its tenant's quota from `at` to `end`."""
+        quota = self._quota.get(job.tenant or "", {})
+        if not quota:
+            return True
+        asked = resources_held(option)
+        for time in {at, *(r.at for r in self.reservations if at < r.at < end)}:
+            held = self._tenant_holds(job.tenant or "", time)
+            if any(held[name] + asked.get(name, 0) > most for name, most in quota.items()):
+                return False
+        return True
+
+    def _tenant_holds(self, tenant: str, at: int) -> dict[str, int]:
+        held: defaultdict[str, int] = defaultdict(int)
+        alive = [amounts for end, name, amounts in self._held if name == tenant and end > at]
+        for r in self.reservations:
+            job = self._round.jobs[r.job]
+            if job.tenant == tenant and r.at <= at < r.end:
+                alive.append(resources_held(job.options[r.option]))
+        for amounts in alive:
+            for name, amount in amounts.items():
+                held[name] += amount
+        return held
+
+
+def _or_never(end: int | None) -> int:
+    return NEVER if end is None else end

@@ -1,0 +1,35 @@
+"""The plan section `reservations`: which jobs start in their turn, and what is reserved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placewright.instances.documents.round import Round
+from placewright.rounds.backfill.profile import NEVER, Reservation
+from placewright.rounds.backfill.reserve import Reserved
+
+KIND = "reservations"
+
+
+def reservation_section(
+    round_: Round, hosts: tuple[str, ...], reserved: Reserved
+) -> dict[str, Any]:
+    """Return the section; jobs are in the order of the queue."""
+
+    def entry(reservation: Reservation) -> dict[str, Any]:
+        return {
+            "job": round_.jobs[reservation.job].name,
+            "option": reservation.option,
+            "at": reservation.at,
+            "end": None if reservation.end == NEVER else reservation.end,
+            "tasks": [
+                {"group": group, "host": hosts[host], "tasks": number}
+                for group, host, number in reservation.tasks
+            ],
+        }
+
+    return {
+        "kind": KIND,
+        "starts": [round_.jobs[job].name for job in reserved.starts.starts],
+        "jobs": [entry(reservation) for reservation in reserved.reservations],
+    }

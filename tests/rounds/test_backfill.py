@@ -1,0 +1,178 @@
+"""Reservations and backfilling: known answers of loops of rounds, and rules that verify checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from placewright import Changes, Engine, solve_round, verify
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
+from placewright.instances.documents.round import Round
+
+
+def round_of(hosts: int, gpus: int, policy: Mapping[str, Any], *jobs: Mapping[str, Any]) -> Round:
+    entries = [{"name": f"h{i}", "gpus": gpus, "gpu_model": "A100"} for i in range(hosts)]
+    return Round.model_validate(
+        {"cluster": {"hosts": entries}, "jobs": jobs, "policy": {"terms": ["value"], **policy}}
+    )
+
+
+def job(name: str, gpu: int, seconds: int | None, *, count: int = 1, **more: Any) -> dict[str, Any]:
+    groups = [{"count": count, "gpu": gpu}]
+    return {"name": name, "expected_runtime_s": seconds, "options": [{"groups": groups}], **more}
+
+
+def run(round_: Round, arrivals: Mapping[int, list[dict[str, Any]]], until: int) -> dict[str, int]:
+    """Run rounds whenever a job arrives or ends, and return when each ended; all are verified."""
+    ends: dict[str, int] = {}
+    finished: dict[str, int] = {}
+    with Engine(round_, isolation="none", time_limit=2.0) as engine:
+        for now in range(until):
+            over = [name for name, end in ends.items() if end == now]
+            if not over and now not in arrivals:
+                continue
+            finished |= {name: ends.pop(name) for name in over}
+            added = [Job.model_validate({"submitted": now, **one}) for one in arrivals.get(now, ())]
+            plan = engine.round(Changes(removed=over, added=added, now=now))
+            assert engine.round_solved is not None
+            checked = verify(engine.round_solved, plan)
+            assert checked.ok, checked.violations
+            jobs = {one.name: one for one in engine.round_solved.jobs}
+            for decision in plan.decisions:
+                if decision.decision is DecisionKind.START:
+                    ends[decision.job] = now + (jobs[decision.job].expected_runtime_s or 0)
+    return finished
+
+
+ONE_HOST = {
+    0: [job("A", 2, 10)],
+    1: [job("B", 4, 5)],
+    2: [job("C", 2, 6)],
+    3: [job("D", 2, 9)],
+}
+
+
+def test_easy_ends_four_jobs_as_lifka_describes_it() -> None:
+    ends = run(round_of(1, 4, {"backfill": {"depth": 1}}), ONE_HOST, 40)
+    assert ends == {"A": 10, "B": 15, "C": 8, "D": 24}
+
+
+def test_without_reservation_small_jobs_pass_the_large_one() -> None:
+    assert run(round_of(1, 4, {}), ONE_HOST, 40) == {"A": 10, "B": 22, "C": 8, "D": 17}
+
+
+def test_conservative_backfilling_ends_the_four_jobs_as_easy_does() -> None:
+    ends = run(round_of(1, 4, {"backfill": {"depth": "all"}}), ONE_HOST, 40)
+    assert ends == {"A": 10, "B": 15, "C": 8, "D": 24}
+
+
+STREAM = {
+    0: [job("first", 8, 12)],
+    2: [job("gang", 8, 20, count=2, weight=0)],
+    **{t: [job(f"small{t}", 8, 12)] for t in range(6, 60, 6)},
+}
+
+
+@pytest.mark.parametrize("policy", [{}, {"backfill": {"depth": 1}}])
+def test_a_stream_of_small_jobs_does_not_starve_a_gang(policy: dict[str, Any]) -> None:
+    ends = run(round_of(2, 8, policy), STREAM, 70)
+    # As soon as the jobs that ran when it came have ended.
+    assert ends.get("gang") == (32 if policy else None)
+
+
+def decided(round_: Round) -> tuple[Plan, dict[str, Decision]]:
+    plan = solve_round(round_, isolation="none", time_limit=5.0)
+    checked = verify(round_, plan)
+    assert checked.ok, checked.violations
+    return plan, {decision.job: decision for decision in plan.decisions}
+
+
+def at_100(*jobs: Mapping[str, Any], hosts: int = 2, **policy: Any) -> Round:
+    running = {"started": 50, "tasks": [{"host": "h0", "gpus": list(range(8))}]}
+    first = job("runs", 8, 100, running=running)
+    made = round_of(hosts, 8, {"backfill": {"depth": 1}, **policy})
+    return Round.model_validate({**made.model_dump(), "now": 100, "jobs": [first, *jobs]})
+
+
+GANG = job("gang", 8, 1000, count=2, submitted=10)
+
+
+def test_a_job_that_ends_by_the_reservation_may_start_and_a_longer_one_may_not() -> None:
+    round_ = at_100(GANG, job("short", 4, 50), job("long", 4, 51))
+    plan, found = decided(round_)
+    (section,) = (entry for entry in plan.sections if entry["kind"] == "reservations")
+    assert [(entry["job"], entry["at"]) for entry in section["jobs"]] == [("gang", 150)]
+    assert found["short"].decision is DecisionKind.START
+    gang, long = found["gang"], found["long"]
+    assert (gang.reason, gang.detail and gang.detail.at) == (Reason.RESERVED, 150)
+    assert long.reason is Reason.HELD_FOR_RESERVATION
+    assert long.detail is not None
+    assert (long.detail.job, long.detail.at) == ("gang", 150)
+
+
+def test_a_longer_job_may_start_on_other_gpus() -> None:
+    two = {"options": [{"groups": [{"count": 2, "gpu": 8, "hosts": ["h0", "h1"]}]}]}
+    _, found = decided(at_100({**GANG, **two}, job("long", 4, 10_000), hosts=3))
+    assert found["gang"].reason is Reason.RESERVED
+    assert [task.host for task in found["long"].tasks] == ["h2"]
+
+
+def test_verify_refuses_a_start_that_delays_a_reservation() -> None:
+    round_ = at_100(GANG, job("short", 8, 50))
+    plan, _ = decided(round_)
+    longer = Round.model_validate(
+        at_100(GANG, job("short", 8, 51)).model_dump() | {"name": "longer"}
+    )
+    checked = verify(longer, plan.model_copy(update={"round": None, "certificate": None}))
+    assert "reservations" in {violation.rule for violation in checked.violations}
+
+
+def test_a_job_that_fits_now_starts_before_later_ones() -> None:
+    _, found = decided(at_100(job("one", 8, None), job("two", 8, None, weight=9)))
+    assert found["one"].decision is DecisionKind.START
+
+
+def test_a_job_without_a_known_time_is_skipped() -> None:
+    jobs = job("gang", 8, 10, count=2, submitted=1), job("next", 8, 10)
+    round_ = at_100(*jobs)
+    forever = [one.model_copy(update={"expected_runtime_s": None}) for one in round_.jobs[:1]]
+    _, found = decided(round_.model_copy(update={"jobs": (*forever, *round_.jobs[1:])}))
+    assert found["gang"].reason is Reason.CAPACITY
+    assert found["next"].decision is DecisionKind.START
+
+
+def test_reserved_quota_is_kept_from_longer_jobs_of_the_tenant() -> None:
+    tenant = {"tenant": "a"}
+    round_ = at_100(
+        {**GANG, **tenant}, job("long", 2, 999, **tenant), job("other", 2, 999), hosts=3
+    )
+    quota = [{"name": "a", "quota": {"gpu": 17}}]
+    _, found = decided(Round.model_validate(round_.model_dump() | {"tenants": quota}))
+    assert found["gang"].decision is DecisionKind.START or found["long"].reason is (
+        Reason.HELD_FOR_RESERVATION
+    )
+
+
+def test_held_jobs_and_those_not_yet_eligible_wait() -> None:
+    jobs = job("held", 1, 5, held=True), job("later", 1, 5, not_before=101), job("now", 1, 5)
+    _, found = decided(at_100(*jobs, backfill=None))
+    assert found["held"].reason is Reason.HELD
+    assert found["later"].reason is Reason.NOT_BEFORE
+    assert found["now"].decision is DecisionKind.START
+
+
+def test_aging_raises_the_value_of_jobs_that_wait() -> None:
+    jobs = job("old", 8, 5, submitted=0), job("new", 8, 5, weight=2, submitted=100)
+    plan, found = decided(at_100(*jobs, backfill=None, aging={"doubles_after_s": 50, "limit": 10}))
+    assert found["old"].decision is DecisionKind.START
+    assert plan.certificate is not None
+    assert plan.certificate.terms[0].value == 24_000
+
+
+def test_of_equal_jobs_the_first_submitted_starts() -> None:
+    jobs = job("second", 8, 5, submitted=9), job("first", 8, 5, submitted=3)
+    _, found = decided(at_100(*jobs, backfill=None))
+    assert found["first"].decision is DecisionKind.START
