@@ -146,14 +146,13 @@ def test_a_job_without_a_known_time_is_skipped() -> None:
 
 def test_reserved_quota_is_kept_from_longer_jobs_of_the_tenant() -> None:
     tenant = {"tenant": "a"}
-    round_ = at_100(
-        {**GANG, **tenant}, job("long", 2, 999, **tenant), job("other", 2, 999), hosts=3
-    )
+    two = {"options": [{"groups": [{"count": 2, "gpu": 8, "hosts": ["h0", "h1"]}]}]}
+    others = job("long", 2, 999, **tenant), job("other", 2, 999)
+    round_ = at_100({**GANG, **two, **tenant}, *others, hosts=3)
     quota = [{"name": "a", "quota": {"gpu": 17}}]
     _, found = decided(Round.model_validate(round_.model_dump() | {"tenants": quota}))
-    assert found["gang"].decision is DecisionKind.START or found["long"].reason is (
-        Reason.HELD_FOR_RESERVATION
-    )
+    assert found["long"].reason is Reason.HELD_FOR_RESERVATION
+    assert found["other"].decision is DecisionKind.START
 
 
 def test_held_jobs_and_those_not_yet_eligible_wait() -> None:
