@@ -12,7 +12,7 @@ from typing import Any
 
 from placewright.formulations.cells.residual_round import ResidualRound, residual_round_of
 from placewright.formulations.cells.run import CellProblem, run
-from placewright.formulations.gang.problem.compile import Compiler, compile_round
+from placewright.formulations.gang.problem.compile import Compiler
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
@@ -53,7 +53,8 @@ class BackfillDecider:
         rest = residual_round_of(round_, self._reserved.starts)
         restricted = restricted_round(rest.round, round_, self._reserved.reservations, names)
         self.rest: ResidualRound = replace(rest, round=restricted)
-        self._problem = _without_further_shares(compile_round(restricted), len(names))
+        problem = Compiler()(restricted, rest.borrowed, rest.priority_classes)
+        self._problem = _without_further_shares(problem, len(names))
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield plans and bounds of the whole round; if none is lawful, the start of the head."""

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from placewright import Changes, Engine, solve_round, verify
+from placewright import Changes, Engine, load_round, solve_round, verify
+from placewright.instances import verify as verification
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
+
+
+def bundled(name: str) -> Round:
+    return load_round(Path(verification.__file__).parents[1] / "library" / f"{name}.yaml")
 
 
 def round_of(hosts: int, gpus: int, policy: Mapping[str, Any], *jobs: Mapping[str, Any]) -> Round:
@@ -95,6 +101,13 @@ def at_100(*jobs: Mapping[str, Any], hosts: int = 2, **policy: Any) -> Round:
     first = job("runs", 8, 100, running=running)
     made = round_of(hosts, 8, {"backfill": {"depth": 1}, **policy})
     return Round.model_validate({**made.model_dump(), "now": 100, "jobs": [first, *jobs]})
+
+
+def test_the_bundled_round_starts_the_job_that_ends_in_time_not_the_one_of_more_value() -> None:
+    _, found = decided(bundled("backfill-easy"))
+    assert {name for name, one in found.items() if one.decision is DecisionKind.START} == {"C"}
+    reasons = {name: one.reason for name, one in found.items() if one.reason}
+    assert reasons == {"B": Reason.RESERVED, "D": Reason.HELD_FOR_RESERVATION}
 
 
 GANG = job("gang", 8, 1000, count=2, submitted=10)

@@ -14,6 +14,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.rules.gang import terms
 from placewright.instances.verify.rules.gang.entitlement import Entitlement, Precedence
+from placewright.instances.verify.rules.gang.waiting import start_value
 
 TERM = "value"
 MOST = 8
@@ -112,5 +113,6 @@ def value(reading: Reading) -> int | dict[str, int]:
     for job, option, sign in counted:
         # A pinned job, which no valid plan starts or preempts, may be of no class.
         if (level := entitlement.of(job, option)) in name_of:
-            total[name_of[level]] += sign * job.value_of(option)
+            worth = start_value(reading.round, job, option) if sign > 0 else job.value_of(option)
+            total[name_of[level]] += sign * worth
     return total
