@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil, floor, isfinite
 from typing import Literal
 
-from placewright.formulations.bound_arithmetic import outward, proven_whole, tighter
+from placewright.formulations.bound_arithmetic import near, outward, proven_whole, tighter
 from placewright.formulations.gang.problem.priority_classes import PriorityClass
 from placewright.formulations.gang.problem.terms import CLASS_VALUES
 from placewright.formulations.plan_messages import Bound
@@ -169,7 +169,7 @@ def _status(result: TermResult, asked: float) -> Status:
 def _is_proven(result: TermResult) -> bool:
     """Whether the value is its bound, or as near to a claimed one as solvers can tell."""
     sharpness = CLAIM_SHARPNESS if result.proof == "claimed" else 0.0
-    return result.gap is not None and result.gap <= sharpness
+    return result.bound is not None and near(result.bound, result.value, sharpness)
 
 
 def refuse_beaten_bounds(results: tuple[TermResult, ...], plan: Plan) -> None:

@@ -191,8 +191,10 @@ def certificate_status(claim: Claim) -> Iterator[Finding]:
 
 
 def _is_proven(term: TermResult) -> bool:
-    gap = _gap(term)
-    return gap is not None and gap <= (CLAIM_SHARPNESS if term.proof == "claimed" else 0)
+    if term.bound is None:
+        return False
+    sharpness = CLAIM_SHARPNESS if term.proof == "claimed" else 0
+    return abs(term.bound - term.value) <= sharpness * max(abs(term.bound), abs(term.value))
 
 
 def _gap(term: TermResult) -> float | None:

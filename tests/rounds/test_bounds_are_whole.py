@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
+from placewright.instances.documents.plan import TermResult
 from placewright.rounds.certificate import Bounds, with_status
 from placewright.solver import InProcess
 
@@ -99,3 +100,11 @@ def test_a_term_within_the_tolerance_of_a_claim_makes_later_bounds_no_conditiona
         known.add(Bound("spread", 0))
         results = known.results(tuple(values), values)
         assert [result.conditional for result in results] == [False, False, conditional]
+
+
+def test_the_tolerance_is_one_of_the_value_not_of_all_that_a_class_asks() -> None:
+    term = TermResult(
+        name="value", sense="max", value=4000, bound=4001.0, proof="claimed", asked=10**9, gap=1e-9
+    )
+    (result,) = with_status((term,), 1e-4)
+    assert result.status == "within_gap"
