@@ -182,7 +182,8 @@ class Reasons:
         above = [
             (one, choice)
             for one, choice in self._pairs
-            if choice.kind == START and self.standing.of(one, choice.option) > mine
+            if choice.kind == START
+            and (reason == NOT_CHOSEN or self.standing.of(one, choice.option) > mine)
         ]
         victims = [
             (one, Choice(KEEP, one.running.option, one.running.places))
@@ -192,7 +193,7 @@ class Reasons:
             and self.standing.of(one, one.running.option) >= mine
         ]
         kept = [(one, choice) for one, choice in stay if choice.kind == KEEP]
-        first = stay + (above if reason == DISPLACED else [])
+        first = stay + (above if reason in (DISPLACED, NOT_CHOSEN) else [])
         return State(self.facts, [first, kept + victims] if victims else [first])
 
 
@@ -244,7 +245,8 @@ def _untrue_detail(reasons: Reasons, job: Job, number: int, reason: str, detail:
     if detail.get("unproven"):
         return "a tiny round leaves nothing open"
     if reason == NOT_CHOSEN:
-        return ""
+        startable = reasons.state(reason, job, number).fits(job, number)
+        return "" if detail.get("startable", False) == startable else f"startable is {startable}"
     if reason == QUOTA:
         name = detail.get("resource", "")
         said = tuple(detail.get(field) for field in ("asked", "used", "limit", "excess"))

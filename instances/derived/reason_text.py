@@ -41,6 +41,8 @@ def reason_text(reason: Reason, detail: Detail | None) -> str:
         text = f"would delay the reservation of job {detail.job} at {detail.at} s"
     elif detail.at is not None:
         text = f"{MEANINGS[reason]}: at {detail.at} s"
+    elif detail.startable:
+        text = "fits beside all that starts, but no better plan was found in which it starts"
     else:
         text = MEANINGS[reason]
     if detail.option is not None:

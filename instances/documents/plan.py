@@ -115,9 +115,9 @@ class Detail(Document):
 
     `option` and `group` are indices, in the job and in the option. `asked`, `used`, `limit`,
     `excess` and `free` are amounts of `resource`. `places` is how many of the `tasks` of a group
-    have a place on `domain` of `level`, or on all hosts. `unproven`: a test before this reason
-    could not be decided. `at` is the time of a reservation, or from when on the job may start, and
-    `job` whose reservation it is.
+    have a place on `domain` of `level`, or on all hosts. `startable`: the option fits even beside
+    all that the plan starts. `unproven`: a test before this reason could not be decided. `at` is
+    the time of a reservation, or from when on the job may start, and `job` whose reservation it is.
     """
 
     option: Index | None = None
@@ -134,6 +134,7 @@ class Detail(Document):
     domain: Name | None = None
     tasks: Index | None = None
     places: Index | None = None
+    startable: Flag = False
     unproven: Flag = False
     at: Index | None = None
     job: Name | None = None

@@ -41,7 +41,7 @@ class GangDecider:
 
     def reasons(self, candidate: Candidate) -> Mapping[int, Why]:
         """Return the reason of every pending job that a candidate does not start."""
-        return reasons_of(self._problem, candidate)
+        return reasons_of(self._problem, candidate, startable=True)
 
     def sections(
         self, candidate: Candidate, decisions: Sequence[Decision]

@@ -84,6 +84,8 @@ class FixedStates:
                 sum(rank >= precedence for rank in self._victim_ranks),
             )
         started, victims = self._numbers[precedence]
+        if reason is Reason.NOT_CHOSEN:
+            started = len(self._started)
         return 0 if reason is Reason.CAPACITY else started, victims
 
     def placement(self, key: StateKey) -> Placement:

@@ -44,6 +44,8 @@ def reasons_of(
     candidate: Candidate,
     foremost: Collection[int] = (),
     quota: QuotaUse | None = None,
+    *,
+    startable: bool = False,
 ) -> dict[int, Why]:
     """Return why each pending job waits that the candidate does not start.
 
@@ -53,6 +55,9 @@ def reasons_of(
         Jobs that come before all others.
     quota
         The use of quotas, if the round of the problem does not have all of it.
+    startable
+        Say of jobs that are not chosen whether they fit even beside all started jobs: where nothing
+        but hosts and quotas decides who may start.
     """
     waiting: dict[tuple[int, bool, int], list[int]] = {}  # by class, whether foremost, priority
     for c, job_class in enumerate(problem.classes):
@@ -62,7 +67,7 @@ def reasons_of(
                 waiting.setdefault(key, []).append(job)
     if not waiting:
         return {}
-    tests = _Tests(problem, candidate, foremost, quota)
+    tests = _Tests(problem, candidate, foremost, quota, startable=startable)
     options = [
         (Precedence(is_foremost, choice.entitled, priority), jobs[0], choice)
         for (c, is_foremost, priority), jobs in waiting.items()
@@ -99,7 +104,10 @@ class _Tests:
         candidate: Candidate,
         foremost: Collection[int],
         quota: QuotaUse | None,
+        *,
+        startable: bool,
     ) -> None:
+        self._startable = startable
         self._jobs = problem.round.jobs
         self._states = FixedStates(problem, candidate, foremost)
         self._quota = quota or QuotaUse(problem.round, candidate)
@@ -120,6 +128,9 @@ class _Tests:
                 lack = None if fitting is not False else self._shortage(state, choice)
             if lack is not None:
                 return _Verdict(reason, {**lack, **doubt})
+        if self._startable and not doubt:
+            state = self._states.key(Reason.NOT_CHOSEN, precedence)
+            doubt = {"startable": True} if self._fits(state, choice) else {}
         return _Verdict(Reason.NOT_CHOSEN, doubt)
 
     def _fits(self, state: StateKey, choice: Choice) -> bool | None:

@@ -66,6 +66,8 @@ class ReasonTests:
         above, victims = self._numbers(self._entitlement.of(job, option))
         if test is Reason.CAPACITY:
             above = 0
+        elif test is Reason.NOT_CHOSEN:
+            above = len(self._started)
         key = above, victims
         if key not in self._states:
             state = self._beside_kept.copy()

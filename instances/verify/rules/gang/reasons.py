@@ -113,7 +113,11 @@ class _Judgement:
         """Say which fact of a reason is not true, "" if none is known to be wrong."""
         if reason is Reason.QUOTA:
             return self._wrong_quota(job, detail)
-        return "" if reason is Reason.NOT_CHOSEN else self._wrong_places(job, reason, detail)
+        if reason is not Reason.NOT_CHOSEN:
+            return self._wrong_places(job, reason, detail)
+        if detail.startable and self._tests.fails(reason, job, detail.option or 0):
+            return "it has no place beside all started jobs; expected not startable"
+        return ""
 
     def _wrong_quota(self, job: Job, detail: Detail) -> str:
         tenant, name = job.tenant or "", detail.resource or ""
