@@ -298,8 +298,8 @@ def test_a_plan_prints_what_it_breaks_before_all_else(lost):
         print_plan(console, *lost)
     text = capture.get()
     assert text.index("BROKEN") < text.index("Decisions") < text.index("Promised, earliest first")
-    assert ["promised_later", "1", "8"] in [line[:3] for line in rows(text)]
-    assert ["refused", "3", "24"] in [line[:3] for line in rows(text)]
+    assert text.count("promised_later: ") == 1
+    assert text.count("refused: ") == 3
 
 
 def test_a_round_shows_its_deadlines_and_who_is_away(run, lost, tmp_path):
