@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from placewright.formulations.plan_messages import Candidate
@@ -54,6 +54,17 @@ def wait_decision(job: Job, why: Why | None = None) -> Decision:
         return Decision.model_construct(job=job.name, decision=DecisionKind.WAIT)
     return Decision.model_construct(
         job=job.name, decision=DecisionKind.WAIT, reason=why.reason, detail=why.detail
+    )
+
+
+def with_invalid(round_: Round, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
+    """Return the decisions of a round's valid jobs, and between them those of its invalid jobs."""
+    valid = iter(decisions)
+    return tuple(
+        wait_decision(job, Why(Reason.INVALID, Detail(message=round_.invalid[job.name])))
+        if job.name in round_.invalid
+        else next(valid)
+        for job in round_.jobs
     )
 
 

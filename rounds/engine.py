@@ -142,7 +142,7 @@ class Engine:
         self._orders = self._orders.after(round_, plan.sections)
         self._memory.ledger = Ledger.of(plan.sections)
         if self.round_solved is None:
-            self._memory.learn(self.state)
+            self._memory.learn(self.state.valid_part())
         self.round_solved = round_
         return plan
 
@@ -185,7 +185,7 @@ class Engine:
         if self.round_solved is not None:
             now += self.state.leases.length_s
         coming = apply_changes(self.state, Changes(added=(job,), now=now), self._hosts)
-        answer = answer_admission(coming, self._memory.ledger)
+        answer = answer_admission(coming.valid_part(), self._memory.ledger)
         if answer.promise is not None and job.deadline is not None:
             update = {"deadline": job.deadline.model_copy(update={"promise": answer.promise})}
             jobs = (*self.state.jobs, job.model_copy(update=update))

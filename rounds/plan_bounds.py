@@ -53,6 +53,7 @@ def prove_bounds(
     verification = verify(round, plan.model_copy(update={"certificate": None}))
     if not verification.ok:
         raise ValueError(f"the plan breaks a rule: {verification.violations[0]}")
+    round, plan = round.valid_part(), plan.without_jobs(round.invalid)  # noqa: A001
     values = verification.terms
     terms = tuple(values)
     bounds = Bounds(priority_classes(round))

@@ -23,7 +23,7 @@ from placewright.rounds.certificate import (
     refuse_beaten_bounds,
     with_status,
 )
-from placewright.rounds.decisions import decisions_of, wait_decision
+from placewright.rounds.decisions import decisions_of, wait_decision, with_invalid
 from placewright.rounds.errors import InternalError
 from placewright.rounds.policies.base import DECIDERS, Resources
 from placewright.rounds.regions.executors import check_executor
@@ -125,11 +125,12 @@ class Solve:
         gang: GangFormulation,
         executor: Executor | None = None,
     ) -> None:
-        self.round, self.settings, self.progress = round_, settings, progress
+        self.given, self.round = round_, round_.valid_part()
+        self.settings, self.progress = settings, progress
         self.memory = memory
         self.resources = Resources(settings, gang, memory, executor)
         self.meter = Meter()
-        self.bounds = Bounds(priority_classes(round_))
+        self.bounds = Bounds(priority_classes(self.round))
         self.best: Candidate | None = None
         self.document: Plan = Plan.model_construct(decisions=())
         self.values: dict[str, int] = {}
@@ -144,7 +145,7 @@ class Solve:
         opened = self.resources.session(self.meter, solver)
         with ThreadPoolExecutor(1) as background, opened as session:
             # The hash of the round, needed at the end; it is computed while the solver works.
-            self.digest = background.submit(self.memory.digest, self.round)
+            self.digest = background.submit(self.memory.digest, self.given)
             try:
                 for step in self.decider.steps(session):
                     if isinstance(step, Candidate):
@@ -271,6 +272,9 @@ class Solve:
             if decisions is self.document.decisions
             else verify(self.round, plan).violations
         )
+        if self.given.invalid and not violations:
+            plan = plan.model_copy(update={"decisions": with_invalid(self.given, decisions)})
+            violations = verify(self.given, plan).violations
         if violations:
             raise InternalError(f"final plan: {violations[0]}", plan)
         # Added after verification, which would only compare the digest of the round with itself.

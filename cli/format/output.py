@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 STANDARD = "-"
 MAX_WARNINGS = 5
+MAX_INVALID = 20
 
 
 def out() -> Console:
@@ -51,6 +52,14 @@ def warn_of_units(document: Round | ClusterDocument) -> None:
         note(f"placewright: warning: {warning}")
     if len(warnings) > MAX_WARNINGS:
         note(f"placewright: warning: {len(warnings) - MAX_WARNINGS:,} more quantities like these")
+
+
+def warn_of_invalid_jobs(round_: Round) -> None:
+    """Say on stderr which jobs wait because they make no sense, at most some of them."""
+    for name, message in list(round_.invalid.items())[:MAX_INVALID]:
+        note(f"placewright: warning: job {name} is invalid and waits: {message}")
+    if len(round_.invalid) > MAX_INVALID:
+        note(f"placewright: warning: {len(round_.invalid) - MAX_INVALID:,} more invalid jobs")
 
 
 def note_written(path: str | None, what: str | None = None) -> None:

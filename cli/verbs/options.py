@@ -23,6 +23,12 @@ Output = Annotated[
 ]
 
 
+Lenient = Annotated[
+    bool,
+    typer.Option("--lenient", help="Pending jobs that make no sense wait, as invalid."),
+]
+
+
 class Format(StrEnum):
     """What is printed to stdout: text for people, or JSON."""
 

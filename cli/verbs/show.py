@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import check_output, note_written, out, warn_of_units
+from placewright.cli.format.output import (
+    check_output,
+    note_written,
+    out,
+    warn_of_invalid_jobs,
+    warn_of_units,
+)
+from placewright.cli.verbs.options import Lenient
 from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
 
 if TYPE_CHECKING:
@@ -31,6 +38,7 @@ def show(
         str | None,
         typer.Option("-o", "--output", metavar="FILE", help="Draw a map as .png or .svg instead."),
     ] = None,
+    lenient: Lenient = False,
 ) -> None:
     """Draw a cluster as a tree, a round as a tree with its jobs, a plan as a map of its GPUs.
 
@@ -46,7 +54,7 @@ def show(
 
         check_picture(picture)
         check_output(picture, file)
-    document, plan = _read(file, plan_file, round_file)
+    document, plan = _read(file, plan_file, round_file, lenient)
     warn_of_units(document)
     from placewright.cli.views.gang.facts import occupancy_of
     from placewright.cli.views.policies import VIEWS
@@ -96,19 +104,23 @@ def show(
 
 
 def _read(
-    file: str, plan_file: str | None, round_file: str | None
+    file: str, plan_file: str | None, round_file: str | None, lenient: bool
 ) -> tuple[Round | ClusterDocument, Plan | None]:
-    """Read the documents to draw; a plan must fit its round."""
+    """Read the documents to draw, without invalid jobs; a plan must fit its round."""
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.round import Round
     from placewright.instances.io.files import load, load_plan, load_round
     from placewright.instances.verify import verify
 
-    document = load(file)
+    document = load(file, lenient=lenient)
+    if isinstance(document, Round):
+        warn_of_invalid_jobs(document)
     if plan_file is None and round_file is None and not isinstance(document, Plan):
-        return document, None
+        return document.valid_part() if isinstance(document, Round) else document, None
     if isinstance(document, Plan) and round_file is not None and plan_file is None:
-        plan, plan_file, round_ = document, file, load_round(round_file)
+        plan, plan_file = document, file
+        round_ = load_round(round_file, lenient=lenient)
+        warn_of_invalid_jobs(round_)
     elif isinstance(document, Round) and plan_file is not None and round_file is None:
         plan, round_file, round_ = load_plan(plan_file), file, document
     else:
@@ -120,4 +132,4 @@ def _read(
     verification = verify(round_, plan)
     if not verification.ok:
         raise typer.Exit(report_violations(verification, plan_file))
-    return round_, plan
+    return round_.valid_part(), plan.without_jobs(round_.invalid)

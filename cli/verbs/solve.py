@@ -15,12 +15,13 @@ from placewright.cli.format.output import (
     note,
     note_written,
     out,
+    warn_of_invalid_jobs,
     warn_of_units,
     wrong_argument,
 )
 from placewright.cli.format.usage import suggestion
 from placewright.cli.interrupts import Interrupted, interrupts
-from placewright.cli.verbs.options import SOLVING_TIME, Format
+from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -94,6 +95,7 @@ def solve(
         list[str] | None,
         typer.Option("--job", metavar="NAME", help="Print this job alone; may be repeated."),
     ] = None,
+    lenient: Lenient = False,
 ) -> None:
     """Plan one round: which jobs start where, or where data lives, and how close to the best.
 
@@ -118,8 +120,9 @@ def solve(
     from placewright.instances.io.files import load_round, write
     from placewright.rounds import solve_round
 
-    round_ = load_round(round_file)
+    round_ = load_round(round_file, lenient=lenient)
     warn_of_units(round_)
+    warn_of_invalid_jobs(round_)
     _check_jobs(round_, jobs or ())
     plan = None
     try:

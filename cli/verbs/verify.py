@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import STANDARD, note, out, warn_of_units
-from placewright.cli.verbs.options import SOLVING_TIME, Format
+from placewright.cli.format.output import STANDARD, note, out, warn_of_invalid_jobs, warn_of_units
+from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,6 +43,7 @@ def verify(
     output_format: Annotated[
         Format, typer.Option("--format", help="What to print: text, or an object as JSON.")
     ] = Format.TABLE,
+    lenient: Lenient = False,
 ) -> None:
     """Check a plan independently of what made it, rule by rule (exit 7 if it breaks one).
 
@@ -56,7 +57,7 @@ def verify(
     from placewright.instances.io.files import load_plan, load_round
     from placewright.instances.verify import verify as check
 
-    round_, plan = load_round(round_file), load_plan(plan_file)
+    round_, plan = load_round(round_file, lenient=lenient), load_plan(plan_file)
     check_pair(round_, plan, round_file, plan_file)
     verification = check(round_, plan)
     bounds = None
@@ -84,6 +85,7 @@ def validate(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Round, cluster or plan; - is stdin.")
     ],
+    lenient: Lenient = False,
 ) -> None:
     """Check a file against its schema and its own references, and say what it holds.
 
@@ -91,9 +93,12 @@ def validate(
     """
     from placewright.cli.views.summary import document_text
     from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
     from placewright.instances.io.files import load
 
-    document = load(file)
+    document = load(file, lenient=lenient)
+    if isinstance(document, Round):
+        warn_of_invalid_jobs(document)
     if not isinstance(document, Plan):
         warn_of_units(document)
     out().print(f"{file}: valid {document.kind}, {document_text(document)}", soft_wrap=True)

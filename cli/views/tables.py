@@ -63,14 +63,16 @@ def _print_all(
     jobs = {job.name: job for job in round_.jobs}
     views = VIEWS[round_.policy.formulation]
     places_jobs = round_.policy.spec.places_jobs
-    views.plan_alert(console, round_, plan)
+    # What policies show is about jobs that could be decided.
+    decided = round_.valid_part(), plan.without_jobs(round_.invalid)
+    views.plan_alert(console, *decided)
     if places_jobs:
         print_table(console, outcome_table(plan, milli))
     if plan.certificate is not None:
         print_table(console, terms_table(plan.certificate.terms))
     if places_jobs:
         _print_usage(console, round_, plan, selection)
-    views.plan_tables(console, round_, plan)
+    views.plan_tables(console, *decided)
     moves = moves_of(jobs, plan)
     if moves:
         print_moves(console, moves, selection.rows)

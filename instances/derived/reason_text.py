@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from placewright.instances.documents.plan import Detail, Reason
 from placewright.instances.documents.quantities import amount_text, memory_text
+from placewright.instances.errors import printable
 
 MEANINGS = {
     Reason.NEVER_FITS: "fits not even the empty, healthy cluster",
@@ -20,6 +21,7 @@ MEANINGS = {
     Reason.NOT_BEFORE: "may not start yet",
     Reason.RESERVED: "has a reservation for later",
     Reason.HELD_FOR_RESERVATION: "would delay the reservation of another job",
+    Reason.INVALID: "makes no sense in the round",
 }
 """What each reason says of every job that waits for it."""
 
@@ -43,6 +45,8 @@ def reason_text(reason: Reason, detail: Detail | None) -> str:
         text = f"{MEANINGS[reason]}: at {detail.at} s"
     elif detail.startable:
         text = "fits beside all that starts, but no better plan was found in which it starts"
+    elif reason is Reason.INVALID and detail.message is not None:
+        text = printable(detail.message)
     else:
         text = MEANINGS[reason]
     if detail.option is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -73,8 +74,9 @@ class Reason(StrEnum):
     and got none. `data`: a region has such GPUs, and its data is on the way there. `no_region`:
     no region may run it with all its data. `not_asked`: the policy decides about data and starts
     nobody. `held` and `not_before`: the job itself says so. `reserved`: it has a reservation for
-    later. `held_for_reservation`: it would delay a reservation. `not_chosen`: none of these; no
-    better plan was found in which it starts.
+    later. `held_for_reservation`: it would delay a reservation. `invalid`: it makes no sense in
+    the round, which was read leniently. `not_chosen`: none of these; no better plan was found in
+    which it starts.
     """
 
     NEVER_FITS = "never_fits"
@@ -90,6 +92,7 @@ class Reason(StrEnum):
     NOT_BEFORE = "not_before"
     RESERVED = "reserved"
     HELD_FOR_RESERVATION = "held_for_reservation"
+    INVALID = "invalid"
     NOT_CHOSEN = "not_chosen"
 
 
@@ -107,6 +110,7 @@ class Task(Document):
     slot: Index | None = None
 
 
+MAX_MESSAGE = 1000
 _AMOUNTS = ("asked", "used", "limit", "excess", "free")
 
 
@@ -116,8 +120,9 @@ class Detail(Document):
     `option` and `group` are indices, in the job and in the option. `asked`, `used`, `limit`,
     `excess` and `free` are amounts of `resource`. `places` is how many of the `tasks` of a group
     have a place on `domain` of `level`, or on all hosts. `startable`: the option fits even beside
-    all that the plan starts. `unproven`: a test before this reason could not be decided. `at` is
-    the time of a reservation, or from when on the job may start, and `job` whose reservation it is.
+    all that the plan starts. `message` says what is wrong with an invalid job. `unproven`: a test
+    before this reason could not be decided. `at` is the time of a reservation, or from when on the
+    job may start, and `job` whose reservation it is.
     """
 
     option: Index | None = None
@@ -135,6 +140,7 @@ class Detail(Document):
     tasks: Index | None = None
     places: Index | None = None
     startable: Flag = False
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None
     unproven: Flag = False
     at: Index | None = None
     job: Name | None = None
@@ -261,3 +267,10 @@ class Plan(Document):
     decisions: Many[Decision]
     sections: Many[Section] = ()
     certificate: Certificate | None = None
+
+    def without_jobs(self, names: Collection[str]) -> Self:
+        """Return the plan without the decisions of some jobs; itself for none."""
+        if not names:
+            return self
+        left = tuple(decision for decision in self.decisions if decision.job not in names)
+        return self.model_copy(update={"decisions": left})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from placewright.instances.documents.base import (
     API_VERSION,
@@ -48,6 +49,12 @@ class Round(Document):
     `bindings` are those of the last plan; they hold while guaranteed jobs run in their domains.
     `sharing` is for the policy `interleaving`, `leases` for `deadline`, `geo`
     for `geo` and `replicas`.
+
+    Attributes
+    ----------
+    invalid : mapping of str to str
+        Pending jobs that make no sense in this round, by name, with what is wrong with them. They
+        wait. Only a lenient reading leaves any, and they are no field of the document.
     """
 
     apiVersion: Literal["placewright/v1alpha2"] = API_VERSION  # noqa: N815
@@ -64,11 +71,39 @@ class Round(Document):
     geo: Geo = Geo()
     policy: Policy = Policy()
     limits: RoundLimits = RoundLimits()
+    _invalid: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _sections(cls, raw: Any) -> Any:
         return refuse_unused_sections(raw)
+
+    @property
+    def invalid(self) -> Mapping[str, str]:
+        """Pending jobs that make no sense, by name, with what is wrong with them."""
+        return self._invalid
+
+    def with_invalid(self, invalid: Mapping[str, str]) -> Self:
+        """Return the round with these invalid jobs, and no others."""
+        if not invalid and not self._invalid:
+            return self
+        marked = self.model_copy()
+        marked._invalid = dict(invalid)
+        return marked
+
+    def valid_part(self) -> Self:
+        """Return the round without its invalid jobs: what there is to decide."""
+        return self.without_jobs(self._invalid).with_invalid({}) if self._invalid else self
+
+    def without_jobs(self, names: Collection[str]) -> Self:
+        """Return the round without some jobs, and without conflicts of those."""
+        pairs = self.sharing.conflicts
+        left = tuple(pair for pair in pairs if not any(name in names for name in pair))
+        jobs = tuple(job for job in self.jobs if job.name not in names)
+        update: dict[str, Any] = {"jobs": jobs}
+        if len(left) < len(pairs):
+            update["sharing"] = self.sharing.model_copy(update={"conflicts": left})
+        return self.model_copy(update=update)
 
     def spread_weights(self) -> dict[str, int]:
         """Weight of each level in the term `spread`; the defaults apply to levels that exist."""

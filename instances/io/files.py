@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from placewright.instances.checks.invalid_jobs import with_invalid_jobs
 from placewright.instances.checks.round import check_cluster, check_round
 from placewright.instances.documents.base import API_VERSION, Document
 from placewright.instances.documents.cluster import ClusterDocument
@@ -47,8 +49,8 @@ _D = TypeVar("_D", bound=Document)
 _T = TypeVar("_T")
 
 
-def load(path: AnyPath) -> Round | ClusterDocument | Plan:
-    """Read a document of any kind and check its references.
+def load(path: AnyPath, *, lenient: bool = False) -> Round | ClusterDocument | Plan:
+    """Read a document of any kind and check its references; a Round as `load_round` does.
 
     Raises
     ------
@@ -56,22 +58,30 @@ def load(path: AnyPath) -> Round | ClusterDocument | Plan:
         The file cannot be read, or is not a valid document.
     """
     parsers: dict[str, Callable[[Any, str], Round | ClusterDocument | Plan]] = {
-        "Round": parse_round,
+        "Round": partial(parse_round, lenient=lenient),
         "Cluster": parse_cluster,
         "Plan": parse_plan,
     }
     return _loaded(path, parsers)
 
 
-def load_round(path: AnyPath) -> Round:
+def load_round(path: AnyPath, *, lenient: bool = False) -> Round:
     """Read a Round and check its references.
+
+    Parameters
+    ----------
+    path
+        Its file.
+    lenient
+        Pending jobs that make no sense, such as those of an unknown tenant, do not lose the round:
+        they are its `invalid` jobs, and wait.
 
     Raises
     ------
     InvalidInputError
         The file cannot be read, or is not a valid Round.
     """
-    return _loaded(path, {"Round": parse_round})
+    return _loaded(path, {"Round": partial(parse_round, lenient=lenient)})
 
 
 def load_cluster(path: AnyPath) -> ClusterDocument:
@@ -138,7 +148,7 @@ def _located(error: InvalidInputError, text: str, raw: Any) -> InvalidInputError
     return error.located(lines.get, entry)
 
 
-def parse_round(raw: Mapping[str, Any], file: str | None = None) -> Round:
+def parse_round(raw: Mapping[str, Any], file: str | None = None, *, lenient: bool = False) -> Round:
     """Turn plain values into a Round and check its references.
 
     Parameters
@@ -148,6 +158,8 @@ def parse_round(raw: Mapping[str, Any], file: str | None = None) -> Round:
         which it may not leave.
     file
         Where it comes from, None for values in memory.
+    lenient
+        As for `load_round`.
 
     Raises
     ------
@@ -163,7 +175,7 @@ def parse_round(raw: Mapping[str, Any], file: str | None = None) -> Round:
             raise (error.inside(file) if file else error) from None
     if "jobs" in raw:
         raw = {**raw, "jobs": with_shared_options(raw["jobs"])}
-    return _document(Round, raw, file, check_round)
+    return _document(Round, raw, file, with_invalid_jobs if lenient else _checked)
 
 
 def parse_cluster(raw: Mapping[str, Any], file: str | None = None) -> ClusterDocument:
@@ -174,7 +186,7 @@ def parse_cluster(raw: Mapping[str, Any], file: str | None = None) -> ClusterDoc
     InvalidInputError
         It is not a valid Cluster.
     """
-    return _document(ClusterDocument, raw, file, check_cluster)
+    return _document(ClusterDocument, raw, file, _checked_cluster)
 
 
 def parse_plan(raw: Mapping[str, Any], file: str | None = None) -> Plan:
@@ -323,13 +335,21 @@ def _document(
     kind: type[_D],
     raw: Mapping[str, Any],
     file: str | None,
-    check: Callable[[_D], None] = lambda _: None,
+    checked: Callable[[_D], _D] = lambda document: document,
 ) -> _D:
     try:
-        document = kind.model_validate(raw)
-        check(document)
+        return checked(kind.model_validate(raw))
     except ValidationError as error:
         raise invalid_input(error, kind, file, raw) from None
     except InvalidInputError as error:
         raise (error.inside(file) if file else error) from None
-    return document
+
+
+def _checked(round_: Round) -> Round:
+    check_round(round_)
+    return round_
+
+
+def _checked_cluster(cluster: ClusterDocument) -> ClusterDocument:
+    check_cluster(cluster)
+    return cluster

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from placewright.instances.checks.invalid_jobs import with_invalid_jobs
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import certificate, sections
@@ -84,7 +85,8 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     Parameters
     ----------
     round
-        A round that `check_round` accepts, as the loaders return it.
+        A round that `check_round` accepts, as the loaders return it; which of its jobs are invalid
+        is found out again.
     plan
         Any plan, also one that another scheduler made.
 
@@ -97,6 +99,8 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     -----
     Time and memory grow with jobs, tasks and hosts, not with GPUs.
     """
+    if round.invalid:
+        round = with_invalid_jobs(round)  # noqa: A001
     policy = RULES[round.policy.formulation]
     reading = policy.read(read(round, plan))
     terms: dict[str, int] = {}
@@ -106,7 +110,7 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     rules = (*_PLAN_RULES, *policy.rules)
     violations = [found for rule in rules for found in rule.violations(reading)]
     if plan.certificate is not None:
-        violations += verify_certificate(plan.certificate, terms, class_terms(round))
+        violations += verify_certificate(plan.certificate, terms, class_terms(reading.round))
     return Verification(tuple(violations), terms)
 
 

@@ -38,7 +38,7 @@ class Claim(NamedTuple):
 def same_round(reading: Reading) -> Iterator[Finding]:
     """Require that the plan was made for this round, if it says for which."""
     claimed = reading.plan.round
-    if claimed is not None and claimed != (digest := round_digest(reading.round)):
+    if claimed is not None and claimed != (digest := round_digest(reading.given)):
         yield Finding(("round",), f"the plan is for round {claimed}; expected this round, {digest}")
 
 

@@ -125,15 +125,16 @@ class Reading:
 
     Whatever the plan names and the round does not have is left out here; the rules `known_job`,
     `legal_decision`, `option`, `gang` and `known_host` report it, and no other rule stumbles over
-    it. `running` says by job name what runs before the round; every migrated and preempted job is
-    in it. `vacated` are the hosts that the policy empties. `sliced`: some job has or gets a MIG
-    slice; `parted`: or asks for memory of GPUs. `groups` are those of the plan, and `held` what all
-    tasks hold if there are some.
+    it. `round` is without the invalid jobs of the one `given`. `running` says by job name what runs
+    before the round; every migrated and preempted job is in it. `vacated` are the hosts that the
+    policy empties. `sliced`: some job has or gets a MIG slice; `parted`: or asks for memory of
+    GPUs. `groups` are those of the plan, and `held` what all tasks hold if there are some.
     `promises` are None where the plan has none that can be read, and `data` where the policy has no
     regions.
     """
 
     round: Round
+    given: Round
     plan: Plan
     jobs: Mapping[str, Job]
     running: Mapping[str, Running]
@@ -194,6 +195,7 @@ def demand(group: TaskGroup) -> tuple[tuple[str, int], ...]:
 
 def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
     """Resolve everything that the plan names."""
+    given, round = round, round.valid_part()  # noqa: A001
     jobs = {job.name: job for job in round.jobs}
     running = {job.name: job.running for job in round.jobs if job.running is not None}
     cluster = read_cluster(round.cluster)
@@ -236,6 +238,7 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
     sliced = any(group.mig for group in asked)
     return Reading(
         round=round,
+        given=given,
         plan=plan,
         jobs=jobs,
         running=running,

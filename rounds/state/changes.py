@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from placewright.instances.checks.cells import check_cells
+from placewright.instances.checks.invalid_jobs import with_invalid_jobs
 from placewright.instances.checks.round import check_jobs, check_limits, known_hosts
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.names import check_known, check_unique
@@ -144,6 +145,8 @@ def apply_changes(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]
         }
     )
     _check_changed_jobs(following, changes, hosts)
+    if round_.invalid:  # a change may have made them valid
+        return with_invalid_jobs(following)
     check_limits(following, hosts)
     check_cells(following)
     return following

@@ -370,6 +370,11 @@ CORRUPTIONS: dict[str, Corruption] = {
         {"holds_nothing"},
         "decisions[6].tasks",
     ),
+    "a valid job that waits as invalid": (
+        set_decision(LONE, reason="invalid"),
+        {"invalid_job"},
+        "decisions[6].reason",
+    ),
     "a started job with a reason": (
         set_decision(HALF, reason="capacity"),
         {"reason"},

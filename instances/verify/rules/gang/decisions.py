@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.plan import DecisionKind, Task
+from placewright.instances.documents.plan import DecisionKind, Reason, Task
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 
@@ -23,10 +23,37 @@ _IDLE = {_WAIT: "waits", _PREEMPT: "is preempted"}
 def known_job(reading: Reading) -> Iterator[Finding]:
     """Require that every decision names a job of the round."""
     for index, decision in enumerate(reading.plan.decisions):
-        if decision.job not in reading.jobs:
+        if decision.job not in reading.jobs and decision.job not in reading.given.invalid:
             yield Finding(
                 ("decisions", index, "job"),
                 f"job {decision.job!r} is not in the round; expected one of its jobs",
+            )
+
+
+def invalid_job(reading: Reading) -> Iterator[Finding]:
+    """Require that an invalid job waits, told why, and that no other waits as `invalid`."""
+    invalid = reading.given.invalid
+    for index, decision in enumerate(reading.plan.decisions):
+        name, reason = decision.job, decision.reason
+        if name not in invalid:
+            if reason is Reason.INVALID:
+                yield Finding(
+                    ("decisions", index, "reason"),
+                    f"reason 'invalid' of job {name!r}, which is valid; expected another",
+                )
+            continue
+        message = None if decision.detail is None else decision.detail.message
+        if decision.decision is not _WAIT or reason not in {None, Reason.INVALID}:
+            given = decision.decision if reason is None else reason
+            yield Finding(
+                ("decisions", index, "decision" if reason is None else "reason"),
+                f"{given.value!r} is not for job {name!r}, which is invalid ({invalid[name]}); "
+                "expected that it waits for 'invalid'",
+            )
+        elif message is not None and message != invalid[name]:
+            yield Finding(
+                ("decisions", index, "detail", "message"),
+                f"{message!r} is not what is wrong with job {name!r}; expected {invalid[name]!r}",
             )
 
 
@@ -41,7 +68,7 @@ def one_decision(reading: Reading) -> Iterator[Finding]:
                 f"job {decision.job!r} is decided in decisions[{earlier}] already; "
                 "expected one decision for each job",
             )
-    for name in reading.jobs:
+    for name in (*reading.jobs, *reading.given.invalid):
         if name not in first:
             yield Finding(
                 ("decisions",),
@@ -146,6 +173,7 @@ def reason(reading: Reading) -> Iterator[Finding]:
     Facts without a reason are refused as well.
     """
     policy = reading.round.policy
+    legal = (*policy.spec.reasons, Reason.INVALID.value)
     for index, decision in enumerate(reading.plan.decisions):
         if decision.detail is not None and decision.reason is None:
             yield Finding(
@@ -158,7 +186,7 @@ def reason(reading: Reading) -> Iterator[Finding]:
                 f"reason {decision.reason.value!r} of job {decision.job!r}, which does not wait; "
                 "expected none",
             )
-        elif decision.reason is not None and decision.reason.value not in policy.spec.reasons:
+        elif decision.reason is not None and decision.reason.value not in legal:
             yield Finding(
                 ("decisions", index, "reason"),
                 f"reason {decision.reason.value!r} of job {decision.job!r}, under policy "
@@ -186,6 +214,7 @@ def _places(tasks: Sequence[Task]) -> list[tuple[int, int, str, list[int], int]]
 
 RULES: tuple[Rule[Reading], ...] = (
     Rule("known_job", known_job),
+    Rule("invalid_job", invalid_job),
     Rule("one_decision", one_decision),
     Rule("legal_decision", legal_decision),
     Rule("option", option),
