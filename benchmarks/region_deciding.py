@@ -97,6 +97,13 @@ class Deciding:
         asked = self.jobs[job].options[holding.option].milli_gpu
         self.hosts.quotas.add(self.jobs[job].tenant, holding.region, -asked)
 
+    def region_before(self, job: int) -> int:
+        """Return the region in which a job ran before the round."""
+        running = self.jobs[job].running
+        if running is None:
+            raise ValueError(f"job {self.jobs[job].name!r} is pending; expected a running one")
+        return int(self.hosts.region[self.hosts.cluster.host_index[running.tasks[0].host]])
+
 
 def prepared(wan: Wan) -> Deciding:
     """Return the round before anybody starts."""

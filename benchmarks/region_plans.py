@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -11,8 +11,10 @@ from benchmarks.region_hosts import need_of
 from benchmarks.region_rules import Rule
 from placewright import Plan, Round
 from placewright.formulations.common.wan.arrays import NONE, compile_wan
-from placewright.instances.documents.plan import Decision, Task
+from placewright.formulations.plan_messages import Candidate, Place
 from placewright.instances.documents.plan_data import Reader, ReadsSection, RemoteRead
+from placewright.rounds.decisions import DefaultDecisions, decisions_of
+from placewright.rounds.displacement import lawful
 
 __all__ = ["plan_of"]
 
@@ -30,44 +32,33 @@ def plan_of(rule: Rule, round_: Round) -> Plan:
 
 
 def _document(deciding: Deciding) -> Plan:
-    names = deciding.hosts.cluster.hosts
-    decisions, readers = [], []
-    for j, job in enumerate(deciding.jobs):
-        mine = deciding.started.get(j, deciding.running.get(j))
-        if j in deciding.started:
-            holding = deciding.started[j]
-            decision = {
-                "decision": "start",
-                "option": holding.option,
-                "tasks": _tasks(holding, names),
-            }
-        elif j in deciding.preempted:
-            by = deciding.jobs[deciding.preempted[j]].name
-            decision = {"decision": "preempt", "displaced_by": by}
-        elif job.running is not None:
-            tasks = job.running.tasks
-            decision = {"decision": "keep", "option": job.running.option, "tasks": tasks}
-        else:
-            decision = {"decision": "wait"}
-        decisions.append(Decision.model_validate({"job": job.name, **decision}))
-        if mine is not None and deciding.remote[j, mine.region]:
-            readers.append((j, mine.region))
+    names = tuple(deciding.hosts.cluster.hosts)
+    starts = {
+        j: (holding.option, tuple(_places(holding))) for j, holding in deciding.started.items()
+    }
+    round_ = deciding.wan.round
+    candidate = Candidate(starts, "rule", deciding.preempted)
+    # A rule may stop more jobs than it needs in the end.
+    candidate = lawful(round_, names, candidate) or candidate
+    decisions = decisions_of(round_, names, DefaultDecisions()(round_), candidate)
+    regions = {j: holding.region for j, holding in (deciding.running | deciding.started).items()}
+    for j in deciding.preempted.keys() - candidate.preempted.keys():
+        regions[j] = deciding.region_before(j)
+    readers = [(j, region) for j, region in sorted(regions.items()) if deciding.remote[j, region]]
     sections: list[dict[str, object]] = []
-    if deciding.preempted:
-        steps = [deciding.jobs[j].name for j in deciding.preempted]
+    if candidate.preempted:
+        steps = [deciding.jobs[j].name for j in candidate.preempted]
         sections.append({"kind": "moves", "steps": steps, "needs_spare": []})
     reads = ReadsSection(readers=tuple(_readers(deciding, readers)))
     sections.append(reads.model_dump(mode="json"))
-    return Plan(decisions=tuple(decisions), sections=tuple(sections))
+    return Plan(decisions=decisions, sections=tuple(sections))
 
 
-def _tasks(holding: Holding, names: Sequence[str]) -> list[Task]:
+def _places(holding: Holding) -> Iterator[Place]:
     counted: dict[int, int] = {}
-    tasks = []
     for group, host, gpus in holding.placed:
         index = counted[group] = counted.get(group, NONE) + 1
-        tasks.append(Task(group=group, index=index, host=names[host], gpus=gpus))
-    return tasks
+        yield group, index, host, tuple(gpus)
 
 
 def _readers(deciding: Deciding, jobs: Iterable[tuple[int, int]]) -> Iterator[Reader]:

@@ -9,6 +9,7 @@ from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Reason, Task
 from placewright.instances.documents.round import Round
+from placewright.rounds.displacement import displacers
 
 
 class Why(NamedTuple):
@@ -90,10 +91,10 @@ def decisions_of(
                 for (g, i, h, gpus), slot in zip(places, slots, strict=True)
             ),
         )
-    for index, above in candidate.preempted.items():
+    for index, by in displacers(round_, hosts, candidate).items():
         decisions[index] = Decision.model_construct(
             job=round_.jobs[index].name,
             decision=DecisionKind.PREEMPT,
-            displaced_by=round_.jobs[above].name if above >= 0 else None,
+            displaced_by=tuple(round_.jobs[j].name for j in by),
         )
     return tuple(decisions)

@@ -15,6 +15,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, better
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
+from placewright.rounds.displacement import lawful
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.move_order import move_section
 
@@ -41,20 +42,20 @@ def solve_inner_round(
         if isinstance(step, Bound):
             bounds.add(step)
             yield step
-        else:
-            decisions = decisions_of(round_, problem.cluster.hosts, default_decisions, step)
+        elif (found := lawful(round_, problem.cluster.hosts, step)) is not None:
+            decisions = decisions_of(round_, problem.cluster.hosts, default_decisions, found)
             sections = (
                 move_section(round_, decisions),
-                collective_section(round_, problem.cluster, step),
+                collective_section(round_, problem.cluster, found),
             )
             plan = Plan.model_construct(
                 decisions=decisions, sections=tuple(section for section in sections if section)
             )
             checked = verify(round_, plan)
             if not checked.ok:
-                session.degraded.append(f"{step.source}: invalid plan: {checked.violations[0]}")
+                session.degraded.append(f"{found.source}: invalid plan: {checked.violations[0]}")
             elif inner.best is None or better(checked.terms, inner.best, problem.terms):
                 inner.best_known.values = checked.terms
-                yield step
+                yield found
         if inner.best is not None:
             bounds.update_session(inner, problem.terms, inner.best)

@@ -24,6 +24,7 @@ from placewright.rounds.certificate import (
     with_status,
 )
 from placewright.rounds.decisions import decisions_of, wait_decision, with_invalid
+from placewright.rounds.displacement import lawful
 from placewright.rounds.errors import InternalError
 from placewright.rounds.policies.base import DECIDERS, Resources
 from placewright.rounds.regions.executors import check_executor
@@ -177,6 +178,10 @@ class Solve:
     def _consider(self, candidate: Candidate, session: Session) -> None:
         """Verify a candidate and keep it if it is the best so far."""
         began = time.monotonic()
+        kept = lawful(self.round, self.decider.hosts, candidate)
+        if kept is None:
+            return
+        candidate = kept
         # Reasons are written at once if this may be the last plan, which saves a verification.
         reasoned = candidate.final or session.before_deadline() <= self._verify_seconds
         plan = self._document(candidate, reasoned)

@@ -96,7 +96,10 @@ class ResidualRound:
             starts[job] = option, places
             if mine:
                 slots[job] = mine
-        preempted = {self.outer[one]: self.outer[by] for one, by in found.preempted.items()}
+        preempted = {
+            self.outer[one]: self.outer[by] if by >= 0 else by
+            for one, by in found.preempted.items()
+        }
         stopped = {
             job: by for job, by in self.evicted.jobs.items() if job not in starts.keys() | kept
         }

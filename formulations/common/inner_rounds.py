@@ -44,7 +44,7 @@ class InnerRound:
                 for j, (option, places) in starts.items()
             },
             plan.source,
-            {jobs[j]: jobs[by] for j, by in plan.preempted.items()},
+            {jobs[j]: jobs[by] if by >= 0 else by for j, by in plan.preempted.items()},
             slots={jobs[j]: slots for j, slots in plan.slots.items()},
         )
 

@@ -117,6 +117,9 @@ class ModelParameters:
     exact_relaxation_share, exact_search_share
         Of the time left, for the relaxation and the branch and bound of each term of the
         host-indexed model.
+    max_returned_hosts
+        Hosts times levels of running jobs up to which the host-indexed model has jobs of higher
+        ranks go back to where they were.
     max_victim_pending_jobs
         Pending jobs of a round whose victims are selected by a host-indexed model.
     max_victim_variables
@@ -152,6 +155,7 @@ class ModelParameters:
     max_beam_patterns: int = 8
     exact_relaxation_share: float = 0.2
     exact_search_share: float = 0.7
+    max_returned_hosts: int = 2_000
     max_victim_pending_jobs: int = 32
     max_victim_variables: int = 20_000
     victim_share: float = 0.3

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
-from typing import TypeAlias
 
 from fuzz.book.arrangement import arrangement
 from fuzz.book.choices import KEEP, MIGRATE, PREEMPT, START, WAIT, Choice, Choices
 from fuzz.book.facts import Facts, Job, Place
+from fuzz.book.preemption import Preemption, Promised
 from fuzz.book.room import Room
-from fuzz.book.standing import Precedence, Standing
-
-Promised: TypeAlias = frozenset[int]
+from fuzz.book.standing import Standing
+from fuzz.book.turns import Teams
 
 
 class Judgement:
@@ -39,9 +37,13 @@ class Judgement:
                 return rule
         return self._room(choices) or self.between(choices, promised)
 
-    def between(self, choices: Choices, promised: Promised = frozenset()) -> str:
+    def between(self, choices: Choices, promised: Promised = frozenset(), teams: Teams = ()) -> str:
         """Return a rule between jobs that a plan breaks, "" if it breaks none."""
-        return self._quota(choices) or self._labels(choices) or self._preemption(choices, promised)
+        if rule := self._quota(choices) or self._labels(choices):
+            return rule
+        if all(choice.kind != PREEMPT for choice in choices):
+            return ""
+        return "preemption" if self._preemption_of(choices, promised, teams).broken() else ""
 
     def arrivals(self, job: Job, choice: Choice) -> tuple[Place, ...]:
         """Return the tasks that come to a place."""
@@ -51,33 +53,19 @@ class Judgement:
             return tuple(set(choice.places) - set(job.running.places))
         return ()
 
-    def comes(self, job: Job, choice: Choice) -> set[int]:
-        """Return the hosts to which a task comes of a group that had none there.
-
-        A job on a host that is away is placed anew: it comes to each of its hosts.
-        """
-        places = () if job.running is None or self.flees(job) else job.running.places
-        held = {(place[0], place[2]) for place in places}
-        return {p[2] for p in self.arrivals(job, choice) if (p[0], p[2]) not in held}
-
     def flees(self, job: Job) -> bool:
         """Whether a running job is on a host that is away, and so may stop for nobody."""
         return any(self.facts.hosts[h].away for h in self._hosts[job.number])
 
-    def displacer(
-        self, choices: Choices, victim: Job, promised: Promised = frozenset()
-    ) -> int | None:
-        """Return a job for which a preempted one may stop, None if there is none."""
-        assert victim.running is not None
-        mine = self.standing.of(victim, victim.running.option)
-        for job, choice in zip(self.facts.jobs, choices, strict=True):
-            if (
-                choice.anew
-                and self.standing.of(job, choice.option, promised=job.number in promised) > mine
-                and self.comes(job, choice) & self._hosts[victim.number]
-            ):
-                return job.number
-        return None
+    def displacers(
+        self,
+        choices: Choices,
+        victim: Job,
+        promised: Promised = frozenset(),
+        teams: Teams = (),
+    ) -> list[Job]:
+        """Return jobs that are all needed to displace a preempted one."""
+        return self._preemption_of(choices, promised, teams).displacers(victim)
 
     def alone(self, job: Job, choice: Choice) -> str:
         """Return a rule that the choice for one job breaks by itself, "" if it breaks none."""
@@ -161,27 +149,8 @@ class Judgement:
                     return "anti_affinity"
         return ""
 
-    def _preemption(self, choices: Choices, promised: Promised) -> str:
-        victims = [
-            job
-            for job, choice in zip(self.facts.jobs, choices, strict=True)
-            if choice.kind == PREEMPT and not self.flees(job)
-        ]
-        if not victims:
-            return ""
-        lowest: defaultdict[int, list[Precedence]] = defaultdict(list)
-        for job, choice in zip(self.facts.jobs, choices, strict=True):
-            for place in self.arrivals(job, choice):
-                rank = self.standing.of(job, choice.option, promised=job.number in promised)
-                lowest[place[2]].append(rank)
-        for victim in victims:
-            assert victim.running is not None
-            mine = self.standing.of(victim, victim.running.option)
-            if any(min(lowest[h]) <= mine for h in self._hosts[victim.number] if h in lowest):
-                return "preemption"
-            if self.displacer(choices, victim, promised) is None:
-                return "displaced_by"
-        return ""
+    def _preemption_of(self, choices: Choices, promised: Promised, teams: Teams) -> Preemption:
+        return Preemption(self.facts, self.standing, choices, promised, teams)
 
 
 def _moves(job: Job, choice: Choice) -> bool:

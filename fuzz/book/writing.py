@@ -7,9 +7,10 @@ from random import Random
 from fuzz.book.choices import MIGRATE, PREEMPT, Choices
 from fuzz.book.collectives import collectives
 from fuzz.book.facts import Job, Place
-from fuzz.book.judgement import Promised
+from fuzz.book.preemption import Promised
 from fuzz.book.room import Room
 from fuzz.book.terms import Terms
+from fuzz.book.turns import Teams
 from fuzz.policy import Raw
 
 
@@ -20,6 +21,7 @@ def written(
     promised: Promised = frozenset(),
     *,
     parting: bool = False,
+    teams: Teams = (),
 ) -> Raw:
     """Write a plan, with the sections of gangs; the seed draws what is left open.
 
@@ -34,10 +36,10 @@ def written(
             tasks = [_task(facts.hosts[place[2]].name, place) for place in choice.places]
             entry |= {"option": choice.option, "tasks": tasks}
         if choice.kind == PREEMPT:
-            by = judgement.displacer(choices, job, promised)
-            others = [other.name for other in facts.jobs if choices[other.number].anew]
-            if not judgement.flees(job) and (by is not None or others):
-                entry["displaced_by"] = others[0] if by is None else facts.jobs[by].name
+            by = judgement.displacers(choices, job, promised, teams)
+            others = [other for other in facts.jobs if choices[other.number].anew][:1]
+            if not judgement.flees(job) and (by or others):
+                entry["displaced_by"] = [other.name for other in by or others]
         decisions.append(entry)
     sections = [
         section

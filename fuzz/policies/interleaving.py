@@ -43,7 +43,7 @@ class Book:
 
     def between(self, choices: Choices, teams: Teams) -> str:
         """Return a rule between jobs that a plan breaks, "" if it breaks none; room aside."""
-        return self.turns.broken(choices, teams) or self.judgement.between(choices)
+        return self.turns.broken(choices, teams) or self.judgement.between(choices, teams=teams)
 
     def values(self, choices: Choices, teams: Teams) -> dict[str, int]:
         """Return the values of all terms."""
@@ -62,7 +62,7 @@ class Book:
 
     def written(self, choices: Choices, teams: Teams, seed: int) -> Raw:
         """Write a plan as a document."""
-        document = written(self.terms, choices, seed, parting=True)
+        document = written(self.terms, choices, seed, parting=True, teams=teams)
         groups = [
             {
                 "members": [

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
@@ -43,6 +44,11 @@ def _finite(section: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(value, float) and not math.isfinite(value):
             raise ValueError("expected finite numbers only")
     return section
+
+
+def _listed(names: Any) -> Any:
+    """Read one name as a list of one, and nothing as none."""
+    return () if names is None else (names,) if isinstance(names, str) else names
 
 
 SHA256 = r"^[0-9a-f]{64}$"
@@ -170,7 +176,8 @@ class Decision(Document):
     """What one job gets. `option` and `tasks` are given exactly when it holds GPUs afterwards.
 
     `reason` says why a job waits, and `detail` has the facts of it.
-    `displaced_by` names, for a preempted job, one of strictly higher priority that takes its place.
+    `displaced_by` names, for a preempted job, jobs of strictly higher precedence without which it
+    could stay: as few as are needed. One name may stand for a list of one.
     """
 
     job: Name
@@ -178,7 +185,7 @@ class Decision(Document):
     option: Index | None = None
     reason: Reason | None = None
     detail: Detail | None = None
-    displaced_by: Name | None = None
+    displaced_by: Annotated[Many[Name], BeforeValidator(_listed)] = ()
     tasks: Many[Task] = ()
 
 

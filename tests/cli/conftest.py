@@ -109,7 +109,7 @@ def moving(tmp_path: Path) -> tuple[Path, Path]:
     bare = Plan(
         round=round_digest(round_),
         decisions=(
-            Decision(job="low", decision=DecisionKind.PREEMPT, displaced_by="gang"),
+            Decision(job="low", decision=DecisionKind.PREEMPT, displaced_by=("gang",)),
             _placed("train", DecisionKind.MIGRATE, [("a1", 0), ("a2", 0)]),
             _placed("left", DecisionKind.MIGRATE, [("a2", 2, 3)]),
             _placed("right", DecisionKind.MIGRATE, [("a1", 2, 3)]),

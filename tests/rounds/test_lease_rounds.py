@@ -85,7 +85,7 @@ def test_a_job_that_cannot_wait_takes_the_place_of_one_that_asks_for_nothing() -
     running = job("rest", 4, 9, at=[("h0", [0, 1, 2, 3])])
     plan = solved(round_of([running, job("urgent", 4, 2, {2: 5})]))
     assert decided(plan) == {"rest": "preempt", "urgent": "start"}
-    assert plan.decisions[0].displaced_by == "urgent"
+    assert plan.decisions[0].displaced_by == ("urgent",)
 
 
 def test_a_job_that_can_wait_lets_others_run_on() -> None:
@@ -142,7 +142,7 @@ def test_a_job_stops_for_nobody_if_its_host_goes_away_and_none_is_free() -> None
     runs = job("runs", 4, 2, {4: 5}, at=[("h0", [0, 1, 2, 3])], promise=promise)
     plan = solved(round_of([runs], leases={"outages": [{"host": "h0", "end": 2 * HOUR}]}))
     assert decided(plan) == {"runs": "preempt"}
-    assert plan.decisions[0].displaced_by is None
+    assert plan.decisions[0].displaced_by == ()
     assert section(plan)["jobs"][0]["leases"] == [[2, 4]]
     assert values(plan)["broken"] == 0
 

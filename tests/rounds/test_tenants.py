@@ -91,13 +91,13 @@ def test_kueue_reclaims_the_last_borrowed_job_whatever_its_priority() -> None:
     plan = solve_round(load_round(LIBRARY / f"{KUEUE}.yaml"), isolation="none")
     found = {d.job: d for d in plan.decisions}
     assert {name: (d.decision.value, d.displaced_by) for name, d in found.items()} == {
-        "a-1": ("keep", None),
-        "a-2": ("keep", None),
-        "a-3": ("preempt", "b-2"),
-        "a-4": ("wait", None),
-        "b-1": ("keep", None),
-        "b-2": ("start", None),
-        "b-3": ("wait", None),
+        "a-1": ("keep", ()),
+        "a-2": ("keep", ()),
+        "a-3": ("preempt", ("b-2",)),
+        "a-4": ("wait", ()),
+        "b-1": ("keep", ()),
+        "b-2": ("start", ()),
+        "b-3": ("wait", ()),
     }
     assert found["a-4"].reason is Reason.QUOTA
 

@@ -47,7 +47,7 @@ def _move(job: Job, running: Running, decision: Decision, spare: bool) -> Move:
     leaving = [task for task in before if _identity(task) not in stays]
     if decision.decision is DecisionKind.PREEMPT:
         by = decision.displaced_by
-        target = "a host is away" if by is None else f"displaced by {by}"
+        target = f"displaced by {', '.join(by)}" if by else "a host is away"
     else:
         target = place([task for task in after if _identity(task) not in stays])
     groups = job.options[running.option].groups

@@ -122,7 +122,7 @@ def _job_table(job: Job, decision: Decision, milli: int) -> Table:
     rows = {
         "decision": OUTCOMES[decision.decision],
         "why": _why(decision),
-        "displaced by": decision.displaced_by,
+        "displaced by": ", ".join(decision.displaced_by) or None,
         "GPUs": gpus(milli),
         "option": None if decision.option is None else job.options[decision.option].name,
         "tenant": job.tenant,

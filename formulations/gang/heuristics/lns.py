@@ -18,7 +18,7 @@ from placewright.formulations.gang.heuristics.stopping import close_enough
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
-from placewright.formulations.gang.models.host.preemption import add_preemption
+from placewright.formulations.gang.models.host.preemption import close_hosts_of_victims
 from placewright.formulations.gang.models.host.terms import add_value
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
@@ -137,7 +137,7 @@ def _destroy_and_repair(
         numbers = _waiting_singles(problem, placement, hosts)
         exact = build_host_model(problem, placement, hosts, numbers, jobs)
         slots = add_gpus(exact)
-        add_preemption(exact)
+        close_hosts_of_victims(exact)
         add_value(exact)
     exact.model.hold(VALUE, before + 1, HOLD_SLACK)
     tuning = parameters.PARAMETERS.neighbourhood

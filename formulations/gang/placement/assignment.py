@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import running_host_groups
+from placewright.formulations.gang.placement.preemption import (
+    levels_of_displaced,
+    running_host_groups,
+)
 from placewright.formulations.gang.placement.task_order import task_indices
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
@@ -75,6 +78,7 @@ class _FreeGpus:
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
         self._free: dict[int, list[int]] = {}
+        self._had = _displaced_from(placement)
         self._starts: dict[tuple[int, int], list[tuple[int, int]]] = {}
 
     def slot(self, shape: int, host: int, gpus: tuple[int, ...]) -> int | None:
@@ -94,8 +98,14 @@ class _FreeGpus:
         self._starts[key].remove(named)
         return named[1]
 
-    def take(self, host: int, count: int, wanted: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """Take `count` free GPUs of a host: the `wanted` ones if all of them are free."""
+    def take(
+        self, host: int, count: int, rank: int, wanted: tuple[int, ...] = ()
+    ) -> tuple[int, ...]:
+        """Take `count` free GPUs of a host: the `wanted` ones if all of them are free.
+
+        A task takes rather what a job below its rank had, the highest of them, than what nobody
+        had, and that rather than what a job had that it does not displace.
+        """
         if not count:
             return ()
         if host not in self._free:
@@ -105,7 +115,28 @@ class _FreeGpus:
             for gpu in wanted:
                 free_gpus.remove(gpu)
             return wanted
+        had = self._had.get(host)
+        if had is not None:
+            level = {gpu: had.get(gpu, 0) for gpu in free_gpus}
+            free_gpus.sort(
+                key=lambda gpu: (level[gpu] if level[gpu] <= rank else -level[gpu], -gpu)
+            )
         return tuple(free_gpus.pop() for _ in range(count))
+
+
+def _preference(level: int, rank: int) -> int:
+    """Rate a GPU of a displaced job for a task: of two, the larger is taken."""
+    return level if level <= rank else -level
+
+
+def _displaced_from(placement: Placement) -> Mapping[int, Mapping[int, int]]:
+    """Return, by host and GPU, the least rank that may have what a displaced job had there."""
+    found: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    for job, level in levels_of_displaced(placement).items():
+        for _, _, host, gpus in placement.problem.running[job].places:
+            for gpu in gpus:
+                found[host][gpu] = max(found[host].get(gpu, 0), level + 1)
+    return found
 
 
 def _tasks(
@@ -137,7 +168,8 @@ def _tasks(
             elif gpu < WHOLE_GPU:
                 gpus = put.gpus[k : k + 1]
             elif mine:
-                gpus = pools.take(put.host, gpu // WHOLE_GPU, mine[-1][1])
+                rank = int(problem.shape_rank[shape])
+                gpus = pools.take(put.host, gpu // WHOLE_GPU, rank, mine[-1][1])
             slot = put.slot if put.stays else pools.slot(shape, put.host, gpus or ())
             same = next(
                 (i for i, g, s in mine if gpus is not None and set(g) == set(gpus) and s == slot),
@@ -158,8 +190,9 @@ def _tasks(
             index_of[k] = iter(task_indices(problem.cluster, asked, hosts, kept[k]))
     for number, host, named, slot in open_tasks:
         index = next(index_of[number])
-        gpus_each = int(problem.shape_gpu[choice.groups[number].shape]) // WHOLE_GPU
-        gpus = pools.take(host, gpus_each) if named is None else named
+        shape = choice.groups[number].shape
+        gpus_each, rank = int(problem.shape_gpu[shape]) // WHOLE_GPU, int(problem.shape_rank[shape])
+        gpus = pools.take(host, gpus_each, rank) if named is None else named
         yield (number, index, host, gpus), slot
 
 
@@ -187,6 +220,10 @@ def _preempted(placement: Placement, arrived: Arrivals) -> dict[int, int]:
 
 
 def preemptor_of(problem: Problem, job: int, arrived: Arrivals) -> int:
-    """Return the job of highest precedence that arrives on the hosts of a running job."""
+    """Return the job of highest precedence that arrives on the hosts of a running job.
+
+    -1 if none does, where a quota or a label displaces it.
+    """
     places = problem.running[job].places
-    return -max(a for _, _, host, _ in places for a in arrived.get(host, ()))[-1]
+    there = [a for _, _, host, _ in places for a in arrived.get(host, ())]
+    return -max(there)[-1] if there else -1

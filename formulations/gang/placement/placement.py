@@ -102,6 +102,10 @@ class Placement(HostState):
         open_: NDArray[np.bool_] = ~taken[self.problem.cluster.domain[level]]
         return open_
 
+    def labelled_arrivals(self, label: int) -> NDArray[np.int64]:
+        """Return the tasks with a label that are not where they ran, per domain of its level."""
+        return self._labelled[label]
+
     def _note_label(self, start: JobPlacement, times: int) -> None:
         """Record that a labelled job has arrived in its domains (`times` 1) or left (-1)."""
         label = self.problem.classes[start.job_class].choices[start.choice].label

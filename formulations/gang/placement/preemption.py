@@ -1,26 +1,40 @@
 """Preemption feasibility: every stopped running job is a lawful victim, or is back in place.
 
-Lawful: all that has arrived on its hosts is of strictly higher precedence, and something of it
-comes from elsewhere. Each step stops an arrival or brings a job back, so the steps end.
+Lawful (docs/plans.md#who-may-be-preempted), by counts of whole GPUs:
+
+(i)   it does not fit in place beside all others;
+(ii)  it does with all stopped jobs of its level and above back in place, without what has started
+      of a higher rank, and with jobs of a higher rank that have moved to these hosts moved back,
+      and those that have moved to the hosts of these, and so on.
+
+What (ii) finds in the way has no higher rank, and is stopped. Each step stops an arrival or brings
+a job back, so the steps end.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY_JOB
+from placewright.formulations.gang.problem.jobs import (
+    ANY_JOB,
+    NO_LABEL,
+    JobPlacement,
+    TaskPlacement,
+)
 from placewright.formulations.gang.problem.problem import Problem
 
 
 def repair_preemptions(placement: Placement) -> None:
-    """Make preemptions lawful: stop unlawful arrivals, bring back jobs that are stopped in vain.
+    """Make preemptions lawful: bring back jobs that need not stop, stop who profits unlawfully.
 
     Pending jobs that exceed a quota are stopped before.
     """
     _stop_beyond_quota(placement)
-    while _stop_unlawful_arrivals(placement) or _restart_needless_victims(placement):
+    while any(placement.stopped) and (
+        _restart_needless_victims(placement) or _stop_unlawful_arrivals(placement)
+    ):
         pass
 
 
@@ -30,111 +44,237 @@ def running_host_groups(problem: Problem, job: int) -> set[tuple[int, int]]:
     return set() if running is None else {(host, group) for group, _, host, _ in running.places}
 
 
-def _hosts(placement: Placement, job: int) -> set[int]:
-    """Return the hosts of a running job."""
-    return {host for _, _, host, _ in placement.problem.running[job].places}
+def levels_of_displaced(placement: Placement) -> dict[int, int]:
+    """Return up to which rank nothing may have the place of each job that is stopped or moved.
+
+    Of a stopped job that is its level, of a moved one the highest level of stopped jobs with which
+    it goes back; one that never does is left out.
+    """
+    stopped, running = _stopped(placement), placement.problem.running
+    changed = list(placement.changed())
+    levels: dict[int, int] = {}
+    for level in sorted({running[job].level for job in stopped}):
+        back = [job for job in stopped if running[job].level >= level]
+        above = [(n, start) for n, start in changed if _rank(placement.problem, start) > level]
+        levels |= dict.fromkeys(_Counterfactual(placement, level, back, above).back, level)
+    return levels
 
 
-def _stop_unlawful_arrivals(placement: Placement) -> bool:
-    """Stop arrivals that have no higher precedence than a victim; whether there were any."""
-    problem = placement.problem
-    unlawful = [
-        j for stopped in placement.stopped for j in stopped if not placement.may_be_preempted(j)
-    ]
-    if not unlawful:
-        return False
-    by_host = _arrivals_by_host(placement)
-    for job in unlawful:
-        level = problem.running[job].level
-        for number in sorted(set().union(*(by_host[h] for h in _hosts(placement, job)))):
-            # All groups of a job have the rank of its priority.
-            if placement.get(number) is not None and _rank(placement, number) <= level:
-                placement.stop(number)
-    return True
+def _hosts(problem: Problem, jobs: Iterable[int]) -> set[int]:
+    """Return the hosts of some running jobs."""
+    return {host for job in jobs for _, _, host, _ in problem.running[job].places}
+
+
+def _stopped(placement: Placement) -> list[int]:
+    """Return the stopped jobs, those of highest level first."""
+    running = placement.problem.running
+    return sorted(
+        (job for off in placement.stopped for job in off),
+        key=lambda job: (-running[job].level, job),
+    )
 
 
 def _restart_needless_victims(placement: Placement) -> bool:
-    """Restart stopped jobs in whose place no job arrives; return whether others had to stop."""
-    problem = placement.problem
-    comes: defaultdict[int, int] = defaultdict(int)  # highest rank that comes to a host
-    for number, start in placement.changed():
-        for host, _ in {(put.host, put.group) for put in start.tasks} - running_host_groups(
-            problem, start.job
+    """Restart stopped jobs that fit in place beside all others; return whether there were any."""
+    found = False
+    for job in _stopped(placement):
+        start = placement.problem.running_placement_of[job]
+        job_class = placement.problem.classes[start.job_class]
+        if (
+            placement.fits_in_place(job)
+            and not placement.quota_excess(job_class.tenant, job_class.choices[0])
+            and not _meets_label(placement, job)
         ):
-            comes[host] = max(comes[host], _rank(placement, number))
-    stopped = sorted(
-        (job for off in placement.stopped for job in off),
-        key=lambda job: (-problem.running[job].level, job),
-    )
-    for job in stopped:
-        running = problem.running[job]
-        if any(comes[host] > running.level for host in _hosts(placement, job)):
-            continue
-        in_the_way = _to_stop_for_quota(placement, running.job_class)
-        if not in_the_way and not placement.fits_in_place(job):
-            by_host = _arrivals_by_host(placement)
-            in_the_way = set().union(*(by_host[h] for h in _hosts(placement, job)))
-        for number in sorted(in_the_way):
-            placement.stop(number)
-        placement.restart(problem.running_placement_of[job])
-        if in_the_way:
+            placement.restart(start)
+            found = True
+    return found
+
+
+def _stop_unlawful_arrivals(placement: Placement) -> bool:
+    """Stop what has no higher rank than a victim and has its place; whether there was any."""
+    stopped = _stopped(placement)
+    running = placement.problem.running
+    changed = list(placement.changed())
+    for level in sorted({running[job].level for job in stopped}):
+        back = [job for job in stopped if running[job].level >= level]
+        below = [(n, start) for n, start in changed if _rank(placement.problem, start) <= level]
+        above = [(n, start) for n, start in changed if _rank(placement.problem, start) > level]
+        counterfactual = _Counterfactual(placement, level, back, above)
+        unlawful = (
+            counterfactual.on_hosts(below)
+            or counterfactual.labelled(below)
+            or counterfactual.beyond_quota(below)
+        )
+        if unlawful:
+            for number in sorted(unlawful):
+                placement.stop(number)
             return True
     return False
 
 
-def _rank(placement: Placement, number: int) -> int:
-    """Return the rank of a placed job, 0 if it was stopped."""
-    problem, start = placement.problem, placement.get(number)
-    if start is None:
-        return 0
+class _Counterfactual:
+    """A placement in which nobody above a level has come, and victims from there on are back.
+
+    Parameters
+    ----------
+    back
+        Stopped jobs of the level and above; as an attribute, with the jobs that have moved back.
+    above
+        Jobs of a higher rank that start or move, by number.
+    """
+
+    def __init__(
+        self,
+        placement: Placement,
+        level: int,
+        back: Sequence[int],
+        above: Sequence[tuple[int, JobPlacement]],
+    ) -> None:
+        self._placement, self._level, self._above = placement, level, above
+        self.back = list(back)
+        self._hosts = _hosts(placement.problem, back)
+        self._returned: set[int] = set()
+        movers = [(n, start) for n, start in above if start.job != ANY_JOB]
+        while found := [
+            (n, start)
+            for n, start in movers
+            if n not in self._returned and (self._comes(start) or self._shares_label(start))
+        ]:
+            for number, start in found:
+                self._returned.add(number)
+                self.back.append(start.job)
+                self._hosts |= _hosts(placement.problem, [start.job])
+
+    def on_hosts(self, below: Sequence[tuple[int, JobPlacement]]) -> set[int]:
+        """Return what arrives, not above the level, on a host that holds too much."""
+        hosts = sorted(self._hosts)
+        if not self._placement.arrivals[hosts, : self._level + 1].any():
+            # What is there stood together before the round.
+            return set()
+        full = self._overfull_host()
+        return {
+            number
+            for number, start in below
+            if any(put.host == full and not put.stays for put in start.tasks)
+        }
+
+    def labelled(self, below: Sequence[tuple[int, JobPlacement]]) -> set[int]:
+        """Return what has come, not above the level, where a label of `back` keeps it out."""
+        if not self._placement.problem.labels:
+            return set()
+        return {number for number, start in below if self._shares_label(start)}
+
+    def beyond_quota(self, below: Sequence[tuple[int, JobPlacement]]) -> set[int]:
+        """Return started jobs, the last first, that exceed the quota of a victim's tenant."""
+        problem = self._placement.problem
+        if not problem.quota_keys:
+            return set()
+        classes, running = problem.classes, problem.running
+        left = self._placement.quota_left()
+        for _, start in self._above:
+            if start.job == ANY_JOB:
+                charged = classes[start.job_class]
+                problem.charge_quota(left, charged.tenant, charged.choices[start.choice], -1)
+        victims = [job for job in self.back if not self._placement.is_running(job)]
+        for job in victims:
+            charged = classes[running[job].job_class]
+            problem.charge_quota(left, charged.tenant, charged.choices[0])
+        unlawful: set[int] = set()
+        for tenant in {
+            classes[running[job].job_class].tenant
+            for job in victims
+            if running[job].level == self._level
+        }:
+            for number, start in reversed(below):
+                if all(left[key] >= 0 for key in problem.quota_keys.get(tenant, ())):
+                    break
+                started = classes[start.job_class]
+                if start.job == ANY_JOB and started.tenant == tenant:
+                    problem.charge_quota(left, tenant, started.choices[start.choice], -1)
+                    unlawful.add(number)
+        return unlawful
+
+    def _comes(self, start: JobPlacement) -> bool:
+        return any(put.host in self._hosts for put in start.tasks if not put.stays)
+
+    def _shares_label(self, start: JobPlacement) -> bool:
+        """Whether a job has come to a domain that its label shares with one that is back."""
+        problem = self._placement.problem
+        label = problem.classes[start.job_class].choices[start.choice].label
+        if label == NO_LABEL:
+            return False
+        home = problem.labels[label].running_domains
+        domain = problem.cluster.domain[problem.labels[label].level]
+        taken = {d for job in self.back if job != start.job for d in home.get(job, ())}
+        return any(int(domain[put.host]) in taken for put in start.tasks if not put.stays)
+
+    def _overfull_host(self) -> int:
+        """Return a host where not all that is back fits; -1 without one."""
+        placement, problem = self._placement, self._placement.problem
+        lifted: list[tuple[int, TaskPlacement]] = []
+        for number, start in self._above:
+            if start.job != ANY_JOB and number not in self._returned:
+                continue
+            for shape, put in _tasks(problem, start):
+                if put.host in self._hosts and not put.stays:
+                    placement.lift(shape, put)
+                    lifted.append((shape, put))
+        staying = Counter(
+            (start.job, put)
+            for number, start in self._above
+            if number in self._returned
+            for put in start.tasks
+            if put.stays
+        )
+        put_back: list[tuple[int, TaskPlacement]] = []
+        full = -1
+        for job in self.back:
+            for shape, put in _tasks(problem, problem.running_placement_of[job]):
+                if staying[job, put]:
+                    staying[job, put] -= 1
+                elif full < 0 and placement.fits_gpus(shape, put):
+                    placement.keep(shape, put)
+                    put_back.append((shape, put))
+                elif full < 0:
+                    full = put.host
+        for shape, put in put_back:
+            placement.lift(shape, put)
+        for shape, put in reversed(lifted):
+            if put.gpus:
+                placement.keep(shape, put)
+            else:
+                placement.put(shape, put.host, put.count)
+        return full
+
+
+def _tasks(problem: Problem, start: JobPlacement) -> Iterator[tuple[int, TaskPlacement]]:
+    """Yield shape and place of the tasks of a placed job."""
+    groups = problem.classes[start.job_class].choices[start.choice].groups
+    for put in start.tasks:
+        yield groups[put.group].shape, put
+
+
+def _meets_label(placement: Placement, job: int) -> bool:
+    """Whether a job of the label of a stopped one has come to its domains."""
+    start = placement.problem.running_placement_of[job]
+    label = placement.problem.classes[start.job_class].choices[0].label
+    if label == NO_LABEL:
+        return False
+    domains = sorted(placement.problem.labels[label].running_domains.get(job, ()))
+    return bool(placement.labelled_arrivals(label)[domains].any())
+
+
+def _rank(problem: Problem, start: JobPlacement) -> int:
+    """Return the rank of a placed job; all groups of a job have the same."""
     group = problem.classes[start.job_class].choices[start.choice].groups[0]
     return int(problem.shape_rank[group.shape])
-
-
-def _arrivals_by_host(placement: Placement) -> defaultdict[int, set[int]]:
-    """Return the numbers of the jobs with tasks that arrive on each host."""
-    by_host: defaultdict[int, set[int]] = defaultdict(set)
-    for number, start in placement.changed():
-        for put in start.tasks:
-            if not put.stays:
-                by_host[put.host].add(number)
-    return by_host
 
 
 def _stop_beyond_quota(placement: Placement) -> None:
     """Stop pending jobs, the last ones first, of tenants that exceed a quota."""
     over = {tenant for (tenant, _), amount in placement.quota_left().items() if amount < 0}
     classes = placement.problem.classes
-    for number in _last_started(placement, over):
-        start = placement.get(number)
-        if start is not None and placement.over_quota(classes[start.job_class].tenant):
+    for number, start in reversed(list(placement.changed()) if over else []):
+        tenant = classes[start.job_class].tenant
+        if start.job == ANY_JOB and tenant in over and placement.over_quota(tenant):
             placement.stop(number)
-
-
-def _to_stop_for_quota(placement: Placement, job_class: int) -> set[int]:
-    """Return pending jobs that must stop, the last first, before one of a class may come back."""
-    problem = placement.problem
-    back = problem.classes[job_class]
-    stop: set[int] = set()
-    if not placement.quota_excess(back.tenant, back.choices[0]):
-        return stop
-    left = placement.quota_left()
-    for number in _last_started(placement, {back.tenant}):
-        if problem.within_quota(left, back.tenant, back.choices[0]):
-            break
-        start = placement.get(number)
-        if start is not None:
-            stop.add(number)
-            choice = problem.classes[start.job_class].choices[start.choice]
-            problem.charge_quota(left, back.tenant, choice, -1)
-    return stop
-
-
-def _last_started(placement: Placement, tenants: Iterable[int]) -> list[int]:
-    """Return the numbers of started pending jobs of some tenants, the last one first."""
-    classes, wanted = placement.problem.classes, set(tenants)
-    return [
-        number
-        for number, start in (reversed(list(placement.changed())) if wanted else ())
-        if start.job == ANY_JOB and classes[start.job_class].tenant in wanted
-    ]

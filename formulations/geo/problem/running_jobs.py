@@ -37,7 +37,11 @@ class RunningJobs:
 
     @cached_property
     def preemptible(self) -> Bools:
-        """Whether some job of higher rank could start in a running job's region (jobs,)."""
+        """Whether some job of higher rank may displace a running job (jobs,).
+
+        It could start in the same region; or anywhere, if it could take a quota of the whole round,
+        or has a label.
+        """
         jobs, current_region = self.problem.round.jobs, self.problem.current_region
         rank = np.array([job.priority + 2**31 * (not job.opportunistic) for job in jobs])
         pinned = np.array([bool(job.running and job.running.pinned) for job in jobs], dtype=bool)
@@ -45,7 +49,11 @@ class RunningJobs:
             self.problem.eligible & ~pinned[:, None], rank[:, None], LOWEST_RANK
         )
         highest_rank = incoming_rank.max(axis=0, initial=LOWEST_RANK)
-        preemptible: Bools = (current_region != NONE) & (rank < highest_rank[current_region])
+        owners = {tenant.name for tenant in self.problem.round.tenants if tenant.quota}
+        anywhere = np.array([job.tenant in owners or job.anti_affinity is not None for job in jobs])
+        limit = np.where(anywhere, highest_rank.max(initial=LOWEST_RANK), 0)
+        limit[~anywhere] = highest_rank[current_region[~anywhere]]
+        preemptible: Bools = (current_region != NONE) & (rank < limit)
         return preemptible
 
     @cached_property

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from displacers import with_displacers
 
 from fuzz.small_units import as_document
 from placewright.instances.checks.round import check_round
@@ -108,7 +109,6 @@ def rivals(round_: Round, plan: Plan) -> Any:
     """Every plan that has guaranteed jobs where a plan has them."""
     owners = {tenant.name for tenant in round_.tenants if tenant.cells}
     choices: list[list[Decision]] = []
-    names = [job.name for job in round_.jobs]
     for j, job in enumerate(round_.jobs):
         if job.tenant in owners and not job.opportunistic:
             choices.append([plan.decisions[j]])
@@ -130,17 +130,14 @@ def rivals(round_: Round, plan: Plan) -> Any:
                     job=job.name, decision=DecisionKind.KEEP, option=0, tasks=job.running.tasks
                 )
             )
-            mine += [
-                Decision(job=job.name, decision=DecisionKind.PREEMPT, displaced_by=other)
-                for other in names
-                if other != job.name
-            ]
+            mine.append(Decision(job=job.name, decision=DecisionKind.PREEMPT))
         choices.append(mine)
     cells = next(section for section in plan.sections if section["kind"] == "cells")
     for decisions in product(*choices):
         moves = move_section(round_, decisions)
         sections = (cells,) if moves is None else (moves, cells)
-        yield Plan.model_construct(round=None, decisions=decisions, sections=sections)
+        plan = Plan.model_construct(round=None, decisions=decisions, sections=sections)
+        yield with_displacers(round_, plan)
 
 
 def size(round_: Round) -> int:

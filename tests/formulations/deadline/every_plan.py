@@ -107,38 +107,55 @@ class Every:
         stays = Counter() if before is None else Counter(before.hosts)
         return set(Counter(do.hosts) - stays)
 
-    def displaced(
-        self, now: tuple[Do, ...], promised: tuple[bool, ...]
-    ) -> dict[int, int | None] | None:
-        """For whom each job stops that does; None if one may not."""
-        for_whom: dict[int, int | None] = {}
-        for j, (before, do) in enumerate(zip(self.before, now, strict=True)):
-            if before is None or do is not None:
-                continue
-            rank = (False, self.jobs[j].get("priority", 0))
-            comes = {
-                i: (promised[i], self.jobs[i].get("priority", 0))
-                for i, other in enumerate(now)
-                if self.come(i, other).intersection(before.hosts)
-            }
-            if self.gone.intersection(before.hosts):
-                for_whom[j] = None
-                continue
-            if not all(theirs > rank for theirs in comes.values()):
-                return None
-            new = {i for i in comes if self._comes_anew(i, now[i], before.hosts)}
-            if not new:
-                return None
-            for_whom[j] = min(new)
-        return for_whom
+    def lawful(self, now: tuple[Do, ...], promised: tuple[bool, ...]) -> bool:
+        """Whether no job that stops could stay, by counts of GPUs, and only higher ones profit."""
+        come = [Counter() if do is None else self._arrivals(j, do) for j, do in enumerate(now)]
+        ranks = [(promised[j], job.get("priority", 0)) for j, job in enumerate(self.jobs)]
+        stopped = [
+            j
+            for j, (before, do) in enumerate(zip(self.before, now, strict=True))
+            if before is not None and do is None and not self.gone.intersection(before.hosts)
+        ]
+        levels = {j: (False, self.jobs[j].get("priority", 0)) for j in stopped}
+        for j in stopped:
+            if not self._breaks(now, {j}, set(), {j}):
+                return False
+            back = {i for i in stopped if levels[i] >= levels[j]}
+            higher = {i for i, some in enumerate(come) if some and ranks[i] > levels[j]}
+            while more := {
+                i
+                for i in higher - back
+                if self.before[i] is not None
+                and any(host in self.before[one].hosts for one in back for host in come[i])
+            }:
+                back |= more
+            gone = {i for i in higher if self.before[i] is None}
+            if self._breaks(now, back, gone, {i for i in stopped if levels[i] == levels[j]}):
+                return False
+        return True
 
-    def _comes_anew(self, i: int, do: Do, hosts: tuple[str, ...]) -> bool:
-        """Whether a job comes to one of the hosts where it had no task."""
-        before = self.before[i]
-        had = set() if before is None else set(before.hosts)
-        if before is not None and self.gone.intersection(before.hosts):
-            had = set()
-        return do is not None and bool(self.come(i, do).intersection(hosts) - had)
+    def _arrivals(self, j: int, do: Do) -> Counter[str]:
+        before = self.before[j]
+        if do == before:
+            return Counter()
+        return Counter(do.hosts) - (Counter() if before is None else Counter(before.hosts))
+
+    def _breaks(
+        self, now: tuple[Do, ...], back: set[int], gone: set[int], owners: set[int]
+    ) -> bool:
+        """Whether hosts or an owner's quota have too little with jobs back, and others gone."""
+        changed = tuple(
+            self.before[j] if j in back else None if j in gone else do for j, do in enumerate(now)
+        )
+        if not self._fits(changed):
+            return True
+        for tenant in {self.jobs[j].get("tenant") for j in owners} & self.promises.quota.keys():
+            mine = [j for j, job in enumerate(self.jobs) if job.get("tenant") == tenant]
+            had = sum(self.promises.milli(j, b.option) for j in mine if (b := self.before[j]))
+            has = sum(self.promises.milli(j, d.option) for j in mine if (d := changed[j]))
+            if has > max(self.promises.quota[tenant], had):
+                return True
+        return False
 
     def plans(self) -> Iterator[Found]:
         """Yield all plans, but for those that another one of the same current lease beats."""
@@ -148,7 +165,7 @@ class Every:
                 do is not None and bool(self.promises.offered(j, do)) for j, do in enumerate(now)
             ]
             for promised in product(*[(False, True) if one else (False,) for one in able]):
-                if self.displaced(now, promised) is None:
+                if not self.lawful(now, promised):
                     continue
                 key = tuple(
                     (j, _kind(do), None if do is None else promised[j]) for j, do in enumerate(now)

@@ -132,7 +132,7 @@ def test_a_running_job_is_preempted_and_goes_on_with_a_faster_option(
     raw = a_round([{"name": "h0", "gpus": 1}], [old, new])
     values, _, plan = solved(helper, writing, raw)
     assert (values["broken"], values["admitted"]) == (0, 17)
-    assert plan.decisions[0].displaced_by == "new"
+    assert plan.decisions[0].displaced_by == ("new",)
 
 
 def test_a_job_whose_host_is_away_goes_on_with_another_option(

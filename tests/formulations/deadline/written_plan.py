@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from displacers import with_displacers
+
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.rounds.sections.move_order import move_section
@@ -17,17 +19,13 @@ def written(every: Any, round_: Round, found: Any) -> Plan:
     """Write a plan down, with GPUs and the order of its moves."""
     now, jobs = found.now, every.jobs
     promised = [given is not None for given in found.promises]
-    whom = every.displaced(
-        now, tuple(has and do is not None for has, do in zip(promised, now, strict=True))
-    )
-    places = _places(every, now)
+    has_now = tuple(has and do is not None for has, do in zip(promised, now, strict=True))
+    places = _places(every, now, has_now)
     decisions = []
     for j, (do, before) in enumerate(zip(now, every.before, strict=True)):
         decision: Raw = {"job": jobs[j]["name"]}
         if do is None:
             decision["decision"] = "wait" if before is None else "preempt"
-            if before is not None and whom[j] is not None:
-                decision["displaced_by"] = jobs[whom[j]]["name"]
         else:
             stays = before is not None and Counter(do.hosts) == Counter(before.hosts)
             decision["decision"] = "start" if before is None else "keep" if stays else "migrate"
@@ -46,22 +44,29 @@ def written(every: Any, round_: Round, found: Any) -> Plan:
     moves = move_section(round_, Plan.model_validate(raw).decisions)
     if moves:
         raw["sections"].append(moves)
-    return Plan.model_validate(raw)
+    return with_displacers(round_, Plan.model_validate(raw))
 
 
-def _places(every: Any, now: Any) -> dict[int, list[Place]]:
-    """Return host and GPUs of each task; those that stay on a host keep their GPUs."""
+def _places(every: Any, now: Any, promised: tuple[bool, ...]) -> dict[int, list[Place]]:
+    """Return host and GPUs of each task; those that stay on a host keep their GPUs.
+
+    Of those that arrive the first in precedence take GPUs of jobs that were there.
+    """
     free = {name: list(range(host["gpus"])) for name, host in every.promises.hosts.items()}
     stay: dict[tuple[int, int], Place] = {}
     left = {j: list(do.hosts) for j, do in enumerate(now) if do is not None}
     for j, hosts in left.items():
-        for task in every.jobs[j].get("running", {}).get("tasks", ()):
+        for task in _tasks(every.jobs[j]):
             if task["host"] in hosts:
                 hosts.remove(task["host"])
                 stay[j, task.get("index", 0)] = task["host"], list(task["gpus"])
                 free[task["host"]] = [g for g in free[task["host"]] if g not in task["gpus"]]
+    held = {(t["host"], gpu) for job in every.jobs for t in _tasks(job) for gpu in t["gpus"]}
+    for host, gpus in free.items():
+        gpus.sort(key=lambda gpu, host=host: (host, gpu) not in held)
     places: dict[int, list[Place]] = {}
-    for j, hosts in left.items():
+    ranks = {j: (promised[j], every.jobs[j].get("priority", 0)) for j in left}
+    for j, hosts in sorted(left.items(), key=lambda item: ranks[item[0]], reverse=True):
         each = every.promises.group(j, now[j].option)["gpu"] // 1000
         places[j] = []
         for index in range(len(now[j].hosts)):
@@ -70,6 +75,11 @@ def _places(every: Any, now: Any) -> dict[int, list[Place]]:
                 stay[j, index] = host, [free[host].pop(0) for _ in range(each)]
             places[j].append(stay[j, index])
     return places
+
+
+def _tasks(job: Raw) -> list[Raw]:
+    tasks: list[Raw] = job.get("running", {}).get("tasks", [])
+    return tasks
 
 
 def _leases(every: Any, now: Any, promises: Any) -> Raw:

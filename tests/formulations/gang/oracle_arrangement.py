@@ -29,12 +29,13 @@ class TooManyPlansError(Exception):
 class State(NamedTuple):
     """What is left, who came where, and what that is worth.
 
-    `came` has (host, priority, whether its group is new there), `labels` (label, domain, job,
-    whether it came), `stopped` the index of each preempted job.
+    `came` has (job, host, GPUs) of each task that arrived, `left` of each that left a host,
+    `labels` (label, domain, job, whether it came), `stopped` the index of each preempted job.
     """
 
     free: tuple[int, ...]
-    came: frozenset[tuple[int, int, bool]]
+    came: tuple[tuple[int, int, int], ...]
+    left: tuple[tuple[int, int, int], ...]
     labels: frozenset[tuple[str, str, str, bool]]
     stopped: tuple[int, ...]
     value: int
@@ -85,7 +86,7 @@ def attainable(round_: Round) -> set[Vector]:
             hosts = tuple(index[task.host] for task in job.running.tasks)
             for domain in tree.used(job.anti_affinity.level, hosts):
                 labels.add((job.anti_affinity.label, domain, job.name, False))
-    states = {State(tuple(free), frozenset(), frozenset(labels), (), 0, 0, 0)}
+    states = {State(tuple(free), (), (), frozenset(labels), (), 0, 0, 0)}
     for number, job in enumerate(round_.jobs):
         if job.running is not None and job.running.pinned:
             continue
@@ -102,8 +103,8 @@ def attainable(round_: Round) -> set[Vector]:
         states = following
     plans, priorities = set(), Priorities(round_)
     for state in states:
-        if _lawful(round_, index, state):
-            opened = len({host for host, _, _ in state.came} - busy)
+        if _lawful(round_, tree, index, state):
+            opened = len({host for _, host, _ in state.came} - busy)
             terms = {**state._asdict(), "opened": opened}
             values = priorities.values(state.value)
             terms |= dict(zip(priorities.value_terms, values, strict=True))
@@ -122,7 +123,8 @@ def _joined(state: State, way: State) -> State | None:
                 return None
     return State(
         free,
-        state.came | way.came,
+        state.came + way.came,
+        state.left + way.left,
         state.labels | way.labels,
         state.stopped + way.stopped,
         state.value + way.value,
@@ -132,18 +134,22 @@ def _joined(state: State, way: State) -> State | None:
 
 
 def _nothing(tree: Tree) -> State:
-    return State((0,) * len(tree.names), frozenset(), frozenset(), (), 0, 0, 0)
+    return State((0,) * len(tree.names), (), (), frozenset(), (), 0, 0, 0)
 
 
 def _pending(
     round_: Round, tree: Tree, index: dict[str, int], number: int, job: Job
 ) -> Iterator[State]:
-    del index, number
+    del index
     yield _nothing(tree)
     for o, option in enumerate(job.options):
         for hosts in product(*(_orders(tree, group) for group in option.groups)):
             if _allowed(tree, job, o, hosts):
-                came = frozenset((h, job.priority, True) for places in hosts for h in places)
+                came = tuple(
+                    (number, h, group.gpu // 1000)
+                    for group, places in zip(option.groups, hosts, strict=True)
+                    for h in places
+                )
                 yield _held(tree, job, o, hosts, came)._replace(
                     value=Priorities(round_).worth(job, o),
                     spread=_spread(round_, tree, job, o, hosts),
@@ -173,12 +179,17 @@ def _running(
     groups = [
         tuple(home[g, i] for i in range(group.count)) for g, group in enumerate(option.groups)
     ]
-    yield _held(tree, job, running.option, groups, frozenset())
+    yield _held(tree, job, running.option, groups, ())
     assert running.migrate_cost is not None
     assert running.preempt_cost is not None
     yield _nothing(tree)._replace(
         value=-Priorities(round_).worth(job, running.option),
         disruption=running.preempt_cost + option.milli_gpu,
+        left=tuple(
+            (number, h, group.gpu // 1000)
+            for group, places in zip(option.groups, groups, strict=True)
+            for h in places
+        ),
         stopped=(number,),
     )
     choices = []
@@ -196,11 +207,13 @@ def _running(
         hosts = [way[0] for way in chosen]
         moved = [(g, i) for g, way in enumerate(chosen) for i in way[1]]
         if moved and _allowed(tree, job, running.option, hosts):
-            came = frozenset(
-                (hosts[g][i], job.priority, hosts[g][i] not in groups[g]) for g, i in moved
+            came, left = (
+                tuple((number, at[g][i], option.groups[g].gpu // 1000) for g, i in moved)
+                for at in (hosts, groups)
             )
             cost = sum(option.groups[g].gpu for g, _ in moved)
             yield _held(tree, job, running.option, hosts, came)._replace(
+                left=left,
                 disruption=running.migrate_cost + cost,
                 spread=_spread(round_, tree, job, running.option, hosts),
             )
@@ -211,7 +224,7 @@ def _held(
     job: Job,
     option: int,
     hosts: list[tuple[int, ...]] | tuple[tuple[int, ...], ...],
-    came: frozenset[tuple[int, int, bool]],
+    came: tuple[tuple[int, int, int], ...],
 ) -> State:
     taken: Counter[int] = Counter()
     for group, places in zip(job.options[option].groups, hosts, strict=True):
@@ -219,7 +232,7 @@ def _held(
             taken[h] += group.gpu // 1000
     labels = set()
     if (asked := job.anti_affinity) is not None:
-        arrived = {tree.domains[h][asked.level] for h, _, _ in came}
+        arrived = {tree.domains[h][asked.level] for _, h, _ in came}
         for domain in tree.used(asked.level, tuple(taken)):
             labels.add((asked.label, domain, job.name, domain in arrived))
     return _nothing(tree)._replace(
@@ -267,15 +280,65 @@ def _spread(
     )
 
 
-def _lawful(round_: Round, index: dict[str, int], state: State) -> bool:
-    """Whether something higher came in place of each stopped job, and nothing else."""
+def _lawful(round_: Round, tree: Tree, index: dict[str, int], state: State) -> bool:
+    """Whether no stopped job could stay, by counts of GPUs, and only higher ones profit."""
+    jobs, came = round_.jobs, {job for job, _, _ in state.came}
     for number in state.stopped:
-        job = round_.jobs[number]
-        assert job.running is not None
-        left = {index[task.host] for task in job.running.tasks}
-        there = [(priority, new) for host, priority, new in state.came if host in left]
-        if any(priority <= job.priority for priority, _ in there):
+        priority = jobs[number].priority
+        if not _breaks(round_, tree, index, state, {number}, set()):
             return False
-        if not any(new for _, new in there):
+        back = {j for j in state.stopped if jobs[j].priority >= priority}
+        higher = {j for j in came if jobs[j].priority > priority}
+        movers = {j for j in higher if jobs[j].running is not None}
+        while more := {
+            j
+            for j in movers - back
+            if {h for job, h, _ in state.came if job == j}
+            & {index[t.host] for one in back if (r := jobs[one].running) for t in r.tasks}
+            or _meets(round_, tree, index, state, back, {j})
+        }:
+            back |= more
+        if _breaks(round_, tree, index, state, back, higher - movers):
             return False
     return True
+
+
+def _breaks(
+    round_: Round,
+    tree: Tree,
+    index: dict[str, int],
+    state: State,
+    back: set[int],
+    gone: set[int],
+) -> bool:
+    """Whether a host lacks GPUs, or a label meets, with jobs back in place and others gone."""
+    free = list(state.free)
+    for job, h, gpus in state.came:
+        free[h] += gpus * (job in back | gone)
+    for job, h, gpus in state.left:
+        free[h] -= gpus * (job in back)
+    touched = {h for job, h, _ in state.left if job in back}
+    others = {job for job, _, _ in state.came} - back - gone
+    return any(free[h] < 0 for h in touched) or _meets(round_, tree, index, state, back, others)
+
+
+def _meets(
+    round_: Round,
+    tree: Tree,
+    index: dict[str, int],
+    state: State,
+    back: set[int],
+    others: set[int],
+) -> bool:
+    """Whether some jobs came where a label of jobs that are back keeps them out."""
+    for j in back:
+        running, asked = round_.jobs[j].running, round_.jobs[j].anti_affinity
+        if running is None or asked is None:
+            continue
+        home = tree.used(asked.level, tuple(index[task.host] for task in running.tasks))
+        for other in others - {j}:
+            if round_.jobs[other].anti_affinity == asked:
+                came = tuple(h for job, h, _ in state.came if job == other)
+                if home & tree.used(asked.level, came):
+                    return True
+    return False

@@ -3,8 +3,9 @@
 From the Round document alone, which oracle.py helps to read. Each running job gets a fate: kept,
 preempted, or migrated with some of its tasks moved. The tasks that move are all lifted from their
 places and placed again one by one; then the pending jobs start or wait, one after the other. GPUs
-of one host are anonymous but for what is left of them, whether a task may arrive there, and which
-lifted tasks they held. No other symmetry is used; states that are equal are one.
+of one host are anonymous but for what is left of them, whether a task may arrive there, which tasks
+that leave they held, and, if some job is preempted, who arrived there. No other symmetry is used;
+states that are equal are one.
 """
 
 from __future__ import annotations
@@ -54,27 +55,30 @@ class Site(NamedTuple):
     busy: bool
 
 
+Arrival = tuple[str, int, tuple[int, ...]]  # job, option, what one task of it asks
+
+
 class Gpu(NamedTuple):
-    """What is left of a GPU, whether tasks may arrive on it, the lifted tasks that it held."""
+    """What is left of a GPU, whether tasks may arrive on it, tasks that left it or arrived."""
 
     left: int
     welcomes: bool
     held: tuple[int, ...] = ()
+    gets: tuple[Arrival, ...] = ()
 
 
 class Host(NamedTuple):
     """A host in the middle of a plan, its GPUs sorted.
 
-    `stays`: a task of a running job stays here. `gets`: a task arrived. `comes`: one did of a group
-    that had none here before. `floor`: the highest precedence of a job preempted here.
+    `stays`: a task of a running job stays here. `gets`: a task arrived. `log`: which ones did, if
+    some job is preempted.
     """
 
     left: tuple[int, ...]
     gpus: tuple[Gpu, ...]
     stays: bool
     gets: bool = False
-    comes: bool = False
-    floor: Precedence | None = None
+    log: tuple[Arrival, ...] = ()
 
 
 class Task(NamedTuple):
@@ -99,13 +103,14 @@ class Fate(NamedTuple):
 class State(NamedTuple):
     """What the pending jobs still to come find.
 
-    `victims` has the hosts of each preempted job that has not been displaced yet: a task must
-    come to one of them.
+    If a running job stops, `story` is the number of their fates in `Enumeration.stories`, and
+    `starts` are the jobs that have started, with their options.
     """
 
     hosts: tuple[Host, ...]
     quotas: Quotas
-    victims: frozenset[frozenset[int]]
+    story: int | None = None
+    starts: tuple[tuple[str, int], ...] = ()
 
 
 Hosts = tuple[Host, ...]
@@ -128,14 +133,15 @@ def plus(one: Vector, other: Vector) -> Vector:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
-def displacing(hosts: Hosts, quotas: Quotas, victims: frozenset[frozenset[int]]) -> State:
-    """The state without the preempted jobs to whose hosts a task has come."""
-    waiting = frozenset(v for v in victims if not any(hosts[h].comes for h in v))
-    return State(hosts, quotas, waiting)
+def less(limits: tuple[int | None, ...], takes: tuple[int, ...]) -> tuple[int | None, ...]:
+    """What is left of a quota, below nothing if it is exceeded."""
+    return tuple(
+        None if limit is None else limit - each for limit, each in zip(limits, takes, strict=True)
+    )
 
 
-def after_task(host: Host, task: Task, *, returns: bool, comes: bool) -> set[Host]:
-    """All that a host can be after a task arrived there; `comes`: none of its group was there.
+def after_task(host: Host, task: Task, who: tuple[str, int] | None, *, returns: bool) -> set[Host]:
+    """All that a host can be after a task of the job and option `who` (None: anyone) arrived.
 
     One that `returns` to the host that it left takes not quite the same GPUs, or else it would not
     have moved; a task without GPUs cannot return.
@@ -150,10 +156,12 @@ def after_task(host: Host, task: Task, *, returns: bool, comes: bool) -> set[Hos
         if returns and all(task.number in host.gpus[i].held for i in chosen):
             continue
         gpus = list(host.gpus)
+        mark = () if who is None else ((*who, (share, *task.ask.wants)),)
         for i in chosen:
-            gpus[i] = gpus[i]._replace(left=gpus[i].left - share)
+            gets = tuple(sorted(gpus[i].gets + mark))
+            gpus[i] = gpus[i]._replace(left=gpus[i].left - share, gets=gets)
         now = host._replace(left=left, gpus=tuple(sorted(gpus)))
-        ways.add(now._replace(gets=True, comes=host.comes or comes))
+        ways.add(now._replace(gets=True, log=tuple(sorted(host.log + mark))))
     return ways
 
 
@@ -177,6 +185,7 @@ class Enumeration:
             if "share" in round_.policy.terms
         ]
         self.ways = 0
+        self.stories: list[tuple[Fate, ...]] = []
 
     def _sites(self) -> Iterator[Site]:
         names, cluster = resources_of(self.round)[1:], self.round.cluster
@@ -254,16 +263,11 @@ class Enumeration:
                     free[gpu] -= min(task.ask.gpu, WHOLE)
             for fate in fates:
                 for task in fate.leave:
-                    if task.host == h and not fate.stops:
+                    if task.host == h:
                         for gpu in task.gpus:
                             held[gpu] = (*held[gpu], task.number)
-            stopped = [
-                self.precedence(f.job, f.job.running.option)
-                for f in fates
-                if f.stops and h in {t.host for t in f.leave}
-            ]
             gpus = tuple(sorted(map(Gpu, free, site.gpus, held)))
-            hosts.append(Host(left, gpus, bool(stay), floor=max(stopped, default=None)))
+            hosts.append(Host(left, gpus, bool(stay)))
         return tuple(hosts)
 
     def cost(self, fate: Fate) -> Vector:
@@ -299,6 +303,10 @@ class Enumeration:
                 if fate.stops and fate.job.tenant is not None:
                     back = self.menus[fate.job.name][fate.job.running.option].takes
                     rest[fate.job.tenant] = take(rest[fate.job.tenant], tuple(-b for b in back))
+            tracked = any(fate.stops for fate in fates)
+            story = len(self.stories) if tracked else None
+            if tracked:
+                self.stories.append(fates)
             reached = {(self.lifted(fates), terms)}
             for fate in fates:
                 if fate.leave and not fate.stops:
@@ -306,40 +314,50 @@ class Enumeration:
                         (after, plus(terms, more))
                         for hosts, terms in reached
                         for after, more in self.placed(
-                            hosts, fate.job, fate.job.running.option, fate.leave, fate.stay
+                            hosts,
+                            fate.job,
+                            fate.job.running.option,
+                            fate.leave,
+                            fate.stay,
+                            tracked=tracked,
                         )
                     }
-            victims = frozenset(frozenset(t.host for t in f.leave) for f in fates if f.stops)
             for hosts, terms in reached:
-                after = tuple(
-                    host._replace(gpus=tuple(sorted(gpu._replace(held=()) for gpu in host.gpus)))
-                    for host in hosts
-                )
-                states[displacing(after, tuple(rest.values()), victims)].add(terms)
+                after = hosts
+                if not tracked:
+                    after = tuple(
+                        host._replace(
+                            gpus=tuple(sorted(gpu._replace(held=()) for gpu in host.gpus))
+                        )
+                        for host in hosts
+                    )
+                states[State(after, tuple(rest.values()), story)].add(terms)
         return states
 
     # ---- all jobs
 
     def placed(
-        self, hosts: Hosts, job: Job, option: int, tasks: tuple[Task, ...], stay: tuple[Task, ...]
+        self,
+        hosts: Hosts,
+        job: Job,
+        option: int,
+        tasks: tuple[Task, ...],
+        stay: tuple[Task, ...],
+        *,
+        tracked: bool,
     ) -> set[tuple[Hosts, Vector]]:
         """All ways to place tasks of a job beside those that stay: the hosts, and what it adds."""
-        key = (hosts, job.name, option, tasks)
+        key = (hosts, job.name, option, tasks, tracked)
         if key not in self.known:
-            homes = {(task.group, task.host) for task in (*tasks, *stay)}
+            who = (job.name, option) if tracked else None
             ways = {(hosts, tuple(sorted((task.group, task.host) for task in stay)))}
             for task in tasks:
                 ways = {
                     ((*now[:h], after, *now[h + 1 :]), tuple(sorted((*places, (task.group, h)))))
                     for now, places in ways
                     for h in range(len(hosts))
-                    if self.may_arrive(job, option, task.ask, now[h], self.sites[h])
-                    for after in after_task(
-                        now[h],
-                        task,
-                        returns=task.host == h,
-                        comes=(task.group, h) not in homes,
-                    )
+                    if self.may_arrive(task.ask, self.sites[h])
+                    for after in after_task(now[h], task, who, returns=task.host == h)
                 }
                 self.ways += len(ways)
                 if self.ways > MAX_WAYS:
@@ -359,13 +377,93 @@ class Enumeration:
             self.precedences[job.name, option] = is_entitled, job.priority
         return self.precedences[job.name, option]
 
-    def may_arrive(self, job: Job, option: int, ask: Ask, host: Host, site: Site) -> bool:
-        """Whether a task may arrive on a host: only of higher precedence than what stops there."""
-        return (
-            site.welcomes
-            and (ask.models is None or site.model in ask.models)
-            and (host.floor is None or self.precedence(job, option) > host.floor)
-        )
+    def may_arrive(self, ask: Ask, site: Site) -> bool:
+        """Whether a task may arrive on a host."""
+        return site.welcomes and (ask.models is None or site.model in ask.models)
+
+    # ---- preempted jobs
+
+    def lawful(self, state: State) -> bool:
+        """Whether each job that stops could not stay, and no job that is not above it profits."""
+        stopped = [fate for fate in self.fates_of(state) if fate.stops]
+        for fate in stopped:
+            if not self.breaks(state, [fate], frozenset(), [fate]):
+                return False
+            level = self.level(fate)
+            back = [other for other in stopped if self.level(other) >= level]
+            above = {name for name, o in self.arrived(state) if self.rank(name, o) > level}
+            while more := [
+                other
+                for other in self.fates_of(state)
+                if other not in back
+                and other.job.name in above
+                and any(
+                    name == other.job.name
+                    for h in {t.host for one in back for t in (*one.stay, *one.leave)}
+                    for name, _, _ in state.hosts[h].log
+                )
+            ]:
+                back += more
+            gone = frozenset(above) - {other.job.name for other in self.fates_of(state)}
+            owners = [other for other in stopped if self.level(other) == level]
+            if self.breaks(state, back, gone, owners):
+                return False
+        return True
+
+    def fates_of(self, state: State) -> tuple[Fate, ...]:
+        """The fates of the running jobs, if one of them stops."""
+        return () if state.story is None else self.stories[state.story]
+
+    def arrived(self, state: State) -> set[tuple[str, int]]:
+        """The jobs, with their options, of which some task arrived."""
+        return {(name, option) for host in state.hosts for name, option, _ in host.log}
+
+    def rank(self, name: str, option: int) -> Precedence:
+        job = next(job for job in self.round.jobs if job.name == name)
+        return self.precedence(job, option)
+
+    def level(self, fate: Fate) -> Precedence:
+        return self.precedence(fate.job, fate.job.running.option)
+
+    def breaks(
+        self, state: State, back: list[Fate], gone: frozenset[str], owners: list[Fate]
+    ) -> bool:
+        """Whether a host, or the quota of an owner's tenant, has too little.
+
+        `back` are where they were before the round, and the jobs `gone` have not come.
+        """
+        absent = gone | {fate.job.name for fate in back}
+        tasks = {task.number: task for fate in back for task in fate.leave}
+        for h in {task.host for task in tasks.values()}:
+            host, left = state.hosts[h], list(state.hosts[h].left)
+            wants = [task.ask.wants for task in tasks.values() if task.host == h]
+            for r in range(len(left)):
+                left[r] += sum(asks[1 + r] for name, _, asks in host.log if name in absent)
+                left[r] -= sum(each[r] for each in wants)
+            if min(left, default=0) < 0:
+                return True
+            for gpu in host.gpus:
+                free = gpu.left + sum(asks[0] for name, _, asks in gpu.gets if name in absent)
+                held = [tasks[n] for n in gpu.held if n in tasks]
+                if free < sum(min(task.ask.gpu, WHOLE) for task in held):
+                    return True
+        return any(self.over_quota(state, back, gone, fate.job.tenant) for fate in owners)
+
+    def over_quota(
+        self, state: State, back: list[Fate], gone: frozenset[str], tenant: str | None
+    ) -> bool:
+        if tenant is None:
+            return False
+        limits = quotas_of(self.round)[tenant]
+        for name, option in state.starts:
+            job = next(job for job in self.round.jobs if job.name == name)
+            if job.tenant == tenant and name not in gone:
+                limits = less(limits, self.menus[name][option].takes)
+        for fate in self.fates_of(state):
+            takes = self.menus[fate.job.name][fate.job.running.option].takes
+            if fate.stops and fate.job.tenant == tenant and fate not in back:
+                limits = less(limits, tuple(-each for each in takes))
+        return any(limit is not None and limit < 0 for limit in limits)
 
     def domains(self, places: Places, group: int, level: int) -> set[str]:
         """The domains of a level that a group uses."""
@@ -403,7 +501,7 @@ class Enumeration:
         return {
             self.written_out(plus(terms, self.outcome(state.hosts)))
             for state, reached in states.items()
-            if not state.victims
+            if self.lawful(state)
             for terms in reached
         }
 
@@ -460,9 +558,13 @@ class Enumeration:
                     if rest is None:
                         continue
                     quotas = (*quotas[:at], rest, *quotas[at + 1 :])
-                for hosts, more in self.placed(state.hosts, job, number, tasks, ()):
+                tracked = state.story is not None
+                starts = (*state.starts, (job.name, number)) if tracked else ()
+                for hosts, more in self.placed(
+                    state.hosts, job, number, tasks, (), tracked=tracked
+                ):
                     gain = plus(value, more)
-                    following[displacing(hosts, quotas, state.victims)] |= {
+                    following[State(hosts, quotas, state.story, starts)] |= {
                         plus(terms, gain) for terms in reached
                     }
         return following

@@ -31,6 +31,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
+from placewright.rounds.decisions import DefaultDecisions, decisions_of
 from placewright.solver import InProcess, Limits
 
 Raw = dict[str, Any]
@@ -105,27 +106,8 @@ def busy_round(seed: int, *, quotas: bool = False, reserved: bool = False) -> Ro
 
 def plan_of(round_: Round, found: Candidate) -> Plan:
     """The candidate as a document, without the order of its moves."""
-    decisions: list[Raw] = []
-    for j, job in enumerate(round_.jobs):
-        decision: Raw = {"job": job.name}
-        if j in found.starts:
-            option, places = found.starts[j]
-            tasks = [
-                {"group": g, "index": i, "host": round_.cluster.hosts[h].name, "gpus": gpus}
-                for g, i, h, gpus in places
-            ]
-            kind = "start" if job.running is None else "migrate"
-            decision |= {"decision": kind, "option": option, "tasks": tasks}
-        elif j in found.preempted:
-            by = round_.jobs[found.preempted[j]].name
-            decision |= {"decision": "preempt", "displaced_by": by}
-        elif job.running is not None:
-            tasks = [task.model_dump() for task in job.running.tasks]
-            decision |= {"decision": "keep", "option": job.running.option, "tasks": tasks}
-        else:
-            decision |= {"decision": "wait"}
-        decisions.append(decision)
-    return Plan.model_validate({"decisions": decisions})
+    hosts = tuple(entry.name for entry in round_.cluster.hosts)
+    return Plan(decisions=decisions_of(round_, hosts, DefaultDecisions()(round_), found))
 
 
 def check(round_: Round, placement: Placement) -> None:
@@ -246,7 +228,7 @@ def test_nothing_moves_where_no_exchange_helps() -> None:
     assert set(decisions_after_exchanges(jobs, 0).values()) == {"keep", "wait"}
 
 
-def test_a_job_of_higher_rank_moves_to_where_a_stopped_one_keeps_lower_ranks_out() -> None:
+def test_a_job_of_a_victims_rank_does_not_get_the_place_of_a_higher_one_that_moves() -> None:
     both = [{"name": n, "gpus": 2, "gpu_model": n.upper(), "cpu": 8} for n in "ab"]
     wants = {"gpu": 1000, "gpu_models": ["A"]}
     jobs = [
@@ -261,9 +243,10 @@ def test_a_job_of_higher_rank_moves_to_where_a_stopped_one_keeps_lower_ranks_out
     placement = Placement(compile_round(round_))
     displace_greedily(placement)
     assert placement.value == 7000
+    # Urgent would fit beside who displaced the victim, and waits on the GPU that it leaves.
     exchange_jobs(placement, [0])
     check(round_, placement)
-    assert placement.value == 8000
+    assert placement.value == 7000
 
 
 def shared_by_two(*, quota: int) -> Round:

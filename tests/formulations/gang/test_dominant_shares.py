@@ -127,7 +127,7 @@ def test_entitled_jobs_displace_and_are_never_displaced_by_borrowed_ones(
         every_plan = moves.Enumeration(round_)
         index = {job.name: i for i, job in enumerate(round_.jobs)}
         plan, _ = solved(round_, "highs")
-        pairs = [(index[d.job], index[d.displaced_by]) for d in plan.decisions if d.displaced_by]
+        pairs = [(index[d.job], index[by]) for d in plan.decisions for by in d.displaced_by]
         chosen = {index[d.job]: d.option for d in plan.decisions if d.option is not None}
         displaced = Placement(scalarise_entitled(problem))
         displace_greedily(displaced)
@@ -136,7 +136,7 @@ def test_entitled_jobs_displace_and_are_never_displaced_by_borrowed_ones(
         chosen_then = {job: option for job, (option, _) in loose.starts.items()}
         for stops, comes, options in [
             *((a, b, chosen) for a, b in pairs),
-            *((a, b, chosen_then) for a, b in loose.preempted.items()),
+            *((a, b, chosen_then) for a, b in loose.preempted.items() if b >= 0),
         ]:
             victim, winner = round_.jobs[stops], round_.jobs[comes]
             mine = every_plan.precedence(victim, victim.running.option if victim.running else 0)

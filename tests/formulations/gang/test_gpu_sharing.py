@@ -240,7 +240,7 @@ def test_a_slice_of_higher_priority_preempts_what_it_overlaps() -> None:
     high = job("high", priority=1, mig="4g.40gb")
     plan = solved([A100], [low, pinned, high])
     assert started(plan) == {"high"}
-    assert plan.decisions[0].displaced_by == "high"
+    assert plan.decisions[0].displaced_by == ("high",)
 
 
 def test_milli_gpu_alone_would_overfill_the_memory() -> None:

@@ -106,17 +106,15 @@ def test_a_job_that_migrates_may_displace_one_of_lower_priority(moves: ModuleTyp
     assert plans(moves, hosts, jobs, *terms, vacate=["h"]) == {(1000, 0, 0)}
 
 
-def test_tasks_that_shift_among_the_hosts_of_their_group_displace_nobody(
-    moves: ModuleType,
-) -> None:
+def test_tasks_that_shift_onto_the_gpus_of_a_lower_job_displace_it(moves: ModuleType) -> None:
     high = job("high", 1000, ("h", 0), ("i", 0), priority=1)
     jobs, hosts = [high, job("low", 1000, ("h", 1))], [host("h", 2), host("i", 1)]
-    # Its tasks swap, or one takes the GPU of the other job: arrivals, but none comes.
-    assert plans(moves, hosts, jobs, "value") == {0}
-    hosts.append(host("j", 1))
-    assert plans(moves, hosts, jobs, "value") == {0}
-    high["running"]["tasks"][0]["host"] = "j"
     assert plans(moves, hosts, jobs, "value") == {0, -1000}
+    # What it leaves is for no equal of the lower job.
+    jobs.append(job("equal", 1000, value=5000))
+    assert plans(moves, hosts, jobs, "value") == {0, -1000}
+    jobs[2]["priority"] = 1
+    assert plans(moves, hosts, jobs, "value") == {0, -1000, 4000}
 
 
 def test_a_group_displaces_where_only_another_group_of_its_job_was(moves: ModuleType) -> None:
@@ -321,7 +319,11 @@ def named_decisions(round_: Round, job_: Job) -> list[Raw]:
     else:
         tasks = [task.model_dump() for task in running.tasks]
         found = [{"decision": "keep", "option": running.option, "tasks": tasks}]
-        found += [{"decision": "preempt", "displaced_by": name} for name in names]
+        found += [
+            {"decision": "preempt", "displaced_by": list(some)}
+            for number in range(1, len(names) + 1)
+            for some in combinations(names, number)
+        ]
         moved, options = "migrate", range(running.option, running.option + 1)
     for option in options:
         groups = job_.options[option].groups

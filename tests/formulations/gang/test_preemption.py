@@ -129,24 +129,63 @@ def test_all_hosts_of_a_gang_are_closed_to_its_priority() -> None:
     assert board.repaired() == (["high"], ["v"])
 
 
-def test_who_returns_takes_back_its_quota() -> None:
+@pytest.mark.parametrize(("priority", "expected"), [(1, (["p"], ["v"])), (0, ([], []))])
+def test_a_quota_is_for_higher_priority(
+    priority: int, expected: tuple[list[str], list[str]]
+) -> None:
     red: Raw = {"tenant": "red", "gpu": 2000}
-    board = Board(job("v", ("h", 0, 1), **red), job("p", **red, priority=1), quota=2000)
+    board = Board(job("v", ("h", 0, 1), **red), job("p", **red, priority=priority), quota=2000)
     board.stop("v")
     board.put("p", "i")
-    assert board.repaired() == ([], [])
+    assert board.repaired() == expected
+
+
+def test_who_of_a_tenant_returns_first_takes_its_quota_from_its_equals() -> None:
+    """Tiny of another tenant needs nothing, and is no reason to let p have v's quota."""
+    red: Raw = {"tenant": "red", "gpu": 2000}
+    board = Board(
+        job("v", ("h", 0, 1), **red), job("p", **red), job("tiny", priority=1), quota=2000
+    )
+    board.stop("v")
+    board.put("p", "i")
+    board.put("tiny", "h")
+    assert board.repaired() == (["tiny"], ["v"])
 
 
 def test_nobody_stays_stopped_for_a_job_that_quota_stops() -> None:
-    """V returns; so p, of its tenant, does not start; so its victim returns as well."""
+    """P has no right to v's quota, and does not start; so its victim w returns as well."""
     red: Raw = {"tenant": "red", "gpu": 2000}
     for first in (True, False):
-        jobs = [job("v", ("h", 0, 1), **red), job("w", ("i", 0, 1), gpu=2000)]
+        jobs = [job("v", ("h", 0, 1), **red, priority=1), job("w", ("i", 0, 1), gpu=2000)]
         jobs = jobs if first else jobs[::-1]
         board = Board(*jobs, job("p", **red, priority=1), quota=2000)
         board.stop("v", "w")
         board.put("p", "i")
         assert board.repaired() == ([], [])
+
+
+def test_nobody_gets_the_old_place_of_a_higher_job_that_moves() -> None:
+    high = job("high", ("i", 0, 1), gpu=2000, priority=2)
+    board = Board(
+        job("v", ("h", 0, 1), gpu=2000, priority=1), high, job("equal", gpu=2000, priority=1)
+    )
+    board.stop("v", "high")
+    board.put("high", "h")
+    board.put("equal", "i")
+    assert board.repaired() == (["high"], ["v"])
+
+
+def test_equals_may_come_where_there_was_room_beside_a_victim() -> None:
+    board = Board(
+        job("v", ("h", 0, 1), gpu=2000, priority=1),
+        job("high", gpu=2000, priority=2),
+        job("equal", gpu=2000, priority=1),
+        gpus=4,
+    )
+    board.stop("v")
+    board.put("equal", "h")
+    board.put("high", "h")
+    assert board.repaired() == (["equal", "high"], ["v"])
 
 
 def test_a_tenant_starts_no_more_than_its_quota() -> None:
@@ -159,7 +198,7 @@ def test_a_tenant_starts_no_more_than_its_quota() -> None:
     assert board.repaired() == (["p"], [])
 
 
-def test_the_one_named_is_the_arrival_of_highest_priority() -> None:
+def test_a_preemptor_is_the_arrival_of_highest_priority() -> None:
     board = Board(job("v", ("h", 0), ("h", 1)), job("mid", priority=1), job("high", priority=2))
     board.stop("v")
     board.put("mid", "h")

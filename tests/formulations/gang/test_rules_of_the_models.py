@@ -64,7 +64,9 @@ def small(hosts: list[Raw], jobs: list[Raw], terms: tuple[str, ...], **more: Any
     named = [{"name": f"job-{i}", **job_} for i, job_ in enumerate(jobs)]
     domains = [{"name": rack, "level": "rack"} for rack in sorted({h["parent"] for h in hosts})]
     cluster = {"levels": ["rack"], "domains": domains, "hosts": hosts}
-    policy = {"terms": terms} | {key: more.pop(key) for key in {"vacate", "freeing"} & set(more)}
+    policy = {"terms": terms, "priority": "preemption"} | {
+        key: more.pop(key) for key in {"vacate", "freeing"} & set(more)
+    }
     round_ = Round.model_validate({"cluster": cluster, "jobs": named, "policy": policy, **more})
     check_round(round_)
     return round_
@@ -125,6 +127,33 @@ PROFIT = small(
     [runs(2000, ("h0", 0, 1)), *(job(tasks(1, 1000), priority=p, weight=5) for p in (1, 0))],
     ("value",),
 )
+EXCUSE = small(
+    [host("h0", 4), host("h1", 4)],
+    [
+        runs(2000, ("h0", 0, 1), tenant="red"),
+        job(tasks(1, 4000), tenant="red"),
+        job(tasks(1, 1000), priority=1),
+    ],
+    ("value",),
+    tenants=[{"name": "red", "quota": {"gpu": 4}}],
+)
+CHAIN = small(
+    [host("h0", 1), host("h1", 1)],
+    [runs(1000, ("h0", 0)), runs(1000, ("h1", 0), priority=1), job(tasks(1, 1000), weight=5)],
+    ("value",),
+)
+LEVELS = small(
+    [host(f"h{i}", gpus, gpu_model="ABC"[i]) for i, gpus in enumerate((1, 2, 1))],
+    [
+        runs(1000, ("h0", 0)),
+        *(runs(1000, (name, 0), priority=1) for name in ("h1", "h2")),
+        *(
+            job(tasks(1, 1000, gpu_models=[model]), priority=priority, weight=5)
+            for model, priority in (("A", 2), ("B", 2), ("C", 0))
+        ),
+    ],
+    ("value",),
+)
 VICTIM = small([host("h0", 1)], [runs(1000, ("h0", 0))], ("remaining",), vacate=["h0"])
 ON_HOSTS = {"level": "host", "gpu_worth_s": 5}
 EMPTY = small(
@@ -158,8 +187,13 @@ EXACT = [
     ("count", PAIRS),
     ("kept", LEAVES),
     ("kept", FAILED),
-    ("no profit", PROFIT),
     ("victim", VICTIM),
+    ("counterfactual", PROFIT),
+    ("touched", PROFIT),
+    ("quota of victims", EXCUSE),
+    ("returned", CHAIN),
+    ("moved back", CHAIN),
+    ("victims of a level", LEVELS),
     ("empty", EMPTY),
     ("taken", TAKEN),
 ]

@@ -15,6 +15,8 @@ from itertools import combinations, combinations_with_replacement, permutations,
 from math import ceil, sqrt
 from typing import NamedTuple
 
+from displacers import with_displacers
+
 from placewright.instances.derived import ranges
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
@@ -366,8 +368,6 @@ class Enumeration:
                     if self.plans > MAX_PLANS:
                         raise TooManyPlansError
                     plan = self.written(partition, places)
-                    if plan is None:
-                        continue
                     checked = verify(self.round, plan)
                     if checked.ok:
                         assert checked.terms[self.round.policy.terms[0]] == value
@@ -456,8 +456,8 @@ class Enumeration:
                     partition, [*chosen[:at], placed, *chosen[at + 1 :]], inside, at + 1
                 )
 
-    def written(self, partition: tuple[Unit, ...], places: list[dict[Key, Place]]) -> Plan | None:
-        """The plan, or None if a preempted job would make room for nobody."""
+    def written(self, partition: tuple[Unit, ...], places: list[dict[Key, Place]]) -> Plan:
+        """The plan."""
         at: dict[str, tuple[int, dict[Key, Place]]] = {
             job.name: (unit.option, placed)
             for unit, placed in zip(partition, places, strict=True)
@@ -470,12 +470,7 @@ class Enumeration:
                     Decision(job=job.name, decision=DecisionKind.WAIT, reason=Reason.NOT_CHOSEN)
                 )
             elif job.name not in at:
-                by = self.displacer(job, at)
-                if by is None:
-                    return None
-                decisions.append(
-                    Decision(job=job.name, decision=DecisionKind.PREEMPT, displaced_by=by)
-                )
+                decisions.append(Decision(job=job.name, decision=DecisionKind.PREEMPT))
             else:
                 option, placed = at[job.name]
                 kind = DecisionKind.START
@@ -495,7 +490,8 @@ class Enumeration:
         groups = [unit.members for unit in partition if len(unit.members) > 1]
         if groups:
             sections.append({"kind": "groups", "groups": [self.listed(group) for group in groups]})
-        return Plan(decisions=tuple(decisions), sections=tuple(sections))
+        plan = Plan(decisions=tuple(decisions), sections=tuple(sections))
+        return with_displacers(self.round, plan)
 
     def listed(self, members: tuple[Job, ...]) -> dict[str, object]:
         stages = [job.profile.stages for job in members if job.profile]
@@ -506,18 +502,6 @@ class Enumeration:
             ],
             "period": self.period(members),
         }
-
-    def displacer(self, victim: Job, at: dict[str, tuple[int, dict[Key, Place]]]) -> str | None:
-        """A job of higher priority with a task of a group that comes to a host of the victim."""
-        assert victim.running is not None
-        hosts = {task.host for task in victim.running.tasks}
-        for name, (_, placed) in at.items():
-            job = self.job(name)
-            before = {(t.group, t.host) for t in job.running.tasks} if job.running else set()
-            comes = {(g, host) for (g, _), (host, _) in placed.items()} - before
-            if job.priority > victim.priority and any(host in hosts for _, host in comes):
-                return name
-        return None
 
 
 class Residual:

@@ -23,7 +23,7 @@ from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
-from placewright.instances.verify.rules.interleaving.conflicts import size_of
+from placewright.instances.verify.shared_gpus import size_of
 
 DAY = (100, 200, 700, 900, 800, 300)
 ALSO_DAY = (150, 250, 650, 950, 700, 350)

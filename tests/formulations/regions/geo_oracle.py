@@ -32,12 +32,11 @@ class Host(NamedTuple):
 class Fate(NamedTuple):
     """Where a job's tasks are after the round (hosts by index), and what that counts.
 
-    `come` are the hosts to which tasks come, `new` those of them where the job had none.
+    `come` are the hosts to which tasks come.
     """
 
     after: tuple[int, ...] | None
     come: frozenset[int] = frozenset()
-    new: frozenset[int] = frozenset()
     preempted: bool = False
     started: bool = False
 
@@ -140,10 +139,10 @@ class Enumeration:
             for after in self.places(job, {self.hosts[before[0]].region}):
                 come = frozenset(h for h in after if after.count(h) > before.count(h))
                 if come:
-                    yield Fate(after, come, come - set(before))
+                    yield Fate(after, come)
         if before is None:
             for after in self.places(job, self.regions(job)):
-                yield Fate(after, frozenset(after), frozenset(after), started=True)
+                yield Fate(after, frozenset(after), started=True)
 
     def regions(self, job: Job) -> set[str]:
         """Return where the job may start, with all its data now."""
@@ -177,31 +176,64 @@ class Enumeration:
                 yield after
 
     def lawful(self, fates: dict[str, Fate]) -> bool:
-        """Whether preemption serves higher priority, and quotas are kept."""
+        """Whether quotas are kept, no victim could stay, and only higher jobs profit from one."""
         jobs = {j.name: j for j in self.round.jobs}
-        for name, fate in fates.items():
-            if not fate.preempted:
-                continue
-            hosts, served = set(self.before[name]), False
-            for other, theirs in fates.items():
-                higher = jobs[other].priority > jobs[name].priority
-                if theirs.come & hosts and not higher:
-                    return False
-                served |= bool(theirs.new & hosts) and higher
-            if not served:
+        if any(self.exceeds(fates, t, r, starting=True) for t, r in self.quotas()):
+            return False
+        stopped = [name for name, fate in fates.items() if fate.preempted]
+        for name in stopped:
+            if not self.breaks(fates, {name}, set(), {name}):
                 return False
-        for tenant in self.round.tenants:
-            limits: dict[str | None, int | None] = {None: tenant.quota.get("gpu")}
-            limits.update((r.name, r.quotas.get(tenant.name)) for r in self.round.geo.regions)
-            for region, limit in limits.items():
-                if limit is not None and self.exceeds(fates, tenant.name, region, limit):
-                    return False
+            mine = jobs[name].priority
+            back = {other for other in stopped if jobs[other].priority >= mine}
+            higher = {n for n, fate in fates.items() if fate.come and jobs[n].priority > mine}
+            gone = {other for other in higher if fates[other].started}
+            while more := {
+                other
+                for other in higher - gone - back
+                if any(fates[other].come & set(self.before[one]) for one in back)
+            }:
+                back |= more
+            owners = {other for other in stopped if jobs[other].priority == mine}
+            if self.breaks(fates, back, gone, owners):
+                return False
         return True
 
-    def exceeds(self, fates: dict[str, Fate], tenant: str, region: str | None, limit: int) -> bool:
-        """Whether a tenant of which a job starts there holds more than its limit, and grows."""
+    def breaks(
+        self, fates: dict[str, Fate], back: set[str], gone: set[str], owners: set[str]
+    ) -> bool:
+        """Whether GPUs or an owner's quota are too few with jobs back and others not started."""
+        changed = {
+            name: Fate(self.before[name]) if name in back else Fate(None) if name in gone else fate
+            for name, fate in fates.items()
+        }
+        left = [h.gpus for h in self.hosts]
+        for job in self.round.jobs:
+            for host in changed[job.name].after or ():
+                left[host] -= self.gpus(job)
+        tenants = {job.tenant for job in self.round.jobs if job.name in owners}
+        return min(left) < 0 or any(
+            self.exceeds(changed, tenant, region, starting=False)
+            for tenant, region in self.quotas()
+            if tenant in tenants
+            and (region is None or any(self.inside(self.before[o], region) for o in owners))
+        )
+
+    def quotas(self) -> dict[tuple[str, str | None], int]:
+        """Return the limits by tenant and region; None is the whole round."""
+        limits: dict[tuple[str, str | None], int] = {
+            (t.name, None): t.quota["gpu"] for t in self.round.tenants if "gpu" in t.quota
+        }
+        for region in self.round.geo.regions:
+            limits |= {(tenant, region.name): most for tenant, most in region.quotas.items()}
+        return limits
+
+    def exceeds(
+        self, fates: dict[str, Fate], tenant: str, region: str | None, *, starting: bool
+    ) -> bool:
+        """Whether a tenant holds more than its limit and than before; `starting`: a job starts."""
         was = now = 0
-        starts = False
+        starts = not starting
         for job in self.round.jobs:
             if job.tenant != tenant:
                 continue
@@ -209,7 +241,7 @@ class Enumeration:
             was += asks * self.inside(self.before.get(job.name), region)
             now += asks * self.inside(fate.after, region)
             starts |= fate.started and self.inside(fate.after, region)
-        return starts and now > max(limit, was)
+        return starts and now > max(self.quotas()[tenant, region], was)
 
     def inside(self, hosts: tuple[int, ...] | None, region: str | None) -> bool:
         """Whether a job on these hosts is in the region; None is every region."""

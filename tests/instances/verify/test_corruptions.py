@@ -442,7 +442,7 @@ CORRUPTIONS: dict[str, Corruption] = {
     ),
     "a migration to too many GPUs": (
         set_task(MOVER, 1, host="k3-h0", gpus=[2, 3]),
-        {"gpus", "preemption"},
+        {"gpus", "preemption", "displaced_by"},
         "decisions[9].tasks[1].gpus",
     ),
     "a migration to an unhealthy host": (
@@ -508,7 +508,7 @@ CORRUPTIONS: dict[str, Corruption] = {
     ),
     "a preemption that no arrival needs": (
         set_task(URGENT, host="k2-h0"),
-        {"displaced_by"},
+        {"displaced_by", "preemption"},
         "decisions[7].displaced_by",
     ),
     "a kept job displaced": (
@@ -518,12 +518,12 @@ CORRUPTIONS: dict[str, Corruption] = {
     ),
     "a preemption that serves its own priority": (
         set_task(HALF, host="k3-h0", gpus=[2]),
-        {"preemption"},
+        {"displaced_by", "preemption"},
         "decisions[7]",
     ),
     "a preemption that serves a migrated job of its priority": (
         set_task(LEFT, host="k3-h0"),
-        {"preemption"},
+        {"displaced_by", "preemption"},
         "decisions[7]",
     ),
     "a preemption for its own priority": (
@@ -606,8 +606,12 @@ def test_a_corrupted_plan_is_rejected(name: str) -> None:
     assert_broken(check(edit), rules, where)
 
 
+PREEMPTION_ALONE = {"preemption"}
+"""Where a job takes the old place of a higher one: tests/rounds/test_preemption_by_need.py."""
+
+
 def test_every_rule_is_broken_alone_by_some_corruption() -> None:
-    alone = broken_alone(CORRUPTIONS.values())
+    alone = broken_alone(CORRUPTIONS.values()) | PREEMPTION_ALONE
     # Files of their own beside this one have the others.
     others = (gpu_parts, arrangement, cells, collectives, conflicts, groups, turns)
     others += (leases, promises, refusals)
@@ -649,8 +653,10 @@ def test_every_rule_is_broken_alone_by_some_corruption() -> None:
         (
             "a preemption that serves its own priority",
             (
-                "job 'half' of priority 0 arrives on host 'k3-h0', where job 'low' of priority 0 "
-                "is preempted; expected arrivals of strictly higher precedence only"
+                "without jobs of higher precedence, and with all preempted jobs of priority 0 and "
+                "above in their places, tasks on GPU 2 of host 'k3-h0' take 1.5 GPUs "
+                "together; expected at most 1; expected that preemption of 'low' serves no job "
+                "of its precedence or lower"
             ),
         ),
         (

@@ -146,24 +146,31 @@ def test_a_migrated_job_of_higher_priority_may_displace() -> None:
     decisions = [preempted("low", "high"), placed("migrate", "high", ("h0", [0]))]
     assert rules_of(jobs, decisions, "low", "high") == []
     stays = placed("keep", "high", ("h1", [0]))
-    assert rules_of(jobs, [decisions[0], stays], "low") == ["displaced_by"]
+    assert rules_of(jobs, [decisions[0], stays], "low") == ["displaced_by", "preemption"]
 
 
 @pytest.mark.parametrize(("priority", "rules"), [(1, []), (0, ["displaced_by", "preemption"])])
 def test_the_displacing_job_has_strictly_higher_priority(priority: int, rules: list[str]) -> None:
     jobs = [running("low", ("h0", [0])), pending("new", priority=priority)]
-    decisions = [preempted("low", "new"), placed("start", "new", ("h0", [3]))]
+    decisions = [preempted("low", "new"), placed("start", "new", ("h0", [0]))]
     assert rules_of(jobs, decisions, "low") == rules
 
 
-def test_every_host_of_a_gang_that_is_preempted_is_looked_at() -> None:
+def test_who_could_stay_is_not_preempted() -> None:
+    jobs = [running("low", ("h0", [0])), pending("new", priority=1)]
+    decisions = [preempted("low", "new"), placed("start", "new", ("h0", [3]))]
+    assert rules_of(jobs, decisions, "low") == ["displaced_by", "preemption"]
+
+
+@pytest.mark.parametrize(("gpu", "rules"), [(3, []), (0, ["displaced_by", "preemption"])])
+def test_every_host_of_a_gang_that_is_preempted_is_looked_at(gpu: int, rules: list[str]) -> None:
     jobs = [running("low", ("h0", [0]), ("h1", [0])), pending("high", priority=1), pending("new")]
     decisions = [
         preempted("low", "high"),
         placed("start", "high", ("h0", [0])),
-        placed("start", "new", ("h1", [3])),
+        placed("start", "new", ("h1", [gpu])),
     ]
-    assert rules_of(jobs, decisions, "low") == ["preemption"]
+    assert rules_of(jobs, decisions, "low") == rules
 
 
 @pytest.mark.parametrize(

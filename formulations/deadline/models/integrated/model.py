@@ -9,8 +9,7 @@ r"""The rows that tie promises and their leases to the current lease, placed on 
     promised gangs     y[g] = sum of S[q] over the modes that run now with its option
                        fewest(q) S[q] <= sum_h u[g,h] <= most(q) S[q], summed over these q
     other gangs        sum of y[g] of the job + sum of its S[q] <= 1
-    who stops          1 - (y of the job) <= arrivals on its hosts that precede it
-                       x[t,h] <= capacity (y of the job), arrivals there that do not
+    who stops          gang/models/host/preemption.py; a job runs if one of its gangs does
 
 Every plan is a point of the model, with the values of its terms `broken` and `admitted`, and every
 point a plan; but for jobs that are on a host which is away, and jobs kept apart by labels.
@@ -33,6 +32,7 @@ from placewright.formulations.deadline.problem.current_lease import best_effort_
 from placewright.formulations.deadline.problem.problem import ADMITTED, BROKEN, NONE, Schedule
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import HostModel, build_host_model
+from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY_JOB
@@ -73,13 +73,21 @@ class IntegratedModel:
             self._entries[gangs.each[gang].job].append(e)
         self._add_promises()
         self._tie_current_lease()
-        self._add_preemption()
+        add_preemption(self.exact, self._running_jobs())
         self._add_terms()
 
     def _option(self, entry: int) -> int:
         """Return the option in the whole round of an entry."""
         options = self.gangs.each[self._gang[entry]].options
         return options[self.exact.choice(self.exact.entries[entry]).index]
+
+    def _running_jobs(self) -> list[list[int]]:
+        """Return the entries of each running job, one or two."""
+        mine = [
+            [e for e in entries if self.exact.entries[e].job != ANY_JOB]
+            for entries in self._entries.values()
+        ]
+        return [entries for entries in mine if entries]
 
     def _add_promises(self) -> None:
         """Add a column per mode, at most one of a job, and the leases of each."""
@@ -155,31 +163,6 @@ class IntegratedModel:
             row = model.rows("number of hosts", 1, upper=0)
             model.add(row[[0] * len(used)], used, sign)
             model.add(row[[0] * len(now)], self._chosen[now], -sign * bound[now])
-
-    def _add_preemption(self) -> None:
-        """Let running jobs stop only for arrivals that precede them strictly."""
-        exact, model, problem = self.exact, self.model, self.gangs.problem
-        rank = problem.shape_rank[exact.x_shape]
-        own_hosts = set(zip(exact.stays.set.tolist(), exact.stays.host.tolist(), strict=True))
-        pairs = zip(exact.x_set.tolist(), exact.x_host.tolist(), strict=True)
-        on_own_host = np.array([pair in own_hosts for pair in pairs], dtype=np.bool_)
-        for entries in self._entries.values():
-            mine = [e for e in entries if exact.entries[e].job != ANY_JOB]
-            if not mine:
-                continue
-            level = min(problem.running[exact.entries[e].job].level for e in mine)
-            places = exact.stays.host[exact.stays.entry == mine[0]]
-            there = np.isin(exact.x_host, places)
-            below = np.flatnonzero(there & (rank <= level))
-            rows = model.rows("no profit", len(below), upper=0.0)
-            model.add(rows, exact.x[below], 1.0)
-            capacity = exact.capacity[exact.x_set[below], exact.x_host[below]]
-            for e in mine:
-                model.add(rows, exact.y[[e] * len(below)], -capacity)
-            above = np.flatnonzero(there & (rank > level) & ~on_own_host)
-            row = model.rows("victim", 1, lower=1.0)
-            model.add(row[[0] * len(mine)], exact.y[mine], 1.0)
-            model.add(row[[0] * len(above)], exact.x[above], 1.0)
 
     def _add_terms(self) -> None:
         """Append the terms of promises, and those of running jobs."""

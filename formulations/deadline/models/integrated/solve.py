@@ -79,10 +79,10 @@ def _plan(integrated: IntegratedModel, gangs: Gangs, values: Floats) -> Candidat
         for g, (option, places) in found.starts.items()
     }
     slots = {gangs.each[g].job: slot for g, slot in found.slots.items()}
-    preempted = {
-        gangs.each[g].job: gangs.each[preemptor_of(problem, g, found.arrivals)].job
-        for g in problem.running
-        if gangs.each[g].job not in runs
-    }
+    preempted = {}
+    for g in problem.running:
+        if gangs.each[g].job not in runs:
+            by = preemptor_of(problem, g, found.arrivals)
+            preempted[gangs.each[g].job] = gangs.each[by].job if by >= 0 else NONE
     preempted |= {j: NONE for j in gangs.evicted if j not in starts}
     return Candidate(starts, "integrated", preempted, slots=slots)

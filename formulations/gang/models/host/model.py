@@ -9,7 +9,8 @@
     quota      what a tenant's jobs hold <= its quota
     victims    preemption.py
 
-Every placement of the round is a point of the model and every point a placement: it is exact.
+Every placement of the round is a point of the model and every point a placement: it is exact, but
+for what the rows of victims leave out.
 """
 
 from __future__ import annotations

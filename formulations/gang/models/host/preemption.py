@@ -1,24 +1,276 @@
-"""Preemption rows: a job stops only for tasks of strictly higher precedence on its hosts.
+r"""Preemption rows: a job stops only where jobs of higher precedence need its place.
 
-x[t,h] <= capacity y[v]                            tasks of rank at most v's level, h where v runs
-1 - y[v] <= sum over those above it x[t,h]     something does arrive from another host
+For each running job v of level k, where n[v] = 1 - y[v] says that it stops (victim):
 
-Tasks that have arrived in the placement already count, too.
+    n[v] <= tasks of a higher rank that arrive on its hosts
+            + jobs of a higher rank of its tenant that start, if that has a quota
+            + tasks of a higher rank with its label that arrive
+
+For each level k, on each host h, as if nobody of a higher rank had come (counterfactual):
+
+    sum_p demand[p] s[p] + sum_{t: rank <= k} demand[t] x[t,h]
+        + sum_{w: level >= k} demand[w,h] n[w] + sum_H demand[H,h] r[k,H]
+        <= free[h]                          where touched[k,h] = 1
+    touched[k,h] >= n[w]                    of w that ran there, level >= k, if one of k stops
+    r[k,H] = 1                              a job H of a higher rank moves to such a host:
+                                            it is back, and its hosts are touched
+    sum of what the tenant's jobs hold in this state <= quota, if v stops
+
+GPUs are counted per host, and labels do not matter in the counterfactual: a relaxation. A plan of
+the round is a point of the rows, and a point is a plan once `repair_preemptions` has seen it.
+
+Neighbourhoods have rows that are shorter and stricter (`close_hosts_of_victims`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.models.host.model import HostModel
-from placewright.formulations.gang.problem.jobs import ANY_JOB
+from placewright.array_types import Ints
+from placewright.formulations.gang import parameters
+from placewright.formulations.gang.models.host.model import HostModel, milli_each
+from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LABEL, RunningJob
+from placewright.topology.units import WHOLE_GPU
+
+MILLI_GPU = -1
+"""Instead of a resource's index: the GPUs of a host together."""
 
 
-def add_preemption(m: HostModel) -> None:
-    """Append the rows of every running job of the model."""
+def add_preemption(m: HostModel, running: Sequence[Sequence[int]] | None = None) -> None:
+    """Append the rows of every running job of a model of the whole round.
+
+    Parameters
+    ----------
+    running
+        The entries of each running job, if some have several.
+    """
+    if running is None:
+        running = [[e] for e, entry in enumerate(m.entries) if entry.job != ANY_JOB]
+    if not running:
+        return
+    rows = _PreemptionRows(m, running)
+    rows.add_causes()
+    for level in sorted(set(rows.level)):
+        rows.add_counterfactual(level)
+
+
+class _PreemptionRows:
+    """What the rows of all levels have in common.
+
+    Attributes
+    ----------
+    level : list of int
+        Level of each running job.
+    """
+
+    def __init__(self, m: HostModel, running: Sequence[Sequence[int]]) -> None:
+        self.m, self.running = m, running
+        problem = m.problem
+        self.level = [min(self._running(e).level for e in mine) for mine in running]
+        self.rank = problem.shape_rank[m.x_shape]
+        self.entry_rank = np.array(
+            [problem.shape_rank[m.choice(entry).groups[0].shape] for entry in m.entries]
+        )
+        self.places = [np.flatnonzero(m.stays.entry == mine[0]) for mine in running]
+        of_set = np.array([s.users[0][0] for s in m.task_sets], dtype=np.int64)
+        moving = np.array([entry.job != ANY_JOB for entry in m.entries], dtype=np.bool_)
+        self._job_of_entry = np.full(len(m.entries), -1, dtype=np.int64)
+        for k, mine in enumerate(running):
+            self._job_of_entry[list(mine)] = k
+        # The running job of each x, -1 for pending ones.
+        self.x_job = np.where(moving[of_set[m.x_set]], self._job_of_entry[of_set[m.x_set]], -1)
+        self.resources = [
+            MILLI_GPU,
+            *np.flatnonzero(problem.shape_demand.any(axis=0)).tolist(),
+        ]
+
+    def _running(self, entry: int) -> RunningJob:
+        return self.m.problem.running[self.m.entries[entry].job]
+
+    def add_causes(self) -> None:
+        """Let each job stop only if something of a higher rank may be in its way."""
+        m = self.m
+        away_rank = m.problem.shape_rank[m.set_shape[m.away_set]]
+        tenant = np.array([m.problem.classes[entry.job_class].tenant for entry in m.entries])
+        starts = np.array([entry.job == ANY_JOB for entry in m.entries], dtype=np.bool_)
+        label = np.array([m.choice(entry).label for entry in m.entries], dtype=np.int64)
+        labelled = np.isin(
+            m.x_set,
+            [t for t, s in enumerate(m.task_sets) if label[s.users[0][0]] != NO_LABEL],
+        )
+        for k, mine in enumerate(self.running):
+            level, here = self.level[k], np.isin(m.x_host, m.stays.host[self.places[k]])
+            causes = here if label[mine[0]] == NO_LABEL else here | labelled
+            row = m.model.rows("victim", 1, lower=1.0)
+            _sum(m, row, m.y[list(mine)])
+            _sum(m, row, m.x[causes & (self.rank > level) & (self.x_job != k)])
+            _sum(m, row, m.away[away_rank > level])
+            if tenant[mine[0]] in m.problem.quota_keys:
+                same = starts & (tenant == tenant[mine[0]]) & (self.entry_rank > level)
+                _sum(m, row, m.y[same])
+
+    def add_counterfactual(self, level: int) -> None:
+        """Let what victims of a level have given back be of use for higher ranks only."""
+        m = self.m
+        if not (self.rank > level).any() and not (self.entry_rank > level).any():
+            return
+        victims = [k for k, mine in enumerate(self.level) if mine >= level]
+        exact = [k for k in victims if self.level[k] == level]
+        self._add_quota(level, exact)
+        most = parameters.PARAMETERS.models.max_returned_hosts
+        returns = len(m.hosts) * len(set(self.level)) <= most
+        moves = np.flatnonzero((self.x_job >= 0) & (self.rank > level) & returns)
+        movers = np.unique(self.x_job[moves])
+        touching = victims if len(movers) else exact
+        hosts = self._hosts(touching)
+        if len(movers):
+            hosts = np.union1d(hosts, self._hosts(movers))
+        touched = np.full(len(m.hosts), -1, dtype=np.int64)
+        touched[hosts] = m.model.variables("touched", len(hosts), upper=1, integer=False)
+        self._touch(touched, exact, touching, level)
+        back = self._returned(touched, moves, movers)
+        for resource in self.resources:
+            self._add_capacity(resource, level, hosts, touched, victims, back)
+
+    def _hosts(self, jobs: Iterable[int]) -> Ints:
+        found: Ints = np.unique(
+            np.concatenate([[], *(self.m.stays.host[self.places[k]] for k in jobs)])
+        ).astype(np.int64)
+        return found
+
+    def _touch(self, touched: Ints, exact: Sequence[int], jobs: Sequence[int], level: int) -> None:
+        """Touched >= n[v] for v of the level, and >= n[w] for all others if such a v stops."""
+        m = self.m
+        some = m.model.variables("victims of a level", 1, upper=1, integer=False)
+        rows = m.model.rows("victims of a level", len(exact), lower=1.0)
+        m.model.add(rows, some[[0] * len(exact)], 1.0)
+        for row, k in zip(rows, exact, strict=True):
+            _sum(m, [row], m.y[list(self.running[k])])
+        for k in jobs:
+            hosts = np.unique(m.stays.host[self.places[k]])
+            own = self.level[k] == level
+            rows = m.model.rows("touched", len(hosts), lower=1.0 if own else 0.0)
+            m.model.add(rows, touched[hosts], 1.0)
+            for e in self.running[k]:
+                m.model.add(rows, m.y[[e] * len(hosts)], 1.0)
+            if not own:
+                m.model.add(rows, some[[0] * len(hosts)], -1.0)
+
+    def _returned(self, touched: Ints, moves: Ints, movers: Ints) -> dict[int, int]:
+        """Append r of the movers; return its column by running job."""
+        m = self.m
+        columns = m.model.variables("returned", len(movers), upper=1)
+        column_of = dict(zip(movers.tolist(), columns.tolist(), strict=True))
+        there = moves[touched[m.x_host[moves]] >= 0]
+        rows = m.model.rows("returned", len(there), upper=1.0)
+        most = m.capacity[m.x_set[there], m.x_host[there]]
+        m.model.add(rows, touched[m.x_host[there]], 1.0)
+        m.model.add(rows, m.x[there], 1.0 / most)
+        m.model.add(rows, [column_of[k] for k in self.x_job[there].tolist()], -1.0)
+        for k, column in column_of.items():
+            hosts = np.unique(m.stays.host[self.places[k]])
+            rows = m.model.rows("touched", len(hosts), lower=0.0)
+            m.model.add(rows, touched[hosts], 1.0)
+            m.model.add(rows, [column] * len(hosts), -1.0)
+        return column_of
+
+    def _add_capacity(
+        self,
+        resource: int,
+        level: int,
+        hosts: Ints,
+        touched: Ints,
+        victims: Sequence[int],
+        back: dict[int, int],
+    ) -> None:
+        m = self.m
+        x_demand, stay_demand, free = self._amounts(resource)
+        most = np.zeros(len(m.hosts))
+        rows = np.full(len(m.hosts), -1, dtype=np.int64)
+        homes = {*victims, *back}
+        for k in homes:
+            np.add.at(most, m.stays.host[self.places[k]], stay_demand[self.places[k]])
+        constant = np.zeros(len(m.hosts))
+        for k in victims:
+            np.add.at(constant, m.stays.host[self.places[k]], stay_demand[self.places[k]])
+        hosts = hosts[most[hosts] > 0]
+        rows[hosts] = m.model.rows(
+            "counterfactual", len(hosts), upper=(free + most - constant)[hosts]
+        )
+        m.model.add(rows[hosts], touched[hosts], most[hosts])
+        stays = np.flatnonzero((rows[m.stays.host] >= 0) & (stay_demand > 0))
+        m.model.add(rows[m.stays.host[stays]], m.stays.s[stays], stay_demand[stays])
+        below = np.flatnonzero((rows[m.x_host] >= 0) & (self.rank <= level) & (x_demand > 0))
+        m.model.add(rows[m.x_host[below]], m.x[below], x_demand[below])
+        for k in victims:
+            at = self.places[k][rows[m.stays.host[self.places[k]]] >= 0]
+            for e in self.running[k]:
+                m.model.add(rows[m.stays.host[at]], m.y[[e] * len(at)], -stay_demand[at])
+        for k, column in back.items():
+            at = self.places[k][rows[m.stays.host[self.places[k]]] >= 0]
+            at = at[stay_demand[at] > 0]
+            left = m.model.variables("moved back", len(at), upper=1, integer=False)
+            each = m.model.rows("moved back", len(at), lower=0.0)
+            m.model.add(each, left, 1.0)
+            m.model.add(each, [column] * len(at), -1.0)
+            for e in self.running[k]:
+                mine = np.flatnonzero(m.stays.entry == e)[np.searchsorted(self.places[k], at)]
+                m.model.add(each, m.stays.s[mine], 1.0)
+            m.model.add(rows[m.stays.host[at]], left, stay_demand[at])
+
+    def _amounts(self, resource: int) -> tuple[NDArray[np.float64], ...]:
+        """Return what each x and each place takes of a resource, and what hosts have of it."""
+        m = self.m
+        if resource != MILLI_GPU:
+            demand = m.problem.shape_demand[:, resource].astype(np.float64)
+            free = m.placement.free[m.hosts, resource].astype(np.float64)
+            return demand[m.x_shape], demand[m.stay_shape], free
+        gpu = m.problem.shape_gpu.astype(np.float64)
+        held = np.minimum(milli_each(m), WHOLE_GPU) * m.stays.usable
+        shares = m.problem.is_share
+        sharing = np.union1d(m.x_host[shares[m.x_shape]], m.stays.host[shares[m.stay_shape]])
+        free = (m.placement.whole[m.hosts] * WHOLE_GPU).astype(np.float64)
+        free[sharing] = m.placement.free_milli_gpu[m.hosts[sharing]]
+        return gpu[m.x_shape], held.astype(np.float64), free
+
+    def _add_quota(self, level: int, exact: Sequence[int]) -> None:
+        """Let what the tenant of a victim holds stay within its quota in the counterfactual."""
+        m = self.m
+        left = m.placement.quota_left()
+        tenants = [m.problem.classes[entry.job_class].tenant for entry in m.entries]
+        for k in exact:
+            tenant = tenants[self.running[k][0]]
+            for key in m.problem.quota_keys.get(tenant, ()):
+                amount = [m.problem.demand_of(m.choice(entry), key[1]) for entry in m.entries]
+                above = [
+                    w
+                    for w, mine in enumerate(self.running)
+                    if self.level[w] >= level and tenants[mine[0]] == tenant
+                ]
+                fixed = float(sum(amount[self.running[w][0]] for w in above))
+                row = m.model.rows("quota of victims", 1, upper=left[key] - fixed)
+                for e, entry in enumerate(m.entries):
+                    job = int(self._job_of_entry[e])
+                    kept = entry.job != ANY_JOB and job not in above
+                    starts = entry.job == ANY_JOB and self.entry_rank[e] <= level
+                    if tenants[e] == tenant and (kept or starts):
+                        m.model.add(row, m.y[[e]], float(amount[e]))
+                for e in self.running[k]:
+                    m.model.add(row, m.y[[e]], -fixed)
+
+
+def close_hosts_of_victims(m: HostModel) -> None:
+    """Append the rows of every running job of a model of some hosts.
+
+    x[t,h] <= capacity y[v]                       tasks of rank at most v's level, h where v runs
+    1 - y[v] <= sum over those above it x[t,h]    something does arrive from another host
+
+    Tasks that have arrived in the placement already count, too.
+    """
     rank = m.problem.shape_rank[m.x_shape]
-    away_rank = m.problem.shape_rank[m.set_shape[m.away_set]]
     at_home = _at_home(m)
     for e, entry in enumerate(m.entries):
         if entry.job == ANY_JOB:
@@ -36,12 +288,9 @@ def add_preemption(m: HostModel) -> None:
         m.model.add(rows, m.y[[e] * len(below)], -m.capacity[m.x_set[below], m.x_host[below]])
         if arrived.any():
             continue
-        above = np.flatnonzero(there & (rank > level) & ~at_home)
         row = m.model.rows("victim", 1, lower=1.0)
         m.model.add(row, m.y[[e]], 1.0)
-        m.model.add(row[[0] * len(above)], m.x[above], 1.0)
-        movers = np.flatnonzero(away_rank > level)
-        m.model.add(row[[0] * len(movers)], m.away[movers], 1.0)
+        _sum(m, row, m.x[there & (rank > level) & ~at_home])
 
 
 def _at_home(m: HostModel) -> NDArray[np.bool_]:
@@ -49,3 +298,8 @@ def _at_home(m: HostModel) -> NDArray[np.bool_]:
     homes = set(zip(m.stays.set.tolist(), m.stays.host.tolist(), strict=True))
     pairs = zip(m.x_set.tolist(), m.x_host.tolist(), strict=True)
     return np.array([pair in homes for pair in pairs], dtype=np.bool_)
+
+
+def _sum(m: HostModel, row: Sequence[int] | Ints, columns: Ints) -> None:
+    """Add some columns to a row."""
+    m.model.add([row[0]] * len(columns), columns, 1.0)

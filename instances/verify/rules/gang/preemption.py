@@ -1,13 +1,15 @@
-"""Rules about preemption: only jobs of strictly higher precedence may displace a job.
+"""Rules about preemption: a running job stops only where jobs of higher precedence need its place.
 
 A job that is promised the current lease comes before all others, an entitled one before a borrowed
 one, and of equal entitlement the higher priority first. Who is on a host that is away may stop for
-nobody.
+nobody, and so may who is in the way of a job that a tenant's cells are for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from placewright.instances.documents.job import Job
@@ -16,74 +18,62 @@ from placewright.instances.verify.outages import unavailable_hosts
 from placewright.instances.verify.reading import Placed, Preempted, Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.gang.entitlement import Entitlement, Precedence
+from placewright.instances.verify.rules.gang.put_back import PutBack
 
 
 def displaced_by(reading: Reading) -> Iterator[Finding]:
-    """Require that exactly the preempted jobs name the job that displaces them.
+    """Require that exactly the preempted jobs name the jobs that displace them.
 
-    The job named has a strictly higher precedence, and comes to one of the hosts that the preempted
-    job ran on: with a task of a group that had none there before. A job that ran on a host which is
-    away has to be placed anew, so that it comes to each of its hosts.
+    These have a strictly higher precedence, start or migrate, and are a minimal set without which
+    the preempted job could stay in its place.
     """
     for index, decision in enumerate(reading.plan.decisions):
-        if decision.displaced_by is not None and decision.decision is not DecisionKind.PREEMPT:
+        if decision.displaced_by and decision.decision is not DecisionKind.PREEMPT:
             yield Finding(
                 ("decisions", index, "displaced_by"),
-                f"displaced_by {decision.displaced_by!r} of job {decision.job!r}, "
+                f"displaced_by {', '.join(decision.displaced_by)} of job {decision.job!r}, "
                 "which is not preempted; expected none",
             )
     if not reading.preempted:
         return
-    gone = unavailable_hosts(reading)
-    named = {victim.decision.displaced_by for victim in reading.preempted}
-    comes = {placed.job.name: placed for placed in reading.placed_anew if placed.job.name in named}
-    arrives = {
-        name: {
-            host
-            for host, _ in {(a.host.name, a.task.group) for a in placed.arrivals}
-            - _held(reading, name, gone)
-        }
-        for name, placed in comes.items()
-    }
-    entitlement = Entitlement(reading.round)
-    for path, job, decision in _displaced(reading):
-        by, mine = decision.displaced_by, _before(reading, entitlement, job)
-        if by is None:
-            problem = f"job {job.name!r} is preempted for no job"
-        elif by not in arrives or arrives[by].isdisjoint(_hosts(reading, job.name)):
-            problem = f"job {by!r} does not come to a host of job {job.name!r}"
-        elif (theirs := _after(reading, entitlement, comes[by])) <= mine:
-            problem = f"job {by!r} of {theirs} displaces job {job.name!r} of {mine}"
-        else:
-            continue
-        yield Finding(
-            (*path, "displaced_by"),
-            f"{problem}; expected one of strictly higher precedence that comes to one of its hosts",
-        )
+    victims = _Victims(reading)
+    for victim in reading.preempted:
+        problem = victims.misnamed(victim)
+        if problem:
+            yield Finding(
+                (*victim.path, "displaced_by"),
+                f"{problem}; expected jobs of strictly higher precedence that are all needed to "
+                f"displace job {victim.job.name!r}",
+            )
 
 
 def preemption(reading: Reading) -> Iterator[Finding]:
-    """Require that all arrivals on hosts of a preempted job have strictly higher precedence."""
+    """Require of each preempted job that it cannot stay, and that no lower job is the cause.
+
+    It cannot stay if it breaks a rule when put back alone. Nothing breaks once it is put back with
+    all victims of at least its precedence, without the starts of strictly higher precedence, and
+    with the migrated jobs of strictly higher precedence that came to these hosts back where they
+    were, and those that came to the hosts of these, and so on.
+    """
     if not reading.preempted:
         return
-    entitlement = Entitlement(reading.round)
-    left = {host for victim in reading.preempted for host in _hosts(reading, victim.job.name)}
-    lowest: dict[str, tuple[Rank, str]] = {}
-    for placed in reading.placed_anew:
-        for host in left.intersection(arrival.host.name for arrival in placed.arrivals):
-            candidate = (_after(reading, entitlement, placed), placed.job.name)
-            lowest[host] = min(lowest.get(host, candidate), candidate)
-    for path, job, _ in _displaced(reading):
-        mine = _before(reading, entitlement, job)
-        for host in _hosts(reading, job.name):
-            if host in lowest and lowest[host][0] <= mine:
-                theirs, other = lowest[host]
-                yield Finding(
-                    path,
-                    f"job {other!r} of {theirs} arrives on host {host!r}, where "
-                    f"job {job.name!r} of {mine} is preempted; "
-                    "expected arrivals of strictly higher precedence only",
-                )
+    victims = _Victims(reading)
+    for victim in victims.judged:
+        if not victims.in_the_way(victim.job.name):
+            yield Finding(
+                victim.path,
+                f"job {victim.job.name!r} is preempted, and could stay beside all others; "
+                "expected preempted jobs whose place is needed",
+            )
+    for rank, mine in victims.by_rank.items():
+        if problem := victims.cause_beside(rank):
+            yield Finding(
+                mine[0].path,
+                f"without jobs of higher precedence, and with all preempted jobs of {rank} and "
+                f"above in their places, {problem}; expected that preemption of "
+                f"{', '.join(repr(victim.job.name) for victim in mine)} serves no job of "
+                "its precedence or lower",
+            )
 
 
 class Rank(NamedTuple):
@@ -96,36 +86,105 @@ class Rank(NamedTuple):
         return f"{self.precedence}{', promised this lease' if self.promised else ''}"
 
 
-def _after(reading: Reading, entitlement: Entitlement, placed: Placed) -> Rank:
-    """Return the rank of a job that arrives somewhere; all that run and have a promise use it."""
-    promised = reading.promise_of(placed.job.name) is not None
-    return Rank(promised, entitlement.of(placed.job, placed.chosen))
+class _Victims:
+    """The preempted jobs of a plan."""
 
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._entitlement = Entitlement(reading.round)
+        self._plan = PutBack(reading)
+        self._gone = unavailable_hosts(reading)
+        self._anew = {placed.job.name: placed for placed in reading.placed_anew}
+        self._ranks = {name: self._after(placed) for name, placed in self._anew.items()}
 
-def _before(reading: Reading, entitlement: Entitlement, job: Job) -> Rank:
-    """Return the rank of a preempted job with the option that it ran."""
-    return Rank(promised=False, precedence=entitlement.of(job, reading.running[job.name].option))
+    @cached_property
+    def judged(self) -> Sequence[Preempted]:
+        """The preempted jobs that stop for others: not for an outage, nor for cells."""
+        cells = any(tenant.cells for tenant in self._reading.round.tenants)
+        guaranteed = {
+            placed.job.name
+            for placed in (self._reading.placed if cells else ())
+            if self._entitlement.of(placed.job, placed.chosen).cells
+        }
+        return [
+            victim
+            for victim in self._reading.preempted
+            if not self._on_away_hosts(victim.job.name)
+            and not (guaranteed and self._plan.beside_guaranteed(victim.job.name, guaranteed))
+        ]
 
+    @cached_property
+    def _judged_names(self) -> set[str]:
+        return {victim.job.name for victim in self.judged}
 
-def _displaced(reading: Reading) -> Iterator[Preempted]:
-    """Yield the preempted jobs, but for those that leave a host with an outage and name no job."""
-    gone = unavailable_hosts(reading)
-    for victim in reading.preempted:
-        if victim.decision.displaced_by or gone.isdisjoint(_hosts(reading, victim.job.name)):
-            yield victim
+    @cached_property
+    def by_rank(self) -> dict[Rank, list[Preempted]]:
+        """The judged ones by their precedence."""
+        found: defaultdict[Rank, list[Preempted]] = defaultdict(list)
+        for victim in self.judged:
+            found[self._before(victim.job)].append(victim)
+        return found
 
+    def in_the_way(self, name: str, gone: Sequence[str] = ()) -> bool:
+        """Whether a victim could not stay, were it not for the arrivals of some jobs."""
+        return bool(self._plan.breaks([name], self._plan.hosts(name), gone, [name]))
 
-def _hosts(reading: Reading, job: str) -> list[str]:
-    """Return the hosts that a running job runs on, each once."""
-    return list(dict.fromkeys(task.host for task in reading.running[job].tasks))
+    def cause_beside(self, rank: Rank) -> str:
+        """Return what still breaks without higher jobs once the victims of a rank are back."""
+        back = [v.job.name for level, mine in self.by_rank.items() if level >= rank for v in mine]
+        higher = {name for name, theirs in self._ranks.items() if theirs > rank}
+        gone = {placed.job.name for placed in self._reading.started} & higher
+        hosts = {host for name in back for host in self._plan.hosts(name)}
+        movers = [p for p in self._reading.migrated if p.job.name in higher]
+        waiting = True
+        while waiting:
+            waiting = False
+            for placed in movers:
+                name = placed.job.name
+                if name not in back and (
+                    not hosts.isdisjoint(task.host.name for task in placed.arrivals)
+                    or self._plan.shares_label(placed, back)
+                ):
+                    back.append(name)
+                    hosts |= self._plan.hosts(name)
+                    waiting = True
+        owners = [victim.job.name for victim in self.by_rank[rank]]
+        return self._plan.breaks(back, hosts, gone, owners)
 
+    def misnamed(self, victim: Preempted) -> str:
+        """Return what is wrong with the jobs that a victim names, "" if nothing is."""
+        names, name = victim.decision.displaced_by, victim.job.name
+        mine = self._before(victim.job)
+        if not names and not self._on_away_hosts(name):
+            return f"job {name!r} is preempted for no job"
+        if len(set(names)) < len(names):
+            return f"job {name!r} names one twice"
+        for by in names:
+            if by not in self._anew:
+                return f"job {by!r} neither starts nor migrates"
+            if self._ranks[by] <= mine:
+                return f"job {by!r} of {self._ranks[by]} displaces job {name!r} of {mine}"
+        if name not in self._judged_names:
+            return ""
+        if self.in_the_way(name, names):
+            return f"job {name!r} could not stay without {', '.join(names)}"
+        for by in names:
+            if not self.in_the_way(name, [other for other in names if other != by]):
+                return f"job {name!r} could stay whether or not {by!r} takes its place"
+        return ""
 
-def _held(reading: Reading, job: str, gone: frozenset[str]) -> set[tuple[str, int]]:
-    """Return the (host, group) pairs of a job's running tasks, none if one of its hosts is gone."""
-    running = reading.running.get(job)
-    if running is None or not gone.isdisjoint(_hosts(reading, job)):
-        return set()
-    return {(task.host, task.group) for task in running.tasks}
+    def _on_away_hosts(self, name: str) -> bool:
+        return not self._gone.isdisjoint(self._plan.hosts(name))
+
+    def _after(self, placed: Placed) -> Rank:
+        """Return the rank of a job that arrives; all that run and have a promise use it."""
+        promised = self._reading.promise_of(placed.job.name) is not None
+        return Rank(promised, self._entitlement.of(placed.job, placed.chosen))
+
+    def _before(self, job: Job) -> Rank:
+        """Return the rank of a preempted job with the option that it ran."""
+        option = self._reading.running[job.name].option
+        return Rank(promised=False, precedence=self._entitlement.of(job, option))
 
 
 RULES: tuple[Rule[Reading], ...] = (

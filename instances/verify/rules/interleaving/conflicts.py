@@ -1,4 +1,4 @@
-"""The rule about conflicts: jobs that must not share a GPU; and GPU memory of jobs in groups.
+"""The rule about conflicts: jobs that must not share a GPU.
 
 Correlations are recomputed from deviations times the number of samples, in whole numbers.
 """
@@ -10,26 +10,10 @@ from collections.abc import Iterator
 from itertools import combinations
 from operator import mul
 
-from placewright.instances.documents.job import Job
-from placewright.instances.documents.sharing import Sharing
 from placewright.instances.verify.reading import PlacedTask, Reading
 from placewright.instances.verify.result import Finding, Rule
 
 PER_MILLE = 1000
-
-
-def size_of(job: Job, sharing: Sharing) -> int:
-    """Return what a job takes in a group of the memory of each of its GPUs, in MiB.
-
-    The smallest value of its `memory` series that `percentile` % of it do not exceed; without a
-    series the most `gpu_memory` of the task groups of its first option.
-    """
-    series = () if job.profile is None else job.profile.memory
-    if not series:
-        return max(group.gpu_memory for group in job.options[0].groups)
-    ordered = sorted(series)
-    covered = sharing.percentile * len(ordered)
-    return next(size for i, size in enumerate(ordered, start=1) if 100 * i >= covered)
 
 
 def conflicts(reading: Reading) -> Iterator[Finding]:

@@ -14,9 +14,8 @@ from placewright.instances.verify.rules.interleaving.facts import (
     entries,
     is_whole,
     members,
-    places,
-    ran_together,
 )
+from placewright.instances.verify.shared_gpus import places, ran_together
 from placewright.topology.units import WHOLE_GPU
 
 _ENTRY = ("members", "period")

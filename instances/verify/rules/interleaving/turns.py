@@ -13,8 +13,8 @@ from placewright.instances.documents.profile import Profile
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.verify.reading import Group, Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.interleaving.facts import ran_together
 from placewright.instances.verify.rules.interleaving.periods import period_of
+from placewright.instances.verify.shared_gpus import ran_together
 from placewright.topology.units import WHOLE_GPU
 
 

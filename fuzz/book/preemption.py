@@ -1,0 +1,216 @@
+"""Who may be preempted, and by whom (docs/plans.md#who-may-be-preempted), by trying it out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TypeAlias
+
+from fuzz.book.choices import IDLE, KEEP, MIGRATE, PREEMPT, START, STOPPED, Choice, Choices
+from fuzz.book.facts import Facts, Job
+from fuzz.book.room import Room
+from fuzz.book.standing import Precedence, Standing
+from fuzz.book.turns import Team, Teams, Turns
+
+Promised: TypeAlias = frozenset[int]
+
+
+class Preemption:
+    """The preempted jobs of one plan."""
+
+    def __init__(
+        self, facts: Facts, standing: Standing, choices: Choices, promised: Promised, teams: Teams
+    ) -> None:
+        self.facts, self.standing = facts, standing
+        self.choices, self.promised, self.teams = choices, promised, teams
+        self.victims = [job for job in facts.jobs if choices[job.number].kind == PREEMPT]
+        self.judged = [job for job in self.victims if not self._on_away(job)]
+        self.evicted = [job for job in self.judged if self._is_evicted(job)]
+        self.judged = [job for job in self.judged if job not in self.evicted]
+
+    def broken(self) -> bool:
+        """Whether a victim could stay, or a job that is not above it has what it gave back."""
+        if any(not self._breaks([victim], (), [victim]) for victim in self.judged):
+            return True
+        return any(self._serves_others(self._level(victim)) for victim in self.judged)
+
+    def displacers(self, victim: Job) -> list[Job]:
+        """Return some jobs that are all needed to displace a victim, or just one that comes."""
+        above = [
+            job
+            for job in self.facts.jobs
+            if self.choices[job.number].anew and self._rank(job) > self._level(victim)
+        ]
+        if victim in self.evicted:
+            return [job for job in above if self._rank(job)[1]][:1] or above[:1]
+        if victim not in self.judged or self._breaks([victim], above, [victim]):
+            return []
+        for job in list(above):
+            fewer = [other for other in above if other is not job]
+            if not self._breaks([victim], fewer, [victim]):
+                above = fewer
+        return above
+
+    def _serves_others(self, level: Precedence) -> bool:
+        back = [job for job in self.judged if self._level(job) >= level]
+        higher = [j for j in self.facts.jobs if self._anew(j) and self._rank(j) > level]
+        starts = [job for job in higher if self.choices[job.number].kind == START]
+        touched = {place[2] for job in back for place in self._home(job).places}
+        while True:
+            more = [
+                job
+                for job in higher
+                if self.choices[job.number].kind == MIGRATE
+                and job not in back
+                and (self._arrives(job) & touched or self._label_meets(job, back))
+            ]
+            if not more:
+                break
+            back += more
+            touched |= {place[2] for job in more for place in self._home(job).places}
+        return self._breaks(back, starts, [job for job in self.judged if self._level(job) == level])
+
+    def _breaks(self, back: Iterable[Job], gone: Iterable[Job], owners: Iterable[Job]) -> bool:
+        """Whether a rule breaks with some jobs in their old places, and others not arriving."""
+        changed = list(self.choices)
+        for job in gone:
+            changed[job.number] = IDLE if job.running is None else STOPPED
+        for job in back:
+            changed[job.number] = self._home(job)
+        if not self._fits(tuple(changed), {job.number for job in back}):
+            return True
+        for job in self.facts.jobs:
+            if changed[job.number].anew and self._label_meets(job, back):
+                return True
+        moved = {job.number for job in gone if job.running is not None}
+        return any(self._over_quota(owner, changed, moved) for owner in owners)
+
+    def _fits(self, changed: Choices, back: Collection[int]) -> bool:
+        if not self.teams and "sharing" not in self.facts.raw:
+            room = Room(self.facts)
+            for job, choice in zip(self.facts.jobs, changed, strict=True):
+                for place in choice.places:
+                    group = job.options[choice.option].groups[place[0]]
+                    if not room.holds(group, place):
+                        return False
+                    room.take(group, place)
+            return True
+        turns = Turns(self.facts)
+        at_home = {
+            job.number
+            for job in self.facts.jobs
+            if job.running is not None and changed[job.number].places == job.running.places
+        }
+        teams: list[tuple[int, ...]] = []
+        for team in self.teams:
+            left = tuple(n for n in team.jobs if changed[n].runs and n not in back)
+            if len(left) > 1 and not at_home.issuperset(left):
+                teams.append(left)
+        taken = {n for team in teams for n in team}
+        for mates in turns.before.values():
+            left = tuple(n for n in mates if n in at_home and n not in taken)
+            if len(left) > 1:
+                teams.append(left)
+        return turns.fits(changed, tuple(Team(jobs, ()) for jobs in teams))
+
+    def _over_quota(self, owner: Job, changed: list[Choice], moved: Collection[int]) -> bool:
+        """Whether what a victim's tenant holds breaks a quota, moves left out."""
+        for limits, members in self._quotas(owner):
+            for name, limit in limits.items():
+                before = after = 0
+                for job, host in members:
+                    running, choice = job.running, changed[job.number]
+                    if running is not None:
+                        held = job.options[running.option].asks.get(name, 0)
+                        before += held
+                        after += held if choice.runs or job.number in moved else 0
+                    elif choice.runs and (host is None or choice.places[0][2] in host):
+                        after += job.options[choice.option].asks.get(name, 0)
+                if after > max(limit, before):
+                    return True
+        return False
+
+    def _quotas(
+        self, owner: Job
+    ) -> list[tuple[dict[str, int], list[tuple[Job, frozenset[int] | None]]]]:
+        """Return the quotas that a victim counts in, the jobs that may, and on which hosts."""
+        mine = [job for job in self.facts.jobs if job.tenant == owner.tenant]
+        found: list[tuple[dict[str, int], list[tuple[Job, frozenset[int] | None]]]] = [
+            (tenant.get("quota") or {}, [(job, None) for job in mine])
+            for tenant in self.facts.tenants
+            if tenant["name"] == owner.tenant
+        ]
+        geo = self.facts.raw.get("geo")
+        if self.facts.policy.get("formulation") == "geo" and geo and owner.tenant is not None:
+            level = self.facts.levels.index(geo.get("level", "region"))
+            region = self.facts.hosts[self._home(owner).places[0][2]].domains[level]
+            inside = frozenset(h.number for h in self.facts.hosts if h.domains[level] == region)
+            for entry in geo["regions"]:
+                if entry["name"] == region and owner.tenant in entry.get("quotas", {}):
+                    there: list[tuple[Job, frozenset[int] | None]] = [
+                        (job, inside)
+                        for job in mine
+                        if job.running is None or job.running.places[0][2] in inside
+                    ]
+                    found.append(({"gpu": entry["quotas"][owner.tenant]}, there))
+        return found
+
+    def _label_meets(self, job: Job, back: Iterable[Job]) -> bool:
+        """Whether a job arrives where another one of its label, in its old place, keeps it out."""
+        if job.label is None:
+            return False
+        hosts, level = self.facts.hosts, job.label[1]
+        come = {hosts[h].domains[level] for h in self._arrives(job)}
+        return any(
+            other is not job
+            and other.label == job.label
+            and come & {hosts[place[2]].domains[level] for place in self._home(other).places}
+            for other in back
+        )
+
+    def _is_evicted(self, victim: Job) -> bool:
+        """Whether a job cannot stay beside jobs that cells are for, or shares parts of GPUs."""
+        guaranteed = [
+            j for j in self.facts.jobs if self.choices[j.number].runs and self._rank(j)[1]
+        ]
+        for job in guaranteed:
+            if not self._anew(job):
+                continue
+            for theirs in self.choices[job.number].places:
+                for place in self._home(victim).places:
+                    same = theirs[2] == place[2] and set(theirs[3]) & set(place[3])
+                    groups = [
+                        job.options[self.choices[job.number].option].groups[theirs[0]],
+                        victim.options[self._home(victim).option].groups[place[0]],
+                    ]
+                    if same and any(group.profile or group.gpu_memory for group in groups):
+                        return True
+        if not any(self._anew(job) for job in guaranteed):
+            return False
+        stay = [*guaranteed, *(j for j in self.facts.jobs if j.running and j.running.pinned)]
+        alone = [IDLE] * len(self.choices)
+        for job in stay:
+            alone[job.number] = self.choices[job.number]
+        alone[victim.number] = self._home(victim)
+        return not self._fits(tuple(alone), [victim.number])
+
+    def _anew(self, job: Job) -> bool:
+        return self.choices[job.number].anew
+
+    def _arrives(self, job: Job) -> set[int]:
+        """Return the hosts at which tasks of a job arrive, on whatever GPUs."""
+        before = () if job.running is None else job.running.places
+        return {place[2] for place in self.choices[job.number].places if place not in before}
+
+    def _home(self, job: Job) -> Choice:
+        assert job.running is not None
+        return Choice(KEEP, job.running.option, job.running.places)
+
+    def _rank(self, job: Job) -> Precedence:
+        option = self.choices[job.number].option
+        return self.standing.of(job, option, promised=job.number in self.promised)
+
+    def _level(self, victim: Job) -> Precedence:
+        return self.standing.of(victim, self._home(victim).option)
+
+    def _on_away(self, job: Job) -> bool:
+        return any(self.facts.hosts[place[2]].away for place in self._home(job).places)
