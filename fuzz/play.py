@@ -214,6 +214,8 @@ def judge(
         played.fail("unlisted", f"no plan has the values {dict(mine)} of the solver's", document)
     if any("invalid plan" in fault for fault in certificate.degraded):
         played.fail("invalid", "; ".join(certificate.degraded))
+    elif any(fault.startswith("reasons:") for fault in certificate.degraded):
+        played.fail("reason", "; ".join(certificate.degraded))
     elif any(fault.startswith("formulation:") for fault in certificate.degraded):
         played.fail("exception", "; ".join(certificate.degraded))
     claims = not certificate.degraded

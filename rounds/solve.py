@@ -187,6 +187,11 @@ class Solve:
         plan = self._document(candidate, reasoned)
         verification = verify(self.round, plan)
         self._verify_seconds = time.monotonic() - began
+        if reasoned and not verification.ok:
+            without = self._document(candidate, reasoned=False)
+            if (unreasoned := verify(self.round, without)).ok:
+                session.degraded.append(f"reasons: {verification.violations[0]}")
+                plan, verification, reasoned = without, unreasoned, False
         if not verification.ok:
             first = verification.violations[0]
             session.degraded.append(f"{candidate.source}: invalid plan: {first}")
@@ -239,11 +244,24 @@ class Solve:
             reasoned[j] = wait_decision(self.round.jobs[j], why)
         return tuple(reasoned)
 
+    def _final_decisions(self, candidate: Candidate, session: Session) -> tuple[Decision, ...]:
+        """Return the decisions of the best plan with reasons, if these pass verification."""
+        decisions = self.document.decisions
+        reasoned = decisions if self._has_reasons else self._with_reasons(decisions, candidate)
+        if reasoned is decisions:
+            return decisions
+        plan = self.document.model_copy(update={"decisions": reasoned})
+        violations = verify(self.round, plan).violations
+        if violations:
+            session.degraded.append(f"reasons: {violations[0]}")
+        return decisions if violations else reasoned
+
     def _finish(self, session: Session) -> Plan:
         """Write the best plan with reasons and certificate, and verify what that changes."""
         if self.best is None:
             why = "; ".join(session.degraded)
             raise InternalError(why or "the formulation yielded no candidate")
+        decisions = self._final_decisions(self.best, session)
         # An interrupt may have come between a bound and the update that follows it.
         results = self.bounds.update_session(session, self.terms, self.values)
         results = with_status(results, self.settings.gap)
@@ -266,17 +284,10 @@ class Solve:
             degraded=tuple(dict.fromkeys(session.degraded)),
             run=self.meter.read(),
         )
-        decisions = self.document.decisions
-        if not self._has_reasons:
-            decisions = self._with_reasons(decisions, self.best)
         plan = self.document.model_copy(update={"certificate": certificate, "decisions": decisions})
         refuse_beaten_bounds(results, plan)
-        violations = (
-            # Decisions and sections have been verified: only the certificate is new.
-            verify_certificate(certificate, self.values, class_terms(self.round))
-            if decisions is self.document.decisions
-            else verify(self.round, plan).violations
-        )
+        # Decisions and sections have been verified: only the certificate is new.
+        violations = verify_certificate(certificate, self.values, class_terms(self.round))
         if self.given.invalid and not violations:
             plan = plan.model_copy(update={"decisions": with_invalid(self.given, decisions)})
             violations = verify(self.given, plan).violations

@@ -140,7 +140,9 @@ def _of_all_groups(placement: Placement, choice: Choice, open_: Bools) -> dict[s
     if level != NO_LEVEL:
         sums = np.zeros((len(cluster.names[level]), free.shape[1]), dtype=np.int64)
         np.add.at(sums, cluster.domain[level], free)
-        best = int((sums / np.maximum(asked, 1)).min(axis=1, initial=1.0).argmax())
+        has_hosts = np.bincount(cluster.domain[level][allowed], minlength=len(sums)) > 0
+        covered = (sums / np.maximum(asked, 1)).min(axis=1, initial=1.0)
+        best = int(np.lexsort((-np.arange(len(sums)), covered, has_hosts))[-1])
         has = sums[best]
     _, where = _inside(placement, level, best)
     short = has < asked

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.plan import DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify
 from placewright.rounds import solve, solve_round
+from placewright.rounds.decisions import Why
+from placewright.rounds.policies import gang
 from placewright.rounds.sections import reasons
 
 
@@ -63,3 +66,20 @@ def test_where_nobody_waits_no_place_is_looked_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(reasons, "FixedStates", no_states)
     plan = solve_round(round_of(3), time_limit=20, isolation="none")
     assert {d.decision for d in plan.decisions} == {DecisionKind.START}
+
+
+@pytest.mark.parametrize("time_limit", [0.0, 20.0])
+def test_a_reason_that_is_refuted_costs_the_reasons_and_not_the_plan(
+    monkeypatch: pytest.MonkeyPatch, time_limit: float
+) -> None:
+    def never(_problem: object, candidate: Candidate, **_: object) -> dict[int, Why]:
+        return {j: Why(Reason.NEVER_FITS) for j in range(6) if j not in candidate.starts}
+
+    monkeypatch.setattr(gang, "reasons_of", never)
+    round_ = round_of(6)
+    plan = solve_round(round_, time_limit=time_limit, isolation="none")
+    waits = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
+    assert [d.reason for d in waits] == [None, None]
+    assert plan.certificate is not None
+    assert any(fault.startswith("reasons: ") for fault in plan.certificate.degraded)
+    assert verify(round_, plan).ok
