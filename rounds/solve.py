@@ -287,7 +287,7 @@ class Solve:
         plan = self.document.model_copy(update={"certificate": certificate, "decisions": decisions})
         refuse_beaten_bounds(results, plan)
         # Decisions and sections have been verified: only the certificate is new.
-        violations = verify_certificate(certificate, self.values, class_terms(self.round))
+        violations = tuple(verify_certificate(certificate, self.values, class_terms(self.round)))
         if self.given.invalid and not violations:
             plan = plan.model_copy(update={"decisions": with_invalid(self.given, decisions)})
             violations = verify(self.given, plan).violations
