@@ -15,6 +15,7 @@ from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
+from placewright.rounds.backfill.section import reservations_of
 from placewright.rounds.regions.executors import check_executor
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.solve import Progress, Solve
@@ -141,6 +142,7 @@ class Engine:
         self.state = apply_plan(coming, plan, self._restart_s)
         self._orders = self._orders.after(round_, plan.sections)
         self._memory.ledger = Ledger.of(plan.sections)
+        self._memory.reservations = reservations_of(plan.sections)
         if self.round_solved is None:
             self._memory.learn(self.state.valid_part())
         self.round_solved = round_

@@ -35,6 +35,10 @@ class Reservation(NamedTuple):
         Whole GPUs that it takes of each host.
     demand : int64 (hosts, resources)
         Other resources, in the cluster's order.
+    was : int or None
+        Its time in the last round.
+    cause : str or None
+        Why it is later now.
     """
 
     job: int
@@ -44,6 +48,8 @@ class Reservation(NamedTuple):
     tasks: tuple[tuple[int, int, int], ...]
     gpus: Ints
     demand: Ints
+    was: int | None = None
+    cause: str | None = None
 
 
 def gpus_taken(group: TaskGroup, tasks: int) -> int:
@@ -58,7 +64,8 @@ def gpus_taken(group: TaskGroup, tasks: int) -> int:
 class Profile:
     """Free GPUs and resources of each host over time, less what reservations take.
 
-    A GPU that jobs share is free once the last of them has ended.
+    A GPU that jobs share is free once the last of them has ended. Beside `reservations` those of
+    the last round that are `kept` take what they had.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -72,6 +79,7 @@ class Profile:
         self._quota = {tenant.name: tenant.quota for tenant in self._round.tenants}
         self._ends: set[int] = set()
         self.reservations: list[Reservation] = []
+        self.kept: list[Reservation] = []
         for job in self._round.jobs:
             if job.running is not None:
                 on = [(t.group, cluster.host_index[t.host], 1, t.gpus) for t in job.running.tasks]
@@ -101,6 +109,9 @@ class Profile:
         self.reservations.append(reservation)
         self._ends.add(reservation.end)
 
+    def _all(self) -> list[Reservation]:
+        return [*self.reservations, *self.kept]
+
     def demand_of(self, group: TaskGroup) -> Ints:
         """Return what a task asks besides GPUs, int64 (resources,)."""
         wanted = {"cpu": group.cpu, "memory": group.memory, **group.resources}
@@ -122,7 +133,7 @@ class Profile:
         That is from `at` to `end`; nothing is free on hosts where nothing may arrive.
         """
         gpus, resources = self._free_at(at)
-        for other in {r.at for r in self.reservations if at < r.at < end}:
+        for other in {r.at for r in self._all() if at < r.at < end}:
             later, amounts = self._free_at(other)
             gpus, resources = np.minimum(gpus, later), np.minimum(resources, amounts)
         gpus = np.where(self._problem.open, np.maximum(gpus, 0), 0)
@@ -140,7 +151,7 @@ class Profile:
             alive = ends > at
             np.subtract.at(gpus, hosts[alive], whole[alive])
             np.subtract.at(resources, hosts[alive], demands[alive])
-        for reservation in self.reservations:
+        for reservation in self._all():
             if reservation.at <= at < reservation.end:
                 gpus, resources = gpus - reservation.gpus, resources - reservation.demand
         return gpus, resources
@@ -151,7 +162,7 @@ class Profile:
         if not quota:
             return True
         asked = resources_held(option)
-        for time in {at, *(r.at for r in self.reservations if at < r.at < end)}:
+        for time in {at, *(r.at for r in self._all() if at < r.at < end)}:
             held = self._tenant_holds(job.tenant or "", time)
             if any(held[name] + asked.get(name, 0) > most for name, most in quota.items()):
                 return False
@@ -160,7 +171,7 @@ class Profile:
     def _tenant_holds(self, tenant: str, at: int) -> dict[str, int]:
         held: defaultdict[str, int] = defaultdict(int)
         alive = [amounts for end, name, amounts in self._held if name == tenant and end > at]
-        for r in self.reservations:
+        for r in self._all():
             job = self._round.jobs[r.job]
             if job.tenant == tenant and r.at <= at < r.end:
                 alive.append(resources_held(job.options[r.option]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placewright.instances.documents.round import Round
@@ -17,7 +18,10 @@ def reservation_section(
     """Return the section; jobs are in the order of the queue."""
 
     def entry(reservation: Reservation) -> dict[str, Any]:
-        return {
+        last: dict[str, Any] = {} if reservation.was is None else {"was": reservation.was}
+        if reservation.cause is not None:
+            last["cause"] = reservation.cause
+        return last | {
             "job": round_.jobs[reservation.job].name,
             "option": reservation.option,
             "at": reservation.at,
@@ -32,4 +36,14 @@ def reservation_section(
         "kind": KIND,
         "starts": [round_.jobs[job].name for job in reserved.starts.starts],
         "jobs": [entry(reservation) for reservation in reserved.reservations],
+    }
+
+
+def reservations_of(sections: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return the reservations of a plan's sections, by the name of the job."""
+    return {
+        entry["job"]: entry
+        for section in sections
+        if section["kind"] == KIND
+        for entry in section["jobs"]
     }

@@ -29,6 +29,7 @@ from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.move_order import move_section
 from placewright.rounds.sections.reasons import reasons_of
 from placewright.rounds.sections.shares import share_section
+from placewright.rounds.state.memory import Memory
 
 _MAY_START = (Reason.NOT_CHOSEN, Reason.DISPLACED_BY_PRIORITY)
 
@@ -44,11 +45,11 @@ def has_waiting_rules(round_: Round) -> bool:
 class BackfillDecider:
     """Reserves for the first waiting jobs, and has the gang formulation decide the others."""
 
-    def __init__(self, round_: Round, compiler: Compiler) -> None:
+    def __init__(self, round_: Round, memory: Memory) -> None:
         self._round = round_
-        self.whole = compiler(round_)
+        self.whole = memory.compile(round_)
         self.hosts, self.terms = self.whole.cluster.hosts, self.whole.terms
-        self._reserved = reserve(self.whole)
+        self._reserved = reserve(self.whole, memory.reservations)
         names = self.whole.cluster.resources
         rest = residual_round_of(round_, self._reserved.starts)
         restricted = restricted_round(rest.round, round_, self._reserved.reservations, names)

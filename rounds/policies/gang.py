@@ -57,7 +57,7 @@ def _decider(round_: Round, resources: Resources) -> Decider:
     if has_cells(round_):
         return CellsDecider(round_, compile_)
     if has_waiting_rules(round_):
-        return BackfillDecider(round_, compile_)
+        return BackfillDecider(round_, resources.memory)
     return GangDecider(round_, compile_(round_))
 
 

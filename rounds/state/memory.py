@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from placewright.formulations.gang.problem.compile import Compiler
 from placewright.instances.documents.round import Round
 from placewright.instances.io.digest import Digester
@@ -10,13 +13,14 @@ from placewright.rounds.state.admission import Ledger
 
 
 class Memory:
-    """Compiled rounds, digests, decisions that keep jobs in place, and the leases of promises."""
+    """Compiled rounds, digests, decisions that keep jobs in place, leases and reservations."""
 
     def __init__(self) -> None:
         self.compile = Compiler()
         self.digest = Digester()
         self.default_decisions = DefaultDecisions()
         self.ledger = Ledger()
+        self.reservations: Mapping[str, Mapping[str, Any]] = {}
 
     def learn(self, round_: Round) -> None:
         """Fill the caches with what later rounds share with this one."""

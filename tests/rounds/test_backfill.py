@@ -188,3 +188,43 @@ def test_of_equal_jobs_the_first_submitted_starts() -> None:
     jobs = job("second", 8, 5, submitted=9), job("first", 8, 5, submitted=3)
     _, found = decided(at_100(*jobs, backfill=None))
     assert found["first"].decision is DecisionKind.START
+
+
+def reserved(plan: Plan) -> dict[str, dict[str, Any]]:
+    (section,) = (entry for entry in plan.sections if entry["kind"] == "reservations")
+    return {entry["job"]: entry for entry in section["jobs"]}
+
+
+def test_a_reservation_moves_later_when_a_job_overruns_and_the_plan_says_so() -> None:
+    with Engine(at_100(GANG), isolation="none", time_limit=2.0) as engine:
+        assert reserved(engine.round())["gang"]["at"] == 150
+        on_time = reserved(engine.round(Changes(now=140)))["gang"]
+        assert (on_time["at"], on_time["was"], "cause" in on_time) == (150, 150, False)
+        late = reserved(engine.round(Changes(now=160)))["gang"]
+        assert late["at"] == 170  # ten seconds late, so ten more are expected
+        later = reserved(engine.round(Changes(now=165)))["gang"]
+        assert (later["at"], later["was"], later["cause"]) == (180, 170, "overrun")
+
+
+def test_a_reservation_gives_way_to_a_job_of_higher_priority_that_arrives() -> None:
+    first = job("urgent", 8, 30, count=2, priority=1, submitted=120)
+    with Engine(at_100(GANG, priority="preemption"), isolation="none", time_limit=2.0) as engine:
+        engine.round()
+        pinned = engine.state.jobs[0]
+        assert pinned.running is not None
+        stays = pinned.running.model_copy(update={"pinned": True})
+        changes = Changes(
+            added=[Job.model_validate(first)],
+            updated=[pinned.model_copy(update={"running": stays})],
+            now=120,
+        )
+        found = reserved(engine.round(changes))
+        assert list(found) == ["urgent"]
+        assert found["urgent"]["at"] == 150
+
+
+def test_a_reservation_moves_later_when_a_host_is_lost() -> None:
+    with Engine(at_100(GANG, hosts=2), isolation="none", time_limit=2.0) as engine:
+        engine.round()
+        found = reserved(engine.round(Changes(now=110, health={"h1": False})))
+        assert "gang" not in found

@@ -44,12 +44,17 @@ class ReservedTasks(Document):
 
 
 class ReservedJob(Document):
-    """A reservation: a job, when it is to start and to end (None: never), with what, and where."""
+    """A reservation: a job, when it is to start and to end (None: never), with what, and where.
+
+    `was` is its time in the last round, and `cause` why it is later now.
+    """
 
     job: Name
     option: Index = 0
     at: Index
     end: Index | None = None
+    was: Index | None = None
+    cause: Literal["arrival", "overrun", "capacity"] | None = None
     tasks: Many[ReservedTasks]
 
 
@@ -133,6 +138,7 @@ class _Reserved(NamedTuple):
     at: int
     end: float
     tasks: tuple[tuple[TaskGroup, HostFacts, int], ...]
+    was: int | None = None
 
     def active(self, at: float) -> bool:
         return self.at <= at < self.end
@@ -219,7 +225,7 @@ class _Replay:
             hosts = reading.cluster.hosts
             tasks = tuple((option.groups[t.group], hosts[t.host], t.tasks) for t in entry.tasks)
             until = _FOREVER if end is None else end
-            self._reserved.append(_Reserved(path, job, option, entry.at, until, tasks))
+            self._reserved.append(_Reserved(path, job, option, entry.at, until, tasks, entry.was))
 
     def _misplaced(self, option: Option, tasks: Sequence[ReservedTasks]) -> str:
         """Say which tasks are where they may not be, "" if none is."""
@@ -319,7 +325,10 @@ class _Replay:
                     )
                     break
             else:
-                earlier = self._earlier(reserved, before)
+                # It leaves later ones as they were in the last round, which the plan does not say.
+                after = any(r.was is not None for r in self._reserved[k + 1 :])
+                bound = reserved.was is not None and after
+                earlier = None if bound else self._earlier(reserved, before)
                 if earlier is not None:
                     yield Finding(
                         (*reserved.path, "at"),
@@ -461,7 +470,7 @@ class _Replay:
         before: Sequence[_Reserved],
     ) -> int:
         """Return how many tasks of a group a host has room for at a time."""
-        key = host.name, at, len(before)
+        key = host.name, at, tuple(r.job.name for r in before)
         if key not in self._room_known:
             used = set(self._closed[1].get(host.name, ()))
             taken = Counter[str]()
@@ -486,7 +495,7 @@ class _Replay:
         return max(room, 0)
 
     @cached_property
-    def _room_known(self) -> dict[tuple[str, int, int], tuple[int, Counter[str]]]:
+    def _room_known(self) -> dict[tuple[str, int, tuple[str, ...]], tuple[int, Counter[str]]]:
         return {}
 
 
