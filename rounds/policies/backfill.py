@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from placewright.formulations.cells.admission import pinned
 from placewright.formulations.cells.residual_round import ResidualRound, residual_round_of
 from placewright.formulations.cells.run import CellProblem, run
 from placewright.formulations.gang.problem.compile import Compiler
@@ -17,13 +18,14 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.derived.waiting import eligible, expected_end
-from placewright.instances.documents.plan import Decision, Detail, Reason
+from placewright.instances.documents.plan import Decision, Detail, Plan, Reason
 from placewright.instances.documents.round import Round
+from placewright.instances.verify import verify
 from placewright.rounds.backfill.profile import NEVER
 from placewright.rounds.backfill.reserve import reserve
-from placewright.rounds.backfill.restrict import restricted_round
+from placewright.rounds.backfill.restrict import is_part, restricted_round
 from placewright.rounds.backfill.section import reservation_section
-from placewright.rounds.decisions import Why
+from placewright.rounds.decisions import DefaultDecisions, Why, decisions_of
 from placewright.rounds.policies.cells import base_terms
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.move_order import move_section
@@ -54,14 +56,61 @@ class BackfillDecider:
         rest = residual_round_of(round_, self._reserved.starts)
         restricted = restricted_round(rest.round, round_, self._reserved.reservations, names)
         self.rest: ResidualRound = replace(rest, round=restricted)
-        problem = Compiler()(restricted, rest.borrowed, rest.priority_classes)
-        self._problem = _without_further_shares(problem, len(names))
+        self._problem = self._compile(self.rest)
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
-        """Yield plans and bounds of the whole round; if none is lawful, the start of the head."""
-        yield from run(CellProblem(self.rest, base_terms(self.rest), self._problem), session)
+        """Yield plans and bounds of the whole round; if none is lawful, the start of the head.
+
+        Two rules are no constraint of the models: which jobs may be preempted where the head of the
+        queue starts, and where jobs with parts of GPUs move on hosts with reservations. If a plan
+        breaks one, a second search leaves the jobs concerned in place.
+        """
+        base, doubtful = base_terms(self.rest), self._doubtful()
+        unlawful = False
+        for step in run(CellProblem(self.rest, base, self._problem), session):
+            if doubtful and isinstance(step, Candidate) and not self._is_lawful(step):
+                unlawful = True
+            else:
+                yield step
+        if unlawful and not session.proven and not session.expired():
+            jobs = tuple(
+                pinned(job) if j in doubtful else job for j, job in enumerate(self.rest.round.jobs)
+            )
+            rest = replace(self.rest, round=self.rest.round.model_copy(update={"jobs": jobs}))
+            for step in run(CellProblem(rest, base, self._compile(rest)), session):
+                if isinstance(step, Candidate) and self._is_lawful(step):
+                    yield step
         if session.best is None:
             yield self._reserved.starts
+
+    def _doubtful(self) -> set[int]:
+        """Return the running jobs of which a restricted round does not say all that binds them."""
+        names = self.hosts
+        head = {
+            names[host]
+            for _, places in self._reserved.starts.starts.values()
+            for _, _, host, _ in places
+        }
+        reserved = {names[host] for r in self._reserved.reservations for _, host, _ in r.tasks}
+        found = set[int]()
+        for j, job in enumerate(self._round.jobs):
+            if job.running is None or job.running.pinned:
+                continue
+            groups = job.options[job.running.option].groups
+            for task in job.running.tasks:
+                if task.host in head or (task.host in reserved and is_part(groups[task.group])):
+                    found.add(j)
+        return found
+
+    def _is_lawful(self, candidate: Candidate) -> bool:
+        waiting = DefaultDecisions()(self._round)
+        decisions = decisions_of(self._round, self.hosts, waiting, candidate)
+        sections = tuple(s for s in self.sections(candidate, decisions) if s is not None)
+        return verify(self._round, Plan.model_construct(decisions=decisions, sections=sections)).ok
+
+    def _compile(self, rest: ResidualRound) -> Problem:
+        problem = Compiler()(rest.round, rest.borrowed, rest.priority_classes)
+        return _without_further_shares(problem, len(self.whole.cluster.resources))
 
     def reasons(self, candidate: Candidate) -> dict[int, Why]:
         """Return the reason of every pending job that the candidate does not start."""
