@@ -127,7 +127,7 @@ def test_a_signal_while_the_plan_is_printed_says_that_it_is_written(
 def test_a_signal_that_a_library_makes_an_error_of_is_still_an_interrupt(
     run, monkeypatch, round_file
 ):
-    def load(path: str) -> None:
+    def load(path: str, *, lenient: bool) -> None:
         try:
             storm(signal.SIGTERM)
         except BaseException as error:
@@ -143,7 +143,7 @@ def test_a_signal_in_a_finaliser_is_not_lost(run, monkeypatch, round_file):
         def __del__(self) -> None:
             storm(signal.SIGINT)
 
-    def load(path: str) -> None:
+    def load(path: str, *, lenient: bool) -> None:
         one = Finalised()
         del one
         time.sleep(60)

@@ -218,8 +218,8 @@ def test_an_engine_keeps_invalid_jobs_waiting_until_a_change_makes_them_valid():
         plan = engine.round(Changes(quotas={"physics": {"gpu": 8}}))
         assert [d.job for d in plan.decisions if d.reason is Reason.INVALID] == ["bad"]
         assert verify(engine.round_solved, plan).ok
-        mended = engine.state.jobs[0].model_copy(update={"name": "bad", "running": None})
-        plan = engine.round(Changes(updated=(mended,)))
+        corrected = engine.state.jobs[0].model_copy(update={"name": "bad", "running": None})
+        plan = engine.round(Changes(updated=(corrected,)))
         assert not engine.state.invalid
         assert all(d.reason is not Reason.INVALID for d in plan.decisions)
         assert verify(engine.round_solved, plan).ok
