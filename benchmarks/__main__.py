@@ -18,6 +18,7 @@ from rich.console import Console
 
 from benchmarks import (
     backends,
+    backfill,
     deadline,
     geo,
     incremental,
@@ -70,6 +71,7 @@ BENCHMARKS = {
     ),
     "deadline": Benchmark(deadline.cases, deadline.run, partial(over_cost, "deadline")),
     "geo": Benchmark(geo.cases, geo.run, partial(over_cost, "geo")),
+    "backfill": Benchmark(backfill.cases, backfill.run, partial(over_cost, "backfill")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
 }
 

@@ -1,0 +1,171 @@
+"""`backfill`: an overloaded cluster round by round, with and without reservations, beside EASY.
+
+512 GPUs, gangs and small jobs of one class that ask more than there is, run times known to a factor
+of two. Arrivals stop, and all jobs end. docs/benchmarks/backfill.md says what is drawn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from benchmarks.easy import Arrival, Easy
+from benchmarks.report import OURS, Row
+from placewright import Changes, Engine, Round
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import DecisionKind
+
+__all__ = ["Case", "cases", "run"]
+
+HOSTS, GPUS = 64, 8
+ROUND_S = 60
+ARRIVING_ROUNDS, QUICK_ROUNDS = 300, 100
+SEEDS = range(10)
+LOAD = 1.3
+SMALL = ((1, 1), (1, 2), (1, 4), (1, 8))
+GANGS = ((2, 8), (4, 8), (8, 8), (16, 8), (32, 8))
+GANG_SHARE = 0.2
+SHORTEST_S, LONGEST_S = 60, 3600
+SECONDS = 0.5
+LAST_ROUND = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A stream of jobs, by a seed."""
+
+    seed: int
+    rounds: int = ARRIVING_ROUNDS
+
+    @property
+    def name(self) -> str:
+        """What rows call it."""
+        return f"overloaded-{HOSTS * GPUS}"
+
+    def arrivals(self) -> list[Arrival]:
+        """Draw the jobs, in the order in which they come."""
+        draw = np.random.Generator(np.random.PCG64(self.seed))
+        jobs: list[Arrival] = []
+        asked, offered = 0.0, 0.0
+        for number in range(self.rounds):
+            offered += LOAD * HOSTS * GPUS * ROUND_S
+            while asked < offered:
+                kinds = GANGS if draw.random() < GANG_SHARE else SMALL
+                tasks, gpus = kinds[int(draw.integers(len(kinds)))]
+                seconds = int(np.exp(draw.uniform(np.log(SHORTEST_S), np.log(LONGEST_S))))
+                expected = max(1, int(seconds * 2 ** draw.uniform(-1, 1)))
+                name = f"j{len(jobs)}"
+                jobs.append(Arrival(name, tasks, gpus, number * ROUND_S, seconds, expected))
+                asked += tasks * gpus * seconds
+        return jobs
+
+
+def cases(*, quick: bool) -> list[Case]:
+    """Return the streams; `quick`: one of few rounds."""
+    return [Case(0, QUICK_ROUNDS)] if quick else [Case(seed) for seed in SEEDS]
+
+
+class _Scheduler(Protocol):
+    def step(self, now: int, ended: Sequence[str], arrived: Sequence[Arrival]) -> list[str]:
+        """Return the jobs that start now."""
+        ...
+
+
+class _Ours:
+    """An `Engine`, told what ends and what comes."""
+
+    def __init__(self, policy: Mapping[str, Any]) -> None:
+        hosts = [{"name": f"h[0-{HOSTS - 1}]", "gpus": GPUS, "gpu_model": "A100"}]
+        made = {"cluster": {"hosts": hosts}, "policy": {"terms": ["value"], **policy}}
+        self._engine = Engine(Round.model_validate(made), time_limit=SECONDS, isolation="none")
+
+    def step(self, now: int, ended: Sequence[str], arrived: Sequence[Arrival]) -> list[str]:
+        """Return the jobs that start now."""
+        added = [
+            Job.model_validate(
+                {
+                    "name": job.name,
+                    "submitted": job.at,
+                    "expected_runtime_s": job.expected,
+                    "options": [{"groups": [{"count": job.tasks, "gpu": job.gpus}]}],
+                }
+            )
+            for job in arrived
+        ]
+        pinned = [
+            job.model_copy(update={"running": job.running.model_copy(update={"pinned": True})})
+            for job in self._engine.state.jobs
+            if job.running is not None and not job.running.pinned and job.name not in ended
+        ]
+        changes = Changes(removed=ended, added=added, updated=pinned, now=now)
+        plan = self._engine.round(changes)
+        return [one.job for one in plan.decisions if one.decision is DecisionKind.START]
+
+
+METHODS: Mapping[str, Callable[[], _Scheduler]] = {
+    f"{OURS} depth 1": partial(_Ours, {"backfill": {"depth": 1}}),
+    f"{OURS} depth 10": partial(_Ours, {"backfill": {"depth": 10}}),
+    f"{OURS} depth all": partial(_Ours, {"backfill": {"depth": "all"}}),
+    f"{OURS} without": partial(_Ours, {}),
+    "EASY": partial(Easy, HOSTS, GPUS),
+    "skipping": partial(Easy, HOSTS, GPUS, reserve=False),
+}
+
+
+def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
+    """Yield a row per method and case."""
+    for case in chosen:
+        arrivals = case.arrivals()
+        for method, make in METHODS.items():
+            if quick and method == f"{OURS} depth all":
+                continue
+            yield _row(case, method, arrivals, make())
+
+
+def _row(case: Case, method: str, arrivals: Sequence[Arrival], scheduler: _Scheduler) -> Row:
+    """Run a stream to its end under one scheduler."""
+    began, cpu = time.monotonic(), time.process_time()
+    by_name = {job.name: job for job in arrivals}
+    coming = list(arrivals)
+    ends: dict[str, int] = {}
+    started: dict[str, int] = {}
+    busy = 0.0
+    for number in range(LAST_ROUND):
+        now = number * ROUND_S
+        if not coming and len(started) == len(arrivals):
+            break
+        ended = [name for name, end in ends.items() if end <= now]
+        for name in ended:
+            del ends[name]
+        arrived = [job for job in coming if job.at <= now]
+        del coming[: len(arrived)]
+        for name in scheduler.step(now, ended, arrived):
+            job = by_name[name]
+            started[name], ends[name] = now, now + job.seconds
+            last = min(job.seconds, case.rounds * ROUND_S - now)
+            busy += job.tasks * job.gpus * max(last, 0)
+    figures = {"allocation %": 100 * busy / (HOSTS * GPUS * case.rounds * ROUND_S)}
+    for kind, is_gang in (("small", False), ("gang", True)):
+        waits = [
+            (started[job.name] - job.at) / ROUND_S
+            for job in arrivals
+            if (job.tasks > 1) == is_gang and job.name in started
+        ]
+        figures[f"mean wait {kind}"] = float(np.mean(waits))
+        figures[f"longest wait {kind}"] = float(np.max(waits))
+    waits = [(started[name] - by_name[name].at) / ROUND_S for name in started]
+    figures["mean wait"] = float(np.mean(waits))
+    return Row(
+        case.name,
+        method,
+        case.seed,
+        "done" if len(started) == len(arrivals) else "unfinished",
+        seconds=time.monotonic() - began,
+        cpu_seconds=time.process_time() - cpu,
+        figures=figures,
+    )
