@@ -143,7 +143,7 @@ def test_who_has_moved_stops_for_others_elsewhere_too() -> None:
     placement = Placement(compile_round(round_.model_copy(update={"jobs": tuple(jobs)})))
     insert_gangs(session(), placement)
     repair_preemptions(placement)
-    assert placement.value == 4 * 8000 + 2 * 1000 - 1000
+    assert sum(placement.class_values.values()) == 4 * 8000 + 2 * 1000 - 1000
 
 
 def test_one_that_may_have_other_gpus_moves_on_to_where_others_are_worth_less() -> None:
