@@ -202,6 +202,8 @@ def costs(rng: Random, running: Raw) -> None:
         running["checkpoint"] = NOW - rng.choice((0, 1, 3))
     if chance(rng, 0.3):
         running["restart_s"] = rng.choice((1, 2))
+    if chance(rng, 0.2):
+        running["started"] = NOW - rng.choice((1, 5))
     for name in ("migrate_cost", "preempt_cost"):
         if chance(rng, 0.15):
             running[name] = rng.choice((0, 500, 3000))

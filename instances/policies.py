@@ -113,6 +113,7 @@ GANG = PolicySpec(
         "policy.mix",
         "policy.aging",
         "policy.backfill",
+        "policy.limits",
         "jobs.submitted",
         "jobs.expected_runtime_s",
         "jobs.not_before",
@@ -120,7 +121,10 @@ GANG = PolicySpec(
     ),
     priorities=("strict", "preemption"),
     plan_sections=("reservations",),
-    reasons=(*COMMON_REASONS, "held", "not_before", "reserved", "held_for_reservation"),
+    reasons=(
+        *COMMON_REASONS,
+        *("held", "not_before", "reserved", "held_for_reservation", "disruption_limit"),
+    ),
 )
 INTERLEAVING = PolicySpec(
     name="interleaving",

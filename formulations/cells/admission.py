@@ -9,7 +9,7 @@ and cells matter, as in a cluster of its own; other jobs are evicted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,9 +55,12 @@ class Admission:
     bound: tuple[tuple[int, int, str, str, tuple[str, ...]], ...]
 
 
-def admit(round_: Round) -> Admission:
-    """Decide the guaranteed jobs of a round in which some tenant owns cells."""
-    return _AdmissionState(round_).admission()
+def admit(round_: Round, without: Collection[int] = ()) -> Admission:
+    """Decide the guaranteed jobs of a round in which some tenant owns cells.
+
+    Those of `without`, by their indices in the round, wait.
+    """
+    return _AdmissionState(round_).admission(without)
 
 
 class _AdmissionState:
@@ -94,11 +97,11 @@ class _AdmissionState:
             per_host[host] += milli
         self.bindings = Bindings(round_, blocked, lambda host: per_host.get(host, 0))
 
-    def admission(self) -> Admission:
+    def admission(self, without: Collection[int]) -> Admission:
         jobs = self.round.jobs
         cells_exhausted, without_cell = set[int](), set[int]()
         failed: dict[int, set[int]] = {}  # by class: if one job fails, so do the others
-        waiting = [j for j in self.mine if jobs[j].running is None]
+        waiting = [j for j in self.mine if jobs[j].running is None and j not in without]
         for j in sorted(waiting, key=lambda j: (-jobs[j].priority, j)):
             c = self.class_of[j]
             if c not in failed:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from placewright.formulations.cells.admission import pinned
 from placewright.formulations.cells.eviction import Evictions, evictions
+from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.formulations.gang.problem.priority_classes import (
     PriorityClass,
@@ -65,6 +66,8 @@ class ResidualRound:
         The plan that starts guaranteed jobs, by their indices in the whole round.
     evicted
         The evicted jobs, by their indices in the whole round.
+    budget
+        The disruption budget of the whole round, if it has one.
     """
 
     whole: Round
@@ -75,13 +78,15 @@ class ResidualRound:
     priority_classes: tuple[PriorityClass, ...]
     placed: Candidate
     evicted: Evictions
+    budget: DisruptionBudget | None
 
     def lift(self, found: Candidate) -> Candidate | None:
         """Lift a plan of the residual round to the whole round; None if it is unlawful there.
 
         It is where a job that is not guaranteed arrives on a host of an evicted job that is
         preempted: only guaranteed jobs may profit from that. It is, too, where an evicted job
-        preempts another without arriving on a host of that job.
+        preempts another without arriving on a host of that job, or where the disruption budget of
+        the whole round is exceeded.
         """
         starts, slots = dict(self.placed.starts), dict(self.placed.slots)
         kept = set[int]()
@@ -100,9 +105,15 @@ class ResidualRound:
             self.outer[one]: self.outer[by] if by >= 0 else by
             for one, by in found.preempted.items()
         }
+        for job in self._stopped_for_budget(starts, preempted, kept):
+            del starts[job]
+            slots.pop(job, None)
         stopped = {
             job: by for job, by in self.evicted.jobs.items() if job not in starts.keys() | kept
         }
+        moved = [job for job in starts if self.whole.jobs[job].running is not None]
+        if self.budget is not None and not self.budget.allows(preempted | stopped, moved):
+            return None
         closed = self.left_by(stopped)
         for job, (_, places) in starts.items() if closed else ():
             if not closed.isdisjoint(self._arrivals(job, places, slots.get(job, ()))):
@@ -114,6 +125,22 @@ class ResidualRound:
             ):
                 return None
         return Candidate(starts, found.source, preempted | stopped, found.final, slots)
+
+    def _stopped_for_budget(
+        self, starts: Collection[int], preempted: Collection[int], kept: Collection[int]
+    ) -> list[int]:
+        """Return evicted jobs that are preempted rather than moved, to keep the budget."""
+        if self.budget is None:
+            return []
+        moved = [job for job in starts if self.whole.jobs[job].running is not None]
+        gone = [job for job in self.evicted.jobs if job not in starts and job not in kept]
+        stopped: list[int] = []
+        for job in sorted(self.evicted.jobs.keys() & set(moved), reverse=True):
+            if self.budget.allows([*preempted, *gone, *stopped], moved):
+                break
+            moved.remove(job)
+            stopped.append(job)
+        return stopped
 
     def base(self) -> Candidate:
         """Return the plan in which guaranteed jobs start, evicted ones stop, and no more."""
@@ -158,10 +185,7 @@ def residual_round_of(whole: Round, placed: Candidate) -> ResidualRound:
     names = [name for entry in whole.cluster.hosts for name in expand(entry.name)]
     hosts = {name: at for at, name in enumerate(names)}
     mine = set(guaranteed(whole))
-    starts: dict[int, tuple[int, tuple[Task, ...]]] = {}
-    for j, (option, places) in placed.starts.items():
-        slots = placed.slots.get(j) or (None,) * len(places)
-        starts[j] = option, tuple(map(_task, places, slots, repeat(names)))
+    starts = _starts(placed, names)
     borrowed = borrowing_options(whole)
     evicted = _evicted(whole, starts, mine, borrowed)
     jobs: list[Job] = []
@@ -198,7 +222,26 @@ def residual_round_of(whole: Round, placed: Candidate) -> ResidualRound:
         }
     )
     priorities = priority_classes(whole, borrowed)
-    return ResidualRound(whole, hosts, left, tuple(outer), still, priorities, placed, evicted)
+    budget = DisruptionBudget.of(whole)
+    return ResidualRound(
+        whole, hosts, left, tuple(outer), still, priorities, placed, evicted, budget
+    )
+
+
+def evictions_of(whole: Round, placed: Candidate) -> Evictions:
+    """Return the running jobs to evict when guaranteed jobs start as given."""
+    names = [name for entry in whole.cluster.hosts for name in expand(entry.name)]
+    starts = _starts(placed, names)
+    return _evicted(whole, starts, set(guaranteed(whole)), borrowing_options(whole))
+
+
+def _starts(placed: Candidate, names: list[str]) -> dict[int, tuple[int, tuple[Task, ...]]]:
+    """Return option and tasks of each job that starts; `names` are those of the hosts."""
+    starts: dict[int, tuple[int, tuple[Task, ...]]] = {}
+    for j, (option, places) in placed.starts.items():
+        slots = placed.slots.get(j) or (None,) * len(places)
+        starts[j] = option, tuple(map(_task, places, slots, repeat(names)))
+    return starts
 
 
 def _policy(whole: Round, *, some: bool) -> Policy:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from placewright.formulations.cells.residual_round import ADDITIVE_TERMS, ResidualRound
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
+from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import BestKnown, Session
@@ -70,10 +71,10 @@ def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
     problem = _with_busy_hosts(problem, left)
     open_ = problem.open.copy()
     open_[left] = False
-    closed = replace(problem, open=open_)
+    closed = replace(problem, open=open_, budget=_budget_left(rest, problem))
     placement = Placement(closed)
     fill_greedily(placement)
-    repair_preemptions(placement)
+    repair_disruptions(placement)
     lifted = rest.lift(assign(placement, "greedy"))
     if lifted is None:
         raise AssertionError("a plan arrives on hosts of evicted jobs; expected none")
@@ -83,6 +84,13 @@ def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
         for step in _lift_all(rest, offset, closed, session, has_plan=has_plan):
             if isinstance(step, Candidate):
                 yield step
+
+
+def _budget_left(rest: ResidualRound, problem: Problem) -> DisruptionBudget | None:
+    """Return what is left of the disruption budget if all evicted jobs are preempted."""
+    if rest.budget is None or problem.budget is None:
+        return None
+    return problem.budget.after(rest.budget.used(rest.evicted.jobs, ()))
 
 
 def _with_busy_hosts(problem: Problem, hosts: Sequence[int]) -> Problem:

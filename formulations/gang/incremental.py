@@ -41,8 +41,8 @@ from placewright.formulations.gang.models.aggregate.host_columns import (
 )
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
@@ -110,12 +110,12 @@ class IncrementalGang:
             placement = max(placement, other, key=lambda p: p.value)
         bound = min((bound.value for bound in bounds), default=np.inf)
         if solved is None or _is_near_bound(session, placement, bound):
-            repair_preemptions(placement)
+            repair_disruptions(placement)
             yield assign(placement, ADAPTED, final=True)
             yield from trivial_bounds(problem)
             yield from bounds
             return
-        repair_preemptions(placement)
+        repair_disruptions(placement)
         yield assign(placement, ADAPTED)
         yield from trivial_bounds(problem)
         yield from bounds
@@ -149,7 +149,7 @@ def _improve(session: Session, placement: Placement, prices: DualPrices | None) 
         insert_gangs(session, placement, prices.may_pay)
         _exchange(session, placement, prices)
     upgrade_options(placement)
-    repair_preemptions(placement)
+    repair_disruptions(placement)
 
 
 def _proven(bounds: Iterable[Bound], placement: Placement, gap: float) -> bool:

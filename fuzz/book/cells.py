@@ -97,7 +97,14 @@ class Cells:
                 return "cells"
         if not self.claimed_before and self._short(bound):
             return "claims"
+        if self.may_wait_for_budget:
+            return ""
         return "" if all(self._waits(j, choices, bound) for j in self.facts.jobs) else "granted"
+
+    @property
+    def may_wait_for_budget(self) -> bool:
+        """Whether a guaranteed job may wait since it would evict too much."""
+        return (self.facts.policy.get("limits") or {}).get("disruption") is not None
 
     def section(self, choices: Choices, bound: Collection[Bound]) -> Raw:
         """Write the plan section."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fuzz.book.arrangement import arrangement
 from fuzz.book.choices import KEEP, MIGRATE, PREEMPT, START, WAIT, Choice, Choices
+from fuzz.book.disruption import beyond_budget
 from fuzz.book.facts import Facts, Job, Place
 from fuzz.book.preemption import Preemption, Promised
 from fuzz.book.room import Room
@@ -41,9 +42,10 @@ class Judgement:
         """Return a rule between jobs that a plan breaks, "" if it breaks none."""
         if rule := self._quota(choices) or self._labels(choices):
             return rule
-        if all(choice.kind != PREEMPT for choice in choices):
-            return ""
-        return "preemption" if self._preemption_of(choices, promised, teams).broken() else ""
+        some = any(choice.kind == PREEMPT for choice in choices)
+        if some and self._preemption_of(choices, promised, teams).broken():
+            return "preemption"
+        return "disruption_budget" if beyond_budget(self.facts, choices) else ""
 
     def arrivals(self, job: Job, choice: Choice) -> tuple[Place, ...]:
         """Return the tasks that come to a place."""

@@ -15,7 +15,7 @@ from fuzz.book.mutations import mutated
 from fuzz.book.terms import Terms
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, costs, options, settle
-from fuzz.policies.gang import SETTINGS
+from fuzz.policies.gang import SETTINGS, disruption_limits
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 
 TERMS = ("disruption", "spread", "opened", "progress", "proximity", "leftover", "entitled", "share")
@@ -43,6 +43,10 @@ class Book:
         """Write a plan as a document."""
         document = written(self.terms, choices, seed)
         document["sections"].append(self.cells.section(choices, bindings))
+        if self.cells.may_wait_for_budget:
+            for job, entry in zip(self.facts.jobs, document["decisions"], strict=True):
+                if self.cells.guaranteed(job) and entry["decision"] == "wait":
+                    entry["reason"] = "disruption_limit"
         return document
 
 
@@ -124,6 +128,8 @@ def draw(rng: Random) -> Raw:
     if chance(rng, 0.7):
         terms = ["value", *terms]
     round_["policy"] = {"terms": terms or ["value"]}
+    if chance(rng, 0.25):
+        round_["policy"]["limits"] = {"disruption": disruption_limits(rng)}
     return round_
 
 

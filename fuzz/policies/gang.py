@@ -115,7 +115,25 @@ def _policy(rng: Random, round_: Raw, names: list[str]) -> Raw:
             level: rng.choice((0, 1, 3))
             for level in rng.sample(levels, rng.randint(1, len(levels)))
         }
+    if chance(rng, 0.25):
+        policy["limits"] = {"disruption": disruption_limits(rng)}
     return policy
+
+
+def disruption_limits(rng: Random) -> Raw:
+    """Draw a disruption budget."""
+    limits: Raw = {}
+    if chance(rng, 0.4):
+        limits["preempted_jobs"] = rng.choice((0, 1, 1, 2))
+    if chance(rng, 0.3):
+        limits["preempted_gpus"] = rng.choice((0, 1, 2))
+    if chance(rng, 0.4):
+        limits["migrated_jobs"] = rng.choice((0, 0, 1))
+    if chance(rng, 0.3):
+        limits["lost_gpu_s"] = rng.choice((0, 1, 2, 5))
+    if chance(rng, 0.3):
+        limits["min_run_s"] = rng.choice((1, 3, 6))
+    return limits
 
 
 @contextmanager

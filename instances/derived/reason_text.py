@@ -11,6 +11,7 @@ MEANINGS = {
     Reason.QUOTA: "exceeds what is left of its tenant's quota",
     Reason.CAPACITY: "does not fit beside the jobs that go on running",
     Reason.DISPLACED_BY_PRIORITY: "does not fit beside started jobs of higher precedence",
+    Reason.DISRUPTION_LIMIT: "what it would evict exceeds the disruption budget",
     Reason.NOT_CHOSEN: "no better plan was found in which it starts",
     Reason.PROMISED_LATER: "will be done as promised in later leases",
     Reason.REFUSED: "could be promised none of its due times",

@@ -81,7 +81,8 @@ class Reason(StrEnum):
     no region may run it with all its data. `not_asked`: the policy decides about data and starts
     nobody. `held` and `not_before`: the job itself says so. `reserved`: it has a reservation for
     later. `held_for_reservation`: it would delay a reservation. `invalid`: it makes no sense in
-    the round, which was read leniently. `not_chosen`: none of these; no better plan was found in
+    the round, which was read leniently. `disruption_limit`: a guaranteed job that would evict more
+    than the disruption budget allows. `not_chosen`: none of these; no better plan was found in
     which it starts.
     """
 
@@ -99,6 +100,7 @@ class Reason(StrEnum):
     RESERVED = "reserved"
     HELD_FOR_RESERVATION = "held_for_reservation"
     INVALID = "invalid"
+    DISRUPTION_LIMIT = "disruption_limit"
     NOT_CHOSEN = "not_chosen"
 
 

@@ -11,13 +11,21 @@ from pydantic_core import PydanticKnownError
 from placewright.instances.documents.base import (
     MAX_AMOUNT,
     MAX_COUNT,
+    Amount,
     Document,
+    Index,
     Many,
     Name,
 )
 from placewright.instances.documents.cells import OwnedCells
 from placewright.instances.documents.cluster import HostName
-from placewright.instances.documents.quantities import Amounts, Mib, MilliCpu, MilliGpu
+from placewright.instances.documents.quantities import (
+    Amounts,
+    Mib,
+    MilliCpu,
+    MilliGpu,
+    MilliGpuTotal,
+)
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import GANG, POLICIES, PolicySpec, Priority, term_names
 
@@ -111,6 +119,29 @@ class Backfill(Document):
     depth: Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)] | Literal["all"] = 1
 
 
+class DisruptionLimits(Document):
+    """A disruption budget: the most that one round may do to running jobs; None: no limit.
+
+    `preempted_jobs` and `preempted_gpus` limit the jobs that are preempted and the GPUs they held,
+    `migrated_jobs` the jobs that migrate. `lost_gpu_s` limits the work lost by all of these: GPUs
+    held times the seconds since the last checkpoint and those of a restart. A job that has run for
+    less than `min_run_s` since it `started` is not preempted. Jobs on hosts that failed or are to
+    be vacated do not count.
+    """
+
+    preempted_jobs: Index | None = None
+    preempted_gpus: MilliGpuTotal | None = None
+    migrated_jobs: Index | None = None
+    lost_gpu_s: Amount | None = None
+    min_run_s: Index | None = None
+
+
+class PolicyLimits(Document):
+    """Limits on what the plan of a round may do."""
+
+    disruption: DisruptionLimits | None = None
+
+
 class Policy(Document):
     """What is decided, and by which objective terms, in lexicographic order.
 
@@ -130,7 +161,7 @@ class Policy(Document):
     `preemption` alone.
 
     `aging` raises the value of jobs that wait, and `backfill` reserves GPUs for the first of them
-    (None: neither).
+    (None: neither). `limits` holds in every plan.
     """
 
     formulation: FormulationName = "gang"
@@ -142,6 +173,7 @@ class Policy(Document):
     mix: Many[TaskKind] | None = Field(default=None, min_length=1)
     aging: Aging | None = None
     backfill: Backfill | None = None
+    limits: PolicyLimits | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -188,6 +188,14 @@ MilliGpu = Annotated[
 ]
 """GPUs of a task: a share of one, or whole ones."""
 
+MilliGpuTotal = Annotated[
+    int,
+    BeforeValidator(_gpus_of_many),
+    PlainSerializer(whole_units),
+    WithJsonSchema(_DECIMAL_SCHEMA),
+]
+"""GPUs of many tasks together: any number of thousandths."""
+
 MilliCpu = Annotated[
     int, BeforeValidator(_cpu), PlainSerializer(whole_units), WithJsonSchema(_DECIMAL_SCHEMA)
 ]

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from placewright.formulations.cells.admission import Admission, admit
+from placewright.formulations.cells.admission import Admission
+from placewright.formulations.cells.disruption_budget import admit_within_budget
 from placewright.formulations.cells.residual_round import ResidualRound, residual_round_of
 from placewright.formulations.cells.run import CellProblem, run
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
@@ -44,7 +45,8 @@ class CellsDecider:
 
     def __init__(self, round_: Round, compiler: Compiler) -> None:
         self._round = round_
-        self._admission: Admission = admit(round_)
+        self._admission: Admission
+        self._admission, self._limited = admit_within_budget(round_)
         self.rest: ResidualRound = residual_round_of(round_, self._admission.placed)
         self._problem = compiler(self.rest.round, self.rest.borrowed, self.rest.priority_classes)
         self.hosts = self._problem.cluster.hosts
@@ -84,12 +86,14 @@ class CellsDecider:
     def reasons(self, candidate: Candidate) -> dict[int, Why]:
         """Return the reason of every pending job that the candidate does not start.
 
-        A guaranteed job whose tenant has no cell left for it waits for its `quota`.
+        A guaranteed job whose tenant has no cell left for it waits for its `quota`, one that would
+        evict more than the disruption budget allows for that.
         """
         reasons = reasons_of(self.whole, candidate, set(guaranteed(self._round)))
         for reason, jobs in (
             (Reason.QUOTA, self._admission.cells_exhausted),
             (Reason.NOT_CHOSEN, self._admission.without_cell),
+            (Reason.DISRUPTION_LIMIT, self._limited),
         ):
             for index in jobs:
                 if reasons[index].reason is not Reason.NEVER_FITS:

@@ -149,6 +149,13 @@ class PreemptiveInsertion:
             chosen = self.choose_hosts(self.problem.cluster, group, loss, each)
         if not chosen or self._net_value(c, o) <= sum(loss[h] for h, _ in chosen):
             return False
+        one = np.zeros(len(self.problem.shape_gpu), dtype=np.int64)
+        one[group.shape] = 1
+        if not self.cost.within_budget(
+            (host, n * one, {key: n * amount for key, amount in quota.items()})
+            for host, n in chosen
+        ):
+            return False
         tasks = []
         for host, count in chosen:
             self._release_quota(self.cost.preempt_for_count(host, group.shape, count, quota))
@@ -251,6 +258,8 @@ class PreemptiveInsertion:
                 may = self.problem.within_quota(self.quota, job_class.tenant, choice)
                 if not quota and not may:
                     break
+                if not self.cost.within_budget([(host, wanted, quota)]):
+                    continue
                 self._release_quota(self.cost.preempt_for(host, wanted, quota))
                 self._start(c, o, [TaskPlacement(0, host, 1, self.placement.put(shape, host))])
                 self.starts[c, o] -= 1
@@ -272,6 +281,8 @@ class PreemptiveInsertion:
     def _insert_on_host(
         self, host: int, wanted: Ints, waiting: list[list[tuple[int, int]]]
     ) -> None:
+        if not self.cost.within_budget([(host, wanted, NO_QUOTA)]):
+            return
         self._release_quota(self.cost.preempt_for(host, wanted))
         for s in np.flatnonzero(wanted).tolist():
             for _ in range(int(wanted[s])):

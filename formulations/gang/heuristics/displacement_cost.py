@@ -6,7 +6,7 @@ stop, and the loss. On hosts with many jobs only the sets of the cheapest ones a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +23,7 @@ from placewright.formulations.gang.heuristics.victim_sets import (
     job_subsets,
     slice_of,
 )
+from placewright.formulations.gang.placement.disruption_budget import disruption_of
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.topology.units import WHOLE_GPU
 
@@ -54,7 +55,14 @@ class DisplacementCost:
         )
         jobs = VictimCandidates.of(placement, self._sizes, prices)
         # No pending job may preempt the others.
-        self._jobs = jobs.rows(jobs.level < problem.shape_rank.max(initial=0))
+        jobs = jobs.rows(jobs.level < problem.shape_rank.max(initial=0))
+        budget = problem.budget
+        if budget is not None:
+            jobs = jobs.rows(
+                np.array([not budget.is_protected(j) for j in jobs.job.tolist()], np.bool_)
+            )
+        self._jobs, self._budget = jobs, budget
+        self._set_budget_left()
         self._stale_hosts: set[int] = set()
         self._table = self._victim_sets(np.flatnonzero(problem.open), self._jobs)
         self._index()
@@ -66,10 +74,25 @@ class DisplacementCost:
         self._stale_hosts = set()
         runs = np.array([self.placement.in_place(j) for j in self._jobs.job.tolist()], np.bool_)
         self._jobs = self._jobs.rows(runs)
+        self._set_budget_left()
         mine = self._jobs.rows(np.isin(self._jobs.host, used))
         others = self._table.rows(~np.isin(self._table.host, used))
         self._table = others.merged(self._victim_sets(used, mine))
         self._index()
+
+    def _set_budget_left(self) -> None:
+        """Note what the placement leaves of the disruption budget, inf where there is no limit."""
+        left: tuple[int | None, ...] = ()
+        if self._budget is not None:
+            left = self._budget.after(disruption_of(self.placement, self._budget)).limits
+        self._budget_left = np.array([np.inf if most is None else most for most in left])
+
+    def _budget_use(self, jobs: Ints) -> NDArray[np.float64]:
+        """Return what stopping each of some jobs uses of the disruption budget, (..., 4)."""
+        if self._budget is None:
+            return np.zeros((*jobs.shape, 4))
+        uses = [self._budget.used([job], []) for job in jobs.ravel().tolist()]
+        return np.array(uses, dtype=np.float64).reshape(*jobs.shape, 4)
 
     def _index(self) -> None:
         """Index the table by host, and drop cached results."""
@@ -111,6 +134,9 @@ class DisplacementCost:
                     np.einsum("snk,nk->sn", sets, loss).reshape(shape),
                     (sets * (jobs.level[index] + 1)).max(axis=2, initial=0).reshape(shape),
                     (sets * (1 << np.arange(k))).sum(axis=2).reshape(shape),
+                    np.einsum("snk,nkd->snd", sets, self._budget_use(jobs.job[index])).reshape(
+                        *shape, 4
+                    ),
                 )
             )
         return parts[0].merged(*parts[1:])
@@ -187,9 +213,28 @@ class DisplacementCost:
                 self._stale_hosts.update(place[2] for place in running.places)
         table.loss[at] = np.inf
         self._stale_hosts.add(host)
+        if stopped and self._budget is not None:
+            self._budget_left -= self._budget_use(np.array(stopped)).sum(axis=0)
+            self._of_count.clear()
         for loss, number in self._of_count.values():
             loss[host], number[host] = np.inf, 0
         return stopped
+
+    def within_budget(self, tasks: Iterable[tuple[int, Ints, Quota]]) -> bool:
+        """Whether what is left of the disruption budget allows the victims for all these tasks.
+
+        `tasks` are a host, a set of tasks, (shapes,), and what these must free of quotas.
+        """
+        if self._budget is None:
+            return True
+        used = np.zeros(4)
+        for host, wanted, quota in tasks:
+            at = slice_of(self._table.host, host)
+            cost = self._row_cost(wanted, quota, at)
+            if not np.isfinite(cost).any():
+                return False
+            used += self._table.used[at.start + int(cost.argmin())]
+        return bool((used <= self._budget_left).all())
 
     def _freed_quota(self, tenant: int, resource: int) -> Ints:
         """Return how much of a tenant's quota of a resource each row frees."""
@@ -228,6 +273,8 @@ class DisplacementCost:
             fits &= capacity[:, d] >= need[d]
         for (tenant, resource), amount in quota.items():
             fits &= self._freed_quota(tenant, resource)[at] >= amount
+        if self._budget is not None:
+            fits &= (table.used[at] <= self._budget_left).all(axis=1)
         idle = capacity[:, 0] - need[0]
         cost: NDArray[np.float64] = (
             table.loss[at] + parameters.PARAMETERS.insertion.value_per_idle_gpu * idle

@@ -20,9 +20,9 @@ from placewright.formulations.gang.heuristics.fragmentation_increase import (
 )
 from placewright.formulations.gang.heuristics.stopping import close_enough
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.jobs import JobClass, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED, TaskMix
@@ -55,7 +55,7 @@ def search_fragmentation(problem: Problem, session: Session) -> Iterator[Candida
     search.apply()
     alone = len(problem.terms) == 2 and problem.terms[0] == VALUE
     last = alone and close_enough(problem, session, placement)
-    repair_preemptions(placement)
+    repair_disruptions(placement)
     yield assign(placement, "stranding least", final=last)
 
 

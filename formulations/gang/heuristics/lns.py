@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 from placewright.formulations.bound_arithmetic import HOLD_SLACK
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.stopping import close_enough
+from placewright.formulations.gang.models.host.disruption_budget import add_disruption_budget
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.preemption import close_hosts_of_victims
 from placewright.formulations.gang.models.host.terms import add_value
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
@@ -50,11 +51,11 @@ def large_neighbourhood_search(
             break
         if placement.value >= reported * (1 + tuning.reported_gain_rel):
             reported = placement.value
-            repair_preemptions(placement)
+            repair_disruptions(placement)
             yield assign(placement, "repair")
     if placement.value > reported:
         upgrade_options(placement)
-        repair_preemptions(placement)
+        repair_disruptions(placement)
         yield assign(placement, "repair")
 
 
@@ -138,6 +139,7 @@ def _destroy_and_repair(
         exact = build_host_model(problem, placement, hosts, numbers, jobs)
         slots = add_gpus(exact)
         close_hosts_of_victims(exact)
+        add_disruption_budget(exact)
         add_value(exact)
     exact.model.hold(VALUE, before + 1, HOLD_SLACK)
     tuning = parameters.PARAMETERS.neighbourhood

@@ -36,9 +36,9 @@ from placewright.formulations.gang.models.aggregate.host_columns import HostPatt
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.models.host.victims import select_victims
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.residual import residual
@@ -129,7 +129,7 @@ def _displaced(problem: Problem) -> Placement:
     """Return a placement after greedy displacement; unlawful preemptions are undone."""
     placement = Placement(problem)
     displace_greedily(placement)
-    repair_preemptions(placement)
+    repair_disruptions(placement)
     return placement
 
 
@@ -185,7 +185,7 @@ def _displace_by_model(search: Search) -> Steps:
     if search.first == ENTITLED:
         yield from _run_scalarised(search, scalarise_entitled(problem))
     if found is not None and problem.quota:
-        repair_preemptions(found)
+        repair_disruptions(found)
     if search.first == VALUE and known is None and (found is None or problem.quota):
         # Where a quota is used up, a job that starts has to stop others of the same tenant.
         found = max((p for p in (found, _displaced(problem)) if p), key=lambda p: p.value)
@@ -258,7 +258,7 @@ def _evacuate(search: Search) -> Steps:
     evacuate(placement)
     if search.first == FREED:
         empty_domains(placement)
-    repair_preemptions(placement)
+    repair_disruptions(placement)
     search.evacuated = assign(placement, "evacuation")
     yield search.evacuated
 
@@ -268,7 +268,7 @@ def _repack_domains(search: Search) -> Steps:
     packed = repack_domains(search.problem, search.session)
     if packed is not None and search.session.best is not None:
         before = search.session.best[FREED]
-        repair_preemptions(packed)
+        repair_disruptions(packed)
         found = assign(packed, "domain repacking")
         yield found
         if search.session.best[FREED] > before:

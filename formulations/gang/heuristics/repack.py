@@ -22,9 +22,9 @@ from placewright.formulations.gang.heuristics.swap_search import (
 from placewright.formulations.gang.models.aggregate.column_generation import PricedModel
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.session import Session
 from placewright.solver import Outcome
 from placewright.topology.units import WHOLE_GPU
@@ -66,7 +66,7 @@ def repack_tasks(
             drop_excess(assignment)
             break
     placement = bundles.apply(assignment)
-    repair_preemptions(placement)
+    repair_disruptions(placement)
     fill_by_policy(placement)
     return placement
 

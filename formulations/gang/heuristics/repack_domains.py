@@ -15,8 +15,8 @@ from placewright.array_types import Ints
 from placewright.formulations.gang.heuristics.bundles import Bundles
 from placewright.formulations.gang.heuristics.host_assignment import NOWHERE, HostAssignment, Units
 from placewright.formulations.gang.heuristics.swap_search import drop_excess, reduce_excess
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.freeable_domains import FreeableDomains
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
@@ -47,7 +47,7 @@ def repack_domains(problem: Problem, session: Session) -> Placement | None:
     if not domains:
         return None
     placement = bundles.apply(assignment)
-    repair_preemptions(placement)
+    repair_disruptions(placement)
     return placement
 
 

@@ -13,8 +13,8 @@ from placewright.formulations.gang.models.aggregate.column_generation import (
     later_bounds,
 )
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import CLASS_VALUES
 from placewright.formulations.plan_messages import Bound, Candidate
@@ -75,7 +75,7 @@ class Search(SearchState):
 
     def report(self, placement: Placement, source: str) -> Steps:
         """Yield a placement whose preemptions are lawful as a candidate."""
-        repair_preemptions(placement)
+        repair_disruptions(placement)
         yield assign(placement, source)
 
     def report_improvement(self, placement: Placement, source: str) -> Steps:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.drop_add import drop_and_add
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 
@@ -37,11 +37,11 @@ def _start_by_displacing(session: Session, placement: Placement) -> None:
     insert_gangs(session, placement)
     before = placement.value
     displace_greedily(placement)
-    repair_preemptions(placement)
+    repair_disruptions(placement)
     drop_and_add(session, placement)
     if placement.value > before:
         insert_gangs(session, placement)
-        repair_preemptions(placement)
+        repair_disruptions(placement)
 
 
 def _any_waiting(placement: Placement, rank: int = 0) -> bool:

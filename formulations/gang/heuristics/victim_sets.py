@@ -91,6 +91,8 @@ class VictimSets:
         Least rank that may come.
     stopped : int64 (rows,)
         Which of the jobs of the host, as bits.
+    used : float64 (rows, 4)
+        What that uses of the disruption budget.
     """
 
     host: Ints
@@ -98,12 +100,15 @@ class VictimSets:
     loss: NDArray[np.float64]
     level: Ints
     stopped: Ints
+    used: NDArray[np.float64]
 
     @classmethod
     def empty(cls, columns: int) -> Self:
         """Return a table without rows."""
         none = np.zeros(0, dtype=np.int64)
-        return cls(none, np.zeros((0, columns), dtype=np.int64), np.zeros(0), none, none)
+        return cls(
+            none, np.zeros((0, columns), dtype=np.int64), np.zeros(0), none, none, np.zeros((0, 4))
+        )
 
     def rows(self, which: NDArray[Any]) -> Self:
         """Return some of the rows."""
@@ -113,6 +118,7 @@ class VictimSets:
             self.loss[which],
             self.level[which],
             self.stopped[which],
+            self.used[which],
         )
 
     def merged(self, *others: Self) -> Self:
@@ -127,6 +133,7 @@ class VictimSets:
             np.concatenate([t.loss for t in tables])[order],
             np.concatenate([t.level for t in tables])[order],
             np.concatenate([t.stopped for t in tables])[order],
+            np.concatenate([t.used for t in tables])[order],
         )
 
 

@@ -10,6 +10,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.dominant_shares import tenant_shares, write_out_share
 from placewright.formulations.gang.problem.entitlement import BorrowingOptions, borrowing_options
 from placewright.formulations.gang.problem.job_compiler import (
@@ -197,6 +198,7 @@ class _CompiledJobs:
             shares=shares,
             priority_classes=priorities,
             class_weights=weights,
+            budget=DisruptionBudget.of(round_),
         )
 
     def _state(self, facts: Sequence[CompiledJob], parted: bool) -> State:

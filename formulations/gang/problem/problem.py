@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.bound_arithmetic import SHARPNESS, outward
+from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.dominant_shares import TenantShare
 from placewright.formulations.gang.problem.gpu_parts import GpuPartDemands
 from placewright.formulations.gang.problem.jobs import (
@@ -91,6 +92,8 @@ class Problem:
         Highest first, where `value` is written out (priority_classes.py); else ().
     class_weights : tuple of int
         Their weights in `value`, which heuristics maximise.
+    budget : DisruptionBudget or None
+        What may be done to running jobs; None: anything.
     """
 
     round: Round
@@ -117,6 +120,7 @@ class Problem:
     shares: tuple[TenantShare, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
     class_weights: tuple[int, ...] = ()
+    budget: DisruptionBudget | None = None
 
     @cached_property
     def weighted_terms(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.bound_arithmetic import HOLD_SLACK
 from placewright.formulations.gang import parameters
+from placewright.formulations.gang.models.host.disruption_budget import add_disruption_budget
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.fragmentation import add_stranded
 from placewright.formulations.gang.models.host.gpus import add_gpus
@@ -17,8 +18,8 @@ from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.models.tenant_share_rows import with_actual_shares
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
 from placewright.formulations.plan_messages import Bound, Candidate
@@ -46,6 +47,7 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
     )
     slots = add_gpus(exact)
     add_preemption(exact)
+    add_disruption_budget(exact)
     add_terms(exact)
     if STRANDED in problem.terms:
         add_stranded(exact, slots)
@@ -73,7 +75,7 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
         start = outcome.values
         placement = Placement(problem, cleared=True)
         start_jobs(exact, slots, start, placement)
-        repair_preemptions(placement)
+        repair_disruptions(placement)
         yield assign(placement, "exact")
         if problem.shares:
             start = with_actual_shares(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.bound_arithmetic import HOLD_SLACK, tighter
 from placewright.formulations.gang import parameters
+from placewright.formulations.gang.models.host.disruption_budget import add_disruption_budget
 from placewright.formulations.gang.models.host.entries import entries_of
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
@@ -25,9 +26,9 @@ from placewright.formulations.gang.models.host.move_terms import add_disruption
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms, add_value
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import SENSE, VALUE
 from placewright.formulations.plan_messages import Bound, Candidate
@@ -79,6 +80,7 @@ def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
     exact = _model(problem, "none")
     slots = add_gpus(exact)
     add_preemption(exact)
+    add_disruption_budget(exact)
     add_terms(exact)
     start: NDArray[np.float64] | None = None
     for term in (VALUE, DISRUPTION):
@@ -97,11 +99,11 @@ def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
         return
     placement = Placement(problem, cleared=True)
     start_jobs(exact, slots, start, placement)
-    repair_preemptions(placement)
+    repair_disruptions(placement)
     yield assign(placement, "stopping")
     # Some of those that stop may fit elsewhere.
     fill_by_policy(placement)
-    repair_preemptions(placement)
+    repair_disruptions(placement)
     yield assign(placement, "stopping")
 
 
@@ -113,6 +115,7 @@ def _bound_disruption(
     exact = _model(problem, "away")
     add_gpus(exact)
     add_preemption(exact)
+    add_disruption_budget(exact)
     add_value(exact)
     add_disruption(exact)
     exact.model.hold(VALUE, value, HOLD_SLACK)

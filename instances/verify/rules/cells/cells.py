@@ -195,9 +195,12 @@ def claims(reading: Reading) -> Iterator[Finding]:
 
 
 def granted(reading: Reading) -> Iterator[Finding]:
-    """Refuse that a guaranteed job waits if one more cell of its tenant would surely hold it."""
-    found = _read(reading)
-    if found is None:
+    """Refuse that a guaranteed job waits if one more cell of its tenant would surely hold it.
+
+    Under a disruption budget it may wait, since its cell would evict too much.
+    """
+    found, limits = _read(reading), reading.round.policy.limits
+    if found is None or (limits is not None and limits.disruption is not None):
         return
     world, bound = found
     left = world.left(bound)

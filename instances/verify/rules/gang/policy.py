@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placewright.instances.verify.policies import PolicyRules
-from placewright.instances.verify.rules.gang import reasons, reservations
+from placewright.instances.verify.rules.gang import disruption_budget, reasons, reservations
 from placewright.instances.verify.rules.gang.collectives import bottleneck
 from placewright.instances.verify.rules.gang.fragmentation import stranded
 from placewright.instances.verify.rules.gang.priority import value
@@ -30,6 +30,6 @@ POLICY = PolicyRules(
         "stranded": stranded,
         "share": sums,
     },
-    rules=(*reasons.RULES, *reservations.RULES),
+    rules=(*disruption_budget.RULES, *reasons.RULES, *reservations.RULES),
     forms={reservations.KIND: reservations.form},
 )

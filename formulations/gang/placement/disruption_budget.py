@@ -1,0 +1,210 @@
+"""Repair of placements beyond the disruption budget: jobs go back to their places.
+
+Each step brings back the job for which the least value is given up, per share of what is too much.
+Pending jobs in its place stop, and running jobs that have moved there go back to theirs. So the
+steps end, at the latest where every running job is in place.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from heapq import heapify, heappop, heappush
+
+from placewright.formulations.gang.placement.fair_share import fill_by_policy
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
+from placewright.formulations.gang.problem.disruption_budget import (
+    NOTHING,
+    Disruption,
+    DisruptionBudget,
+)
+from placewright.formulations.gang.problem.jobs import ANY_JOB
+from placewright.topology.units import WHOLE_GPU
+
+
+def repair_disruptions(placement: Placement) -> None:
+    """Make preemptions lawful, and keep the placement within the disruption budget.
+
+    Where jobs had to go back, pending ones start wherever they still fit.
+    """
+    repair_preemptions(placement)
+    budget = placement.problem.budget
+    if budget is None or _is_within(placement, budget):
+        return
+    starts = any(start.job == ANY_JOB for _, start in placement.changed())
+    _Return(placement, budget).until_within()
+    repair_preemptions(placement)
+    if starts and _is_within(placement, budget):
+        with _pending_jobs_only(placement):
+            fill_by_policy(placement)
+        repair_preemptions(placement)
+    while not _is_within(placement, budget):
+        _Return(placement, budget).until_within()
+        repair_preemptions(placement)
+
+
+def disruption_of(placement: Placement, budget: DisruptionBudget) -> Disruption:
+    """Return what a placement uses of a disruption budget."""
+    preempted, migrated = _displaced(placement)
+    return budget.used(preempted, migrated)
+
+
+def _is_within(placement: Placement, budget: DisruptionBudget) -> bool:
+    return budget.allows(*_displaced(placement))
+
+
+def _displaced(placement: Placement) -> tuple[list[int], list[int]]:
+    """Return the running jobs that are stopped, and those that have moved."""
+    displaced = list(placement.displaced_jobs())
+    return (
+        [job for job in displaced if not placement.is_running(job)],
+        [job for job in displaced if placement.is_running(job)],
+    )
+
+
+@contextmanager
+def _pending_jobs_only(placement: Placement) -> Iterator[None]:
+    """Context: no stopped running job starts."""
+    before = {
+        c: number
+        for c, number in enumerate(placement.waiting)
+        if placement.problem.classes[c].running
+    }
+    for c in before:
+        placement.waiting[c] = 0
+    yield
+    for c, number in before.items():
+        placement.waiting[c] = number
+
+
+class _Return:
+    """Brings running jobs of a placement back to their places."""
+
+    def __init__(self, placement: Placement, budget: DisruptionBudget) -> None:
+        self.placement, self.budget = placement, budget
+        self.problem = placement.problem
+        self.preempted, self.migrated = _displaced(placement)
+        self.used = budget.used(self.preempted, self.migrated)
+        # Numbers of the jobs that arrive on each host; those that have stopped stay listed.
+        self.arrived: defaultdict[int, set[int]] = defaultdict(set)
+        for number, start in placement.changed():
+            for put in start.tasks:
+                if not put.stays:
+                    self.arrived[put.host].add(number)
+
+    def until_within(self) -> None:
+        """Bring jobs back until the placement is within the budget."""
+        for job in self.preempted:
+            if self.budget.is_protected(job):
+                self.bring_back(job)
+        queue = [
+            (score, job)
+            for job in (*self.preempted, *self.migrated)
+            if (score := self._score(job)) is not None
+        ]
+        heapify(queue)
+        while queue and self.budget.excess(self.used) != NOTHING:
+            _, job = heappop(queue)
+            # Fewer jobs may be in its place by now, and less may be too much.
+            score = self._score(job)
+            if score is not None and queue and score > queue[0][0]:
+                heappush(queue, (score, job))
+            elif score is not None:
+                self.bring_back(job)
+
+    def bring_back(self, job: int) -> None:
+        """Bring a job back; pending jobs in its place stop, and running ones go back as well."""
+        placement, running = self.placement, self.problem.running[job]
+        if placement.in_place(job):
+            return
+        stop = self.budget.stops.get(job)
+        if stop is not None:
+            moved = placement.is_running(job)
+            self.used = self.used.plus(stop.migrated if moved else stop.preempted, -1)
+        if placement.is_running(job):
+            placement.stop(placement.start_of(job))
+        hosts = {host for _, _, host, _ in running.places}
+        while not placement.fits_in_place(job):
+            there = [one for host in hosts for one in self._arrivals(host)]
+            pending = [(value, number) for value, number, other in there if other == ANY_JOB]
+            if pending:
+                placement.stop(min(pending)[1])
+            elif there:
+                self.bring_back(there[0][2])
+            else:
+                raise AssertionError("nobody is in the place of a job; expected that it fits")
+        job_class = self.problem.classes[running.job_class]
+        while placement.quota_excess(job_class.tenant, job_class.choices[0]):
+            placement.stop(self._cheapest_start_of(job_class.tenant))
+        placement.restart(self.problem.running_placement_of[job])
+
+    def _score(self, job: int) -> float | None:
+        """Return the value given up to bring a job back, per share of the excess that this spares.
+
+        None if it spares nothing.
+        """
+        placement, stop = self.placement, self.budget.stops.get(job)
+        if stop is None or placement.in_place(job):
+            return None
+        moved = placement.is_running(job)
+        spared = stop.migrated if moved else stop.preempted
+        excess = self.budget.excess(self.used)
+        share = sum(
+            min(1.0, amount / over) for amount, over in zip(spared, excess, strict=True) if over
+        )
+        if not share:
+            return None
+        loss = self._value_in_the_way(job)
+        if not moved:
+            loss -= self.problem.classes[self.problem.running[job].job_class].choices[0].value
+        return loss / share if loss > 0 else loss * share
+
+    def _value_in_the_way(self, job: int) -> int:
+        """Return about how much value starts where a job was, on GPUs that are not free."""
+        placement, problem = self.placement, self.problem
+        running = problem.running[job]
+        groups = problem.classes[running.job_class].choices[0].groups
+        lacking: defaultdict[int, int] = defaultdict(int)
+        for group, _, host, _ in running.places:
+            lacking[host] += int(problem.shape_gpu[groups[group].shape])
+        stopped: dict[int, int] = {}
+        for host, asked in lacking.items():
+            free = placement.whole[host] * WHOLE_GPU + placement.partial_free[host].sum()
+            left = asked - int(free)
+            for value, number, other in sorted(self._arrivals(host)):
+                if left <= 0:
+                    break
+                left -= self._milli_on(number, host)
+                stopped[number] = value if other == ANY_JOB else 0
+        return sum(stopped.values())
+
+    def _arrivals(self, host: int) -> Iterator[tuple[int, int, int]]:
+        """Yield value, number and job of each job with tasks that arrive on a host."""
+        for number in sorted(self.arrived[host]):
+            start = self.placement.get(number)
+            if start is not None:
+                job_class = self.problem.classes[start.job_class]
+                yield job_class.choices[start.choice].value, number, start.job
+
+    def _milli_on(self, number: int, host: int) -> int:
+        """Return the milli-GPU of the tasks of a placed job that arrive on a host."""
+        start = self.placement.get(number)
+        if start is None:
+            return 0
+        groups = self.problem.classes[start.job_class].choices[start.choice].groups
+        return sum(
+            put.count * int(self.problem.shape_gpu[groups[put.group].shape])
+            for put in start.tasks
+            if put.host == host and not put.stays
+        )
+
+    def _cheapest_start_of(self, tenant: int) -> int:
+        """Return the number of the pending job of a tenant that has started with least value."""
+        classes = self.problem.classes
+        return min(
+            (classes[start.job_class].choices[start.choice].value, number)
+            for number, start in self.placement.changed()
+            if start.job == ANY_JOB and classes[start.job_class].tenant == tenant
+        )[1]

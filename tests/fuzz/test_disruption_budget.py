@@ -1,0 +1,45 @@
+"""Tiny rounds in which a disruption budget binds: all plans by brute force, on every backend."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROUNDS = 25
+
+
+@pytest.fixture(scope="module")
+def fuzz() -> Iterator[SimpleNamespace]:
+    """The modules of the fuzz, which are importable from the repository's root only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT)
+        names = ("policies", "run", "policies.gang")
+        yield SimpleNamespace(
+            **{name.split(".")[-1]: importlib.import_module(f"fuzz.{name}") for name in names}
+        )
+
+
+@pytest.mark.parametrize("name", ["gang", "cells"])
+def test_nothing_fails_where_running_jobs_have_a_budget(fuzz, name):
+    policy = fuzz.policies.POLICIES[name]
+
+    def draw(rng):
+        while True:
+            raw = policy.draw(rng)
+            running = [job for job in raw["jobs"] if job.get("running")]
+            pending = [job for job in raw["jobs"] if not job.get("running")]
+            if running and pending:
+                raw["policy"]["limits"] = {"disruption": fuzz.gang.disruption_limits(rng)}
+                for job in pending:
+                    job["priority"] = rng.choice((0, 2, 2))
+                return raw
+
+    state = fuzz.run.run(replace(policy, draw=draw), ROUNDS, 0, None, lambda *_: None)
+    assert state.rounds == ROUNDS
+    assert not state.failures
