@@ -171,7 +171,7 @@ def test_a_fault_of_the_machine_is_one_line_and_exit_8(run, monkeypatch, round_f
         (ImportError("libx.so: failed to map segment from shared object"), "out of memory"),
     ):
 
-        def fails(path: str, error: Exception = error) -> None:
+        def fails(path: str, *, lenient: bool, error: Exception = error) -> None:
             raise error
 
         monkeypatch.setattr("placewright.instances.io.files.load_round", fails)
