@@ -89,10 +89,8 @@ class Displacement:
         if victim in self._evicted:
             return (known,) if known in self._new else self._comes_first(victim)
         mine = self._level(victim)
-        named = sorted(
-            (j for j in self._new if self._rank(j) > mine), key=lambda j: (self._rank(j), -j)
-        )
-        near = [j for j in named if self._matters(j, victim)]
+        higher = [j for j in self._may_displace(victim) if self._rank(j) > mine]
+        near = sorted(higher, key=lambda j: (self._rank(j), -j))
         if self._in_the_way(victim, near):
             return ()
         left = list(near)
@@ -158,13 +156,23 @@ class Displacement:
         ]
         return tuple(found[:1])
 
-    def _matters(self, job: int, victim: int) -> bool:
-        """Whether a job that arrives may be in the way of a victim."""
-        if self._arrives_on(job, self._hosts(victim)) or self._same_label(job, [victim]):
-            return True
-        return self.round.jobs[job].running is None and not set(
-            self._accounts(job, self._new[job])
-        ).isdisjoint(self._accounts(victim, self._home(victim)))
+    def _may_displace(self, victim: int) -> set[int]:
+        """Return who arrives on a victim's hosts, or may meet its label or take its quota."""
+        found = {j for host in self._hosts(victim) for j in self._arriving[host]}
+        if self.round.jobs[victim].anti_affinity is not None:
+            found |= {j for j in self._new if self._same_label(j, [victim])}
+        for account in self._accounts(victim, self._home(victim)):
+            found |= {j for j in self._changes[account] if self.round.jobs[j].running is None}
+        return found
+
+    @cached_property
+    def _arriving(self) -> Mapping[str, list[int]]:
+        """The jobs that arrive on each host from which some job goes."""
+        found: dict[str, list[int]] = {host: [] for host in self._near}
+        for j in self._new:
+            for host in {task.host for task in self._arrivals(j)} & self._near:
+                found[host].append(j)
+        return found
 
     def _in_the_way(self, victim: int, gone: Collection[int]) -> bool:
         """Whether a victim could not stay, were it not for the arrivals of some jobs."""
@@ -193,9 +201,10 @@ class Displacement:
 
         `back` are in their places before the round, and `gone` do not arrive.
         """
-        others = self._new.keys() - set(back) - gone
+        labelled = [j for j in back if self.round.jobs[j].anti_affinity is not None]
+        others = self._new.keys() - set(back) - gone if labelled else ()
         return (
-            any(self._same_label(j, back) for j in others)
+            any(self._same_label(j, labelled) for j in others)
             or self._over_quota(set(back), gone, owners)
             or self._broken(back, gone, hosts)
         )
