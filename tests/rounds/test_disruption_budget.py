@@ -237,7 +237,8 @@ def test_a_job_starts_no_later_than_now():
 
 
 def test_the_bundled_round_is_decided_alike_by_every_backend():
-    round_ = load_round(LIBRARY / "disruption-budget.yaml")
+    name = "disruption-budget"
+    round_ = load_round(LIBRARY / f"{name}.yaml")
     for backend in BACKENDS:
         plan = solve_round(round_, time_limit=20, backend=backend, isolation="none")
         assert decided(plan, DecisionKind.PREEMPT) == ["b1", "b2"]
