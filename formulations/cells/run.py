@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from placewright.formulations.cells.residual_round import ADDITIVE_TERMS, ResidualRound
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
@@ -14,9 +16,10 @@ from placewright.formulations.gang.problem.disruption_budget import DisruptionBu
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import BestKnown, Session
+from placewright.topology.units import WHOLE_GPU
 
 
-def _offsets(rest: ResidualRound, base: Mapping[str, int]) -> dict[str, int]:
+def _offsets(rest: ResidualRound, base: Mapping[str, int], problem: Problem) -> dict[str, int]:
     """Return, per term, by how much the whole round's value exceeds that of the residual round.
 
     Exact for additive terms, and 0 where both rounds have the same value; otherwise low enough that
@@ -24,14 +27,26 @@ def _offsets(rest: ResidualRound, base: Mapping[str, int]) -> dict[str, int]:
     """
     if not rest.placed.starts:
         return dict.fromkeys(base, 0)
+    least = {"disruption": rest.evicted.min_cost, "leftover": -_may_stay(rest, problem)}
     return {
-        term: value
-        if term in ADDITIVE_TERMS
-        else rest.evicted.min_cost
-        if term == "disruption"
-        else 0
+        term: value if term in ADDITIVE_TERMS else least.get(term, 0)
         for term, value in base.items()
     }
+
+
+def _may_stay(rest: ResidualRound, problem: Problem) -> int:
+    """Return the milli-GPU of hosts on which a task of an evicted job might stay.
+
+    The residual round knows evicted jobs as pending, so that each of their tasks arrives somewhere.
+    Of a job that migrates some may stay where they are: there `leftover` counts nothing.
+    """
+    several = [
+        job
+        for job in rest.evicted.jobs
+        if (running := rest.whole.jobs[job].running) is not None and len(running.tasks) > 1
+    ]
+    gpus = np.diff(problem.cluster.gpu_start)
+    return WHOLE_GPU * int(gpus[sorted(rest.left_by(several))].sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +77,7 @@ def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
     avoids these hosts; if later ones are unlawful, a second search that avoids them comes last.
     """
     rest, problem = cells.rest, cells.gangs
-    offset = _offsets(rest, cells.base)
+    offset = _offsets(rest, cells.base, problem)
     has_plan = session.best is not None
     left = sorted(rest.left_by(rest.evicted.jobs))
     if not left:
@@ -145,9 +160,10 @@ def _inform(best_known: BestKnown, session: Session, offset: Mapping[str, int], 
 
 
 def _bound(bound: Bound, offset: Mapping[str, int]) -> Bound:
-    """Lift a bound to the whole round."""
+    """Lift a bound to the whole round; no host has less than nothing left over."""
+    value = bound.value + offset[bound.term]
     return replace(
         bound,
-        value=bound.value + offset[bound.term],
+        value=max(value, 0.0) if bound.term == "leftover" else value,
         holds=tuple((term, value + offset[term]) for term, value in bound.holds),
     )

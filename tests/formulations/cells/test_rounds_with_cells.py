@@ -353,3 +353,55 @@ def test_a_tenants_quota_counts_what_its_opportunistic_jobs_hold():
     waits, goes_on = plan.decisions
     assert (waits.decision, waits.reason) == (DecisionKind.WAIT, Reason.QUOTA)
     assert goes_on.decision is DecisionKind.KEEP
+
+
+def test_leftover_counts_no_host_where_a_task_of_an_evicted_job_stays():
+    """The second task of `back` moves on its host; the first one stays, and arrives nowhere."""
+    hosts = [{"name": f"h{i}", "gpus": 2, "gpu_model": "A"} for i in range(4)]
+    back = {
+        "name": "back",
+        "tenant": "u",
+        "opportunistic": True,
+        "options": [{"groups": [{"gpu": 0, "hosts": ["h1", "h2"]}, {"gpu": 1}]}],
+        "running": {"tasks": [{"host": "h2"}, {"group": 1, "host": "h3", "gpus": [1]}]},
+    }
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": hosts},
+            "tenants": [
+                {"name": name, "cells": [{"level": "host", "count": 2}]} for name in ("t", "u")
+            ],
+            "jobs": [
+                back,
+                {"name": "first", "tenant": "t", "options": [{"groups": [{"gpu": 1}]}]},
+            ],
+            "policy": {"terms": ["value", "leftover"]},
+        }
+    )
+    check_round(round_)
+    moved = (Task(host="h2"), Task(group=1, host="h3", gpus=(0,)))
+    plan = Plan(
+        decisions=(
+            Decision(job="back", decision=DecisionKind.MIGRATE, option=0, tasks=moved),
+            Decision(
+                job="first",
+                decision=DecisionKind.START,
+                option=0,
+                tasks=(Task(host="h3", gpus=(1,)),),
+            ),
+        ),
+        sections=(
+            {"kind": "moves", "steps": ["back"], "needs_spare": []},
+            {
+                "kind": "cells",
+                "bindings": [
+                    {"tenant": "t", "cell": 0, "level": "host", "domain": "h3", "jobs": ["first"]}
+                ],
+            },
+        ),
+    )
+    result = verify(round_, plan)
+    assert result.violations == ()
+    assert result.terms["leftover"] == 0
+    _, leftover = prove_bounds(round_, plan, isolation="none")
+    assert leftover.bound == 0
