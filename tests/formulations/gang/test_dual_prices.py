@@ -71,7 +71,7 @@ def small_round(seed: int) -> Round:
                 "jobs": jobs,
                 "tenants": [{"name": "red", "quota": {"gpu": 9000}}],
                 "reservations": [{"host": "h1", "gpus": [0, 2]}] if rng.random() < 0.4 else [],
-                "policy": {"terms": ["value"]},
+                "policy": {"terms": ["value"], "priority": "preemption"},
             }
         )
     )
