@@ -292,15 +292,15 @@ def test_the_seed_decides_everything() -> None:
     [
         (
             {"gpus": 512, "jobs": 100, "mix": "easy", "seed": 0},
-            "0e70c55819c7c64bc7820f503b743c7b0bd3d7965ba1c251d6815a20e7cd7f87",
+            "55836d9fcfe1e90c41815af21950d34d2d7df0e71db3c2fa6b0b591b871a4cfb",
         ),
         (
             {"gpus": 4096, "jobs": 1000, "mix": "hard", "seed": 1},
-            "9f55fa95ae08b056429b7dec1e37e2b319a501f6666ffefb4098217697a28b8c",
+            "c260a87147c7149b49f61e3530ab3264c0e6adfce8112c105f2cfa4332c61771",
         ),
         (
             {"gpus": 1024, "jobs": 300, "mix": "tight", "seed": 2},
-            "b06709b645f53946521337a35a0c5626caee5f55a7f8d9c57ec8fe42144f1e99",
+            "42806ad6b2b7ac318ac28b759f2bac7f0e5a712a101d15fc2b4d44a513444cbd",
         ),
     ],
 )

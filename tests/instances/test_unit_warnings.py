@@ -64,7 +64,7 @@ def test_a_file_of_the_version_before_is_told_what_changed(tmp_path) -> None:
     with pytest.raises(InvalidInputError) as caught:
         load_round(file)
     assert str(caught.value) == (
-        f"{file}: apiVersion: 'placewright/v1alpha1': expected placewright/v1alpha2, in which "
+        f"{file}:1: apiVersion: 'placewright/v1alpha1': expected placewright/v1alpha2, in which "
         "numbers are whole GPUs and cores (gpu: 8, cpu: 1500m) and memory has a suffix (64Gi); "
         "before they were thousandths and MiB"
     )

@@ -43,14 +43,18 @@ class RunningJobs:
         or has a label.
         """
         jobs, current_region = self.problem.round.jobs, self.problem.current_region
-        rank = np.array([job.priority + 2**31 * (not job.opportunistic) for job in jobs])
+        rank = np.array(
+            [job.priority + 2**31 * (not job.opportunistic) for job in jobs], dtype=np.int64
+        )
         pinned = np.array([bool(job.running and job.running.pinned) for job in jobs], dtype=bool)
         incoming_rank = np.where(
             self.problem.eligible & ~pinned[:, None], rank[:, None], LOWEST_RANK
         )
         highest_rank = incoming_rank.max(axis=0, initial=LOWEST_RANK)
         owners = {tenant.name for tenant in self.problem.round.tenants if tenant.quota}
-        anywhere = np.array([job.tenant in owners or job.anti_affinity is not None for job in jobs])
+        anywhere = np.array(
+            [job.tenant in owners or job.anti_affinity is not None for job in jobs], dtype=np.bool_
+        )
         limit = np.where(anywhere, highest_rank.max(initial=LOWEST_RANK), 0)
         limit[~anywhere] = highest_rank[current_region[~anywhere]]
         preemptible: Bools = (current_region != NONE) & (rank < limit)

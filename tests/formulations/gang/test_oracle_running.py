@@ -52,8 +52,9 @@ def plans(
         "hosts": hosts,
     }
     needs = {key: more.pop(key) for key in {"vacate", "freeing"} & set(more)}
+    policy = {"terms": terms, "priority": "preemption", **needs}
     round_ = Round.model_validate(
-        {"cluster": cluster, "jobs": jobs, "policy": {"terms": terms, **needs}, "now": 10, **more}
+        {"cluster": cluster, "jobs": jobs, "policy": policy, "now": 10, **more}
     )
     check_round(round_)
     found: set[tuple[int, ...]] = moves.attainable_with_moves(round_)

@@ -606,12 +606,19 @@ def test_a_corrupted_plan_is_rejected(name: str) -> None:
     assert_broken(check(edit), rules, where)
 
 
-PREEMPTION_ALONE = {"preemption"}
-"""Where a job takes the old place of a higher one: tests/rounds/test_preemption_by_need.py."""
+ALONE_ELSEWHERE = {
+    "preemption",  # tests/rounds/test_preemption_by_need.py
+    "disruption_budget",  # tests/rounds/test_disruption_budget.py
+    "disruption_limit",
+    "eligible",  # tests/rounds/test_backfill.py
+    "reservations",
+    "waiting_reason",
+}
+"""Rules of rounds of another kind than the one here, broken in the tests of their rounds."""
 
 
 def test_every_rule_is_broken_alone_by_some_corruption() -> None:
-    alone = broken_alone(CORRUPTIONS.values()) | PREEMPTION_ALONE
+    alone = broken_alone(CORRUPTIONS.values()) | ALONE_ELSEWHERE
     # Files of their own beside this one have the others.
     others = (gpu_parts, arrangement, cells, collectives, conflicts, groups, turns)
     others += (leases, promises, refusals)
