@@ -75,7 +75,7 @@ class Displacement:
         self._guaranteed = (
             set(guaranteed(round_)) if any(t.cells for t in round_.tenants) else set()
         )
-        self._regions = round_.geo.regions if round_.policy.formulation == "geo" else ()
+        self._regions = round_.geo.regions if round_.policy.spec.by_region else ()
 
     def displaced_by(self, victim: int) -> tuple[int, ...]:
         """Return a minimal set of jobs without which a victim could stay.

@@ -39,7 +39,7 @@ class PutBack:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._taking_turns = reading.round.policy.formulation == "interleaving"
+        self._taking_turns = "groups" in reading.round.policy.spec.plan_sections
         self._positions = {victim.job.name: victim.path[1] for victim in reading.preempted}
         self._positions |= {placed.job.name: placed.position for placed in reading.migrated}
 
