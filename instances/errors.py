@@ -6,7 +6,6 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Collection, Sequence
-from copy import copy
 from types import TracebackType
 from typing import Self
 
@@ -111,7 +110,7 @@ class InvalidInputError(ValueError):
     @property
     def errors(self) -> tuple[InvalidInputError, ...]:
         """Each error alone: the first one, and then the others."""
-        alone = copy(self)
+        alone = self._copy()
         alone.others = ()
         return alone, *self.others
 
@@ -168,8 +167,14 @@ class InvalidInputError(ValueError):
 
         return self._changed(change)
 
+    def _copy(self) -> InvalidInputError:
+        """Return a copy; `copy.copy` asks hooks that libraries for distributed work register."""
+        made = type(self).__new__(type(self), *self.args)
+        made.__dict__.update(self.__dict__)
+        return made
+
     def _changed(self, change: Callable[[InvalidInputError], None]) -> InvalidInputError:
-        first, *others = map(copy, self.errors)
+        first, *others = (error._copy() for error in self.errors)
         for error in (first, *others):
             change(error)
         first.others = tuple(others)
@@ -220,6 +225,6 @@ class Errors:
 def merged(errors: Sequence[InvalidInputError]) -> InvalidInputError:
     """Return one error of some, at least one; what is said twice of a path is said once."""
     first, *others = {(error.path, error.expected): error for error in errors}.values()
-    whole = copy(first)
+    whole = first._copy()
     whole.others = tuple(others)
     return whole
