@@ -1,5 +1,6 @@
 """All errors of a file are told at once: lines, names of jobs, and the names that were meant."""
 
+import copyreg
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from placewright.cli.app import EXIT_INVALID_INPUT, main
 from placewright.instances import load_round
-from placewright.instances.errors import MAX_ERRORS, InvalidInputError, most_similar
+from placewright.instances.errors import MAX_ERRORS, InvalidInputError, merged, most_similar
 from placewright.instances.io.lines import lines_of
 
 HOSTS = {"hosts": [{"name": "h", "gpus": 8, "gpu_model": "A100"}]}
@@ -160,3 +161,15 @@ def test_the_most_similar_name_is_found_whatever_its_case():
     assert most_similar("TRAIN", ["train", "serve"]) == "train"
     assert most_similar("xyz", ["train", "serve"]) is None
     assert most_similar("x", [f"h{i}" for i in range(20_000)]) is None
+
+
+def test_errors_are_kept_whatever_hooks_copying_has(monkeypatch):
+    """Hooks as tblib registers them for exceptions once `distributed` is loaded."""
+
+    def shares_its_dict(error):
+        return (*error.__reduce__()[:2], error.__dict__)
+
+    monkeypatch.setitem(copyreg.dispatch_table, InvalidInputError, shares_its_dict)
+    both = merged([InvalidInputError("one", path=("a",)), InvalidInputError("two", path=("b",))])
+    assert [error.expected for error in both.inside("f").errors] == ["one", "two"]
+    assert len(both.errors) == 2
