@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from error_messages import without_lines
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -204,7 +205,7 @@ def test_a_bad_deadline_or_section_is_one_clear_line(tmp_path, path, value, mess
     with pytest.raises(InvalidInputError) as caught:
         load_round(file)
     error_text = str(caught.value)
-    assert error_text.startswith(f"{file}: {message}")
+    assert without_lines(error_text).startswith(f"{file}: {message}")
     assert "expected" in error_text
     assert len(error_text.splitlines()) == 1
     assert len(error_text) < 500
@@ -239,8 +240,9 @@ def test_deadlines_and_leases_are_of_no_other_policy():
         del raw["leases"]
         with pytest.raises(InvalidInputError) as caught:
             parse_round(raw)
-        error_text = f"jobs[0].deadline: not used by policy '{formulation}'; expected none"
-        assert str(caught.value) == error_text
+        error_text = f".deadline: not used by policy '{formulation}'; expected none"
+        told = without_lines(str(caught.value))
+        assert told.splitlines() == [f"jobs[{index}]{error_text}" for index in range(2)]
         for term in ("broken", "admitted", "best_effort", "early"):
             policy = {"formulation": formulation, "terms": [term]}
             with pytest.raises(InvalidInputError, match="is not for policy"):

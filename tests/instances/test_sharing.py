@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from typing import Any
 
 import pytest
+from error_messages import without_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -243,11 +243,6 @@ REFUSED: list[tuple[str, Any, str]] = [
         "tenants[0].cells: not used by policy 'interleaving'",
     ),
 ]
-
-
-def without_lines(text: str) -> str:
-    """Return a message without the line of the file and the names of jobs."""
-    return re.sub(r'\] "[^"]*"', "]", re.sub(r"\.json:[0-9]+: ", ".json: ", text))
 
 
 @pytest.mark.parametrize(("path", "value", "message"), REFUSED, ids=lambda x: str(x)[:40])
