@@ -14,7 +14,7 @@ from placewright.formulations.common.wan.arrays import NONE, compile_wan
 from placewright.formulations.plan_messages import Candidate, Place
 from placewright.instances.documents.plan_data import Reader, ReadsSection, RemoteRead
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
-from placewright.rounds.displacement import lawful
+from placewright.rounds.displacement.victims import lawful
 
 __all__ = ["plan_of"]
 

@@ -9,7 +9,7 @@ from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Reason, Task
 from placewright.instances.documents.round import Round
-from placewright.rounds.displacement import displacers
+from placewright.rounds.displacement.victims import displacers
 
 
 class Why(NamedTuple):

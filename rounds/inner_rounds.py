@@ -15,7 +15,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, better
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
-from placewright.rounds.displacement import lawful
+from placewright.rounds.displacement.victims import lawful
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.move_order import move_section
 

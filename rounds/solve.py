@@ -24,7 +24,7 @@ from placewright.rounds.certificate import (
     with_status,
 )
 from placewright.rounds.decisions import decisions_of, wait_decision, with_invalid
-from placewright.rounds.displacement import lawful
+from placewright.rounds.displacement.victims import lawful
 from placewright.rounds.errors import InternalError
 from placewright.rounds.policies.base import DECIDERS, Resources
 from placewright.rounds.regions.executors import check_executor

@@ -1,0 +1,1 @@
+"""Who displaces whom in a candidate, and whether its preemptions are lawful."""

@@ -1,0 +1,145 @@
+"""Places of jobs before and after a candidate, and their precedence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+from placewright.formulations.gang.problem.entitlement import borrowing_options
+from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.plan_messages import Candidate
+from placewright.instances.derived.cell_trees import guaranteed
+from placewright.instances.documents.option import TaskGroup
+from placewright.instances.documents.round import Round
+
+Rank: TypeAlias = tuple[bool, bool, bool, int]
+"""Promised the current lease, guaranteed by cells, entitled, priority."""
+
+
+class PlacedTask(NamedTuple):
+    """A task: its group, its number there, the host's name, GPUs, and the start of a MIG slice."""
+
+    group: int
+    number: int
+    host: str
+    gpus: frozenset[int]
+    slot: int | None
+
+
+class Changes:
+    """What a candidate changes: the places of its jobs before and after the round.
+
+    Parameters
+    ----------
+    hosts
+        Names of the hosts, as the indices of places count them.
+
+    Attributes
+    ----------
+    new : dict of int to tuple of PlacedTask
+        Tasks of the jobs that start or move.
+    guaranteed : set of int
+        Jobs that cells guarantee.
+    """
+
+    def __init__(self, round_: Round, hosts: Sequence[str], candidate: Candidate) -> None:
+        self.round, self.candidate = round_, candidate
+        self.new: dict[int, tuple[PlacedTask, ...]] = {}
+        for j, (_, places) in candidate.starts.items():
+            slots = candidate.slots.get(j) or (None,) * len(places)
+            self.new[j] = tuple(
+                PlacedTask(g, i, hosts[h], frozenset(gpus), slot)
+                for (g, i, h, gpus), slot in zip(places, slots, strict=True)
+            )
+        self.guaranteed = set(guaranteed(round_)) if any(t.cells for t in round_.tenants) else set()
+        self._homes: dict[int, tuple[PlacedTask, ...]] = {}
+        self._promised = {promise.job for promise in candidate.promises}
+
+    def home(self, job: int) -> tuple[PlacedTask, ...]:
+        """Return the tasks of a running job in their places; none of a pending one."""
+        if job not in self._homes:
+            running = self.round.jobs[job].running
+            self._homes[job] = tuple(
+                PlacedTask(t.group, t.index, t.host, frozenset(t.gpus), t.slot)
+                for t in (() if running is None else running.tasks)
+            )
+        return self._homes[job]
+
+    def home_hosts(self, job: int) -> set[str]:
+        """Return the hosts that a job is on before the round."""
+        return {task.host for task in self.home(job)}
+
+    def places(self, job: int) -> tuple[PlacedTask, ...]:
+        """Return the tasks of a job that runs after the round."""
+        return self.new[job] if job in self.new else self.home(job)
+
+    def arrivals(self, job: int) -> list[PlacedTask]:
+        """Return the tasks of a job that starts or moves which are not where they were."""
+        before = set(self.home(job))
+        return [task for task in self.new[job] if task not in before]
+
+    def arrives_on(self, job: int, hosts: Collection[str]) -> bool:
+        """Whether a task of a job arrives on some of these hosts."""
+        return any(task.host in hosts for task in self.arrivals(job))
+
+    @cached_property
+    def near(self) -> set[str]:
+        """The hosts from which some job may go: only what is on these is looked at."""
+        return {
+            task.host
+            for j in (*self.candidate.preempted, *self.candidate.starts)
+            if (running := self.round.jobs[j].running) is not None
+            for task in running.tasks
+        }
+
+    @cached_property
+    def by_host(self) -> Mapping[str, list[int]]:
+        """The jobs that run after the round on each host from which some job goes."""
+        found: dict[str, list[int]] = {host: [] for host in self.near}
+        for j, job in enumerate(self.round.jobs):
+            if j in self.new:
+                there = {task.host for task in self.new[j]}
+            elif job.running is None or j in self.candidate.preempted:
+                continue
+            else:
+                there = {task.host for task in job.running.tasks}
+            for host in there & self.near:
+                found[host].append(j)
+        return found
+
+    @cached_property
+    def arriving(self) -> Mapping[str, list[int]]:
+        """The jobs that arrive on each host from which some job goes."""
+        found: dict[str, list[int]] = {host: [] for host in self.near}
+        for j in self.new:
+            for host in {task.host for task in self.arrivals(j)} & self.near:
+                found[host].append(j)
+        return found
+
+    def group(self, job: int, task: PlacedTask) -> TaskGroup:
+        """Return the task group of a task."""
+        return self.round.jobs[job].options[self._option(job)].groups[task.group]
+
+    def asks(self, job: int) -> dict[str, int]:
+        """Return what a job holds of each resource."""
+        return resources_held(self.round.jobs[job].options[self._option(job)])
+
+    def rank(self, job: int) -> Rank:
+        """Return the precedence of a job that starts or moves."""
+        return job in self._promised, *self.level(job)[1:]
+
+    def level(self, job: int) -> Rank:
+        """Return the precedence of a job apart from promises: what must be above a victim's."""
+        borrows = self._option(job) in self._borrowed.get(job, ())
+        return False, job in self.guaranteed, not borrows, self.round.jobs[job].priority
+
+    def _option(self, job: int) -> int:
+        if job in self.candidate.starts:
+            return self.candidate.starts[job][0]
+        running = self.round.jobs[job].running
+        return 0 if running is None else running.option
+
+    @cached_property
+    def _borrowed(self) -> Mapping[int, tuple[int, ...]]:
+        return borrowing_options(self.round)
