@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from placewright.instances.verify.policies import PolicyRules
-from placewright.instances.verify.rules.gang import disruption_budget, reasons, reservations
+from placewright.instances.verify.rules.gang import (
+    disruption_budget,
+    reasons,
+    reservation_section,
+    reservations,
+    waiting_reasons,
+)
 from placewright.instances.verify.rules.gang.collectives import bottleneck
 from placewright.instances.verify.rules.gang.fragmentation import stranded
 from placewright.instances.verify.rules.gang.priority import value
@@ -30,6 +36,11 @@ POLICY = PolicyRules(
         "stranded": stranded,
         "share": sums,
     },
-    rules=(*disruption_budget.RULES, *reasons.RULES, *reservations.RULES),
-    forms={reservations.KIND: reservations.form},
+    rules=(
+        *disruption_budget.RULES,
+        *reasons.RULES,
+        *reservations.RULES,
+        *waiting_reasons.RULES,
+    ),
+    forms={reservation_section.KIND: reservation_section.form},
 )

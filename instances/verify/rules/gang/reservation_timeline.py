@@ -1,0 +1,175 @@
+"""What is held over time: by jobs until their expected ends, and by reservations.
+
+Whether they fit together at a time is judged on the hosts of the reservations, and for the tenants
+whose jobs have one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.plan import Task
+from placewright.instances.verify.cluster_facts import HostFacts
+from placewright.instances.verify.reading import Reading, demand
+from placewright.instances.verify.rules.gang.reservation_section import Path
+from placewright.instances.verify.rules.gang.waiting import end_of
+from placewright.topology.units import WHOLE_GPU
+
+FOREVER = float("inf")
+
+
+class Held(NamedTuple):
+    """A job that holds something from now until its end."""
+
+    job: Job
+    option: Option
+    tasks: tuple[Task, ...]
+    end: float
+    is_bound: bool
+
+
+class Reserved(NamedTuple):
+    """A reservation with its job, option and groups."""
+
+    path: Path
+    job: Job
+    option: Option
+    at: int
+    end: float
+    tasks: tuple[tuple[TaskGroup, HostFacts, int], ...]
+    was: int | None = None
+
+    def active(self, at: float) -> bool:
+        """Whether it holds at a time."""
+        return self.at <= at < self.end
+
+
+class Timeline:
+    """Jobs that run before the round or start in their turn, and what their hosts have.
+
+    Attributes
+    ----------
+    reading : Reading
+    closed_gpus : mapping of str to set of int
+        GPUs that reservations of the round close, by host.
+    held : sequence of Held
+        The jobs that run before the round, where they are, and those that start in their turn.
+    """
+
+    def __init__(self, reading: Reading, heads: Collection[str]) -> None:
+        self.reading, now = reading, reading.round.now
+        self._closed_hosts = set[str]()
+        closed = defaultdict[str, set[int]](set)
+        for entry in reading.round.reservations:
+            for name in expand(entry.host):
+                if entry.gpus is None:
+                    self._closed_hosts.add(name)
+                else:
+                    closed[name] |= set(entry.gpus)
+        self.closed_gpus: Mapping[str, set[int]] = closed
+        running = [
+            Held(job, reading.option_run(name), before.tasks, end_of(job, now), False)
+            for name, before in reading.running.items()
+            for job in (reading.jobs[name],)
+        ]
+        starting = [
+            Held(p.job, p.option, tuple(p.decision.tasks), end_of(p.job, now), False)
+            for p in reading.started
+            if p.job.name in heads
+        ]
+        self.held: Sequence[Held] = (*running, *starting)
+
+    def may_arrive(self, group: TaskGroup, host: HostFacts) -> bool:
+        """Whether a task of a group may arrive on a host."""
+        if not host.healthy or host.name in self.reading.vacated | self._closed_hosts:
+            return False
+        if group.gpu_models is not None and host.hardware.gpu_model not in group.gpu_models:
+            return False
+        return group.hosts is None or host.name in {
+            name for entry in group.hosts for name in expand(entry)
+        }
+
+    def excess(self, at: int, held: Sequence[Held], reserved: Sequence[Reserved]) -> str:
+        """Say of what hosts of reservations, or tenants, have too little at a time; "" if none."""
+        active = [r for r in reserved if r.active(at)]
+        hosts = {host.name: host for r in active for _, host, _ in r.tasks}
+        taken: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for r in active:
+            for group, host, number in r.tasks:
+                taken[host.name]["gpu"] += gpus_of(group, number)
+                for name, amount in demand(group):
+                    taken[host.name][name] += number * amount
+        gpus = {host: count["gpu"] for host, count in taken.items()}
+        used: dict[str, set[int]] = {name: set(self.closed_gpus.get(name, ())) for name in hosts}
+        for one in self.held:
+            for task in one.tasks if one.end > at else ():
+                if task.host in used and is_part(one.option.groups[task.group]):
+                    used[task.host].update(task.gpus)
+        for one in held:
+            for task in one.tasks if one.end > at else ():
+                if task.host not in hosts:
+                    continue
+                group = one.option.groups[task.group]
+                if one.is_bound and gpus[task.host] and is_part(group):
+                    return f"part of a GPU of host {task.host!r} goes to job {one.job.name!r}"
+                used[task.host].update(task.gpus)
+                for name, amount in demand(group):
+                    taken[task.host][name] += amount
+        for name, host in hosts.items():
+            if gpus[name] and len(used[name]) + gpus[name] > host.hardware.gpus:
+                return f"{len(used[name])} GPUs of host {name!r} in use, {gpus[name]} reserved"
+            for resource, amount in taken[name].items():
+                if resource != "gpu" and amount > host.hardware.capacity.get(resource, 0):
+                    return f"too little {resource} on host {name!r}"
+        return self.quota_excess(at, held, active)
+
+    def quota_excess(self, at: int, held: Iterable[Held], active: Iterable[Reserved]) -> str:
+        """Say which tenant with a reservation would hold too much at a time; "" if none."""
+        uses: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        tenants = set[str]()
+        for r in active:
+            uses[r.job.tenant or ""].update(asked(r.option))
+            tenants.add(r.job.tenant or "")
+        for one in held:
+            if one.end > at and one.job.tenant in tenants:
+                uses[one.job.tenant or ""].update(asked(one.option))
+        for tenant in self.reading.round.tenants:
+            for name, most in tenant.quota.items() if tenant.name in tenants else ():
+                if uses[tenant.name][name] > most:
+                    return f"tenant {tenant.name!r} would hold more {name} than its quota"
+        return ""
+
+
+def is_part(group: TaskGroup) -> bool:
+    """Whether a task of a group takes a part of a GPU."""
+    return group.mig is not None or group.gpu % WHOLE_GPU > 0
+
+
+def gpus_of(group: TaskGroup, tasks: int) -> int:
+    """Return the whole GPUs that are reserved on a host for tasks of a group."""
+    if group.mig is not None or group.gpu >= WHOLE_GPU:
+        return tasks * max(group.gpu // WHOLE_GPU, 1)
+    if group.gpu == 0:
+        return 0
+    together = WHOLE_GPU // group.gpu
+    return (tasks + together - 1) // together
+
+
+def active_at(reserved: Iterable[Reserved], at: int) -> list[Reserved]:
+    """Return the reservations that hold at a time."""
+    return [r for r in reserved if r.active(at)]
+
+
+def asked(option: Option) -> Counter[str]:
+    """Return what an option asks in all, by resource."""
+    total = Counter[str]()
+    for group in option.groups:
+        total["gpu"] += group.milli_gpu
+        for name, amount in demand(group):
+            total[name] += group.count * amount
+    return total
