@@ -49,6 +49,8 @@ class PolicySpec:
         Reasons for which its plans let pending jobs wait.
     priorities
         What its rounds may say of priority, the default first; see docs/formulations/priority.md.
+    by_class
+        Terms that strict priority decides class by class.
     places_jobs
         Whether its plans start, move and stop jobs, rather than leave all of them as they are.
     by_region
@@ -66,6 +68,7 @@ class PolicySpec:
     required_sections: tuple[str, ...] = ()
     reasons: tuple[str, ...] = field(default=COMMON_REASONS)
     priorities: tuple[Priority, ...] = ("preemption",)
+    by_class: tuple[str, ...] = ()
     places_jobs: bool = True
     by_region: bool = False
 
@@ -120,6 +123,7 @@ GANG = PolicySpec(
         "jobs.held",
     ),
     priorities=("strict", "preemption"),
+    by_class=("value",),
     plan_sections=("reservations",),
     reasons=(
         *COMMON_REASONS,

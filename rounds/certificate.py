@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, floor, isfinite
 from typing import Literal
 
 from placewright.formulations.bound_arithmetic import near, outward, proven_whole, tighter
-from placewright.formulations.gang.problem.priority_classes import PriorityClass
-from placewright.formulations.gang.problem.terms import CLASS_VALUES
+from placewright.formulations.common.priority_classes import PriorityClass
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import (
@@ -27,11 +26,11 @@ from placewright.rounds.errors import InternalError
 class Bounds:
     """All bounds proven so far; those claimed by a solver only until a verified plan beats one.
 
-    `classes` are the priority classes of the round.
+    `classes` are the priority classes of the round, by the terms that count them.
     """
 
-    def __init__(self, classes: Sequence[PriorityClass] = ()) -> None:
-        self._classes = dict(zip(CLASS_VALUES, classes, strict=False))
+    def __init__(self, classes: Mapping[str, PriorityClass] | None = None) -> None:
+        self._classes = classes or {}
         self._known: list[Bound] = []
         self._trusts_claims = True
 

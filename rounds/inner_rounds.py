@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from placewright.formulations.common.priority_classes import classes_by_term
 from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Plan
@@ -37,7 +39,7 @@ def solve_inner_round(
     problem = compile_round(round_) if problem is None else problem
     inner = replace(session.inner(), has_plan=session.best is not None)
     default_decisions = DefaultDecisions()(round_)
-    bounds = Bounds(problem.priority_classes)
+    bounds = Bounds(classes_by_term(VALUE, problem.priority_classes))
     for step in gang.run(problem, inner):
         if isinstance(step, Bound):
             bounds.add(step)

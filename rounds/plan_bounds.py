@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placewright.formulations.gang import run as gang
-from placewright.formulations.gang.problem.priority_classes import priority_classes
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Plan, TermResult
@@ -56,7 +55,7 @@ def prove_bounds(
     round, plan = round.valid_part(), plan.without_jobs(round.invalid)  # noqa: A001
     values = verification.terms
     terms = tuple(values)
-    bounds = Bounds(priority_classes(round))
+    bounds = Bounds(DECIDERS[round.policy.formulation].classes(round))
     resources = Resources(settings, gang.run)
     with resources.session(Meter()) as session:
         session.best_known.values = values

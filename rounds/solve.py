@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 from placewright.collection import no_collection
 from placewright.formulations.gang import run as gang_formulation
-from placewright.formulations.gang.problem.priority_classes import priority_classes
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import GangFormulation, Session
 from placewright.instances.documents.plan import Certificate, Decision, Plan
@@ -131,7 +130,7 @@ class Solve:
         self.memory = memory
         self.resources = Resources(settings, gang, memory, executor)
         self.meter = Meter()
-        self.bounds = Bounds(priority_classes(self.round))
+        self.bounds = Bounds(DECIDERS[self.round.policy.formulation].classes(self.round))
         self.best: Candidate | None = None
         self.document: Plan = Plan.model_construct(decisions=())
         self.values: dict[str, int] = {}

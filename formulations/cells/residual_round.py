@@ -13,12 +13,10 @@ from typing import TypeAlias
 
 from placewright.formulations.cells.admission import pinned
 from placewright.formulations.cells.eviction import Evictions, evictions
+from placewright.formulations.common.priority_classes import PriorityClass
 from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.entitlement import borrowing_options
-from placewright.formulations.gang.problem.priority_classes import (
-    PriorityClass,
-    priority_classes,
-)
+from placewright.formulations.gang.problem.priority_classes import priority_classes
 from placewright.formulations.gang.problem.terms import OPTION_SUMS
 from placewright.formulations.plan_messages import Candidate, Place, Slots
 from placewright.instances.derived.cell_trees import guaranteed

@@ -218,14 +218,27 @@ class Policy(Document):
         """What the package knows of the policy."""
         return POLICIES[self.formulation]
 
+    @property
+    def by_class(self) -> tuple[str, ...]:
+        """Terms that are decided class by class, if there are several priority classes."""
+        if self.priority != "strict":
+            return ()
+        return tuple(term for term in self.terms if term in self.spec.by_class)
+
 
 def headline(terms: Sequence[str]) -> Sequence[str]:
     """Return the headline terms, whose largest gap is the plan's: up to `admitted`, else the first.
 
-    A plan that keeps all promises proves little about those that it gives. Where `value` comes
-    first and stands for several priority classes, all of them are headline terms.
+    A plan that keeps all promises proves little about those that it gives. A term that stands for
+    several priority classes, as `value_1`, `value_2`, ..., counts with all of them.
     """
-    if "admitted" in terms:
-        return terms[: terms.index("admitted") + 1]
-    classes = next((i for i, t in enumerate(terms) if not t.startswith("value_")), len(terms))
-    return terms[: max(classes, 1)]
+    lead = next((t for t in terms if _unnumbered(t) == "admitted"), terms[0])
+    of_class = lead != _unnumbered(lead)
+    leads = [t for t in terms if t == lead or (of_class and _unnumbered(t) == _unnumbered(lead))]
+    return terms[: terms.index(leads[-1]) + 1]
+
+
+def _unnumbered(term: str) -> str:
+    """Return the term of which this one is a priority class, else the term itself."""
+    stem, _, number = term.rpartition("_")
+    return stem if number.isdecimal() else term

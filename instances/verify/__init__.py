@@ -17,6 +17,7 @@ from placewright.instances.verify import certificate, sections
 from placewright.instances.verify.cluster_facts import read_cluster
 from placewright.instances.verify.data_facts import GeoFacts, read_geo
 from placewright.instances.verify.policies import RULES, policy_rules
+from placewright.instances.verify.precedence import ClassTerm
 from placewright.instances.verify.reading import Reading, read
 from placewright.instances.verify.refusal_reasons import RefusalReason, RefusalReasons
 from placewright.instances.verify.result import Rule, Verification, Violation
@@ -35,7 +36,6 @@ from placewright.instances.verify.rules.gang import (
     shares,
     tasks,
 )
-from placewright.instances.verify.rules.gang.priority import ClassTerm, class_terms
 
 __all__ = [
     "GeoFacts",
@@ -110,8 +110,13 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     rules = (*_PLAN_RULES, *policy.rules)
     violations = [found for rule in rules for found in rule.violations(reading)]
     if plan.certificate is not None:
-        violations += verify_certificate(plan.certificate, terms, class_terms(reading.round))
+        violations += verify_certificate(plan.certificate, terms, policy.classes(reading.round))
     return Verification(tuple(violations), terms)
+
+
+def class_terms(round_: Round) -> Mapping[str, ClassTerm]:
+    """Return the terms of the priority classes of a round; {} where no term is written out."""
+    return RULES[round_.policy.formulation].classes(round_)
 
 
 def unverified(plan: Plan) -> tuple[str, ...]:

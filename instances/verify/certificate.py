@@ -10,9 +10,9 @@ from placewright.instances.documents.plan import CLAIM_SHARPNESS, Certificate, T
 from placewright.instances.documents.policy import headline
 from placewright.instances.io.digest import round_digest
 from placewright.instances.policies import sense_of
+from placewright.instances.verify.precedence import ClassTerm
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.gang.priority import ClassTerm
 
 GAP_TOLERANCE = 1e-9
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from placewright.instances.documents.round import Round
 from placewright.instances.policies import POLICIES, PolicyRegistry
+from placewright.instances.verify.precedence import ClassTerm
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 
@@ -24,6 +26,11 @@ def _as_read(reading: Reading) -> Reading:
     return reading
 
 
+def _no_classes(round_: Round) -> Mapping[str, ClassTerm]:  # noqa: ARG001
+    """Return no terms of priority classes: of a policy that has none."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyRules:
     """What the verifier applies to plans of a policy, beside the rules that hold for any.
@@ -38,12 +45,15 @@ class PolicyRules:
         The form of each section that only some policies have, by its kind.
     read
         Returns a reading with what these sections say.
+    classes
+        Returns the terms of priority classes, in a round.
     """
 
     terms: Mapping[str, Recompute]
     rules: tuple[Rule[Reading], ...] = ()
     forms: Mapping[str, SectionForm] = field(default_factory=dict)
     read: Callable[[Reading], Reading] = _as_read
+    classes: Callable[[Round], Mapping[str, ClassTerm]] = _no_classes
 
 
 RULES: PolicyRegistry[PolicyRules] = PolicyRegistry(

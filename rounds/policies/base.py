@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from placewright.formulations.common.priority_classes import PriorityClass
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import GangFormulation, Session
 from placewright.instances.documents.plan import Decision, Plan
@@ -70,15 +71,22 @@ class Decider(Protocol):
         ...
 
 
+def _no_classes(round_: Round) -> Mapping[str, PriorityClass]:  # noqa: ARG001
+    """Return no priority classes: of a policy that has none."""
+    return {}
+
+
 class PolicyDecider(NamedTuple):
     """How rounds of a policy are decided, and how plans for them are bounded.
 
     `decider` makes what decides a round. `bounds` yields bounds, and candidates that nobody reads,
-    for a round, a valid plan for it, and a session that knows the plan's values.
+    for a round, a valid plan for it, and a session that knows the plan's values. `classes` returns
+    the priority classes of a round by the terms that count them.
     """
 
     decider: Callable[[Round, Resources], Decider]
     bounds: Callable[[Round, Plan, Resources, Session], Iterator[Candidate | Bound]]
+    classes: Callable[[Round], Mapping[str, PriorityClass]] = _no_classes
 
 
 def bounds_by_deciding(

@@ -7,7 +7,10 @@ from typing import Any
 
 from placewright.formulations.cells.run import CellProblem
 from placewright.formulations.cells.run import run as run_cells
+from placewright.formulations.common.priority_classes import PriorityClass, classes_by_term
+from placewright.formulations.gang.problem.priority_classes import priority_classes
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Plan
@@ -72,4 +75,8 @@ def _bounds(
     return run_cells(CellProblem(rest, base_terms(rest), problem), session)
 
 
-POLICY = PolicyDecider(_decider, _bounds)
+def _classes(round_: Round) -> Mapping[str, PriorityClass]:
+    return classes_by_term(VALUE, priority_classes(round_))
+
+
+POLICY = PolicyDecider(_decider, _bounds, _classes)

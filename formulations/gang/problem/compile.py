@@ -10,6 +10,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.common.priority_classes import PriorityClass, write_out_terms
 from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.dominant_shares import tenant_shares, write_out_share
 from placewright.formulations.gang.problem.entitlement import BorrowingOptions, borrowing_options
@@ -21,16 +22,14 @@ from placewright.formulations.gang.problem.job_compiler import (
 )
 from placewright.formulations.gang.problem.jobs import Choice, JobClass, RunningJob
 from placewright.formulations.gang.problem.priority_classes import (
-    PriorityClass,
     class_weights,
     classes_of_jobs,
     priority_classes,
-    write_out_value,
 )
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import remaining_quotas
 from placewright.formulations.gang.problem.shapes import host_mask
-from placewright.formulations.gang.problem.terms import BOTTLENECK
+from placewright.formulations.gang.problem.terms import BOTTLENECK, VALUE
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.job import Job
@@ -192,8 +191,8 @@ class _CompiledJobs:
             labels=self.job_compiler.list_labels(
                 (j, f.job, f.held.hosts) for j, f in enumerate(facts) if f.held is not None
             ),
-            terms=write_out_value(
-                write_out_share(round_.policy.terms, len(shares)), len(priorities)
+            terms=write_out_terms(
+                write_out_share(round_.policy.terms, len(shares)), {VALUE: len(priorities)}
             ),
             shares=shares,
             priority_classes=priorities,

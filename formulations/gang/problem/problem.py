@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.bound_arithmetic import SHARPNESS, outward
+from placewright.formulations.common.priority_classes import PriorityClass
 from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.dominant_shares import TenantShare
 from placewright.formulations.gang.problem.gpu_parts import GpuPartDemands
@@ -31,7 +32,7 @@ from placewright.formulations.gang.problem.jobs import (
     RunningJob,
 )
 from placewright.formulations.gang.problem.options import Options, list_options
-from placewright.formulations.gang.problem.priority_classes import PriorityClass, weighted_value
+from placewright.formulations.gang.problem.priority_classes import weighted_value
 from placewright.formulations.gang.problem.terms import (
     CLASS_VALUES,
     OPTION_SUMS,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from placewright.formulations.common.priority_classes import class_terms
 from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS
 from placewright.instances.policies import POLICIES, Sense
 
 VALUE = "value"
-MAX_CLASSES = 8
-CLASS_VALUES = tuple(f"{VALUE}_{k}" for k in range(1, MAX_CLASSES + 1))
+CLASS_VALUES = class_terms(VALUE)
 """What `value` stands for under strict priority, the highest class first (priority_classes.py)."""
 
 PROGRESS = "progress"

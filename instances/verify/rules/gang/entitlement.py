@@ -8,27 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
+from placewright.instances.verify.precedence import Precedence
 from placewright.instances.verify.reading import demand
-
-
-class Precedence(NamedTuple):
-    """The precedence of a job with an option in preemption: cells, entitlement, then priority.
-
-    The jobs that a tenant's cells are for come before all others.
-    """
-
-    cells: bool
-    entitled: bool
-    priority: int
-
-    def __str__(self) -> str:
-        suffix = ", guaranteed" if self.cells else "" if self.entitled else ", borrowed"
-        return f"priority {self.priority}{suffix}"
 
 
 class Entitlement:

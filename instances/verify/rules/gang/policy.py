@@ -12,7 +12,7 @@ from placewright.instances.verify.rules.gang import (
 )
 from placewright.instances.verify.rules.gang.collectives import bottleneck
 from placewright.instances.verify.rules.gang.fragmentation import stranded
-from placewright.instances.verify.rules.gang.priority import value
+from placewright.instances.verify.rules.gang.priority import class_terms, value
 from placewright.instances.verify.rules.gang.shares import sums
 from placewright.instances.verify.rules.gang.terms import (
     PLACEMENT_TERMS,
@@ -43,4 +43,5 @@ POLICY = PolicyRules(
         *waiting_reasons.RULES,
     ),
     forms={reservation_section.KIND: reservation_section.form},
+    classes=class_terms,
 )

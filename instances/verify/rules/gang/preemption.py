@@ -15,9 +15,10 @@ from typing import NamedTuple
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.verify.outages import unavailable_hosts
+from placewright.instances.verify.precedence import Precedence
 from placewright.instances.verify.reading import Placed, Preempted, Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.gang.entitlement import Entitlement, Precedence
+from placewright.instances.verify.rules.gang.entitlement import Entitlement
 from placewright.instances.verify.rules.gang.put_back import PutBack
 
 

@@ -1,30 +1,26 @@
-"""Strict priority: the terms that `value` stands for, recomputed (docs/formulations/priority.md).
+"""Strict priority: what a term such as `value` stands for, recomputed.
 
 A job counts in the class of its precedence. Classes are those of all jobs that are not pinned, if
-the pending ones have two precedences or more; else `value` is one term. Beyond `MOST` the two
+the pending ones have two precedences or more; else the term stays one. Beyond `MOST` the two
 neighbours whose jobs are worth least, together, are merged, the lowest of equal ones.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
+from placewright.instances.verify.precedence import ClassTerm, Precedence
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.rules.gang import terms
-from placewright.instances.verify.rules.gang.entitlement import Entitlement, Precedence
+from placewright.instances.verify.rules.gang.entitlement import Entitlement
 from placewright.instances.verify.rules.gang.waiting import start_value
 
 TERM = "value"
 MOST = 8
-
-
-class ClassTerm(NamedTuple):
-    """A term of one class: the precedences that count in it, highest first, and what they ask."""
-
-    precedences: tuple[Precedence, ...]
-    asked: int
 
 
 class _Worth(NamedTuple):
@@ -41,9 +37,22 @@ def class_terms(round_: Round) -> dict[str, ClassTerm]:
     A class asks the value of the best options of its pending jobs; without any, that of its running
     jobs.
     """
-    if round_.policy.priority != "strict" or TERM not in round_.policy.terms:
+    if TERM not in round_.policy.by_class:
         return {}
-    found = _per_precedence(round_, Entitlement(round_))
+    return classes_of(TERM, round_.jobs, Job.value_of, Entitlement(round_).of)
+
+
+def classes_of(
+    term: str,
+    jobs: Iterable[Job],
+    worth: Callable[[Job, int], int],
+    precedence: Callable[[Job, int], Precedence],
+) -> dict[str, ClassTerm]:
+    """Return the terms that a term stands for, highest class first; {} if for itself.
+
+    `worth` and `precedence` are those of a job with an option.
+    """
+    found = _per_precedence(jobs, worth, precedence)
     if sum(one.waits for one in found.values()) < 2:
         return {}
     classes = [
@@ -52,13 +61,36 @@ def class_terms(round_: Round) -> dict[str, ClassTerm]:
     ]
     while len(classes) > MOST:
         pairs = [_joined(a, b) for a, b in pairwise(classes)]
-        worth = [pair.pending + pair.running for pair in pairs]
-        last = max(k for k, each in enumerate(worth) if each == min(worth))
+        both = [pair.pending + pair.running for pair in pairs]
+        last = max(k for k, each in enumerate(both) if each == min(both))
         classes[last : last + 2] = [pairs[last]]
     return {
-        f"{TERM}_{k}": ClassTerm(one.precedences, one.pending or one.running)
+        f"{term}_{k}": ClassTerm(one.precedences, one.pending or one.running)
         for k, one in enumerate(classes, 1)
     }
+
+
+def by_priority(job: Job, option: int) -> Precedence:  # noqa: ARG001
+    """Return the precedence of a job where priority is all that orders jobs."""
+    return Precedence(cells=False, entitled=True, priority=job.priority)
+
+
+def sums_of_classes(
+    classes: Mapping[str, ClassTerm], counted: Iterable[tuple[Precedence, int]]
+) -> dict[str, int]:
+    """Return the sum of each class.
+
+    Parameters
+    ----------
+    counted
+        Precedences and amounts; one of no class, as of a pinned job, counts nowhere.
+    """
+    name_of = {level: name for name, one in classes.items() for level in one.precedences}
+    total = dict.fromkeys(classes, 0)
+    for level, amount in counted:
+        if level in name_of:
+            total[name_of[level]] += amount
+    return total
 
 
 def _joined(first: _Worth, second: _Worth) -> _Worth:
@@ -77,23 +109,27 @@ class _Level:
         self.waits = False
 
 
-def _per_precedence(round_: Round, entitlement: Entitlement) -> dict[Precedence, _Level]:
+def _per_precedence(
+    jobs: Iterable[Job],
+    worth: Callable[[Job, int], int],
+    precedence: Callable[[Job, int], Precedence],
+) -> dict[Precedence, _Level]:
     levels: dict[Precedence, _Level] = {}
-    for job in round_.jobs:
+    for job in jobs:
         if job.running is not None and job.running.pinned:
             continue
         offered = range(len(job.options)) if job.running is None else [job.running.option]
         best: dict[Precedence, int] = {}
         for option in offered:
-            level = entitlement.of(job, option)
-            best[level] = max(best.get(level, 0), job.value_of(option))
-        for level, worth in best.items():
+            level = precedence(job, option)
+            best[level] = max(best.get(level, 0), worth(job, option))
+        for level, each in best.items():
             mine = levels.setdefault(level, _Level())
             if job.running is None:
-                mine.pending += worth
+                mine.pending += each
                 mine.waits = True
             else:
-                mine.running += worth
+                mine.running += each
     return levels
 
 
@@ -102,17 +138,16 @@ def value(reading: Reading) -> int | dict[str, int]:
 
     Each is the sum of the started jobs' values, less those of the preempted jobs, of its class.
     """
-    classes = class_terms(reading.round)
+    round_ = reading.round
+    classes = class_terms(round_)
     if not classes:
         return terms.value(reading)
-    name_of = {level: name for name, one in classes.items() for level in one.precedences}
-    entitlement = Entitlement(reading.round)
-    counted = [(placed.job, placed.chosen, 1) for placed in reading.started]
-    counted += [(one.job, reading.running[one.job.name].option, -1) for one in reading.preempted]
-    total = dict.fromkeys(classes, 0)
-    for job, option, sign in counted:
-        # A pinned job, which no valid plan starts or preempts, may be of no class.
-        if (level := entitlement.of(job, option)) in name_of:
-            worth = start_value(reading.round, job, option) if sign > 0 else job.value_of(option)
-            total[name_of[level]] += sign * worth
-    return total
+    of = Entitlement(round_).of
+    counted = [
+        (of(one.job, one.chosen), start_value(round_, one.job, one.chosen))
+        for one in reading.started
+    ]
+    for one in reading.preempted:
+        option = reading.running[one.job.name].option
+        counted.append((of(one.job, option), -one.job.value_of(option)))
+    return sums_of_classes(classes, counted)

@@ -10,8 +10,9 @@ from operator import attrgetter
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Reason, Task
+from placewright.instances.verify.precedence import Precedence
 from placewright.instances.verify.reading import Placed, Reading, demand
-from placewright.instances.verify.rules.gang.entitlement import Entitlement, Precedence
+from placewright.instances.verify.rules.gang.entitlement import Entitlement
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_plain
 
 

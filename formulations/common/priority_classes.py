@@ -1,0 +1,153 @@
+"""Strict priority: the priority classes of a round, by which a term is written out.
+
+A **priority class** holds the jobs of one precedence. Where the pending jobs that count in a term
+have several precedences, the classes are those of all jobs that compete, pending ones and running
+ones that may stop, and the term is written out: `value_1` counts the jobs of the highest
+precedence, `value_2` those of the next.
+
+No more than `MAX_CLASSES`: while there are more, the two neighbours of least weight are merged (the
+weight of a class is what its jobs are worth; of equal pairs the lowest).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from placewright.instances.documents.job import Job
+
+MAX_CLASSES = 8
+
+MAX_RATIO = 64
+"""By how much a GPU of a class outweighs one of the next class in a weighted sum, at most."""
+
+MAX_WEIGHTED_SUM = 1 << 50
+"""Above this a weighted sum is no longer exact in floating point."""
+
+
+class Precedence(NamedTuple):
+    """What orders jobs: the tenant's cells are for them, they are entitled, their priority."""
+
+    cells: bool
+    entitled: bool
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """A priority class; it has several precedences where neighbours were merged.
+
+    Attributes
+    ----------
+    precedences : tuple of Precedence
+        Highest first.
+    pending, running : int
+        Value of the best options of its pending jobs, and of its running jobs that may stop.
+    """
+
+    precedences: tuple[Precedence, ...]
+    pending: int
+    running: int
+
+    @property
+    def asked(self) -> int:
+        """The value that gaps are relative to: of its pending jobs, else of its running ones."""
+        return self.pending or self.running
+
+
+def precedence_of_priority(job: Job, option: int) -> Precedence:  # noqa: ARG001
+    """Return the precedence of a job where priority is all that orders jobs."""
+    return Precedence(cells=False, entitled=True, priority=job.priority)
+
+
+def classes_by_precedence(
+    jobs: Iterable[tuple[int, Job]],
+    worth: Callable[[Job, int], int],
+    precedence: Callable[[int, int], Precedence],
+) -> tuple[PriorityClass, ...]:
+    """Return the classes of some jobs, highest first; () where the term stays one.
+
+    Parameters
+    ----------
+    jobs
+        The jobs that count in the term, with their indices in the round.
+    worth
+        What a job with an option is worth.
+    precedence
+        The precedence of a job, by index, with an option.
+    """
+    pending, running = Counter[Precedence](), Counter[Precedence]()
+    for j, job in jobs:
+        if job.running is None:
+            best: dict[Precedence, int] = {}
+            for o in range(len(job.options)):
+                level = precedence(j, o)
+                best[level] = max(best.get(level, 0), worth(job, o))
+            for level, value in best.items():
+                pending[level] += value
+        elif not job.running.pinned:
+            option = job.running.option
+            running[precedence(j, option)] += worth(job, option)
+    if len(pending) < 2:
+        return ()
+    levels = sorted({*pending, *running}, reverse=True)
+    return _merged([PriorityClass((level,), pending[level], running[level]) for level in levels])
+
+
+def _merged(classes: list[PriorityClass]) -> tuple[PriorityClass, ...]:
+    """Merge neighbours of least weight until there are no more than `MAX_CLASSES`."""
+    while len(classes) > MAX_CLASSES:
+        weight = [one.pending + one.running for one in classes]
+        at = min(range(len(classes) - 1), key=lambda k: (weight[k] + weight[k + 1], -k))
+        first, second = classes[at : at + 2]
+        classes[at : at + 2] = [
+            PriorityClass(
+                first.precedences + second.precedences,
+                first.pending + second.pending,
+                first.running + second.running,
+            )
+        ]
+    return tuple(classes)
+
+
+def class_terms(term: str, classes: int = MAX_CLASSES) -> tuple[str, ...]:
+    """Return what a term stands for where it is decided class by class, highest first."""
+    return tuple(f"{term}_{k}" for k in range(1, classes + 1))
+
+
+def classes_by_term(term: str, classes: Sequence[PriorityClass]) -> dict[str, PriorityClass]:
+    """Return the classes by the terms that a term stands for."""
+    return dict(zip(class_terms(term), classes, strict=False))
+
+
+def write_out_terms(terms: Sequence[str], classes: Mapping[str, int]) -> tuple[str, ...]:
+    """Replace each term by one per priority class; those without classes stay."""
+    return tuple(
+        name for term in terms for name in (class_terms(term, classes.get(term, 0)) or (term,))
+    )
+
+
+def lexicographic_weights(
+    classes: Sequence[PriorityClass], densities: Mapping[int, Sequence[float]]
+) -> tuple[int, ...]:
+    """Return weights with which a sum over classes is nearly lexicographic.
+
+    A class outweighs all lower ones together if `MAX_RATIO` and `MAX_WEIGHTED_SUM` allow that; else
+    the ratio of neighbouring weights is as large as they allow.
+
+    Parameters
+    ----------
+    densities
+        For each class the values per GPU of its jobs; one that is missing counts as 1.
+    """
+    total = [one.pending + one.running for one in classes]
+    most = (MAX_WEIGHTED_SUM / max(sum(total), 1)) ** (1 / (len(classes) - 1))
+    weights = [1]
+    for k in reversed(range(len(classes) - 1)):
+        above, below = densities.get(k, [1.0]), densities.get(k + 1, [1.0])
+        enough = sum(w * t for w, t in zip(weights, total[k + 1 :], strict=True)) + 1
+        ratio = min(MAX_RATIO * max(max(below) / min(above), 1.0), most)
+        weights.insert(0, max(min(enough, int(weights[0] * ratio)), weights[0]))
+    return tuple(weights)
