@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from placewright.formulations.bound_arithmetic import SHARPNESS
+from placewright.formulations.session import Session
 from placewright.instances.documents.job import Job
 
 MAX_CLASSES = 8
@@ -57,9 +59,9 @@ class PriorityClass:
         return self.pending or self.running
 
 
-def precedence_of_priority(job: Job, option: int) -> Precedence:  # noqa: ARG001
-    """Return the precedence of a job where priority is all that orders jobs."""
-    return Precedence(cells=False, entitled=True, priority=job.priority)
+def precedence_of(job: Job) -> Precedence:
+    """Return the precedence of a job where no tenant has cells or a guarantee."""
+    return Precedence(cells=False, entitled=not job.opportunistic, priority=job.priority)
 
 
 def classes_by_precedence(
@@ -151,3 +153,18 @@ def lexicographic_weights(
         ratio = min(MAX_RATIO * max(max(below) / min(above), 1.0), most)
         weights.insert(0, max(min(enough, int(weights[0] * ratio)), weights[0]))
     return tuple(weights)
+
+
+def classes_close_enough(
+    session: Session, values: Mapping[str, int], classes: Mapping[str, PriorityClass]
+) -> bool:
+    """Whether the value of each priority class is proven within the gap, of what it asks.
+
+    Bounds of lower classes hold for plans no worse in the higher ones than the best; of a plan that
+    is worse there, a higher class is not proven.
+    """
+    gap, bounds = max(session.gap, SHARPNESS), session.best_known.bounds
+    return all(
+        term in bounds and bounds[term] - values[term] <= gap * one.asked
+        for term, one in classes.items()
+    )

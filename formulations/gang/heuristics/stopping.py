@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from placewright.formulations.bound_arithmetic import SHARPNESS
+from placewright.formulations.common.priority_classes import (
+    PriorityClass,
+    classes_by_term,
+    classes_close_enough,
+)
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.terms import CLASS_VALUES
+from placewright.formulations.gang.problem.terms import CLASS_VALUES, VALUE
 from placewright.formulations.session import Session
 
 
@@ -15,7 +17,7 @@ def close_enough(problem: Problem, session: Session, placement: Placement) -> bo
     """Whether the value of a placement is proven within the gap asked for."""
     if not _classes_first(problem):
         return session.close_enough(placement.value)
-    return classes_close_enough(problem, session, placement.class_values)
+    return classes_close_enough(session, placement.class_values, _classes(problem))
 
 
 def best_close_enough(problem: Problem, session: Session) -> bool:
@@ -24,21 +26,11 @@ def best_close_enough(problem: Problem, session: Session) -> bool:
         return False
     if not _classes_first(problem):
         return session.close_enough(session.best[problem.terms[0]])
-    return classes_close_enough(problem, session, session.best)
+    return classes_close_enough(session, session.best, _classes(problem))
 
 
-def classes_close_enough(problem: Problem, session: Session, values: Mapping[str, int]) -> bool:
-    """Whether the value of each priority class is proven within the gap, of what it asks.
-
-    Bounds of lower classes hold for plans no worse in the higher ones than the best; of a plan that
-    is worse there, a higher class is not proven.
-    """
-    gap = max(session.gap, SHARPNESS)
-    return all(
-        term in session.best_known.bounds
-        and session.best_known.bounds[term] - values[term] <= gap * one.asked
-        for term, one in zip(CLASS_VALUES, problem.priority_classes, strict=False)
-    )
+def _classes(problem: Problem) -> dict[str, PriorityClass]:
+    return classes_by_term(VALUE, problem.priority_classes)
 
 
 def _classes_first(problem: Problem) -> bool:
