@@ -148,7 +148,9 @@ def settle(rng: Random, round_: Raw, jobs: list[Raw], hosts: Collection[str] | N
     `hosts` are those where they may be; None: any.
     """
     for job in jobs:
-        facts = Facts({**round_, "jobs": [*round_["jobs"], job]})
+        # It runs nowhere yet. A pending job may name nothing that these hosts do not have.
+        soon = {**job, "running": {"tasks": []}}
+        facts = Facts({**round_, "jobs": [*round_["jobs"], soon]})
         room = Room(facts)
         for other in facts.jobs[:-1]:
             if other.running is not None:

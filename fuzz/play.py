@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +10,8 @@ from random import Random
 from traceback import extract_tb
 from typing import Any, NamedTuple
 
+from fuzz.book.facts import named
+from fuzz.book.references import invalid_jobs
 from fuzz.claims import Values, certificate_bounds
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
 from fuzz.small_units import as_document, in_small_units
@@ -17,7 +19,7 @@ from fuzz.watching import Watched, following, proven
 from placewright.collection import no_collection
 from placewright.formulations.gang.run import run as gang_run
 from placewright.formulations.plan_messages import Bound
-from placewright.instances.checks.round import check_round
+from placewright.instances.checks.invalid_jobs import with_invalid_jobs
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -49,7 +51,8 @@ class Played:
     """What came of a round.
 
     `best_first` says whether the solver's plan has the best value of the first term that any plan
-    has; None if there was no such plan. `later` is the round that an engine was at.
+    has; None if there was no such plan. `later` is the round that an engine was at, `features` what
+    the policy counts.
     """
 
     failures: list[Failure] = field(default_factory=list)
@@ -59,6 +62,7 @@ class Played:
     best_first: bool | None = None
     solved: Plan | None = None
     later: Raw | None = None
+    features: set[str] = field(default_factory=set)
 
     def fail(self, kind: str, text: str, plan: Raw | None = None) -> None:
         """Add a failure, if there are not many of its kind."""
@@ -105,10 +109,13 @@ def told(error: Exception) -> str:
 
 
 def read(raw: Raw) -> Round:
-    """Make a checked Round of a document."""
+    """Make a checked Round of a document, read leniently."""
     round_ = Round.model_validate(as_document({**HEADER, "kind": "Round", **raw}))
-    check_round(round_)
-    return round_
+    checked = with_invalid_jobs(round_)
+    hosts = [name for host in raw["cluster"]["hosts"] for name in named(host["name"])]
+    if set(checked.invalid) != (invalid := invalid_jobs(raw, hosts)):
+        raise ValueError(f"{sorted(invalid)} are invalid, {dict(checked.invalid)} are called so")
+    return checked
 
 
 def read_plan(raw: Raw) -> Plan:
@@ -164,7 +171,7 @@ def _solve(
         played.solved = plan
         if number:
             raw = played.later = in_small_units(
-                solve.round.model_dump(mode="json", exclude_none=True)
+                solve.given.model_dump(mode="json", exclude_none=True)
             )
             try:
                 valid = [judged for judged in policy.plans(raw, rng) if not judged.broken]
@@ -180,6 +187,9 @@ def _look(
     document = plan.model_dump(mode="json", exclude_none=True)
     if policy.untrue is not None and (fault := policy.untrue(raw, with_facts(plan, document))):
         played.fail("reason", fault, document)
+    if policy.fault is not None:
+        _judge_passed(policy.fault, raw, solve, document, played)
+    played.features |= set(policy.features(raw, document))
     scope = policy.scope(raw, document)
     spoken = [judged for judged in valid if judged.scope == scope]
     listed = dict(solve.values) in [dict(judged.terms) for judged in spoken]
@@ -191,6 +201,16 @@ def _look(
         played.fail("unlisted", "no plan of the solver's scope is among all plans", document)
         return
     judge(solve.told, certificate, solve.values, spoken, played, document)
+
+
+def _judge_passed(
+    fault: Callable[[Raw, Raw], str], raw: Raw, solve: Watched, document: Raw, played: Played
+) -> None:
+    """Ask the rule book about a plan, and about those that were the best before it."""
+    passed = [plan.model_dump(mode="json", exclude_none=True) for plan in solve.passed[:-1]]
+    for plan in (*passed, document):
+        if wrong := fault(raw, plan):
+            played.fail("rule", wrong, plan)
 
 
 def with_facts(plan: Plan, document: Raw) -> Raw:

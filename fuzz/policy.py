@@ -6,7 +6,7 @@ docs/plans.md; they share no code with the verifier or the formulations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from random import Random
@@ -48,6 +48,11 @@ def everything(_round: Raw, _plan: Raw) -> Hashable:
     return None
 
 
+def nothing(_round: Raw, _plan: Raw) -> Iterable[str]:
+    """No feature is counted."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """Something to solve rounds under: a context, entered `weight` times of the sum of weights.
@@ -83,6 +88,11 @@ class Policy:
     judge
         What the rule book says of a plan of the solver that is not among `plans`; None if all valid
         plans are.
+    fault
+        Which rule a plan of the solver breaks, or what its certificate says wrongly, in words, ""
+        if nothing; None if a plan is only looked up among `plans`. Of plans on the way, too.
+    features
+        Of a round and the solver's plan: what makes them worth playing, to be counted.
     untrue
         Which reason of a plan of the solver is not true, in words, "" if all are; None if the rule
         book does not know reasons. The facts of reasons are in small units, as in the round.
@@ -95,3 +105,5 @@ class Policy:
     scope: Callable[[Raw, Raw], Hashable] = everything
     judge: Callable[[Raw, Raw], Judged] | None = None
     untrue: Callable[[Raw, Raw], str] | None = None
+    fault: Callable[[Raw, Raw], str] | None = None
+    features: Callable[[Raw, Raw], Iterable[str]] = nothing

@@ -32,6 +32,7 @@ class State:
     bounds: int = 0
     best_first: int = 0
     seconds: float = 0.0
+    features: dict[str, int] = field(default_factory=dict)
     failures: list[dict[str, str | int]] = field(default_factory=list)
 
     def add(self, seed: int, played: Played, rejected: int) -> None:
@@ -43,6 +44,8 @@ class State:
         self.verified += played.verified
         self.bounds += played.bounds
         self.best_first += played.best_first is not False
+        for name in sorted(played.features):
+            self.features[name] = self.features.get(name, 0) + 1
         self.failures += [
             {"seed": seed, "kind": failure.kind, "text": failure.text, "commit": self.commit}
             for failure in played.failures

@@ -20,14 +20,24 @@ MOST_ROUNDS = 4
 
 
 class Watched(Solve):
-    """A round being decided that keeps its bounds; `last` is the one begun last."""
+    """A round being decided that keeps its bounds, and the plans that were its best on the way.
+
+    `last` is the one begun last.
+    """
 
     last: Watched
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.told: list[Bound] = []
+        self.passed: list[Plan] = []
         Watched.last = self
+
+    def _consider(self, candidate: Candidate, session: Session) -> None:
+        before = self.best
+        super()._consider(candidate, session)
+        if self.best is not before:
+            self.passed.append(self.document)
 
     def _tighten(self, bound: Bound, session: Session) -> None:
         self.told.append(bound)
@@ -42,11 +52,12 @@ def following(round_: Round, rng: Random, **arguments: Any) -> Iterator[tuple[Wa
     with patch.object(engine, "Solve", Watched), Engine(round_, **arguments) as rounds:
         plan = rounds.round()
         yield Watched.last, plan
+        valid = round_.valid_part().jobs
         for number in range(1, rng.randint(3, MOST_ROUNDS)):
             names = [job.name for job in rounds.state.jobs]
             changes = Changes(
                 removed=[rng.choice(names)] if names else [],
-                added=[_newcomer(rng.choice(round_.jobs), number)] if round_.jobs else [],
+                added=[_newcomer(rng.choice(valid), number)] if valid else [],
                 now=rounds.state.now + rng.choice((0, round_.leases.length_s)),
             )
             try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
+from fuzz.book.references import invalid_jobs
 from fuzz.policy import Raw
 
 WHOLE = 1000
@@ -144,17 +145,24 @@ class Job:
 
 
 class Facts:
-    """A round: its hosts and jobs by number, and the rest of the document as it is."""
+    """A round: its hosts and jobs by number, and the rest of the document as it is.
+
+    It is the round without its `invalid` jobs, which wait.
+    """
 
     def __init__(self, round_: Raw) -> None:
-        self.raw = round_
         cluster = round_["cluster"]
+        hosts = [name for host in cluster["hosts"] for name in named(host["name"])]
+        self.invalid = invalid_jobs(round_, hosts)
+        jobs = [job for job in round_.get("jobs", ()) if job["name"] not in self.invalid]
+        self.every_job = [job["name"] for job in round_.get("jobs", ())]
+        self.raw: Raw = {**round_, "jobs": jobs} if self.invalid else round_
         self.levels: tuple[str, ...] = (*cluster.get("levels", ()), HOST)
         self.policy: Raw = round_.get("policy", {})
         self.tenants: list[Raw] = round_.get("tenants", [])
         self.hosts = tuple(self._hosts(cluster))
         self.numbers = {host.name: host.number for host in self.hosts}
-        self.jobs = tuple(self._job(n, job) for n, job in enumerate(round_.get("jobs", [])))
+        self.jobs = tuple(self._job(n, job) for n, job in enumerate(jobs))
 
     def position(self, level: str | None) -> int | None:
         """Return where a level stands in `Host.domains`."""

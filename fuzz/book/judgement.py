@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from fuzz.book.arrangement import arrangement
 from fuzz.book.choices import KEEP, MIGRATE, PREEMPT, START, WAIT, Choice, Choices
@@ -38,12 +38,21 @@ class Judgement:
                 return rule
         return self._room(choices) or self.between(choices, promised)
 
-    def between(self, choices: Choices, promised: Promised = frozenset(), teams: Teams = ()) -> str:
-        """Return a rule between jobs that a plan breaks, "" if it breaks none."""
+    def between(
+        self,
+        choices: Choices,
+        promised: Promised = frozenset(),
+        teams: Teams = (),
+        room: Room | None = None,
+    ) -> str:
+        """Return a rule between jobs that a plan breaks, "" if it breaks none.
+
+        `room` is what the plan leaves, if that is known.
+        """
         if rule := self._quota(choices) or self._labels(choices):
             return rule
         some = any(choice.kind == PREEMPT for choice in choices)
-        if some and self._preemption_of(choices, promised, teams).broken():
+        if some and self._preemption_of(choices, promised, teams, room).broken():
             return "preemption"
         return "disruption_budget" if beyond_budget(self.facts, choices) else ""
 
@@ -68,6 +77,10 @@ class Judgement:
     ) -> list[Job]:
         """Return jobs that are all needed to displace a preempted one."""
         return self._preemption_of(choices, promised, teams).displacers(victim)
+
+    def displaces(self, choices: Choices, victim: Job, named: Collection[str]) -> bool:
+        """Whether the jobs that a plan names displace a preempted one, and all are needed."""
+        return self._preemption_of(choices, frozenset(), ()).displaces(victim, named)
 
     def alone(self, job: Job, choice: Choice) -> str:
         """Return a rule that the choice for one job breaks by itself, "" if it breaks none."""
@@ -151,8 +164,10 @@ class Judgement:
                     return "anti_affinity"
         return ""
 
-    def _preemption_of(self, choices: Choices, promised: Promised, teams: Teams) -> Preemption:
-        return Preemption(self.facts, self.standing, choices, promised, teams)
+    def _preemption_of(
+        self, choices: Choices, promised: Promised, teams: Teams, room: Room | None = None
+    ) -> Preemption:
+        return Preemption(self.facts, self.standing, choices, promised, teams, room)
 
 
 def _moves(job: Job, choice: Choice) -> bool:

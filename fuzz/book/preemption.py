@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import cached_property
 from typing import TypeAlias
 
 from fuzz.book.choices import IDLE, KEEP, MIGRATE, PREEMPT, START, STOPPED, Choice, Choices
-from fuzz.book.facts import Facts, Job
+from fuzz.book.facts import Facts, Group, Job, Place
 from fuzz.book.room import Room
 from fuzz.book.standing import Precedence, Standing
 from fuzz.book.turns import Team, Teams, Turns
@@ -15,12 +16,18 @@ Promised: TypeAlias = frozenset[int]
 
 
 class Preemption:
-    """The preempted jobs of one plan."""
+    """The preempted jobs of one plan, which fits; `room` is what it leaves, if that is known."""
 
     def __init__(
-        self, facts: Facts, standing: Standing, choices: Choices, promised: Promised, teams: Teams
+        self,
+        facts: Facts,
+        standing: Standing,
+        choices: Choices,
+        promised: Promised,
+        teams: Teams,
+        room: Room | None = None,
     ) -> None:
-        self.facts, self.standing = facts, standing
+        self.facts, self.standing, self._given = facts, standing, room
         self.choices, self.promised, self.teams = choices, promised, teams
         self.victims = [job for job in facts.jobs if choices[job.number].kind == PREEMPT]
         self.judged = [job for job in self.victims if not self._on_away(job)]
@@ -49,6 +56,24 @@ class Preemption:
             if not self._breaks([victim], fewer, [victim]):
                 above = fewer
         return above
+
+    def displaces(self, victim: Job, named: Collection[str]) -> bool:
+        """Whether jobs of higher precedence that come displace a victim, and all are needed.
+
+        One that need not be displaced by need (`broken`) may name any that comes from above it.
+        """
+        comers = [job for job in self.facts.jobs if job.name in named]
+        level = self._level(victim)
+        if len(comers) < len(named) or not all(
+            self._anew(job) and self._rank(job) > level for job in comers
+        ):
+            return False
+        if victim not in self.judged:
+            return bool(named) or self._on_away(victim)
+        return not self._breaks([victim], comers, [victim]) and all(
+            self._breaks([victim], [job for job in comers if job is not one], [victim])
+            for one in comers
+        )
 
     def _serves_others(self, level: Precedence) -> bool:
         back = [job for job in self.judged if self._level(job) >= level]
@@ -86,14 +111,7 @@ class Preemption:
 
     def _fits(self, changed: Choices, back: Collection[int]) -> bool:
         if not self.teams and "sharing" not in self.facts.raw:
-            room = Room(self.facts)
-            for job, choice in zip(self.facts.jobs, changed, strict=True):
-                for place in choice.places:
-                    group = job.options[choice.option].groups[place[0]]
-                    if not room.holds(group, place):
-                        return False
-                    room.take(group, place)
-            return True
+            return self._has_room(changed)
         turns = Turns(self.facts)
         at_home = {
             job.number
@@ -111,6 +129,42 @@ class Preemption:
             if len(left) > 1:
                 teams.append(left)
         return turns.fits(changed, tuple(Team(jobs, ()) for jobs in teams))
+
+    def _has_room(self, changed: Choices) -> bool:
+        """Whether all fits once some jobs of the plan are elsewhere."""
+        moved = [job for job in self.facts.jobs if changed[job.number] != self.choices[job.number]]
+        for job in moved:
+            self._put(job, self.choices[job.number], -1)
+        taken: list[tuple[Group, Place]] = []
+        fits = True
+        for job in moved:
+            choice = changed[job.number]
+            for place in choice.places if fits else ():
+                group = job.options[choice.option].groups[place[0]]
+                fits = fits and self._room.holds(group, place)
+                if fits:
+                    self._room.take(group, place)
+                    taken.append((group, place))
+        for group, place in taken:
+            self._room.take(group, place, -1)
+        for job in moved:
+            self._put(job, self.choices[job.number])
+        return fits
+
+    @cached_property
+    def _room(self) -> Room:
+        """What the plan leaves."""
+        if self._given is not None:
+            return self._given
+        room = Room(self.facts)
+        for job, choice in zip(self.facts.jobs, self.choices, strict=True):
+            for place in choice.places:
+                room.take(job.options[choice.option].groups[place[0]], place)
+        return room
+
+    def _put(self, job: Job, choice: Choice, sign: int = 1) -> None:
+        for place in choice.places:
+            self._room.take(job.options[choice.option].groups[place[0]], place, sign)
 
     def _over_quota(self, owner: Job, changed: list[Choice], moved: Collection[int]) -> bool:
         """Whether what a victim's tenant holds breaks a quota, moves left out."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fuzz.book.arrangement import arrangement
 from fuzz.book.choices import KEEP, MIGRATE, PREEMPT, START, WAIT, Choice, Choices
 from fuzz.book.facts import WHOLE, Facts, Group, Host, Job, Place
+from fuzz.book.reading import choices_of, decisions_of
 from fuzz.book.room import Room
 from fuzz.book.standing import Standing
 from fuzz.policy import Raw
@@ -200,8 +201,11 @@ class Reasons:
 def untrue(round_: Raw, plan: Raw) -> str:
     """Say which reason of a plan is not true, "" if all are; the plan keeps all other rules."""
     facts = Facts(round_)
-    reasons = Reasons(facts, _choices(facts, plan))
-    for job, decision in zip(facts.jobs, plan["decisions"], strict=True):
+    reasons = Reasons(facts, choices_of(facts, plan))
+    for decision in plan["decisions"]:
+        if (decision["job"] in facts.invalid) != (decision.get("reason") == "invalid"):
+            return f"{decision['job']} waits for {decision.get('reason')!r}"
+    for job, decision in zip(facts.jobs, decisions_of(facts, plan), strict=True):
         if decision["decision"] != WAIT:
             continue
         true, option = reasons.of(job)
@@ -218,26 +222,6 @@ def _given(decision: Raw) -> Raw:
     """Return the facts that a detail has."""
     facts = decision.get("detail") or {}
     return {name: fact for name, fact in facts.items() if fact is not None}
-
-
-def _choices(facts: Facts, plan: Raw) -> Choices:
-    choices = []
-    for decision in plan["decisions"]:
-        places = tuple(
-            sorted(
-                (
-                    task.get("group", 0),
-                    task.get("index", 0),
-                    facts.numbers[task["host"]],
-                    tuple(sorted(task.get("gpus", ()))),
-                    task.get("slot"),
-                )
-                for task in decision.get("tasks", ())
-            )
-        )
-        option = decision.get("option")
-        choices.append(Choice(decision["decision"], -1 if option is None else option, places))
-    return tuple(choices)
 
 
 def _untrue_detail(reasons: Reasons, job: Job, number: int, reason: str, detail: Raw) -> str:

@@ -29,7 +29,8 @@ class Share(NamedTuple):
 class Terms:
     """The terms of a round. What a job adds by itself is remembered by its choice.
 
-    `extra` has the terms that a policy brings.
+    `extra` has the terms that a policy brings. `classes` are the precedences of each priority
+    class, the highest first; there are none if `value` is one term.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Terms:
             **(extra or {}),
         }
         self._known: dict[tuple[int, Choice, str], int] = {}
-        self._classes = self._priority_classes()
+        self.classes = self._priority_classes()
 
     def __call__(self, choices: Choices) -> dict[str, int]:
         """Return the values of all terms, in the order of the policy."""
@@ -63,7 +64,7 @@ class Terms:
         for name in self.names:
             if name == "share":
                 values |= self._sums(choices)
-            elif name == "value" and self._classes:
+            elif name == "value" and self.classes:
                 values |= self._class_values(choices)
             else:
                 values[name] = self.of(name, choices)
@@ -132,14 +133,14 @@ class Terms:
         return classes
 
     def _class_values(self, choices: Choices) -> dict[str, int]:
-        values = {f"value_{k}": 0 for k in range(1, len(self._classes) + 1)}
+        values = {f"value_{k}": 0 for k in range(1, len(self.classes) + 1)}
         for job, choice in zip(self.facts.jobs, choices, strict=True):
             gained = self._value(job, choice)
             if gained:
                 running = job.running
                 option = choice.option if running is None else running.option
                 level = self.judgement.standing.of(job, option)
-                (number,) = [k for k, one in enumerate(self._classes, 1) if level in one]
+                (number,) = [k for k, one in enumerate(self.classes, 1) if level in one]
                 values[f"value_{number}"] += gained
         return values
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from fuzz.book.choices import MIGRATE, PREEMPT, Choices
+from fuzz.book.choices import MIGRATE, PREEMPT, WAIT, Choices
 from fuzz.book.collectives import collectives
-from fuzz.book.facts import Job, Place
+from fuzz.book.facts import Facts, Job, Place
 from fuzz.book.preemption import Promised
 from fuzz.book.room import Room
 from fuzz.book.terms import Terms
@@ -41,6 +41,7 @@ def written(
             if not judgement.flees(job) and (by or others):
                 entry["displaced_by"] = [other.name for other in by or others]
         decisions.append(entry)
+    decisions = _with_invalid(facts, decisions)
     sections = [
         section
         for section in (
@@ -53,6 +54,17 @@ def written(
         tenants = [share._asdict() for share in terms.shares(choices)]
         sections.append({"kind": "shares", "tenants": tenants})
     return {"decisions": decisions, "sections": sections}
+
+
+def _with_invalid(facts: Facts, decisions: list[Raw]) -> list[Raw]:
+    """Return the decisions with those of invalid jobs between them."""
+    others = iter(decisions)
+    return [
+        {"job": name, "decision": WAIT, "reason": "invalid"}
+        if name in facts.invalid
+        else next(others)
+        for name in facts.every_job
+    ]
 
 
 def _task(host: str, place: Place) -> Raw:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from fuzz.policies import cells, deadline, gang, geo, interleaving, replicas
+from fuzz.policies import cells, deadline, gang, geo, interleaving, priorities, replicas
 from fuzz.policy import Policy
 
 _ALL = (
     gang.POLICY,
+    priorities.POLICY,
     cells.POLICY,
     interleaving.POLICY,
     deadline.POLICY,

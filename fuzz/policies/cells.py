@@ -7,11 +7,12 @@ from functools import partial
 from random import Random
 
 from fuzz.book.cells import Bound, Cells
-from fuzz.book.choices import Choice, Choices, Enumeration
+from fuzz.book.choices import Choices, Enumeration
 from fuzz.book.facts import Facts
 from fuzz.book.gangs import MAX_PLANS, SPOILT, MissedPlanError
 from fuzz.book.judgement import Judgement
 from fuzz.book.mutations import mutated
+from fuzz.book.reading import choices_of
 from fuzz.book.terms import Terms
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, costs, options, settle
@@ -86,22 +87,7 @@ def plans(round_: Raw, rng: Random) -> Iterator[Judged]:
 def scope(round_: Raw, plan: Raw) -> Hashable:
     """Return where a plan starts guaranteed jobs, as `Cells.places` does."""
     facts = Facts(round_)
-    choices = []
-    for decision in plan["decisions"]:
-        places = tuple(
-            sorted(
-                (
-                    task.get("group", 0),
-                    task.get("index", 0),
-                    facts.numbers[task["host"]],
-                    tuple(sorted(task["gpus"])),
-                    task.get("slot"),
-                )
-                for task in decision.get("tasks", ())
-            )
-        )
-        choices.append(Choice(decision["decision"], decision.get("option", -1), places))
-    return Cells(facts).places(tuple(choices))
+    return Cells(facts).places(choices_of(facts, plan))
 
 
 def draw(rng: Random) -> Raw:

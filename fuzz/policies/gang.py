@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
 
-from fuzz.book.gangs import plans
+from fuzz.book.features import features
+from fuzz.book.gangs import fault, plans
 from fuzz.book.reasons import untrue
 from fuzz.drawing import NOW, chance, cluster, costs, options, settle
 from fuzz.policy import Policy, Raw, Setting
@@ -148,4 +149,4 @@ def _counting() -> Iterator[None]:
 
 
 SETTINGS = (Setting("exact", 3), Setting("counting", 2, _counting))
-POLICY = Policy("gang", draw, plans, SETTINGS, untrue=untrue)
+POLICY = Policy("gang", draw, plans, SETTINGS, untrue=untrue, fault=fault, features=features)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Choice, Group, Label
@@ -16,6 +17,12 @@ from placewright.formulations.gang.problem.residual import charge, residual
 from placewright.formulations.plan_messages import Candidate, Place
 from placewright.instances.documents.plan import Reason
 from placewright.topology import State
+from placewright.topology.mig import MEMORY_SLICES
+from placewright.topology.units import WHOLE_GPU
+
+
+FULL = np.int16((1 << MEMORY_SLICES + 1) - 1)
+"""A GPU without a free MIG slice: bits of all memory slices and of the media extensions."""
 
 
 class Precedence(NamedTuple):
@@ -172,5 +179,13 @@ def _least(one: State, other: State) -> State:
     if one.gpu_memory is not None and other.gpu_memory is not None:
         both = replace(both, gpu_memory=np.minimum(one.gpu_memory, other.gpu_memory))
     if one.slices is not None and other.slices is not None:
-        both = replace(both, slices=one.slices | other.slices)
+        # A GPU that is cut in one state and used otherwise in the other has nothing free in both.
+        used = _used_uncut(one) & (other.slices != 0) | _used_uncut(other) & (one.slices != 0)
+        both = replace(both, slices=np.where(used, FULL, one.slices | other.slices))
     return both
+
+
+def _used_uncut(state: State) -> NDArray[np.bool_]:
+    """Return whether a GPU is in use and holds no MIG slice, bool (gpus,)."""
+    uncut: NDArray[np.bool_] = (state.slices == 0) & (state.gpu_free < WHOLE_GPU)
+    return uncut

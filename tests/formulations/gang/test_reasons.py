@@ -124,6 +124,18 @@ def test_a_place_that_a_job_of_equal_priority_lost_is_not_free() -> None:
     assert reasons([host("h0")], jobs) == {"equal": Reason.CAPACITY}
 
 
+def test_a_gpu_that_a_preempted_slice_lost_to_a_whole_job_has_no_slice_free() -> None:
+    # The slice of `runs` counts for `slice`, which may not take its place, beside `whole`.
+    cut = {"gpu_model": "A100-SXM4-80GB", "cpu": 0}
+    here = {"running": {"tasks": [{"host": "h0", "gpus": [0], "slot": 0}]}}
+    jobs = [
+        {"name": "slice", "options": [{"groups": [{"mig": "1g.10gb"}]}], "priority": -1},
+        job("whole", gpu=1),
+        {"name": "runs", "options": [{"groups": [{"mig": "2g.20gb"}]}], "priority": -1, **here},
+    ]
+    assert reasons([host("h0", 1, **cut)], jobs) == {"slice": Reason.DISPLACED_BY_PRIORITY}
+
+
 def test_what_jobs_of_equal_priority_leave_no_capacity_for_was_not_chosen() -> None:
     jobs = [job("more", gpu=3), job("less", gpu=2)]
     assert reasons([host("h0")], jobs) == {"less": Reason.NOT_CHOSEN}
