@@ -20,7 +20,6 @@ from placewright.topology import State
 from placewright.topology.mig import MEMORY_SLICES
 from placewright.topology.units import WHOLE_GPU
 
-
 FULL = np.int16((1 << MEMORY_SLICES + 1) - 1)
 """A GPU without a free MIG slice: bits of all memory slices and of the media extensions."""
 
