@@ -50,6 +50,8 @@ class Failure(NamedTuple):
 class Played:
     """What came of a round.
 
+    `plans` are valid, `verified` were given to the verifier, and `decided` are the rounds that were
+    solved: more than one where an engine plays on.
     `best_first` says whether the solver's plan has the best value of the first term that any plan
     has; None if there was no such plan. `later` is the round that an engine was at, `features` what
     the policy counts.
@@ -58,6 +60,7 @@ class Played:
     failures: list[Failure] = field(default_factory=list)
     plans: int = 0
     verified: int = 0
+    decided: int = 0
     bounds: int = 0
     best_first: bool | None = None
     solved: Plan | None = None
@@ -169,6 +172,7 @@ def _solve(
             solved = [(solve, solve.plan())]
     for number, (solve, plan) in enumerate(solved):
         played.solved = plan
+        played.decided += 1
         if number:
             raw = played.later = in_small_units(
                 solve.given.model_dump(mode="json", exclude_none=True)

@@ -29,6 +29,7 @@ class State:
     rejected: int = 0
     plans: int = 0
     verified: int = 0
+    decided: int = 0
     bounds: int = 0
     best_first: int = 0
     seconds: float = 0.0
@@ -42,6 +43,7 @@ class State:
         self.rejected += rejected
         self.plans += played.plans
         self.verified += played.verified
+        self.decided += played.decided
         self.bounds += played.bounds
         self.best_first += played.best_first is not False
         for name in sorted(played.features):
@@ -55,7 +57,8 @@ class State:
         """Say it in a line."""
         rounds = max(self.rounds, 1)
         return (
-            f"{self.policy}: {self.rounds} rounds to seed {self.next - 1}, "
+            f"{self.policy}: {self.rounds} rounds to seed {self.next - 1} "
+            f"({self.decided} decided, those of engines too), "
             f"{len(self.failures)} failures, {self.plans / rounds:.0f} plans and "
             f"{self.bounds / rounds:.0f} bounds a round, first term best in "
             f"{100 * self.best_first / rounds:.2f} %, {1000 * self.seconds / rounds:.0f} ms a round"
