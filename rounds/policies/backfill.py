@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from placewright.formulations.cells.admission import pinned
@@ -21,6 +22,7 @@ from placewright.instances.derived.waiting import eligible, expected_end
 from placewright.instances.documents.plan import Decision, Detail, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
+from placewright.rounds.backfill.places import SOURCE
 from placewright.rounds.backfill.profile import NEVER
 from placewright.rounds.backfill.reserve import reserve
 from placewright.rounds.backfill.restrict import is_part, restricted_round
@@ -65,6 +67,13 @@ class BackfillDecider:
         queue starts, and where jobs with parts of GPUs move on hosts with reservations. If a plan
         breaks one, a second search leaves the jobs concerned in place.
         """
+        if self._is_decided():
+            yield replace(self._reserved.starts, final=True)
+            if session.best is not None:
+                # There is no other plan.
+                for term in self.terms:
+                    yield Bound(term, session.best[term], certified=True)
+                return
         base, doubtful = base_terms(self.rest), self._doubtful()
         unlawful = False
         for step in run(CellProblem(self.rest, base, self._problem), session):
@@ -82,6 +91,20 @@ class BackfillDecider:
                     yield step
         if session.best is None:
             yield self._reserved.starts
+
+    def _is_decided(self) -> bool:
+        """Whether no running job may move or stop, and no other job fits beside the head."""
+        if any(job.running and not job.running.pinned for job in self._round.jobs):
+            return False
+        return not any(
+            why.reason in _MAY_START or (why.detail is not None and why.detail.unproven)
+            for why in self._beside_head.values()
+        )
+
+    @cached_property
+    def _beside_head(self) -> dict[int, Why]:
+        """Why jobs wait in the restricted round if nothing else starts there."""
+        return reasons_of(self._problem, Candidate({}, SOURCE))
 
     def _doubtful(self) -> set[int]:
         """Return the running jobs of which a restricted round does not say all that binds them."""
@@ -129,7 +152,12 @@ class BackfillDecider:
                 reasons[j] = Why(Reason.RESERVED, detail)
         doubtful = [j for j, why in reasons.items() if why.reason in _MAY_START]
         if mine and doubtful:
-            inner = reasons_of(self._problem, self._inner(candidate))
+            mine_alone = candidate.starts.keys() == self._reserved.starts.starts.keys()
+            inner = (
+                self._beside_head
+                if mine_alone
+                else reasons_of(self._problem, self._inner(candidate))
+            )
             for j in doubtful:
                 if inner[j].reason not in _MAY_START:
                     reasons[j] = self._held_back(j) or reasons[j]

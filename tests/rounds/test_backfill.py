@@ -133,6 +133,70 @@ def test_a_longer_job_may_start_on_other_gpus() -> None:
     assert [task.host for task in found["long"].tasks] == ["h2"]
 
 
+def started(found: Mapping[str, Decision]) -> set[str]:
+    return {name for name, one in found.items() if one.decision is DecisionKind.START}
+
+
+def test_of_jobs_behind_a_reservation_the_first_in_the_queue_starts_not_the_most_valuable() -> None:
+    later = job("later", 8, 50, submitted=30, weight=9)
+    round_ = at_100(GANG, later, job("first", 4, 50, submitted=20))
+    plan, found = decided(round_)
+    assert started(found) == {"first"}
+    (section,) = (entry for entry in plan.sections if entry["kind"] == "reservations")
+    assert section["starts"] == ("first",) or section["starts"] == ["first"]
+    assert found["later"].reason is Reason.NOT_CHOSEN
+
+
+def test_jobs_that_end_before_the_reservation_come_before_longer_ones() -> None:
+    two = {"options": [{"groups": [{"count": 2, "gpu": 8, "hosts": ["h0", "h1"]}]}]}
+    one = {"options": [{"groups": [{"gpu": 8, "hosts": ["h2"]}]}]}
+    long = {**job("long", 8, 51, submitted=20), **one}
+    short = {**job("short", 8, 50, submitted=30), **one}
+    _, found = decided(at_100({**GANG, **two}, long, short, hosts=3))
+    assert started(found) == {"short"}
+
+
+def test_behind_a_job_of_higher_priority_the_search_decides_who_starts() -> None:
+    running = {"started": 90, "tasks": [{"host": "h1", "gpus": [0]}]}
+    stays = job("stays", 1, 9, running={**running, "pinned": True})
+    moves = job("moves", 1, 9, running=running)
+    high = job("high", 8, 1000, count=2, submitted=10, priority=1)
+    jobs = high, job("later", 4, 9, submitted=30, weight=9), job("first", 4, 9, submitted=20)
+    for runs, expected in ((stays, {"first"}), (moves, {"later"})):
+        busy = job("busy", 3, 9, running={**running, "tasks": [{"host": "h1", "gpus": [5, 6, 7]}]})
+        round_ = at_100(runs, *jobs)
+        pinned = [
+            {**one, "running": {**one["running"], "pinned": True}} if one["name"] == "runs" else one
+            for one in (entry.model_dump(exclude_unset=True) for entry in round_.jobs)
+        ]
+        pinned.append({**busy, "running": {**busy["running"], "pinned": True}})
+        made = Round.model_validate({**round_.model_dump(exclude_unset=True), "jobs": pinned})
+        assert started(decided(made)[1]) == expected, runs["name"]
+
+
+def test_a_reservation_takes_hosts_that_are_busy_now_and_leaves_free_ones_to_longer_jobs() -> None:
+    # At 150 any two hosts would do.
+    free_then = job("gang", 8, 1000, count=2, submitted=10)
+    plan, found = decided(at_100(free_then, job("long", 8, 10_000, submitted=20), hosts=3))
+    assert found["gang"].decision is DecisionKind.START  # two are free now
+    three = {**free_then, "options": [{"groups": [{"count": 2, "gpu": 8}]}]}
+    runs = {"started": 50, "tasks": [{"host": "h1", "gpus": list(range(8))}]}
+    busy = job("busy", 8, 100, running={**runs, "pinned": True})
+    plan, found = decided(at_100(busy, three, job("long", 8, 10_000, submitted=20), hosts=3))
+    assert {task["host"] for task in reserved(plan)["gang"]["tasks"]} == {"h0", "h1"}
+    assert [task.host for task in found["long"].tasks] == ["h2"]
+
+
+def test_verify_refuses_a_plan_that_passes_over_a_job_behind_a_reservation() -> None:
+    second = job("second", 8, 50, submitted=30)
+    plan, _ = decided(at_100(GANG, second))
+    longer = at_100(GANG, second, job("first", 8, 50, submitted=20))
+    decisions = (*plan.decisions, Decision(job="first", decision="wait", reason="not_chosen"))
+    changed = {"round": None, "certificate": None, "decisions": decisions}
+    checked = verify(longer, plan.model_copy(update=changed))
+    assert ["expected a start" in violation.message for violation in checked.violations] == [True]
+
+
 def test_verify_refuses_a_start_that_delays_a_reservation() -> None:
     round_ = at_100(GANG, job("short", 8, 50))
     plan, _ = decided(round_)

@@ -7,7 +7,7 @@ whose jobs have one.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from placewright.instances.derived.ranges import expand
@@ -17,7 +17,7 @@ from placewright.instances.documents.plan import Task
 from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.rules.gang.reservation_section import Path
-from placewright.instances.verify.rules.gang.waiting import end_of
+from placewright.instances.verify.rules.gang.waiting import Turn, end_of
 from placewright.topology.units import WHOLE_GPU
 
 FOREVER = float("inf")
@@ -52,16 +52,23 @@ class Reserved(NamedTuple):
 class Timeline:
     """Jobs that run before the round or start in their turn, and what their hosts have.
 
+    Parameters
+    ----------
+    in_turn
+        The jobs that start in their turn, with their turns.
+
     Attributes
     ----------
     reading : Reading
     closed_gpus : mapping of str to set of int
         GPUs that reservations of the round close, by host.
-    held : sequence of Held
-        The jobs that run before the round, where they are, and those that start in their turn.
+    running : sequence of Held
+        The jobs that run before the round, where they are.
+    starts : sequence of Held
+        The jobs that start in their turn, in order.
     """
 
-    def __init__(self, reading: Reading, heads: Collection[str]) -> None:
+    def __init__(self, reading: Reading, in_turn: Mapping[str, Turn]) -> None:
         self.reading, now = reading, reading.round.now
         self._closed_hosts = set[str]()
         closed = defaultdict[str, set[int]](set)
@@ -72,17 +79,16 @@ class Timeline:
                 else:
                     closed[name] |= set(entry.gpus)
         self.closed_gpus: Mapping[str, set[int]] = closed
-        running = [
+        self.running: Sequence[Held] = [
             Held(job, reading.option_run(name), before.tasks, end_of(job, now), False)
             for name, before in reading.running.items()
             for job in (reading.jobs[name],)
         ]
-        starting = [
+        starts = [p for p in reading.started if p.job.name in in_turn]
+        self.starts: Sequence[Held] = [
             Held(p.job, p.option, tuple(p.decision.tasks), end_of(p.job, now), False)
-            for p in reading.started
-            if p.job.name in heads
+            for p in sorted(starts, key=lambda p: in_turn[p.job.name])
         ]
-        self.held: Sequence[Held] = (*running, *starting)
 
     def may_arrive(self, group: TaskGroup, host: HostFacts) -> bool:
         """Whether a task of a group may arrive on a host."""
@@ -106,7 +112,7 @@ class Timeline:
                     taken[host.name][name] += number * amount
         gpus = {host: count["gpu"] for host, count in taken.items()}
         used: dict[str, set[int]] = {name: set(self.closed_gpus.get(name, ())) for name in hosts}
-        for one in self.held:
+        for one in (*self.running, *self.starts):
             for task in one.tasks if one.end > at else ():
                 if task.host in used and is_part(one.option.groups[task.group]):
                     used[task.host].update(task.gpus)
@@ -130,16 +136,19 @@ class Timeline:
 
     def quota_excess(self, at: int, held: Iterable[Held], active: Iterable[Reserved]) -> str:
         """Say which tenant with a reservation would hold too much at a time; "" if none."""
+        active = list(active)
+        tenants = {r.job.tenant for r in active}
+        limited = [t for t in self.reading.round.tenants if t.name in tenants and t.quota]
+        if not limited:
+            return ""
         uses: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        tenants = set[str]()
         for r in active:
             uses[r.job.tenant or ""].update(asked(r.option))
-            tenants.add(r.job.tenant or "")
         for one in held:
             if one.end > at and one.job.tenant in tenants:
                 uses[one.job.tenant or ""].update(asked(one.option))
-        for tenant in self.reading.round.tenants:
-            for name, most in tenant.quota.items() if tenant.name in tenants else ():
+        for tenant in limited:
+            for name, most in tenant.quota.items():
                 if uses[tenant.name][name] > most:
                     return f"tenant {tenant.name!r} would hold more {name} than its quota"
         return ""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import ValidationError
 
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.verify.reading import Reading
@@ -28,7 +29,10 @@ from placewright.instances.verify.rules.gang.reservation_timeline import (
     Reserved,
     Timeline,
 )
-from placewright.instances.verify.rules.gang.waiting import end_of, may_start, queue_key
+from placewright.instances.verify.rules.gang.waiting import Turn, end_of, may_start, queue_key
+
+_BEHIND = 10**9 + 1
+"""More than the negative of any priority."""
 
 
 def reservations(reading: Reading) -> Iterator[Finding]:
@@ -66,9 +70,31 @@ class _Replay:
             for i, job in enumerate(jobs)
             if job.running is None and may_start(job, self._now)
         }
+        named = [self._order[entry.job] for entry in section.jobs if entry.job in self._order]
+        self._last = max(named) if named and len(named) == self._depth else None
+        self._turns = {name: self._turn_of(reading.jobs[name]) for name in self._order}
+        self._starts = {name: self._turns[name] for name in section.starts if name in self._turns}
         self._reserved: list[Reserved] = []
-        self._timeline = Timeline(reading, section.starts)
-        self._times = EarliestTimes(self._timeline, self._timeline.held)
+        self._timeline = Timeline(reading, self._starts)
+        self._times = EarliestTimes(self._timeline)
+
+    @property
+    def _depth(self) -> int:
+        backfill = self._reading.round.policy.backfill
+        if backfill is None or backfill.depth == "all":
+            return len(self._order)
+        return backfill.depth
+
+    def _turn_of(self, job: Job) -> Turn:
+        """Return what jobs are taken in the order of.
+
+        Behind the last reservation those that end before all of them go first, by priority.
+        """
+        place = self._order[job.name]
+        if self._last is None or place <= self._last:
+            return place
+        first = min(entry.at for entry in self._section.jobs)
+        return _BEHIND, -job.priority, end_of(job, self._now) > first, *place
 
     def findings(self) -> Iterator[Finding]:
         problems = list(self._read())
@@ -142,48 +168,55 @@ class _Replay:
 
     def _in_turn(self) -> Iterator[Finding]:
         """Require that jobs are named in the order of the queue, and nobody is passed over."""
-        backfill = self._reading.round.policy.backfill
-        depth = len(self._order)
-        if backfill is not None and backfill.depth != "all":
-            depth = backfill.depth
         named = [self._order[r.job.name] for r in self._reserved]
-        if named != sorted(set(named)) or len(named) > depth:
+        if named != sorted(set(named)) or len(named) > self._depth:
             yield Finding(
                 (*self._path, "jobs"),
-                f"{len(named)} reservations; expected at most {depth}, in the order of the queue",
+                f"{len(named)} reservations; expected at most {self._depth}, in the order of the "
+                "queue",
             )
             return
         head = {*self._section.starts, *(r.job.name for r in self._reserved)}
-        last = named[-1] if named and len(named) == depth else None
         for decision in self._reading.plan.decisions:
             place = self._order.get(decision.job)
-            if place is None or decision.job in head or (last is not None and place > last):
+            if place is None or decision.job in head:
                 continue
             if decision.decision is not DecisionKind.WAIT:
                 continue
             job = self._reading.jobs[decision.job]
-            before = [r for r in self._reserved if self._order[r.job.name] < place]
-            at = self._times.earliest(job, before, FOREVER)
+            is_behind = self._last is not None and place > self._last
+            if is_behind and self._is_outranked(job):
+                continue
+            at = self._earliest(job, self._now + 1 if is_behind else FOREVER)
             if at is not None:
                 yield Finding(
                     (*self._path, "jobs"),
-                    f"job {job.name!r} waits in its turn without a reservation; "
-                    f"expected one at {at}, when it fits",
+                    f"job {job.name!r} waits in its turn without a reservation; expected "
+                    + ("a start, as it fits now" if is_behind else f"one at {at}, when it fits"),
                 )
-        late = [name for name in self._section.starts if last and self._order[name] > last]
-        if late:
-            yield Finding(
-                (*self._path, "starts"),
-                f"job {late[0]!r} comes after the last reservation; expected jobs before it",
-            )
+
+    def _is_outranked(self, job: Job) -> bool:
+        """Whether a job of higher priority waits where running jobs may move or stop."""
+        if all(running.pinned for running in self._reading.running.values()):
+            return False
+        waiting = (name for name in self._order if name not in self._starts)
+        return any(self._reading.jobs[name].priority > job.priority for name in waiting)
+
+    def _earliest(self, job: Job, last: float) -> int | None:
+        """Return the first time before `last` at which a job fits beside those before it."""
+        turn = self._turns[job.name]
+        before = [r for r in self._reserved if self._turns[r.job.name] < turn]
+        starts = sum(in_turn < turn for in_turn in self._starts.values())
+        return self._times.earliest(job, starts, before, last)
 
     def _in_order_of_time(self) -> Iterator[Finding]:
         """Require that each reservation fits beside the earlier ones, and at no earlier time."""
+        held = (*self._timeline.running, *self._timeline.starts)
         for k, reserved in enumerate(self._reserved):
             before = self._reserved[:k]
             times = {reserved.at, *(r.at for r in before if reserved.active(r.at))}
             for at in sorted(times):
-                if wrong := self._timeline.excess(at, self._timeline.held, [*before, reserved]):
+                if wrong := self._timeline.excess(at, held, [*before, reserved]):
                     yield Finding(
                         reserved.path,
                         f"reservation of job {reserved.job.name!r} at {reserved.at}: {wrong} "
@@ -193,10 +226,9 @@ class _Replay:
             else:
                 # It leaves later ones as they were in the last round, which the plan does not say.
                 after = any(r.was is not None for r in self._reserved[k + 1 :])
-                bound = reserved.was is not None and after
-                if bound:
+                if reserved.was is not None and after:
                     continue
-                earlier = self._times.earliest(reserved.job, before, reserved.at)
+                earlier = self._earliest(reserved.job, reserved.at)
                 if earlier is not None:
                     yield Finding(
                         (*reserved.path, "at"),
@@ -206,14 +238,13 @@ class _Replay:
 
     def _kept(self) -> Iterator[Finding]:
         """Require that no job that starts or moves delays a reservation."""
-        heads = set(self._section.starts)
         after = [
             Held(
                 placed.job,
                 placed.option,
                 tuple(placed.decision.tasks),
                 end_of(placed.job, self._now),
-                placed.job.name not in heads and placed.job.running is None,
+                placed.job.name not in self._starts and placed.job.running is None,
             )
             for placed in self._reading.placed
         ]

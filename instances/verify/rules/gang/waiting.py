@@ -5,6 +5,8 @@ Read from docs/formulations/backfill.md, apart from what the engine uses.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 
@@ -14,7 +16,11 @@ def may_start(job: Job, now: int) -> bool:
     return not job.held and (job.not_before or 0) <= now
 
 
-def queue_key(job: Job, position: int, now: int) -> tuple[int, int, int]:
+Turn: TypeAlias = tuple[int, ...]
+"""What jobs are taken in the order of."""
+
+
+def queue_key(job: Job, position: int, now: int) -> Turn:
     """Return what jobs wait in the order of: priority, submission, position in the round."""
     return -job.priority, now if job.submitted is None else job.submitted, position
 
