@@ -42,6 +42,7 @@ from placewright.formulations.gang.models.aggregate.powers_of_two import only_po
 from placewright.formulations.gang.models.host.model import num_task_variables
 from placewright.formulations.gang.models.host.solve import solve_exactly as run_exact
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.completion import complete
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
@@ -264,6 +265,7 @@ def _search_aggregate_model(
         upgrade_options(placement)
         done = problem.terms == (VALUE,) and session.settled(placement.value)
         repair_disruptions(placement)
+        complete(placement)
         yield assign(placement, "counts", final=done)
     if not session.proven:
         yield from later_bounds(session, *model)

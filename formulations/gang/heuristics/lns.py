@@ -22,6 +22,7 @@ from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.preemption import close_hosts_of_victims
 from placewright.formulations.gang.models.host.terms import add_value
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.completion import complete
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.upgrade import upgrade_options
@@ -56,6 +57,7 @@ def large_neighbourhood_search(
     if placement.value > reported:
         upgrade_options(placement)
         repair_disruptions(placement)
+        complete(placement)
         yield assign(placement, "repair")
 
 

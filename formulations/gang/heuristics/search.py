@@ -13,6 +13,7 @@ from placewright.formulations.gang.models.aggregate.column_generation import (
     later_bounds,
 )
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.completion import complete
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
@@ -74,8 +75,9 @@ class Search(SearchState):
             yield from later_bounds(self.session, *self.tightest, self.problem.value_terms)
 
     def report(self, placement: Placement, source: str) -> Steps:
-        """Yield a placement whose preemptions are lawful as a candidate."""
+        """Yield a placement whose preemptions are lawful as a candidate, complete."""
         repair_disruptions(placement)
+        complete(placement)
         yield assign(placement, source)
 
     def report_improvement(self, placement: Placement, source: str) -> Steps:

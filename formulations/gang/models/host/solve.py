@@ -18,6 +18,7 @@ from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.models.tenant_share_rows import with_actual_shares
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.completion import complete
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
@@ -77,6 +78,8 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
         start_jobs(exact, slots, start, placement)
         repair_disruptions(placement)
         yield assign(placement, "exact")
+        if complete(placement):
+            yield assign(placement, "exact")
         if problem.shares:
             start = with_actual_shares(
                 exact.model, problem, *exact.y_columns, problem.shares, start
