@@ -9,7 +9,7 @@ from random import Random
 
 from fuzz.book.features import features
 from fuzz.book.gangs import fault, plans
-from fuzz.book.reasons import untrue
+from fuzz.book.reason_details import untrue
 from fuzz.drawing import NOW, chance, cluster, costs, options, settle
 from fuzz.policy import Policy, Raw, Setting
 from placewright.formulations.gang import parameters

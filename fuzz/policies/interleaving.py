@@ -12,6 +12,7 @@ from fuzz.book.facts import Facts, Job, Place
 from fuzz.book.gangs import MAX_PLANS, SPOILT, MissedPlanError
 from fuzz.book.judgement import Judgement
 from fuzz.book.mutations import mutated
+from fuzz.book.reason_details import untrue
 from fuzz.book.room import Room
 from fuzz.book.terms import Terms
 from fuzz.book.turns import Team, Teams, Turns
@@ -383,4 +384,4 @@ def _settle(rng: Random, round_: Raw, job: Raw) -> None:
     settle(rng, round_, [job])
 
 
-POLICY = Policy("interleaving", draw, plans)
+POLICY = Policy("interleaving", draw, plans, untrue=untrue)

@@ -7,7 +7,7 @@ from random import Random
 
 from fuzz.book.features import features
 from fuzz.book.gangs import fault, plans
-from fuzz.book.reasons import untrue
+from fuzz.book.reason_details import untrue
 from fuzz.drawing import NOW, chance, costs, settle
 from fuzz.policies.gang import SETTINGS, disruption_limits
 from fuzz.policy import Policy, Raw

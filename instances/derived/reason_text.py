@@ -61,7 +61,10 @@ def _quota(detail: Detail) -> str:
     if not used or detail.asked is None or detail.excess is None:
         return ""
     excess = _number(detail.resource, detail.excess)
-    return f"uses {used}; the job asks {_amount(detail.resource, detail.asked)}, {excess} too many"
+    text = f"uses {used}"
+    if detail.job is not None:
+        text += f", what preempted job {detail.job} held included, as only higher jobs may have it"
+    return f"{text}; the job asks {_amount(detail.resource, detail.asked)}, {excess} too many"
 
 
 def _lack(detail: Detail, beside: str) -> str:

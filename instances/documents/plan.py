@@ -130,7 +130,7 @@ class Detail(Document):
     have a place on `domain` of `level`, or on all hosts. `startable`: the option fits even beside
     all that the plan starts. `message` says what is wrong with an invalid job. `unproven`: a test
     before this reason could not be decided. `at` is the time of a reservation, or from when on the
-    job may start, and `job` whose reservation it is.
+    job may start, and `job` whose reservation it is, or a preempted job whose quota is not free.
     """
 
     option: Index | None = None

@@ -6,25 +6,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.interleaving.problem.compile import (
     Interleaving,
-    compile_interleaving,
 )
 from placewright.formulations.interleaving.run import (
     compile_with_running_fixed,
-    one_job_per_gang,
     run,
 )
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Reason
+from placewright.instances.documents.plan import Decision, DecisionKind
 from placewright.instances.documents.round import Round
 from placewright.rounds.decisions import Why
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.sections.collectives import collective_section
-from placewright.rounds.sections.reasons import QuotaUse, reasons_of
+from placewright.rounds.sections.reasons import reasons_of
+from placewright.rounds.sections.shared_states import SharedStates, gang_problem_of
 
 KIND = "groups"
 
@@ -44,28 +43,14 @@ class InterleavingDecider:
     def reasons(self, candidate: Candidate) -> Mapping[int, Why]:
         """Return the reason of every pending job that a candidate does not start.
 
-        As if jobs did not share GPUs, and beside the kept jobs alone: what does not fit there does
-        not fit beside migrated ones either.
+        Each of them as if it shared GPUs with nobody.
         """
-        jobs = self._round.jobs
-        leaving = {*candidate.starts, *candidate.preempted}
-        stay = [j for j, job in enumerate(jobs) if job.running and j not in leaving]
-        waiting = [j for j, job in enumerate(jobs) if not job.running and j not in leaving]
-        if not waiting:
-            return {}
-        gangs = one_job_per_gang(compile_interleaving(self._round, stay), waiting).round
-        alone = [
-            gang.model_copy(update={"tenant": jobs[j].tenant, "options": jobs[j].options})
-            for gang, j in zip(gangs.jobs, waiting, strict=False)
-        ]
-        update = {"jobs": (*alone, *gangs.jobs[len(alone) :]), "tenants": self._round.tenants}
-        found = reasons_of(
-            compile_round(gangs.model_copy(update=update)),
-            Candidate({}, candidate.source),
-            quota=QuotaUse(self._round, candidate),
-        )
-        moves = any(jobs[j].running for j in leaving)
-        return {waiting[n]: _weakened(why) if moves else why for n, why in found.items()}
+        states = SharedStates(self._gangs, candidate)
+        return reasons_of(self._gangs, candidate, states=states, startable=True)
+
+    @cached_property
+    def _gangs(self) -> Problem:
+        return gang_problem_of(self._round)
 
     @cached_property
     def _kept(self) -> Interleaving:
@@ -91,16 +76,6 @@ class InterleavingDecider:
             for group in candidate.groups
         ]
         return {"kind": KIND, "groups": groups} if groups else None
-
-
-def _weakened(why: Why) -> Why:
-    """Return a reason that was found beside the kept jobs alone as one beside migrated ones."""
-    option = None if why.detail is None else why.detail.option
-    if why.reason is Reason.CAPACITY:
-        return Why(why.reason, None if option is None else Detail.model_construct(option=option))
-    if why.reason is Reason.NOT_CHOSEN:
-        return Why(why.reason, Detail.model_construct(option=option, unproven=True))
-    return why
 
 
 def _moves(decisions: Sequence[Decision]) -> dict[str, Any] | None:

@@ -40,27 +40,27 @@ class FixedStates:
     """The hosts in the states that reasons speak of, best asked for by falling precedence."""
 
     def __init__(
-        self, problem: Problem, candidate: Candidate, foremost: Collection[int] = ()
+        self,
+        problem: Problem,
+        candidate: Candidate,
+        foremost: Collection[int] = (),
+        exempt: Collection[int] = (),
     ) -> None:
         self._problem, self._candidate, self._foremost = problem, candidate, foremost
         self._bare = residual(problem, {})
         self._moved = [j for j in candidate.starts if j in problem.running]
         self._started = sorted(
             (j for j in candidate.starts if j not in problem.running),
-            key=self._precedence,
+            key=self.precedence,
             reverse=True,
         )
-        self._victims = sorted(candidate.preempted, key=self._precedence, reverse=True)
-        self._ranks = [self._precedence(j) for j in self._started]
-        self._victim_ranks = [self._precedence(j) for j in self._victims]
+        judged = (j for j in candidate.preempted if j not in exempt)
+        self._victims = sorted(judged, key=self.precedence, reverse=True)
+        self._ranks = [self.precedence(j) for j in self._started]
+        self._victim_ranks = [self.precedence(j) for j in self._victims]
         self._known: dict[StateKey, Placement] = {}
         self._numbers: dict[Precedence, tuple[int, int]] = {}
-        self._after = self._moved_away()
-        for j in self._victims:
-            self._release(self._after, j)
-        for j in self._moved:
-            charge(problem, self._after, self._groups(j), *self._places(j))
-
+        self._after = self._beside_running()
         self._beside_started, self._charged = self._after.copy(), 0
 
     @cached_property
@@ -108,10 +108,7 @@ class FixedStates:
         """Return the hosts beside the first started jobs, and preempted ones that still count."""
         state = self._beside(started).copy()
         if victims:
-            there = self._moved_away()
-            for j in self._victims[victims:]:
-                self._release(there, j)
-            state = _least(state, there)
+            state = _least(state, self._beside_kept(self._victims[:victims]))
         labels = self._labels(self._started[:started], self._victims[:victims])
         return Placement(replace(self._bare, state=state, cleared=state, labels=labels))
 
@@ -122,9 +119,27 @@ class FixedStates:
         if started < self._charged:
             self._beside_started, self._charged = self._after.copy(), 0
         for j in self._started[self._charged : started]:
-            charge(self._problem, self._beside_started, self._groups(j), *self._places(j))
+            self._charge_start(self._beside_started, j)
         self._charged = started
         return self._beside_started
+
+    def _beside_running(self) -> State:
+        """Return the state beside the kept and migrated jobs."""
+        state = self._beside_kept(())
+        for j in self._moved:
+            charge(self._problem, state, self._groups(j), *self._places(j))
+        return state
+
+    def _beside_kept(self, victims: Collection[int]) -> State:
+        """Return the state beside the kept jobs, and some preempted ones in their places."""
+        state = self._problem.state.copy()
+        for j in {*self._moved, *self._candidate.preempted}.difference(victims):
+            held = self._problem.running[j]
+            charge(self._problem, state, self._groups(j), held.places, -1, held.slots)
+        return state
+
+    def _charge_start(self, state: State, job: int) -> None:
+        charge(self._problem, state, self._groups(job), *self._places(job))
 
     def _labels(self, started: list[int], victims: list[int]) -> tuple[Label, ...]:
         """Return the labels with the domains where running and these jobs have them."""
@@ -140,17 +155,6 @@ class FixedStates:
             labels.append(Label(label.level, homes))
         return tuple(labels)
 
-    def _moved_away(self) -> State:
-        """Return the state before the round without the jobs that migrate."""
-        state = self._problem.state.copy()
-        for j in self._moved:
-            self._release(state, j)
-        return state
-
-    def _release(self, state: State, job: int) -> None:
-        held = self._problem.running[job]
-        charge(self._problem, state, self._groups(job), held.places, -1, held.slots)
-
     def _places(self, job: int) -> tuple[tuple[Place, ...], int, tuple[int | None, ...]]:
         return self._candidate.starts[job][1], 1, self._candidate.slots.get(job, ())
 
@@ -162,7 +166,8 @@ class FixedStates:
         choices = self._problem.classes[self._problem.class_of[job]].choices
         return choices[0 if job in self._problem.running else self._candidate.starts[job][0]]
 
-    def _precedence(self, job: int) -> Precedence:
+    def precedence(self, job: int) -> Precedence:
+        """Return the precedence of a started job, or of a running one with the option it runs."""
         entitled = self._choice(job).entitled
         return Precedence(job in self._foremost, entitled, self._problem.round.jobs[job].priority)
 

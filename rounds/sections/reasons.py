@@ -9,13 +9,11 @@ from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.feasibility import fits
 from placewright.formulations.gang.problem.jobs import Choice, Group
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.plan_messages import Candidate
-from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Detail, Reason
-from placewright.instances.documents.round import Round
 from placewright.rounds.decisions import Why
 from placewright.rounds.sections.fixed_states import FixedStates, Precedence, StateKey
+from placewright.rounds.sections.quota_use import QuotaUse
 from placewright.rounds.sections.shortage import shortage
 
 TESTS = (
@@ -43,7 +41,7 @@ def reasons_of(
     problem: Problem,
     candidate: Candidate,
     foremost: Collection[int] = (),
-    quota: QuotaUse | None = None,
+    states: FixedStates | None = None,
     *,
     startable: bool = False,
 ) -> dict[int, Why]:
@@ -53,8 +51,8 @@ def reasons_of(
     ----------
     foremost
         Jobs that come before all others.
-    quota
-        The use of quotas, if the round of the problem does not have all of it.
+    states
+        The hosts in the states that reasons speak of, if jobs do not hold GPUs of their own.
     startable
         Say of jobs that are not chosen whether they fit even beside all started jobs: where nothing
         but hosts and quotas decides who may start.
@@ -67,7 +65,8 @@ def reasons_of(
                 waiting.setdefault(key, []).append(job)
     if not waiting:
         return {}
-    tests = _Tests(problem, candidate, foremost, quota, startable=startable)
+    states = states or FixedStates(problem, candidate, foremost)
+    tests = _Tests(problem, candidate, states, startable=startable)
     options = [
         (Precedence(is_foremost, choice.entitled, priority), jobs[0], choice)
         for (c, is_foremost, priority), jobs in waiting.items()
@@ -99,18 +98,11 @@ class _Tests:
     """The tests of options against one plan."""
 
     def __init__(
-        self,
-        problem: Problem,
-        candidate: Candidate,
-        foremost: Collection[int],
-        quota: QuotaUse | None,
-        *,
-        startable: bool,
+        self, problem: Problem, candidate: Candidate, states: FixedStates, *, startable: bool
     ) -> None:
-        self._startable = startable
+        self._startable, self._states = startable, states
         self._jobs = problem.round.jobs
-        self._states = FixedStates(problem, candidate, foremost)
-        self._quota = quota or QuotaUse(problem.round, candidate)
+        self._quota = QuotaUse(problem.round, candidate, states.precedence)
         self._steps = parameters.PARAMETERS.placement.max_reason_steps
         self._known: dict[_Asked, bool | None] = {}
         self._shortages: dict[_Asked, dict[str, Any]] = {}
@@ -120,7 +112,7 @@ class _Tests:
         doubt: dict[str, Any] = {}
         for reason in TESTS[:-1]:
             if reason is Reason.QUOTA:
-                lack = self._quota.excess(self._jobs[job], choice.index) or None
+                lack = self._quota.excess(self._jobs[job], choice.index, precedence) or None
             else:
                 state = self._states.key(reason, precedence)
                 fitting = self._fits(state, choice)
@@ -147,54 +139,3 @@ class _Tests:
         if key not in self._shortages:
             self._shortages[key] = shortage(self._states.placement(state), choice)
         return self._shortages[key]
-
-
-class QuotaUse:
-    """What tenants use of their quotas after a plan, and what they may use.
-
-    `used` and `limit` are by tenant, then by resource; `gpu` is in milli-GPU.
-    """
-
-    def __init__(self, round_: Round, candidate: Candidate) -> None:
-        self.limit = {tenant.name: dict(tenant.quota) for tenant in round_.tenants if tenant.quota}
-        self.used = {name: dict.fromkeys(quota, 0) for name, quota in self.limit.items()}
-        before = {name: dict.fromkeys(quota, 0) for name, quota in self.limit.items()}
-        for j, job in enumerate(round_.jobs if self.limit else ()):
-            if job.tenant not in self.limit:
-                continue
-            if job.running is not None:
-                held = resources_held(job.options[job.running.option])
-                _add(before[job.tenant], held)
-                if j not in candidate.preempted:
-                    _add(self.used[job.tenant], held)
-            elif j in candidate.starts:
-                option = job.options[candidate.starts[j][0]]
-                _add(self.used[job.tenant], resources_held(option))
-        for name, limit in self.limit.items():
-            for resource, amount in limit.items():
-                limit[resource] = max(amount, before[name][resource])
-
-    def excess(self, job: Job, option: int) -> dict[str, Any]:
-        """Return by how much an option exceeds a quota, nothing if none; the worst of several."""
-        if job.tenant not in self.limit:
-            return {}
-        asks = resources_held(job.options[option])
-        worst: dict[str, Any] = {}
-        for resource, limit in self.limit[job.tenant].items():
-            asked, used = asks.get(resource, 0), self.used[job.tenant][resource]
-            excess = used + asked - limit
-            if excess > 0 and (not worst or excess * worst["asked"] > worst["excess"] * asked):
-                worst = {
-                    "tenant": job.tenant,
-                    "resource": resource,
-                    "asked": asked,
-                    "used": used,
-                    "limit": limit,
-                    "excess": excess,
-                }
-        return worst
-
-
-def _add(sums: dict[str, int], amounts: Mapping[str, int]) -> None:
-    for name in sums:
-        sums[name] += amounts.get(name, 0)

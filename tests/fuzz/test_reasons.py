@@ -25,6 +25,7 @@ REASONS = (
     Reason.DISPLACED_BY_PRIORITY,
     Reason.NOT_CHOSEN,
 )
+OTHER_POLICIES = (("interleaving", 300, 0.0), ("interleaving", 100, 20.0))
 FACTS = ("asked", "used", "limit", "excess", "free", "tasks", "places")
 
 
@@ -37,9 +38,11 @@ def fuzz() -> Iterator[SimpleNamespace]:
         yield SimpleNamespace(**{name: importlib.import_module(f"fuzz.{name}") for name in names})
 
 
-def check_reasons(fuzz: SimpleNamespace, seed: int, time_limit: float) -> list[Reason | None]:
+def check_reasons(
+    fuzz: SimpleNamespace, seed: int, time_limit: float, name: str = "gang"
+) -> list[Reason | None]:
     """Check the reasons of a round that a seed draws; return them."""
-    policy = fuzz.policies.POLICIES["gang"]
+    policy = fuzz.policies.POLICIES[name]
     raw = policy.draw(Random(f"reasons {seed}"))
     round_ = fuzz.play.read(raw)
     plan = solve_round(round_, isolation="none", time_limit=time_limit)
@@ -56,6 +59,14 @@ def test_each_reason_of_some_hundred_tiny_rounds_is_true(
 ) -> None:
     found = Counter(r for seed in range(rounds) for r in check_reasons(fuzz, seed, time_limit))
     assert found.keys() == set(REASONS)
+
+
+@pytest.mark.parametrize(("name", "rounds", "time_limit"), OTHER_POLICIES)
+def test_each_reason_under_another_policy_is_true(
+    fuzz: SimpleNamespace, name: str, rounds: int, time_limit: float
+) -> None:
+    found = Counter(r for s in range(rounds) for r in check_reasons(fuzz, s, time_limit, name))
+    assert found.keys() >= set(REASONS)
 
 
 def test_the_search_for_places_of_several_groups_is_exact(
@@ -90,13 +101,14 @@ def rules_broken(round_: Round, plan: Plan) -> set[str]:
     return {violation.rule for violation in verify(round_, plan).violations}
 
 
+@pytest.mark.parametrize("name", ["gang", *dict.fromkeys(name for name, *_ in OTHER_POLICIES)])
 def test_the_verifier_refutes_most_wrong_reasons_and_facts_and_no_true_ones(
-    fuzz: SimpleNamespace,
+    fuzz: SimpleNamespace, name: str
 ) -> None:
     refuted, believed = Counter[Reason](), Counter[Reason]()
     wrong, unseen = Counter[str](), Counter[str]()
     for seed in range(150):
-        policy = fuzz.policies.POLICIES["gang"]
+        policy = fuzz.policies.POLICIES[name]
         round_ = fuzz.play.read(policy.draw(Random(f"reasons {seed}")))
         plan = solve_round(round_, isolation="none", time_limit=0.0)
         for number, decision in enumerate(plan.decisions):

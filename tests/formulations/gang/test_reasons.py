@@ -21,7 +21,8 @@ Raw = dict[str, Any]
 
 
 def job(name: str, **more: Any) -> Raw:
-    group = {key: more.pop(key) for key in ("gpu", "count", "cpu", "required") if key in more}
+    keys = ("gpu", "count", "cpu", "required", "hosts")
+    group = {key: more.pop(key) for key in keys if key in more}
     return {"name": name, "options": [{"groups": [group]}], **more}
 
 
@@ -134,6 +135,29 @@ def test_a_gpu_that_a_preempted_slice_lost_to_a_whole_job_has_no_slice_free() ->
         {"name": "runs", "options": [{"groups": [{"mig": "2g.20gb"}]}], "priority": -1, **here},
     ]
     assert reasons([host("h0", 1, **cut)], jobs) == {"slice": Reason.DISPLACED_BY_PRIORITY}
+
+
+def test_quota_that_a_job_of_equal_priority_lost_is_not_free() -> None:
+    running = {"running": {"tasks": [{"host": "h0", "gpus": [0, 1]}]}}
+    jobs = [
+        job("old", gpu=2, priority=1, tenant="red", hosts=["h0"], **running),
+        job("high", gpu=4, priority=2, hosts=["h0"]),
+        job("equal", gpu=4, priority=1, tenant="red"),
+    ]
+    raw = {
+        "cluster": {"hosts": hosts_alone([host("h0"), host("h1")])},
+        "tenants": [{"name": "red", "quota": {"gpu": 4}}],
+        "jobs": jobs,
+    }
+    round_ = Round.model_validate(raw)
+    check_round(round_)
+    plan = solve_round(round_, isolation="none")
+    found = {d.job: (d.reason, d.detail) for d in plan.decisions if d.detail is not None}
+    facts = {"tenant": "red", "resource": "gpu", "asked": 4000, "used": 2000, "limit": 4000}
+    assert plan.decisions[0].decision is DecisionKind.PREEMPT
+    assert found == {
+        "equal": (Reason.QUOTA, Detail.model_construct(**facts, excess=2000, job="old"))
+    }
 
 
 def test_what_jobs_of_equal_priority_leave_no_capacity_for_was_not_chosen() -> None:

@@ -20,7 +20,7 @@ from displacers import with_displacers
 from placewright.instances.derived import ranges
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
-from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 
@@ -466,9 +466,7 @@ class Enumeration:
         decisions = []
         for job in self.round.jobs:
             if job.name not in at and job.running is None:
-                decisions.append(
-                    Decision(job=job.name, decision=DecisionKind.WAIT, reason=Reason.NOT_CHOSEN)
-                )
+                decisions.append(Decision(job=job.name, decision=DecisionKind.WAIT))
             elif job.name not in at:
                 decisions.append(Decision(job=job.name, decision=DecisionKind.PREEMPT))
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from placewright.instances.checks.round import check_round
-from placewright.instances.documents.plan import Decision, DecisionKind, Reason
+from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
@@ -15,13 +15,19 @@ Raw = dict[str, Any]
 
 def waiting(hosts: int, jobs: list[Raw], **more: Any) -> dict[str, Decision]:
     """The decisions of the jobs that wait, on hosts of 2 GPUs."""
+    _, plan = solved(hosts, jobs, **more)
+    return {d.job: d for d in plan.decisions if d.decision is DecisionKind.WAIT}
+
+
+def solved(hosts: int, jobs: list[Raw], **more: Any) -> tuple[Round, Plan]:
+    """A round on hosts of 2 GPUs, and a plan for it."""
     cluster = {"hosts": [{"name": f"h{i}", "gpus": 2, "gpu_model": "A"} for i in range(hosts)]}
     policy = {"formulation": "interleaving", "terms": ["throughput"]}
     round_ = Round.model_validate({"cluster": cluster, "jobs": jobs, "policy": policy, **more})
     check_round(round_)
     plan = solve_round(round_, isolation="none")
     assert verify(round_, plan).ok
-    return {d.job: d for d in plan.decisions if d.decision is DecisionKind.WAIT}
+    return round_, plan
 
 
 def job(name: str, gpu: int, **more: Any) -> Raw:
@@ -51,3 +57,32 @@ def test_what_kept_jobs_leave_no_place_for_waits_for_capacity() -> None:
         "big": Reason.CAPACITY,
         "never": Reason.NEVER_FITS,
     }
+
+
+def test_a_job_that_a_group_of_higher_priority_leaves_no_gpus_is_displaced_by_it() -> None:
+    profile = {"stages": [100, 0, 300, 0]}, {"stages": [0, 300, 0, 100]}
+    jobs = [job(f"high{i}", 2, priority=1, profile=one) for i, one in enumerate(profile)]
+    jobs += [job("low", 2), job("mid", 2, priority=1)]
+    found = waiting(1, jobs)
+    assert found["low"].reason is Reason.DISPLACED_BY_PRIORITY
+    assert found["mid"].reason is Reason.NOT_CHOSEN
+
+
+def test_the_verifier_refuses_reasons_that_are_not_true() -> None:
+    profile = {"stages": [100, 0, 300, 0]}, {"stages": [0, 300, 0, 100]}
+    running = {"tasks": [{"host": "h0", "gpus": [0, 1]}], "pinned": True}
+    jobs = [job(f"runs{i}", 2, profile=one, running=running) for i, one in enumerate(profile)]
+    round_, plan = solved(2, [*jobs, job("both", 2, tenant="red")], tenants=[{"name": "red"}])
+    assert len(plan.decisions[2].tasks) == 1
+    round_, plan = solved(1, [*jobs, job("both", 2)])
+    last = plan.decisions[2]
+    assert last.reason is Reason.CAPACITY
+    for reason, facts in (
+        (Reason.NEVER_FITS, last.detail),
+        (Reason.DISPLACED_BY_PRIORITY, last.detail),
+        (Reason.NOT_CHOSEN, None),
+        (Reason.CAPACITY, Detail.model_construct(**(dict(last.detail or {}) | {"free": 1000}))),
+    ):
+        told = last.model_copy(update={"reason": reason, "detail": facts})
+        other = plan.model_copy(update={"decisions": (*plan.decisions[:2], told)})
+        assert {found.rule for found in verify(round_, other).violations} == {"gang_reason"}

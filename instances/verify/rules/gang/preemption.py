@@ -37,7 +37,7 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
             )
     if not reading.preempted:
         return
-    victims = _Victims(reading)
+    victims = Victims(reading)
     for victim in reading.preempted:
         problem = victims.misnamed(victim)
         if problem:
@@ -58,7 +58,7 @@ def preemption(reading: Reading) -> Iterator[Finding]:
     """
     if not reading.preempted:
         return
-    victims = _Victims(reading)
+    victims = Victims(reading)
     for victim in victims.judged:
         if not victims.in_the_way(victim.job.name):
             yield Finding(
@@ -87,7 +87,7 @@ class Rank(NamedTuple):
         return f"{self.precedence}{', promised this lease' if self.promised else ''}"
 
 
-class _Victims:
+class Victims:
     """The preempted jobs of a plan."""
 
     def __init__(self, reading: Reading) -> None:
@@ -96,7 +96,7 @@ class _Victims:
         self._plan = PutBack(reading)
         self._gone = unavailable_hosts(reading)
         self._anew = {placed.job.name: placed for placed in reading.placed_anew}
-        self._ranks = {name: self._after(placed) for name, placed in self._anew.items()}
+        self._ranks = {name: self.rank_after(placed) for name, placed in self._anew.items()}
 
     @cached_property
     def judged(self) -> Sequence[Preempted]:
@@ -177,14 +177,17 @@ class _Victims:
     def _on_away_hosts(self, name: str) -> bool:
         return not self._gone.isdisjoint(self._plan.hosts(name))
 
-    def _after(self, placed: Placed) -> Rank:
+    def rank_after(self, placed: Placed) -> Rank:
         """Return the rank of a job that arrives; all that run and have a promise use it."""
         promised = self._reading.promise_of(placed.job.name) is not None
         return Rank(promised, self._entitlement.of(placed.job, placed.chosen))
 
     def _before(self, job: Job) -> Rank:
         """Return the rank of a preempted job with the option that it ran."""
-        option = self._reading.running[job.name].option
+        return self.rank(job, self._reading.running[job.name].option)
+
+    def rank(self, job: Job, option: int) -> Rank:
+        """Return the rank of a job that uses no promise in this lease, with an option."""
         return Rank(promised=False, precedence=self._entitlement.of(job, option))
 
 

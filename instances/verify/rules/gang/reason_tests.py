@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from functools import cached_property
 from operator import attrgetter
 
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.option import Option, TaskGroup
-from placewright.instances.documents.plan import Reason, Task
-from placewright.instances.verify.precedence import Precedence
-from placewright.instances.verify.reading import Placed, Reading, demand
-from placewright.instances.verify.rules.gang.entitlement import Entitlement
+from placewright.instances.documents.option import Option
+from placewright.instances.documents.plan import Reason
+from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_plain
+from placewright.instances.verify.rules.gang.preemption import Rank
+from placewright.instances.verify.rules.gang.reason_states import ReasonStates
 
 
 class ReasonTests:
@@ -21,10 +21,9 @@ class ReasonTests:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._entitlement = Entitlement(reading.round)
-        self._states: dict[Hashable, FreeHosts] = {}
+        self._states = ReasonStates(reading)
         self._known: dict[Hashable, bool] = {}
-        self._numbers_known: dict[Precedence, tuple[int, int]] = {}
+        self._used_back: dict[tuple[str, Rank], Counter[str]] = {}
         self._class_keys: dict[int, Hashable] = {}  # by option, each of which the round keeps alive
 
     def passes(self, test: Reason, job: Job, option: int) -> bool:
@@ -59,66 +58,7 @@ class ReasonTests:
 
     def state(self, test: Reason, job: Job, option: int) -> FreeHosts:
         """Return the hosts that a test looks at, for an option of a job."""
-        reading = self._reading
-        if test is Reason.NEVER_FITS:
-            if test not in self._states:
-                self._states[test] = FreeHosts(reading)
-            return self._states[test]
-        above, victims = self._numbers(self._entitlement.of(job, option))
-        if test is Reason.CAPACITY:
-            above = 0
-        elif test is Reason.NOT_CHOSEN:
-            above = len(self._started)
-        key = above, victims
-        if key not in self._states:
-            state = self._beside_kept.copy()
-            started = (placed for _, placed in self._started[:above])
-            state.take(_held(*reading.migrated, *started))
-            if victims:
-                back = self._beside_kept.copy()
-                for _, name in self._victims[:victims]:
-                    back.take(self._home(name))
-                state.keep_least(back)
-            self._states[key] = state
-        return self._states[key]
-
-    def _numbers(self, mine: Precedence) -> tuple[int, int]:
-        """Return how many started jobs are above a precedence, and victims not below it."""
-        if mine not in self._numbers_known:
-            self._numbers_known[mine] = (
-                sum(rank > mine for rank, _ in self._started),
-                sum(rank >= mine for rank, _ in self._victims),
-            )
-        return self._numbers_known[mine]
-
-    @cached_property
-    def _beside_kept(self) -> FreeHosts:
-        """What the kept jobs leave where tasks may arrive."""
-        state = FreeHosts(self._reading)
-        state.close(self._reading)
-        state.take(_held(*self._reading.kept))
-        return state
-
-    def _home(self, name: str) -> Iterator[tuple[Task, TaskGroup]]:
-        groups = self._reading.option_run(name).groups
-        for task in self._reading.running[name].tasks:
-            yield task, groups[task.group]
-
-    @cached_property
-    def _started(self) -> list[tuple[Precedence, Placed]]:
-        """The started jobs with their precedence, the highest first."""
-        found = [(self._entitlement.of(one.job, one.chosen), one) for one in self._reading.started]
-        return sorted(found, key=lambda pair: pair[0], reverse=True)
-
-    @cached_property
-    def _victims(self) -> list[tuple[Precedence, str]]:
-        """The preempted jobs with their precedence, the highest first."""
-        running = self._reading.running
-        found = [
-            (self._entitlement.of(victim.job, running[victim.job.name].option), victim.job.name)
-            for victim in self._reading.preempted
-        ]
-        return sorted(found, key=lambda pair: pair[0], reverse=True)
+        return self._states.of(test, job, option)
 
     def _quota_problem(self, job: Job, option: int) -> str | None:
         """Return a resource of which an option exceeds its tenant's quota, None for none."""
@@ -126,11 +66,51 @@ class ReasonTests:
             return None
         if not (limits := self.limits[job.tenant].items()):
             return None
-        asked, used = asked_by(job.options[option]), self.used[job.tenant]
-        return next((name for name, most in limits if used[name] + asked[name] > most), None)
+        asked = asked_by(job.options[option])
+        return next(
+            (
+                name
+                for used in self.used(job, option).values()
+                for name, most in limits
+                if used[name] + asked[name] > most
+            ),
+            None,
+        )
+
+    def used(self, job: Job, option: int) -> dict[str, Counter[str]]:
+        """Return what the jobs of its tenant use of quotas, as an option of a job sees it.
+
+        By name of a preempted job of at least its precedence: as if it and those above it had
+        stayed, and the starts above it had not come. By "" what they hold after the round.
+        """
+        tenant, mine = job.tenant or "", self._states.rank(job, option)
+        found = {"": self._used_after[tenant]}
+        victims = [pair for pair in self._states.victims if self._owner(pair[1]) == tenant]
+        for rank, name in victims:
+            if rank >= mine:
+                found[name] = self._used_with(tenant, rank)
+        return found
+
+    def _owner(self, job: str) -> str:
+        return self._reading.jobs[job].tenant or ""
+
+    def _used_with(self, tenant: str, least: Rank) -> Counter[str]:
+        """Return what a tenant uses with its preempted jobs of some precedence back."""
+        key = tenant, least
+        if key not in self._used_back:
+            reading = self._reading
+            stay = [(p.job, p.option) for p in (*reading.kept, *reading.migrated)]
+            stay += [(p.job, p.option) for rank, p in self._states.started if rank <= least]
+            stay += [
+                (reading.jobs[name], reading.option_run(name))
+                for rank, name in self._states.victims
+                if rank >= least
+            ]
+            self._used_back[key] = self._held(p for p in stay if p[0].tenant == tenant)[tenant]
+        return self._used_back[key]
 
     @cached_property
-    def used(self) -> dict[str, Counter[str]]:
+    def _used_after(self) -> dict[str, Counter[str]]:
         """What the jobs of each tenant hold after the round."""
         return self._held((placed.job, placed.option) for placed in self._reading.placed)
 
@@ -154,11 +134,6 @@ class ReasonTests:
             if job.tenant is not None:
                 held[job.tenant].update(asked_by(option))
         return held
-
-
-def _held(*placed: Placed) -> Iterator[tuple[Task, TaskGroup]]:
-    """Yield the tasks of jobs, and their groups."""
-    return ((task.task, task.group) for one in placed for task in one.tasks)
 
 
 def asked_by(option: Option) -> Counter[str]:

@@ -126,10 +126,13 @@ class _Judgement:
         if detail.tenant != job.tenant or name not in self._tests.limits.get(tenant, {}):
             return f"tenant {detail.tenant!r} has no quota of {name!r}; expected one of its quotas"
         asked = asked_by(job.options[detail.option or 0])[name]
-        used, limit = self._tests.used[tenant][name], self._tests.limits[tenant][name]
+        used_by, limit = self._tests.used(job, detail.option or 0), self._tests.limits[tenant][name]
+        if (detail.job or "") not in used_by:
+            return f"job {detail.job!r} gave back no quota that is kept from the job"
+        used = used_by[detail.job or ""][name]
         said = detail.asked, detail.used, detail.limit, detail.excess
-        if said != (true := (asked, used, limit, used + asked - limit)):
-            return f"asked, used, limit and excess are {said}; expected {true}"
+        if said != (true := (asked, used, limit, used + asked - limit)) or true[-1] <= 0:
+            return f"asked, used, limit and excess are {said}; expected {true}, too many"
         return ""
 
     def _wrong_places(self, job: Job, reason: Reason, detail: Detail) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placewright.instances.verify.policies import PolicyRules
+from placewright.instances.verify.rules.gang import reasons
 from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
 from placewright.instances.verify.rules.interleaving import conflicts, groups, turns
 from placewright.instances.verify.rules.interleaving.facts import KIND, with_groups
@@ -19,7 +20,7 @@ POLICY = PolicyRules(
         "weighted_throughput": weighted_throughput,
         "efficiency": efficiency,
     },
-    rules=(*conflicts.RULES, *groups.RULES, *turns.RULES),
+    rules=(*conflicts.RULES, *groups.RULES, *turns.RULES, *reasons.RULES),
     forms={KIND: groups.form},
     read=with_groups,
 )
