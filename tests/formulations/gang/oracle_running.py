@@ -3,9 +3,11 @@
 From the Round document alone, which oracle.py helps to read. Each running job gets a fate: kept,
 preempted, or migrated with some of its tasks moved. The tasks that move are all lifted from their
 places and placed again one by one; then the pending jobs start or wait, one after the other. GPUs
-of one host are anonymous but for what is left of them, whether a task may arrive there, which tasks
-that leave they held, and, if some job is preempted, who arrived there. No other symmetry is used;
-states that are equal are one.
+of one host are anonymous but for what is left of them and whether a task may arrive there. If some
+job is preempted, they also tell which tasks that may have to return they held, and what those took
+that arrived and are above a job that stops. Of those that start only the rank counts; a plan that
+whatever follows can only make more unlawful is dropped at once. No other symmetry is used; states
+that are equal are one.
 """
 
 from __future__ import annotations
@@ -55,11 +57,12 @@ class Site(NamedTuple):
     busy: bool
 
 
-Arrival = tuple[str, int, tuple[int, ...]]  # job, option, what one task of it asks
+Who = tuple[str, int]  # the running job that moves, "" for all that start; its rank
+Arrival = tuple[Who, tuple[int, ...]]  # who, and what they took
 
 
 class Gpu(NamedTuple):
-    """What is left of a GPU, whether tasks may arrive on it, tasks that left it or arrived."""
+    """What is left of a GPU, whether tasks may arrive on it, tasks that left it, arrivals."""
 
     left: int
     welcomes: bool
@@ -70,8 +73,8 @@ class Gpu(NamedTuple):
 class Host(NamedTuple):
     """A host in the middle of a plan, its GPUs sorted.
 
-    `stays`: a task of a running job stays here. `gets`: a task arrived. `log`: which ones did, if
-    some job is preempted.
+    `stays`: a task of a running job stays here. `gets`: a task arrived. `log`: what those took that
+    are above a job that is preempted.
     """
 
     left: tuple[int, ...]
@@ -99,18 +102,41 @@ class Fate(NamedTuple):
     leave: tuple[Task, ...] = ()
     stops: bool = False
 
+    @property
+    def hosts(self) -> set[int | None]:
+        """Where the job was."""
+        return {task.host for task in (*self.stay, *self.leave)}
+
+
+class Story(NamedTuple):
+    """The fates of the running jobs if some stop, whose `levels` of precedence ascend.
+
+    The rank of a job is the number of levels that are lower than it. `owners` are the tenants of
+    the jobs that stop; `where` are the hosts that they, and those that move, were on.
+    """
+
+    fates: dict[str, Fate]
+    levels: tuple[Precedence, ...]
+    owners: frozenset[str]
+    where: tuple[int, ...]
+
+    @property
+    def stopped(self) -> list[str]:
+        """The names of the jobs that stop."""
+        return [name for name, fate in self.fates.items() if fate.stops]
+
 
 class State(NamedTuple):
     """What the pending jobs still to come find.
 
     If a running job stops, `story` is the number of their fates in `Enumeration.stories`, and
-    `starts` are the jobs that have started, with their options.
+    `starts` is what the tenants of those that stop have started, by tenant and rank.
     """
 
     hosts: tuple[Host, ...]
     quotas: Quotas
     story: int | None = None
-    starts: tuple[tuple[str, int], ...] = ()
+    starts: tuple[tuple[tuple[str, int], tuple[int, ...]], ...] = ()
 
 
 Hosts = tuple[Host, ...]
@@ -140,8 +166,17 @@ def less(limits: tuple[int | None, ...], takes: tuple[int, ...]) -> tuple[int | 
     )
 
 
-def after_task(host: Host, task: Task, who: tuple[str, int] | None, *, returns: bool) -> set[Host]:
-    """All that a host can be after a task of the job and option `who` (None: anyone) arrived.
+def added(
+    sums: tuple[tuple[Who, tuple[int, ...]], ...], who: Who, more: tuple[int, ...]
+) -> tuple[tuple[Who, tuple[int, ...]], ...]:
+    """Sums, ordered by whose they are, with more of `who`."""
+    found = dict(sums)
+    found[who] = plus(found[who], more) if who in found else more
+    return tuple(sorted(found.items()))
+
+
+def after_task(host: Host, task: Task, who: Who | None, *, returns: bool) -> set[Host]:
+    """All that a host can be after a task of `who` (None: it does not matter) arrived.
 
     One that `returns` to the host that it left takes not quite the same GPUs, or else it would not
     have moved; a task without GPUs cannot return.
@@ -152,17 +187,47 @@ def after_task(host: Host, task: Task, who: tuple[str, int] | None, *, returns: 
     share, number = min(task.ask.gpu, WHOLE), -(-task.ask.gpu // WHOLE)
     able = [i for i, gpu in enumerate(host.gpus) if gpu.welcomes and gpu.left >= share]
     ways = set()
-    for chosen in combinations(able, number):
-        if returns and all(task.number in host.gpus[i].held for i in chosen):
+    log = host.log if who is None else added(host.log, who, task.ask.wants)
+    for chosen in {tuple(host.gpus[i] for i in some) for some in combinations(able, number)}:
+        if returns and all(task.number in gpu.held for gpu in chosen):
             continue
         gpus = list(host.gpus)
-        mark = () if who is None else ((*who, (share, *task.ask.wants)),)
-        for i in chosen:
-            gets = tuple(sorted(gpus[i].gets + mark))
-            gpus[i] = gpus[i]._replace(left=gpus[i].left - share, gets=gets)
-        now = host._replace(left=left, gpus=tuple(sorted(gpus)))
-        ways.add(now._replace(gets=True, log=tuple(sorted(host.log + mark))))
+        for gpu in chosen:
+            gets = gpu.gets if who is None else added(gpu.gets, who, (share,))
+            gpus.remove(gpu)
+            gpus.append(Gpu(gpu.left - share, gpu.welcomes, gpu.held, gets))
+        ways.add(Host(left, tuple(sorted(gpus)), host.stays, True, log))
     return ways
+
+
+def forgotten(host: Host, numbers: frozenset[int | None]) -> Host:
+    """A host that no longer tells where the tasks of these numbers were."""
+    gpus = (gpu._replace(held=tuple(n for n in gpu.held if n not in numbers)) for gpu in host.gpus)
+    return host._replace(gpus=tuple(sorted(gpus)))
+
+
+def overfull(host: Host, tasks: list[Task], back: set[str], above: int | None) -> bool:
+    """Whether a host has too little for tasks that return to it.
+
+    What their jobs, `back`, took of it meanwhile is free again, and what those that started took
+    whose rank is `above`.
+    """
+
+    def absent(who: Who) -> bool:
+        name, rank = who
+        return name in back or (name == "" and above is not None and rank > above)
+
+    left, shares = host.left, {task.number: min(task.ask.gpu, WHOLE) for task in tasks}
+    for who, takes in host.log:
+        if absent(who):
+            left = plus(left, takes)
+    for task in tasks:
+        left = less(left, task.ask.wants)
+    return min(left, default=0) < 0 or any(
+        gpu.left + sum(takes[0] for who, takes in gpu.gets if absent(who))
+        < sum(shares.get(number, 0) for number in gpu.held)
+        for gpu in host.gpus
+    )
 
 
 class Enumeration:
@@ -177,6 +242,11 @@ class Enumeration:
         self.kinds = kinds_of(round_) if "stranded" in round_.policy.terms else []
         self.tenants = [tenant.name for tenant in round_.tenants]
         self.known: dict[tuple[object, ...], set[tuple[Hosts, Vector]]] = {}
+        self.arrivals: dict[tuple[object, ...], set[Host]] = {}
+        self.without: dict[tuple[Host, frozenset[int | None]], Host] = {}
+        self.overfull: dict[tuple[object, ...], bool] = {}
+        self.unlawful: dict[tuple[object, ...], bool] = {}
+        self.limits = quotas_of(round_)
         self.precedences: dict[tuple[str, int], Precedence] = {}
         self.ledger = [
             (tenant, r)
@@ -185,7 +255,7 @@ class Enumeration:
             if "share" in round_.policy.terms
         ]
         self.ways = 0
-        self.stories: list[tuple[Fate, ...]] = []
+        self.stories: list[Story] = []
 
     def _sites(self) -> Iterator[Site]:
         names, cluster = resources_of(self.round)[1:], self.round.cluster
@@ -294,24 +364,22 @@ class Enumeration:
 
     def after_running(self) -> dict[State, set[Vector]]:
         """The states once the running jobs are decided, with the terms so far."""
-        quotas = quotas_of(self.round)
         states: dict[State, set[Vector]] = defaultdict(set)
         for fates in self.fates():
-            rest, terms = dict(quotas), self.vector()
+            rest, terms = dict(self.limits), self.vector()
             for fate in fates:
                 terms = plus(terms, self.cost(fate))
                 if fate.stops and fate.job.tenant is not None:
                     back = self.menus[fate.job.name][fate.job.running.option].takes
                     rest[fate.job.tenant] = take(rest[fate.job.tenant], tuple(-b for b in back))
-            tracked = any(fate.stops for fate in fates)
-            story = len(self.stories) if tracked else None
-            if tracked:
-                self.stories.append(fates)
+            story = self.story(fates)
             reached = {(self.lifted(fates), terms)}
             for fate in fates:
                 if fate.leave and not fate.stops:
+                    who = self.who(story, fate.job, fate.job.running.option)
+                    settled = frozenset(() if who else (task.number for task in fate.leave))
                     reached = {
-                        (after, plus(terms, more))
+                        (self.forgotten(after, settled), plus(terms, more))
                         for hosts, terms in reached
                         for after, more in self.placed(
                             hosts,
@@ -319,20 +387,34 @@ class Enumeration:
                             fate.job.running.option,
                             fate.leave,
                             fate.stay,
-                            tracked=tracked,
+                            who=who,
                         )
                     }
             for hosts, terms in reached:
-                after = hosts
-                if not tracked:
-                    after = tuple(
-                        host._replace(
-                            gpus=tuple(sorted(gpu._replace(held=()) for gpu in host.gpus))
-                        )
-                        for host in hosts
-                    )
-                states[State(after, tuple(rest.values()), story)].add(terms)
-        return states
+                states[State(hosts, tuple(rest.values()), story)].add(terms)
+        return {state: terms for state, terms in states.items() if not self.others_profit(state)}
+
+    def story(self, fates: tuple[Fate, ...]) -> int | None:
+        """The number of a new story, if some job stops."""
+        stopped = [fate for fate in fates if fate.stops]
+        if not stopped:
+            return None
+        levels = tuple(sorted({self.level(fate) for fate in stopped}))
+        owners = frozenset(fate.job.tenant for fate in stopped if fate.job.tenant is not None)
+        where = tuple(sorted({h for fate in fates if fate.leave for h in fate.hosts}))
+        named = {fate.job.name: fate for fate in fates}
+        self.stories.append(Story(named, levels, owners, where))
+        return len(self.stories) - 1
+
+    def rank(self, story: int | None, job: Job, option: int) -> int:
+        """The number of precedences of jobs that stop which are lower."""
+        levels = () if story is None else self.stories[story].levels
+        return sum(level < self.precedence(job, option) for level in levels)
+
+    def who(self, story: int | None, job: Job, option: int) -> Who | None:
+        """Under whose name a job's arrivals are written down, if they matter."""
+        rank = self.rank(story, job, option)
+        return ("" if job.running is None else job.name, rank) if rank else None
 
     # ---- all jobs
 
@@ -344,12 +426,12 @@ class Enumeration:
         tasks: tuple[Task, ...],
         stay: tuple[Task, ...],
         *,
-        tracked: bool,
+        who: Who | None,
     ) -> set[tuple[Hosts, Vector]]:
         """All ways to place tasks of a job beside those that stay: the hosts, and what it adds."""
-        key = (hosts, job.name, option, tasks, tracked)
+        asks = self.menus[job.name][option].asks
+        key = (hosts, asks, tasks, stay, who)
         if key not in self.known:
-            who = (job.name, option) if tracked else None
             ways = {(hosts, tuple(sorted((task.group, task.host) for task in stay)))}
             for task in tasks:
                 ways = {
@@ -357,18 +439,31 @@ class Enumeration:
                     for now, places in ways
                     for h in range(len(hosts))
                     if self.may_arrive(task.ask, self.sites[h])
-                    for after in after_task(now[h], task, who, returns=task.host == h)
+                    for after in self.after_task(now[h], task, who, returns=task.host == h)
                 }
                 self.ways += len(ways)
                 if self.ways > MAX_WAYS:
                     raise TooManyPlansError
-            asks = self.menus[job.name][option].asks
             self.known[key] = {
                 (now, self.distance(asks, places))
                 for now, places in ways
                 if self.together(asks, places)
             }
         return self.known[key]
+
+    def after_task(self, host: Host, task: Task, who: Who | None, *, returns: bool) -> set[Host]:
+        """`after_task`, remembered."""
+        key = (host, task.ask.gpu, task.ask.wants, who, task.number if returns else None)
+        if key not in self.arrivals:
+            self.arrivals[key] = after_task(host, task, who, returns=returns)
+        return self.arrivals[key]
+
+    def forgotten(self, hosts: Hosts, numbers: frozenset[int | None]) -> Hosts:
+        """`forgotten` of all hosts, remembered."""
+        for host in hosts:
+            if (host, numbers) not in self.without:
+                self.without[host, numbers] = forgotten(host, numbers)
+        return tuple(self.without[host, numbers] for host in hosts)
 
     def precedence(self, job: Job, option: int) -> Precedence:
         """What a job displaces others by, with an option."""
@@ -383,85 +478,73 @@ class Enumeration:
 
     # ---- preempted jobs
 
-    def lawful(self, state: State) -> bool:
-        """Whether each job that stops could not stay, and no job that is not above it profits."""
-        stopped = [fate for fate in self.fates_of(state) if fate.stops]
-        for fate in stopped:
-            if not self.breaks(state, [fate], frozenset(), [fate]):
-                return False
-            level = self.level(fate)
-            back = [other for other in stopped if self.level(other) >= level]
-            above = {name for name, o in self.arrived(state) if self.rank(name, o) > level}
-            while more := [
-                other
-                for other in self.fates_of(state)
-                if other not in back
-                and other.job.name in above
-                and any(
-                    name == other.job.name
-                    for h in {t.host for one in back for t in (*one.stay, *one.leave)}
-                    for name, _, _ in state.hosts[h].log
-                )
-            ]:
-                back += more
-            gone = frozenset(above) - {other.job.name for other in self.fates_of(state)}
-            owners = [other for other in stopped if self.level(other) == level]
-            if self.breaks(state, back, gone, owners):
-                return False
-        return True
+    def each_has_to_stop(self, state: State) -> bool:
+        """Whether no job that stops could stay, it alone."""
+        return state.story is None or all(
+            self.breaks(state, {name}, None, {name}) for name in self.stories[state.story].stopped
+        )
 
-    def fates_of(self, state: State) -> tuple[Fate, ...]:
-        """The fates of the running jobs, if one of them stops."""
-        return () if state.story is None else self.stories[state.story]
+    def others_profit(self, state: State) -> bool:
+        """Whether the jobs that stop could not stay even if none above them had come.
 
-    def arrived(self, state: State) -> set[tuple[str, int]]:
-        """The jobs, with their options, of which some task arrived."""
-        return {(name, option) for host in state.hosts for name, option, _ in host.log}
+        Whoever starts later makes no difference once this is true.
+        """
+        if state.story is None:
+            return False
+        where = tuple(state.hosts[h] for h in self.stories[state.story].where)
+        key = (state.story, where, state.starts)
+        if key not in self.unlawful:
+            self.unlawful[key] = any(self.profits(state, rank) for rank in self.ranks(state.story))
+        return self.unlawful[key]
 
-    def rank(self, name: str, option: int) -> Precedence:
-        job = next(job for job in self.round.jobs if job.name == name)
-        return self.precedence(job, option)
+    def ranks(self, story: int) -> range:
+        return range(len(self.stories[story].levels))
+
+    def profits(self, state: State, rank: int) -> bool:
+        """Whether those that stop at this level of their story could not, not for those above."""
+        story = self.stories[state.story]
+        levels = {name: self.level(story.fates[name]) for name in story.stopped}
+        back = {name for name, level in levels.items() if level >= story.levels[rank]}
+        while more := {
+            name
+            for one in back
+            for h in story.fates[one].hosts
+            for (name, others), _ in state.hosts[h].log
+            if name and others > rank and name not in back
+        }:
+            back |= more
+        owners = {name for name, level in levels.items() if level == story.levels[rank]}
+        return self.breaks(state, back, rank, owners)
 
     def level(self, fate: Fate) -> Precedence:
         return self.precedence(fate.job, fate.job.running.option)
 
-    def breaks(
-        self, state: State, back: list[Fate], gone: frozenset[str], owners: list[Fate]
-    ) -> bool:
+    def breaks(self, state: State, back: set[str], above: int | None, owners: set[str]) -> bool:
         """Whether a host, or the quota of an owner's tenant, has too little.
 
-        `back` are where they were before the round, and the jobs `gone` have not come.
+        `back` are where they were before the round, and nobody has started whose rank is `above`.
         """
-        absent = gone | {fate.job.name for fate in back}
-        tasks = {task.number: task for fate in back for task in fate.leave}
-        for h in {task.host for task in tasks.values()}:
-            host, left = state.hosts[h], list(state.hosts[h].left)
-            wants = [task.ask.wants for task in tasks.values() if task.host == h]
-            for r in range(len(left)):
-                left[r] += sum(asks[1 + r] for name, _, asks in host.log if name in absent)
-                left[r] -= sum(each[r] for each in wants)
-            if min(left, default=0) < 0:
+        fates = self.stories[state.story].fates
+        for h in {task.host for name in back for task in fates[name].leave}:
+            key = (state.story, h, state.hosts[h], frozenset(back), above)
+            if key not in self.overfull:
+                tasks = [task for name in back for task in fates[name].leave if task.host == h]
+                self.overfull[key] = overfull(state.hosts[h], tasks, back, above)
+            if self.overfull[key]:
                 return True
-            for gpu in host.gpus:
-                free = gpu.left + sum(asks[0] for name, _, asks in gpu.gets if name in absent)
-                held = [tasks[n] for n in gpu.held if n in tasks]
-                if free < sum(min(task.ask.gpu, WHOLE) for task in held):
-                    return True
-        return any(self.over_quota(state, back, gone, fate.job.tenant) for fate in owners)
+        tenants = {fates[name].job.tenant for name in owners}
+        return any(self.over_quota(state, back, above, tenant) for tenant in tenants if tenant)
 
-    def over_quota(
-        self, state: State, back: list[Fate], gone: frozenset[str], tenant: str | None
-    ) -> bool:
-        if tenant is None:
-            return False
-        limits = quotas_of(self.round)[tenant]
-        for name, option in state.starts:
-            job = next(job for job in self.round.jobs if job.name == name)
-            if job.tenant == tenant and name not in gone:
-                limits = less(limits, self.menus[name][option].takes)
-        for fate in self.fates_of(state):
-            takes = self.menus[fate.job.name][fate.job.running.option].takes
-            if fate.stops and fate.job.tenant == tenant and fate not in back:
+    def over_quota(self, state: State, back: set[str], above: int | None, tenant: str) -> bool:
+        limits = self.limits[tenant]
+        for (name, rank), takes in state.starts:
+            if name == tenant and (above is None or rank <= above):
+                limits = less(limits, takes)
+        story = self.stories[state.story]
+        for name in set(story.stopped) - back:
+            job = story.fates[name].job
+            if job.tenant == tenant:
+                takes = self.menus[name][job.running.option].takes
                 limits = less(limits, tuple(-each for each in takes))
         return any(limit is not None and limit < 0 for limit in limits)
 
@@ -477,7 +560,9 @@ class Enumeration:
         )
 
     def distance(self, asks: tuple[Ask, ...], places: Places) -> Vector:
-        """What a job's places add to `spread` and `proximity`."""
+        """What a job's places add to `spread` and `proximity`, if a term counts them."""
+        if not {"spread", "proximity"} & set(self.round.policy.terms):
+            return self.vector()
         paths = [self.sites[h].domains for _, h in places]
         return self.vector(
             spread=sum(
@@ -501,7 +586,7 @@ class Enumeration:
         return {
             self.written_out(plus(terms, self.outcome(state.hosts)))
             for state, reached in states.items()
-            if self.lawful(state)
+            if self.each_has_to_stop(state)
             for terms in reached
         }
 
@@ -558,15 +643,15 @@ class Enumeration:
                     if rest is None:
                         continue
                     quotas = (*quotas[:at], rest, *quotas[at + 1 :])
-                tracked = state.story is not None
-                starts = (*state.starts, (job.name, number)) if tracked else ()
-                for hosts, more in self.placed(
-                    state.hosts, job, number, tasks, (), tracked=tracked
-                ):
-                    gain = plus(value, more)
-                    following[State(hosts, quotas, state.story, starts)] |= {
-                        plus(terms, gain) for terms in reached
-                    }
+                starts, who = state.starts, self.who(state.story, job, number)
+                if state.story is not None and job.tenant in self.stories[state.story].owners:
+                    rank = self.rank(state.story, job, number)
+                    starts = added(starts, (job.tenant, rank), option.takes)
+                for hosts, more in self.placed(state.hosts, job, number, tasks, (), who=who):
+                    after = State(hosts, quotas, state.story, starts)
+                    if not self.others_profit(after):
+                        gain = plus(value, more)
+                        following[after] |= {plus(terms, gain) for terms in reached}
         return following
 
     def outcome(self, hosts: Hosts) -> Vector:
