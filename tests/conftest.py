@@ -2,7 +2,8 @@
 
 `ci`, the default, tries the same examples in every run; `pytest --hypothesis-profile nightly` draws
 new ones, and more of them where a test has `examples`. No example has a deadline: a busy machine
-must not fail a test.
+must not fail a test. `ci` shows the first example that fails as it is: making it smaller takes up
+to five minutes a test, and `--hypothesis-profile shrink` does it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
-settings.register_profile("ci", derandomize=True, deadline=None, database=None)
+settings.register_profile("shrink", derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "ci", settings.get_profile("shrink"), phases=[Phase.explicit, Phase.generate]
+)
 settings.register_profile("nightly", deadline=None, max_examples=1_000, print_blob=True)
 settings.load_profile("ci")
 
