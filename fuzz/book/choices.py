@@ -75,7 +75,7 @@ class Enumeration:
         """Yield the choices for a job; while the caller looks at one, its room is taken."""
         if job.running is None:
             yield from self._admitted(job, IDLE)
-            for number in range(len(job.options)):
+            for number in range(0 if job.ineligible else len(job.options)):
                 for places in self._placed(job, number, ()):
                     yield from self._admitted(job, Choice(START, number, places))
             return

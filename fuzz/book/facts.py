@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -132,13 +132,18 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job; `label` is that of its anti-affinity, with the position of its level."""
+    """A job; `label` is that of its anti-affinity, with the position of its level.
+
+    `ineligible` is the reason for which it starts under no policy, "" if it may. Options of a
+    pending job have the value that it has by now.
+    """
 
     number: int
     name: str
     tenant: str | None
     priority: int
     opportunistic: bool
+    ineligible: str
     label: tuple[str, int] | None
     options: tuple[Option, ...]
     running: Running | None
@@ -219,7 +224,8 @@ class Facts:
 
     def _job(self, number: int, job: Raw) -> Job:
         weight = job.get("weight", 1)
-        options = tuple(self._option(option, weight) for option in job["options"])
+        options = tuple(self._aged(self._option(option, weight), job) for option in job["options"])
+        early = job.get("not_before", 0) > self.raw.get("now", 0)
         label: Raw | None = job.get("anti_affinity")
         return Job(
             number,
@@ -227,6 +233,7 @@ class Facts:
             job.get("tenant"),
             job.get("priority", 0),
             job.get("opportunistic", False),
+            "held" if job.get("held") else "not_before" if early else "",
             None if label is None else (label["label"], self.levels.index(label["level"])),
             options,
             self._running(job.get("running"), options),
@@ -247,6 +254,16 @@ class Facts:
             self.position(option.get("required")),
             asks,
         )
+
+    def _aged(self, option: Option, job: Raw) -> Option:
+        """Return an option of a job with the value that it has by now."""
+        aging: Raw | None = self.policy.get("aging")
+        if aging is None or job.get("running") is not None:
+            return option
+        now, doubles = self.raw.get("now", 0), aging["doubles_after_s"]
+        age = max(0, now - max(job.get("submitted", now), job.get("not_before", 0)))
+        grown = min(doubles + age, aging.get("limit", 10) * doubles)
+        return replace(option, value=option.value * grown // doubles)
 
     def _group(self, group: Raw) -> Group:
         profile = group.get("mig")

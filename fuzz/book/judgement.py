@@ -180,7 +180,7 @@ def _moves(job: Job, choice: Choice) -> bool:
 
 def _legal(job: Job) -> tuple[str, ...]:
     if job.running is None:
-        return START, WAIT
+        return (WAIT,) if job.ineligible else (START, WAIT)
     return (KEEP,) if job.running.pinned else (KEEP, MIGRATE, PREEMPT)
 
 

@@ -23,8 +23,13 @@ def untrue(round_: Raw, plan: Raw) -> str:
     for job, decision in zip(facts.jobs, decisions_of(facts, plan), strict=True):
         if decision["decision"] != WAIT:
             continue
-        true, option = reasons.of(job)
         said, detail = decision.get("reason"), _given(decision)
+        if job.ineligible:
+            at = facts.raw["jobs"][job.number].get("not_before")
+            if said != job.ineligible or (said == "not_before" and detail.get("at") != at):
+                return f"{job.name} is ineligible: {job.ineligible!r}, the plan says {said!r}"
+            continue
+        true, option = reasons.of(job)
         where = f"{job.name} waits for {true!r} by option {option}, the plan says"
         if (said, detail.get("option", 0)) != (true, option):
             return f"{where} {said!r}, {detail}"

@@ -42,7 +42,22 @@ def draw(rng: Random) -> Raw:
     pending = [job for job in round_["jobs"] if "running" not in job]
     if pending and chance(rng, 0.1):
         _spoil(rng, rng.choice(pending))
+    _queue(rng, round_, pending)
     return round_
+
+
+def _queue(rng: Random, round_: Raw, pending: list[Raw]) -> None:
+    """Let jobs have waited for a while, let few of them wait on, and values grow with age."""
+    for job in pending:
+        if chance(rng, 0.5):
+            job["submitted"] = NOW - rng.choice((0, 3, 10, 30))
+        if chance(rng, 0.06):
+            job["not_before"] = NOW + rng.choice((-5, 0, 5))
+        if chance(rng, 0.03):
+            job["held"] = True
+    if chance(rng, 0.12):
+        aging = {"doubles_after_s": rng.choice((1, 10, 30)), "limit": rng.choice((2, 10))}
+        round_["policy"]["aging"] = aging
 
 
 def _cluster(rng: Random) -> Raw:

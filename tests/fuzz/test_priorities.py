@@ -24,6 +24,8 @@ FEATURES = {
     "CPU and memory",
     "running jobs",
     "invalid jobs",
+    "aging",
+    "held or not before",
     "budget that binds",
     "waits: quota",
     "waits: capacity",
@@ -190,6 +192,18 @@ def test_the_rule_book_compares_values_and_classes_with_the_certificate(fuzz):
     assert "its terms are" in fuzz.gangs.fault(round_, {**plan, "certificate": {"terms": other}})
     other = [told[0], {**told[1], "precedences": levels}]
     assert "classes are" in fuzz.gangs.fault(round_, {**plan, "certificate": {"terms": other}})
+
+
+def test_values_grow_with_age_and_who_is_held_starts_in_no_plan(fuzz):
+    jobs = [
+        job("old", 0, 4, submitted=70),
+        job("later", 0, 2, submitted=70, not_before=101),
+        job("held", 0, 2, held=True),
+    ]
+    round_ = round_of(1, jobs, aging={"doubles_after_s": 20, "limit": 2}) | {"now": 100}
+    plans = [judged for judged in fuzz.gangs.plans(round_, Random(0)) if not judged.broken]
+    assert [dict(judged.terms) for judged in plans] == [{"value": 0}, {"value": 8000}]
+    assert all(d["decision"] == "wait" for p in plans for d in p.document()["decisions"][1:])
 
 
 @pytest.mark.parametrize(
