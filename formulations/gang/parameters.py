@@ -71,6 +71,8 @@ class ModelParameters:
         are coarsened until there are no more.
     num_stop_cost_steps
         Parts into which the running jobs of a class are divided by what stopping them costs.
+    num_lost_work_steps
+        Parts into which they are divided where a disruption budget limits the work lost.
     max_host_table_entries
         Entries of the dynamic program that prices patterns of whole hosts; with more, host patterns
         do not apply.
@@ -130,6 +132,7 @@ class ModelParameters:
 
     max_shape_class_pairs: int = 8_000
     num_stop_cost_steps: int = 4
+    num_lost_work_steps: int = 32
     max_host_table_entries: int = 60_000
     max_gpu_table_entries: int = 4_000
     max_units_of_least_demand: int = 12
@@ -183,6 +186,11 @@ class InsertionParameters:
     ----------
     max_displacement_passes
         Passes over the pending jobs; in each, tasks arrive on a host at most once.
+    max_budget_price_steps, budget_price_factor
+        Prices tried for the scarce limit of a disruption budget, and the first ratio of one to the
+        next.
+    used_up_share
+        Of a limit, from which on it counts as used up.
     max_enumerated_jobs
         Jobs of a host of which every subset may be its victims; of more, only the cheapest ones.
     value_per_idle_gpu
@@ -215,6 +223,9 @@ class InsertionParameters:
     """
 
     max_displacement_passes: int = 8
+    max_budget_price_steps: int = 5
+    budget_price_factor: float = 2.0
+    used_up_share: float = 0.95
     max_enumerated_jobs: int = 6
     value_per_idle_gpu: float = 700.0
     max_unused_patterns: int = 100

@@ -25,9 +25,12 @@ def fuzz() -> Iterator[SimpleNamespace]:
         )
 
 
-@pytest.mark.parametrize("name", ["gang", "cells"])
-def test_nothing_fails_where_running_jobs_have_a_budget(fuzz, name):
+@pytest.mark.parametrize(
+    ("name", "settings"), [("gang", None), ("cells", None), ("gang", "counting")]
+)
+def test_nothing_fails_where_running_jobs_have_a_budget(fuzz, name, settings):
     policy = fuzz.policies.POLICIES[name]
+    chosen = tuple(s for s in policy.settings if settings in (None, s.name))
 
     def draw(rng):
         while True:
@@ -40,6 +43,8 @@ def test_nothing_fails_where_running_jobs_have_a_budget(fuzz, name):
                     job["priority"] = rng.choice((0, 2, 2))
                 return raw
 
-    state = fuzz.run.run(replace(policy, draw=draw), ROUNDS, 0, None, lambda *_: None)
+    state = fuzz.run.run(
+        replace(policy, draw=draw, settings=chosen), ROUNDS, 0, None, lambda *_: None
+    )
     assert state.rounds == ROUNDS
     assert not state.failures

@@ -1,4 +1,4 @@
-"""Preemptive insertion: pending jobs start where stopping running jobs costs least.
+"""Displacement: pending jobs start where stopping running jobs costs least.
 
 `displace_by_counts` disaggregates the counts of an aggregate model: gangs go first, into the
 domains that the counts chose, then each pattern of one-task jobs goes to the hosts of least
@@ -10,43 +10,26 @@ costs (`displacement_cost.py`). In the end the greedy places stopped and pending
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.heuristics.class_packing import StartCounts, single_jobs
+from placewright.formulations.gang.heuristics.class_packing import StartCounts
 from placewright.formulations.gang.heuristics.disaggregate import domain_masks, gangs_of
-from placewright.formulations.gang.heuristics.displacement_cost import (
-    NO_QUOTA,
-    DisplacementCost,
-    Quota,
-)
+from placewright.formulations.gang.heuristics.displacement_cost import DisplacementCost
+from placewright.formulations.gang.heuristics.preemptive_insertion import PreemptiveInsertion
 from placewright.formulations.gang.heuristics.quota_knapsack import keep_within_quotas
-from placewright.formulations.gang.heuristics.victim_sets import (
-    NO_QUOTA_PRICES,
-    QuotaPrices,
-    net_value,
-)
+from placewright.formulations.gang.heuristics.victim_sets import NO_QUOTA_PRICES, QuotaPrices
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
-from placewright.formulations.gang.placement.gang_hosts import (
-    ChooseHosts,
-    cheapest_hosts,
-    compact_hosts,
-)
-from placewright.formulations.gang.placement.gang_tree import cheapest_hosts_of_tree
+from placewright.formulations.gang.placement.gang_hosts import cheapest_hosts, compact_hosts
 from placewright.formulations.gang.placement.greedy import greedy_order
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import (
-    NO_LABEL,
-    NO_LEVEL,
-    Choice,
-    Group,
-    TaskPlacement,
+from placewright.formulations.gang.problem.disruption_budget import (
+    NO_BUDGET_PRICES,
+    BudgetPrices,
 )
 from placewright.formulations.session import Session
 
@@ -57,14 +40,19 @@ def displace_by_counts(
     patterns: HostPatterns,
     values: NDArray[np.float64],
     prices: QuotaPrices = NO_QUOTA_PRICES,
+    budget_prices: BudgetPrices = NO_BUDGET_PRICES,
 ) -> Placement:
-    """Return a placement that starts the integer counts `values`; `prices` are quota duals."""
+    """Return a placement that starts the integer counts `values`.
+
+    `prices` are duals of quotas, `budget_prices` those of the disruption budget.
+    """
     number = np.rint(values).astype(np.int64)
     starts: StartCounts = defaultdict(int)
     for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
         if n and not counts.problem.classes[c].running:
             starts[int(c), int(o)] += int(n)
-    insertion = PreemptiveInsertion(Placement(counts.problem), starts, compact_hosts, prices)
+    cost = DisplacementCost(Placement(counts.problem), prices, budget_prices)
+    insertion = PreemptiveInsertion(cost, starts, compact_hosts, prices)
     for c, o, inside in gangs_of(counts, number, starts):
         insertion.insert_gang(c, o, domain_masks(counts, inside).get(0))
     insertion.insert_columns(counts, patterns, number)
@@ -75,15 +63,26 @@ def displace_by_counts(
     return insertion.placement
 
 
-def displace_greedily(placement: Placement) -> None:
+def displace_greedily(
+    placement: Placement,
+    budget_prices: BudgetPrices = NO_BUDGET_PRICES,
+    *,
+    beyond_budget: bool = False,
+) -> None:
     """Start waiting jobs where their displacement cost is below their value, then run the greedy.
 
     Jobs start in the order of their value per GPU.
+
+    Parameters
+    ----------
+    budget_prices
+        What a unit of each limit of the disruption budget is worth.
+    beyond_budget
+        Whether victims may exceed the disruption budget.
     """
-    insertion, before = (
-        PreemptiveInsertion(placement, defaultdict(int), cheapest_hosts),
-        placement.value,
-    )
+    cost = DisplacementCost(placement, budget_prices=budget_prices, beyond_budget=beyond_budget)
+    insertion = PreemptiveInsertion(cost, defaultdict(int), cheapest_hosts)
+    before = placement.value
     for _ in range(parameters.PARAMETERS.insertion.max_displacement_passes):
         _displacement_pass(placement, insertion)
         if placement.value <= before:
@@ -107,191 +106,3 @@ def _displacement_pass(placement: Placement, insertion: PreemptiveInsertion) -> 
             while insertion.starts[c, o] and insertion.insert_gang(c, o, None):
                 pass
         insertion.starts[c, o] = 0
-
-
-class PreemptiveInsertion:
-    """Preemptive insertion on hosts in use; `starts` counts waiting jobs per (class, choice)."""
-
-    def __init__(
-        self,
-        placement: Placement,
-        starts: StartCounts,
-        choose_hosts: ChooseHosts,
-        prices: QuotaPrices = NO_QUOTA_PRICES,
-    ) -> None:
-        self.problem, self.placement, self.starts = placement.problem, placement, starts
-        self.cost = DisplacementCost(placement, prices)
-        self.choose_hosts, self.prices = choose_hosts, prices
-        self.quota = placement.quota_left()
-
-    def insert_gang(self, c: int, o: int, within: NDArray[np.bool_] | None) -> bool:
-        """Start a gang of one group on hosts of least displacement cost, if that gains value."""
-        choice = self.problem.classes[c].choices[o]
-        placed = len(choice.groups) == 1 and self._try_gang(c, o, choice, within)
-        self.starts[c, o] -= placed
-        return placed
-
-    def _try_gang(self, c: int, o: int, choice: Choice, within: NDArray[np.bool_] | None) -> bool:
-        group = choice.groups[0]
-        tenant = self.problem.classes[c].tenant
-        may = bool(self.prices) or self.problem.within_quota(self.quota, tenant, choice)
-        quota = NO_QUOTA if may else self._quota_use(tenant, group.shape)
-        loss, each = self.cost.of_count(group.shape, group.count, quota)
-        if within is not None:
-            loss = np.where(within, loss, np.inf)
-        if choice.label != NO_LABEL:
-            loss = np.where(self.placement.open_to(choice.label), loss, np.inf)
-        if group.is_arranged:
-            chosen = cheapest_hosts_of_tree(self.problem.cluster, group, loss, each)
-        else:
-            if group.required != NO_LEVEL:
-                loss = self._cheapest_domain(group, loss, each)
-            chosen = self.choose_hosts(self.problem.cluster, group, loss, each)
-        if not chosen or self._net_value(c, o) <= sum(loss[h] for h, _ in chosen):
-            return False
-        one = np.zeros(len(self.problem.shape_gpu), dtype=np.int64)
-        one[group.shape] = 1
-        if not self.cost.within_budget(
-            (host, n * one, {key: n * amount for key, amount in quota.items()})
-            for host, n in chosen
-        ):
-            return False
-        tasks = []
-        for host, count in chosen:
-            self._release_quota(self.cost.preempt_for_count(host, group.shape, count, quota))
-            tasks.append(
-                TaskPlacement(0, host, count, self.placement.put(group.shape, host, count))
-            )
-        self._start(c, o, tasks)
-        return True
-
-    def _start(self, c: int, o: int, tasks: list[TaskPlacement]) -> None:
-        self.placement.start(c, o, tasks)
-        started = self.problem.classes[c]
-        self.problem.charge_quota(self.quota, started.tenant, started.choices[o])
-
-    def _quota_use(self, tenant: int, shape: int) -> Quota:
-        """Return the quota use of one task of a tenant."""
-        problem = self.problem
-        return {
-            (owner, r): int(problem.shape_gpu[shape] if r < 0 else problem.shape_demand[shape, r])
-            for owner, r in problem.quota_keys.get(tenant, ())
-        }
-
-    def _release_quota(self, jobs: list[int]) -> None:
-        """Return the quota use of stopped jobs to their tenants."""
-        for job in jobs if self.quota else ():
-            stopped = self.problem.classes[self.problem.running[job].job_class]
-            self.problem.charge_quota(self.quota, stopped.tenant, stopped.choices[0], -1)
-
-    def _cheapest_domain(
-        self, group: Group, loss: NDArray[np.float64], each: Ints
-    ) -> NDArray[np.float64]:
-        """Return the loss (hosts,), inf outside the cheapest domain of the required level."""
-        domain = self.problem.cluster.domain[group.required]
-        hosts = np.flatnonzero(np.isfinite(loss) & (each > 0))
-        hosts = hosts[np.lexsort((loss[hosts], domain[hosts]))]
-        best, least = -1, np.inf
-        for part in np.split(hosts, np.flatnonzero(np.diff(domain[hosts])) + 1):
-            needed = int(np.searchsorted(np.cumsum(each[part]), group.count)) + 1
-            if needed <= len(part) and (cost := float(loss[part[:needed]].sum())) < least:
-                best, least = int(domain[part[0]]), cost
-        return np.where(domain == best, loss, np.inf)
-
-    def insert_columns(self, counts: AggregateModel, patterns: HostPatterns, number: Ints) -> None:
-        """Insert patterns of one-task jobs, the fullest first, on the hosts of least cost."""
-        if not len(counts.host_classes):
-            return
-        waiting = self._waiting_by_shape()
-        of_host = counts.host_classes.of_host
-        same_hosts = np.where(of_host >= 0, patterns.same_key[of_host], -1)
-        for kind, cut, times in patterns.in_use(number):
-            while times:
-                wanted = np.minimum(cut, [len(w) for w in waiting])
-                wanted[self.problem.shape_rank == 0] = 0
-                if not wanted.any():
-                    break
-                # As many hosts as all these tasks can fill.
-                some = np.flatnonzero(wanted)
-                most = min(times, *(len(waiting[s]) // int(wanted[s]) for s in some.tolist()))
-                loss = np.where(
-                    same_hosts == patterns.same_key[kind],
-                    self.cost.of(wanted),
-                    np.inf,
-                )
-                for host in _cheapest_hosts(loss, most):
-                    self._insert_on_host(host, wanted, waiting)
-                    times -= 1
-                    most -= 1
-                if most:
-                    break
-
-    def insert_remaining(self) -> None:
-        """Insert one-task jobs that no pattern took, in the order of value per GPU."""
-        waiting = self._waiting_by_shape()
-        worth = {
-            s: max(self._net_value(c, o) for c, o in jobs)
-            for s, jobs in enumerate(waiting)
-            if jobs and self.problem.shape_rank[s]
-        }
-        for s in sorted(worth, key=lambda s: -worth[s] / max(int(self.problem.shape_gpu[s]), 1)):
-            wanted = np.zeros(len(waiting), dtype=np.int64)
-            wanted[s] = 1
-            loss = self.cost.of(wanted)
-            for host in _cheapest_hosts(loss, len(waiting[s])):
-                if loss[host] >= worth[s]:
-                    break
-                self._insert_on_host(host, wanted, waiting)
-
-    def insert_singles(self, c: int, o: int) -> None:
-        """Insert one-task jobs of a class; beyond a quota they displace jobs of their tenant."""
-        job_class = self.problem.classes[c]
-        choice, shape = job_class.choices[o], job_class.choices[o].groups[0].shape
-        wanted = np.zeros(len(self.problem.shape_gpu), dtype=np.int64)
-        wanted[shape] = 1
-        used = self._quota_use(job_class.tenant, shape)
-        for quota in (NO_QUOTA, used):
-            loss = self.cost.of(wanted, quota)
-            for host in _cheapest_hosts(loss, self.starts[c, o]):
-                if loss[host] >= choice.value:
-                    break
-                may = self.problem.within_quota(self.quota, job_class.tenant, choice)
-                if not quota and not may:
-                    break
-                if not self.cost.within_budget([(host, wanted, quota)]):
-                    continue
-                self._release_quota(self.cost.preempt_for(host, wanted, quota))
-                self._start(c, o, [TaskPlacement(0, host, 1, self.placement.put(shape, host))])
-                self.starts[c, o] -= 1
-            if not used:
-                break
-
-    def _net_value(self, c: int, o: int) -> float:
-        job_class = self.problem.classes[c]
-        return net_value(self.problem, job_class, job_class.choices[o], self.prices)
-
-    def _waiting_by_shape(self) -> list[list[tuple[int, int]]]:
-        """(class, choice) of the one-task jobs still to start, by shape, least valuable first."""
-        by_shape = single_jobs(self.problem, self.starts)
-        waiting = [by_shape[s] for s in range(len(self.problem.shape_gpu))]
-        for jobs in waiting:
-            jobs.sort(key=lambda job: self._net_value(*job))
-        return waiting
-
-    def _insert_on_host(
-        self, host: int, wanted: Ints, waiting: list[list[tuple[int, int]]]
-    ) -> None:
-        if not self.cost.within_budget([(host, wanted, NO_QUOTA)]):
-            return
-        self._release_quota(self.cost.preempt_for(host, wanted))
-        for s in np.flatnonzero(wanted).tolist():
-            for _ in range(int(wanted[s])):
-                c, o = waiting[s].pop()
-                self._start(c, o, [TaskPlacement(0, host, 1, self.placement.put(s, host))])
-                self.starts[c, o] -= 1
-
-
-def _cheapest_hosts(loss: NDArray[np.float64], most: int) -> Iterator[int]:
-    """Yield at most `most` hosts of finite loss, the least first."""
-    order = np.argsort(loss, kind="stable")[:most]
-    yield from order[np.isfinite(loss[order])].tolist()

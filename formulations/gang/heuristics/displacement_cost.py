@@ -25,6 +25,10 @@ from placewright.formulations.gang.heuristics.victim_sets import (
 )
 from placewright.formulations.gang.placement.disruption_budget import disruption_of
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.disruption_budget import (
+    NO_BUDGET_PRICES,
+    BudgetPrices,
+)
 from placewright.topology.units import WHOLE_GPU
 
 Quota: TypeAlias = Mapping[tuple[int, int], int]
@@ -38,9 +42,23 @@ class DisplacementCost:
     """Table of victim sets of a placement.
 
     A host where jobs were preempted is out of the table until `refresh`.
+
+    Parameters
+    ----------
+    prices, budget_prices
+        What a unit of each quota, and of each limit of the disruption budget, is worth.
+    beyond_budget
+        Whether victims may exceed the disruption budget.
     """
 
-    def __init__(self, placement: Placement, prices: QuotaPrices = NO_QUOTA_PRICES) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        prices: QuotaPrices = NO_QUOTA_PRICES,
+        budget_prices: BudgetPrices = NO_BUDGET_PRICES,
+        *,
+        beyond_budget: bool = False,
+    ) -> None:
         self.placement = placement
         problem = placement.problem
         # A share may need a GPU of its own.
@@ -53,7 +71,7 @@ class DisplacementCost:
             if job_class.running
             for group in job_class.choices[0].groups
         )
-        jobs = VictimCandidates.of(placement, self._sizes, prices)
+        jobs = VictimCandidates.of(placement, self._sizes, prices, budget_prices)
         # No pending job may preempt the others.
         jobs = jobs.rows(jobs.level < problem.shape_rank.max(initial=0))
         budget = problem.budget
@@ -61,7 +79,7 @@ class DisplacementCost:
             jobs = jobs.rows(
                 np.array([not budget.is_protected(j) for j in jobs.job.tolist()], np.bool_)
             )
-        self._jobs, self._budget = jobs, budget
+        self._jobs, self._budget = jobs, None if beyond_budget else budget
         self._set_budget_left()
         self._stale_hosts: set[int] = set()
         self._table = self._victim_sets(np.flatnonzero(problem.open), self._jobs)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placewright.formulations.gang.placement.disruption_budget import BudgetGuard
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import greedy_order
 from placewright.formulations.gang.placement.placement import Placement
@@ -88,11 +89,11 @@ def _may_be_profitable(placement: Placement, job: int, options: Sequence[_Option
 def _drop_and_refill(placement: Placement, job: int) -> None:
     """Preempt a gang and run the greedy; undo both unless the value rises."""
     before, started = placement.value, {number for number, _ in placement.started()}
-    number = placement.start_of(job)
+    guard, number = BudgetGuard(placement), placement.start_of(job)
     start = placement.get(number)
     placement.stop(number)
     fill_by_policy(placement)
-    if start is None or placement.value > before:
+    if start is None or (placement.value > before and guard.holds()):
         return
     for came in [number for number, _ in placement.started() if number not in started]:
         placement.stop(came)

@@ -4,7 +4,8 @@ For gangs that fit no host although enough GPUs are free. A gang gets the hosts 
 which the fewest GPUs of one-task jobs have to move. These jobs are relocated, by ejection chains if
 need be (`ejection.py`). One that fits nowhere is preempted or waits again, as long as less value
 stops than starts. If that fails, whole gangs of lower precedence are preempted, those of least
-value per host first. If that fails, too, nothing changes.
+value per host first. If that fails, too, nothing changes. No insertion exceeds the disruption
+budget.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from placewright.formulations.gang.heuristics.ejection import EjectionMoves
 from placewright.formulations.gang.heuristics.insertion_sites import HostCounts, InsertionSites
 from placewright.formulations.gang.heuristics.movable_jobs import ANY_TENANT
 from placewright.formulations.gang.heuristics.quota_repair import QuotaExcess
+from placewright.formulations.gang.placement.disruption_budget import BudgetGuard
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import greedy_order
 from placewright.formulations.gang.placement.placement import Placement
@@ -70,6 +72,7 @@ class _GangInsertion:
         self.moves = EjectionMoves(placement)
         self._failed: dict[tuple[object, ...], int] = {}
         self.sites = InsertionSites(self.moves)
+        self._guard = BudgetGuard(placement)
 
     def start(self, c: int, o: int) -> bool:
         """Insert a job of a class; return whether it started.
@@ -83,6 +86,9 @@ class _GangInsertion:
         if self._failed.get(request, -1) >= choice.value:
             return False
         started = self._start(c, o, excess)
+        if started and not self._guard.holds():
+            self.moves.rollback()
+            started = False
         if started:
             self._failed.clear()
         else:
@@ -106,7 +112,8 @@ class _GangInsertion:
         before, tenant = placement.value, self.problem.classes[c].tenant if excess else ANY_TENANT
         sites = ((hosts, ()) for hosts in self.sites.by_moving_jobs(group, tenant))
         for hosts, stopped_gangs in chain(sites, self.sites.by_stopping_gangs(group, rank, tenant)):
-            if self._insert_on(c, o, hosts, stopped_gangs, excess) and placement.value > before:
+            inserted = self._insert_on(c, o, hosts, stopped_gangs, excess)
+            if inserted and placement.value > before and self._guard.holds():
                 return True
             self.moves.rollback()
         return group.count == 1 and self._displace(c, o, excess)

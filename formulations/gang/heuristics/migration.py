@@ -13,7 +13,8 @@ from placewright.formulations.bound_arithmetic import HOLD_SLACK
 from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.count_search import search_counts
-from placewright.formulations.gang.heuristics.displace import displace_by_counts, displace_greedily
+from placewright.formulations.gang.heuristics.displace import displace_by_counts
+from placewright.formulations.gang.heuristics.displace_within_budget import displaced, displaced_at
 from placewright.formulations.gang.heuristics.empty_domains import empty_domains
 from placewright.formulations.gang.heuristics.evacuate import evacuate
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
@@ -32,6 +33,7 @@ from placewright.formulations.gang.models.aggregate.column_generation import (
     bound_by_relaxation,
     collect_bounds,
 )
+from placewright.formulations.gang.models.aggregate.disruption_budget import budget_prices
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.models.host.victims import select_victims
@@ -81,7 +83,7 @@ def _improves_by_displacement(search: Search) -> bool:
 def _displace_at_once(search: Search) -> Steps:
     best = search.session.best
     value = None if best is None else search.problem.weighted_value(best)
-    placement = _displaced(search.problem)
+    placement = displaced(search.problem, search.session)
     upgrade_options(placement)
     if value is None or placement.value > value:
         yield from search.report(placement, "displacing")
@@ -123,14 +125,6 @@ def decide_by_precedence(search: Search) -> Steps:
     if search.incumbent is None or placement.value > search.incumbent.value:
         search.incumbent = placement
         yield from search.report_improvement(placement, "precedence")
-
-
-def _displaced(problem: Problem) -> Placement:
-    """Return a placement after greedy displacement; unlawful preemptions are undone."""
-    placement = Placement(problem)
-    displace_greedily(placement)
-    repair_disruptions(placement)
-    return placement
 
 
 def _insert_while_improving(session: Session, placement: Placement) -> None:
@@ -184,11 +178,16 @@ def _displace_by_model(search: Search) -> Steps:
         return
     if search.first == ENTITLED:
         yield from _run_scalarised(search, scalarise_entitled(problem))
-    if found is not None and problem.quota:
+    if found is not None and (problem.quota or problem.budget):
         repair_disruptions(found)
+    if search.first == VALUE and problem.budget is not None:
+        prices = budget_prices(search.tightest.aggregate, search.relaxation)
+        priced = displaced_at(problem, prices)
+        found = max((p for p in (found, priced) if p), key=lambda p: p.value)
     if search.first == VALUE and known is None and (found is None or problem.quota):
         # Where a quota is used up, a job that starts has to stop others of the same tenant.
-        found = max((p for p in (found, _displaced(problem)) if p), key=lambda p: p.value)
+        greedily = displaced(problem, search.session)
+        found = max((p for p in (found, greedily) if p), key=lambda p: p.value)
     if found is not None:
         search.incumbent = found
         upgrade_options(found)
@@ -429,7 +428,8 @@ def displace_by_model(
             left_out -= {f"hold:{term}"}
     if values is None:
         return None
-    return displace_by_counts(session, counts, patterns, values, _quota_prices(counts, relaxed))
+    prices = _quota_prices(counts, relaxed), budget_prices(counts, relaxed)
+    return displace_by_counts(session, counts, patterns, values, *prices)
 
 
 def _quota_prices(counts: AggregateModel, relaxed: Outcome) -> dict[tuple[int, int], float]:

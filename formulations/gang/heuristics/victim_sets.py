@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.disruption_budget import (
+    NO_BUDGET_PRICES,
+    BudgetPrices,
+)
 from placewright.formulations.gang.problem.jobs import Choice, JobClass
 from placewright.formulations.gang.problem.problem import Problem
 
@@ -38,7 +42,8 @@ class VictimCandidates:
     gain : int64 (rows, 1 + resources)
         What the host has free once the job has stopped, whole GPUs first.
     loss : float64 (rows,)
-        Its value, and what stopping it costs as a fraction of one unit.
+        Its value, what it uses of the disruption budget at its prices, and what stopping it costs
+        as a fraction of one unit.
     """
 
     job: Ints
@@ -48,7 +53,13 @@ class VictimCandidates:
     level: Ints
 
     @classmethod
-    def of(cls, placement: Placement, sizes: Ints, prices: QuotaPrices) -> Self:
+    def of(
+        cls,
+        placement: Placement,
+        sizes: Ints,
+        prices: QuotaPrices,
+        budget_prices: BudgetPrices = NO_BUDGET_PRICES,
+    ) -> Self:
         """List the running jobs on hosts where tasks may arrive."""
         problem = placement.problem
         milli = [problem.demand_of(c.choices[0], -1) if c.running else 0 for c in problem.classes]
@@ -59,6 +70,9 @@ class VictimCandidates:
         ]
         worth, cost, here = np.array(facts, dtype=np.float64).reshape(-1, 3).T
         loss = worth + cost / (1 + cost.sum())
+        if problem.budget is not None and any(budget_prices):
+            uses = [problem.budget.used([job], []) for job in problem.running]
+            loss += np.array(uses, dtype=np.float64).reshape(-1, len(budget_prices)) @ budget_prices
         number = np.searchsorted(list(problem.running), problem.running_tasks[:, 0])
         tasks = problem.running_tasks[
             problem.open[problem.running_tasks[:, 2]] & (here[number] > 0)

@@ -1,7 +1,8 @@
 """Repair of placements beyond the disruption budget: jobs go back to their places.
 
 Each step brings back the job for which the least value is given up, per share of what is too much.
-Pending jobs in its place stop, and running jobs that have moved there go back to theirs. So the
+Pending jobs in its place stop, and running jobs that have moved there go back to theirs. Where too
+many jobs migrate, one may stop instead, if preemptions are left and that gives up less. So the
 steps end, at the latest where every running job is in place.
 """
 
@@ -49,6 +50,28 @@ def disruption_of(placement: Placement, budget: DisruptionBudget) -> Disruption:
     """Return what a placement uses of a disruption budget."""
     preempted, migrated = _displaced(placement)
     return budget.used(preempted, migrated)
+
+
+class BudgetGuard:
+    """Whether a placement stays within the disruption budget, or no further beyond it than before.
+
+    `holds` compares it with what it was when the guard was made.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement, self._budget = placement, placement.problem.budget
+        self._before = self._excess()
+
+    def holds(self) -> bool:
+        """Whether no limit is exceeded by more, and no more protected jobs are preempted."""
+        return all(now <= was for now, was in zip(self._excess(), self._before, strict=True))
+
+    def _excess(self) -> tuple[int, ...]:
+        if self._budget is None:
+            return ()
+        preempted, migrated = _displaced(self._placement)
+        protected = sum(map(self._budget.is_protected, preempted))
+        return *self._budget.excess(self._budget.used(preempted, migrated)), protected
 
 
 def _is_within(placement: Placement, budget: DisruptionBudget) -> bool:
@@ -111,8 +134,27 @@ class _Return:
             score = self._score(job)
             if score is not None and queue and score > queue[0][0]:
                 heappush(queue, (score, job))
+            elif score is not None and self._stops_rather(job):
+                self._stop(job)
             elif score is not None:
                 self.bring_back(job)
+
+    def _stops_rather(self, job: int) -> bool:
+        """Whether a job that has moved may stop instead, and that gives up less value."""
+        placement, stop = self.placement, self.budget.stops.get(job)
+        if stop is None or stop.protected or not placement.is_running(job):
+            return False
+        excess = self.budget.excess(self.used)
+        after = self.budget.excess(self.used.plus(stop.migrated, -1).plus(stop.preempted))
+        fewer = after.migrated_jobs < excess.migrated_jobs
+        no_worse = all(now <= was for now, was in zip(after, excess, strict=True))
+        return fewer and no_worse and self._value_of(job) < self._value_in_the_way(job)
+
+    def _stop(self, job: int) -> None:
+        """Stop a job that has moved, which counts as a preemption."""
+        stop = self.budget.stops[job]
+        self.used = self.used.plus(stop.migrated, -1).plus(stop.preempted)
+        self.placement.stop(self.placement.start_of(job))
 
     def bring_back(self, job: int) -> None:
         """Bring a job back; pending jobs in its place stop, and running ones go back as well."""
@@ -158,8 +200,14 @@ class _Return:
             return None
         loss = self._value_in_the_way(job)
         if not moved:
-            loss -= self.problem.classes[self.problem.running[job].job_class].choices[0].value
+            loss -= self._value_of(job)
+        elif self._stops_rather(job):
+            loss = self._value_of(job)
         return loss / share if loss > 0 else loss * share
+
+    def _value_of(self, job: int) -> int:
+        """Return the value of a running job."""
+        return self.problem.classes[self.problem.running[job].job_class].choices[0].value
 
     def _value_in_the_way(self, job: int) -> int:
         """Return about how much value starts where a job was, on GPUs that are not free."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.job import Job
@@ -32,6 +32,9 @@ class Disruption(NamedTuple):
 
 
 NOTHING = Disruption()
+BudgetPrices: TypeAlias = tuple[float, ...]
+"""What a unit of each limit is worth, in the order of `Disruption`."""
+NO_BUDGET_PRICES: BudgetPrices = (0.0,) * len(NOTHING)
 
 
 class Stop(NamedTuple):

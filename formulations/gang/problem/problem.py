@@ -154,17 +154,21 @@ class Problem:
 
     @cached_property
     def num_competing(self) -> NDArray[np.int64]:
-        """Number of jobs in each class that compete for open hosts, int64 (classes,).
-
-        All but running jobs where no task of theirs might arrive: such a job may stay and uses
-        nothing that others could have, so relaxations leave it out.
-        """
+        """Number of jobs in each class that compete for open hosts, int64 (classes,)."""
         number = self.num_jobs.copy()
+        for j in self.not_competing:
+            number[self.running[j].job_class] -= 1
+        return number
+
+    @cached_property
+    def not_competing(self) -> frozenset[int]:
+        """Running jobs where no task of theirs might arrive.
+
+        Such a job may stay and uses nothing that others could have, so relaxations leave it out.
+        """
         job, _, host, shape = self.running_tasks.T
         constrained = np.unique(job if self._reserved else job[~self.shape_hosts[shape, host]])
-        for j in constrained.tolist():
-            number[self.running[j].job_class] -= not self.competes(self.running[j])
-        return number
+        return frozenset(j for j in constrained.tolist() if not self.competes(self.running[j]))
 
     @cached_property
     def _reserved(self) -> bool:

@@ -246,9 +246,10 @@ def bound_by_relaxation(
         if not inner:
             arrays = arrays.without_columns(aggregate.inner_gang_columns)
         if patterns is None:
-            row = aggregate.option_row[aggregate.y_class]
+            options = aggregate.sifted
+            row = aggregate.option_row[aggregate.y_class[options]]
             outcome = solve_by_sifting(
-                session, arrays, aggregate.y, row, share=tuning.relaxation_share
+                session, arrays, aggregate.y[options], row, share=tuning.relaxation_share
             )
         else:
             outcome = session.optimise(arrays, share=tuning.relaxation_share)

@@ -142,7 +142,8 @@ class GpuPartPatterns(GpuPatterns):
             self._size, self._size_memory, self._top, price[:, classes].T[:, mine]
         )
 
-        worth = best[position, self._room[:, 0], self._room[:, 1]]
+        # Exact prices may exceed 64 bits, while a table without shares holds zeros.
+        worth = best[position, self._room[:, 0], self._room[:, 1]].astype(price.dtype)
         sets = np.full(len(worth), -1, dtype=np.int64)
         for g in [g for g, some in enumerate(self._sets) if len(some)]:
             each = self._sets[g] @ price[:, self.kind_class[g]]

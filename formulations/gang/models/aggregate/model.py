@@ -15,6 +15,7 @@
     quota      what a tenant's jobs take           <= what is left of its quota
     value, entitled, progress   of the jobs of y, less those of all running jobs
     disruption                  of the jobs that are not in y
+    disruption budget           disruption_budget.py
     share                       tenant_share_rows.py
 
 A running job that may move is a job like any other, on hosts that are cleared of all such jobs: to
@@ -33,7 +34,10 @@ from collections import defaultdict
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.formulations.gang import parameters
+from placewright.formulations.gang.models.aggregate.disruption_budget import (
+    add_disruption_budget,
+    steps_of,
+)
 from placewright.formulations.gang.models.aggregate.gangs import (
     domain_rows,
     gang_columns,
@@ -44,6 +48,7 @@ from placewright.formulations.gang.models.aggregate.host_classes import HostClas
 from placewright.formulations.gang.models.aggregate.rows import add_class_sums
 from placewright.formulations.gang.models.aggregate.terms import add_terms
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
+from placewright.formulations.gang.problem.disruption_budget import NOTHING
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.solver import Model
 
@@ -72,8 +77,8 @@ def build_aggregate_model(
     if not np.array_equal(whole, problem.cleared.whole_free(problem.cluster)):
         raise ValueError("the hosts are not cleared; a bound of the model would not hold")
     model = Model()
-    y_offer, y_most, y_cost = _columns(problem)
-    y = model.variables("y", len(y_offer), upper=y_most)
+    y_option, y_most, y_cost, y_least, *y_use = _columns(problem)
+    y = model.variables("y", len(y_option), upper=y_most)
     x_shape, x_class = np.nonzero(classes.capacity if sums else np.zeros_like(classes.capacity))
     x = model.variables("x", len(x_shape), upper=classes.capacity[x_shape, x_class])
     opened = np.full(len(classes), -1, dtype=np.int64)
@@ -88,7 +93,7 @@ def build_aggregate_model(
         classes,
         model,
         y,
-        y_offer,
+        y_option,
         y_most,
         y_cost,
         x,
@@ -105,6 +110,9 @@ def build_aggregate_model(
         np.full((len(parts), len(classes)), -1, dtype=np.int64),
         np.full(len(problem.quota), -1, dtype=np.int64),
         parts,
+        np.stack(y_use, axis=1),
+        y_least,
+        np.full(len(NOTHING), -1, dtype=np.int64),
     )
     _one_option(counts)
     _tasks(counts)
@@ -114,34 +122,32 @@ def build_aggregate_model(
     _domains(counts, whole)
     _quota(counts)
     _labels(counts)
+    add_disruption_budget(counts)
     add_terms(counts)
     return counts
 
 
-def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
-    """Return option, most jobs and stop cost of each y; running jobs of a class by stop cost."""
-    tuning = parameters.PARAMETERS.models
+def _columns(problem: Problem) -> Ints:
+    """Return option, most jobs, stop cost, least jobs and use of the budget of each y.
+
+    Running jobs of a class are divided into steps.
+    """
     options = problem.options
     pending = np.flatnonzero(problem.num_pending[options.job_class])
-    none = np.zeros(len(pending), dtype=np.int64)
-    columns = [np.stack([pending, problem.num_pending[options.job_class[pending]], none])]
+    number = problem.num_pending[options.job_class[pending]]
+    none = np.zeros((2 + len(NOTHING), len(pending)), dtype=np.int64)
+    columns = [np.concatenate([pending[None], number[None], none])]
     for c, job_class in enumerate(problem.classes):
         if job_class.running:
-            option = options.class_start[c]
-            costs = sorted(problem.running[j].preempt_cost for j in job_class.jobs)
-            # Jobs that do not compete may be those of highest cost: leaving these out relaxes it.
-            steps = np.array_split(
-                np.array(costs[: problem.num_competing[c]]), tuning.num_stop_cost_steps
-            )
+            option = int(options.class_start[c])
+            gpus = int(options.milli_gpu[option])
             columns += [
-                np.array([[option], [len(part)], [int(part[0]) + options.milli_gpu[option]]])
-                for part in steps
-                if len(part)
+                np.array([[option, s.jobs, s.cost + gpus, s.jobs * s.protected, *s.use]]).T
+                for s in steps_of(problem, c)
             ]
     table = np.concatenate(columns, axis=1)
-    # In order of the classes, the steps of one by cost.
-    table = table[:, np.argsort(table[0], kind="stable")]
-    return table[0], table[1], table[2]
+    # In order of the classes, the steps of one in their order.
+    return table[:, np.argsort(table[0], kind="stable")]
 
 
 def _one_option(m: AggregateModel) -> None:

@@ -35,6 +35,9 @@ class AggregateModel:
     gpu_row, share_row : row per host class (-1: none), row per (part, host class)
     quota_row : row per quota of the problem
     parts : the kinds of GPU parts that shapes ask for
+    y_use : what stopping a job of each y uses of the disruption budget at least, (y, limits)
+    y_least : jobs of each y that have to run on
+    budget_row : row per limit of the disruption budget, -1 for none
     """
 
     problem: Problem
@@ -58,6 +61,9 @@ class AggregateModel:
     share_row: Ints
     quota_row: Ints
     parts: GpuPartTypes
+    y_use: Ints
+    y_least: Ints
+    budget_row: Ints
 
     def part_of(self, shape: Ints, host_class: Ints) -> Ints:
         """Return the parts that shapes ask for on hosts of some classes, -1 for whole GPUs."""
@@ -75,6 +81,13 @@ class AggregateModel:
     def y_choice(self) -> Ints:
         """Choice of each y."""
         return self.problem.options.choice[self.y_option]
+
+    @property
+    def sifted(self) -> Ints:
+        """The y that sifting may leave out: not those that a disruption budget has run on."""
+        if self.problem.budget is None:
+            return np.arange(len(self.y))
+        return np.flatnonzero(self.problem.num_pending[self.y_class])
 
     @property
     def y_columns(self) -> tuple[Ints, Ints, Ints]:
