@@ -9,7 +9,7 @@ from random import Random
 from fuzz.book.cells import Bound, Cells
 from fuzz.book.choices import Choices, Enumeration
 from fuzz.book.facts import Facts
-from fuzz.book.gangs import MAX_PLANS, SPOILT, MissedPlanError
+from fuzz.book.gangs import MAX_PLANS, SPOILT, MissedPlanError, fault
 from fuzz.book.judgement import Judgement
 from fuzz.book.mutations import mutated
 from fuzz.book.reading import choices_of
@@ -192,4 +192,4 @@ def _job(rng: Random, document: Raw, number: int, names: list[str]) -> Raw:
     return job
 
 
-POLICY = Policy("cells", draw, plans, SETTINGS, scope)
+POLICY = Policy("cells", draw, plans, SETTINGS, scope, fault=fault)
