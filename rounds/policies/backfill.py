@@ -137,7 +137,7 @@ class BackfillDecider:
 
     def reasons(self, candidate: Candidate) -> dict[int, Why]:
         """Return the reason of every pending job that the candidate does not start."""
-        reasons = reasons_of(self.whole, candidate)
+        reasons = reasons_of(self.whole, candidate, startable=True)
         jobs, now = self._round.jobs, self._round.now
         for j in reasons:
             if jobs[j].held:

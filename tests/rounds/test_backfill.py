@@ -248,6 +248,19 @@ def test_aging_raises_the_value_of_jobs_that_wait() -> None:
     assert plan.certificate.terms[0].value == 24_000
 
 
+def test_a_job_that_is_not_chosen_is_told_that_it_fits() -> None:
+    round_ = at_100(
+        job("worthless", 1, None, weight=0),
+        backfill=None,
+        aging={"doubles_after_s": 10},
+        terms=["value", "opened"],
+    )
+    worthless = decided(round_)[1]["worthless"]
+    assert worthless.reason is Reason.NOT_CHOSEN
+    assert worthless.detail is not None
+    assert worthless.detail.startable
+
+
 def test_of_equal_jobs_the_first_submitted_starts() -> None:
     jobs = job("second", 8, 5, submitted=9), job("first", 8, 5, submitted=3)
     _, found = decided(at_100(*jobs, backfill=None))
