@@ -32,7 +32,6 @@ from placewright.formulations.gang.models.aggregate.column_generation import (
     bound_by_relaxation,
     collect_bounds,
     host_pattern_model,
-    later_bounds,
     tasks_per_host,
 )
 from placewright.formulations.gang.models.aggregate.host_columns import (
@@ -40,6 +39,7 @@ from placewright.formulations.gang.models.aggregate.host_columns import (
     host_patterns_apply,
 )
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
+from placewright.formulations.gang.models.aggregate.term_by_term import later_bounds
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement

@@ -34,11 +34,13 @@ from placewright.formulations.gang.models.aggregate.column_generation import (
     aggregate_models,
     bound_by_relaxation,
     collect_bounds,
-    later_bounds,
-    search_term_by_term,
 )
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.powers_of_two import only_powers_of_two
+from placewright.formulations.gang.models.aggregate.term_by_term import (
+    later_bounds,
+    search_term_by_term,
+)
 from placewright.formulations.gang.models.host.model import num_task_variables
 from placewright.formulations.gang.models.host.solve import solve_exactly as run_exact
 from placewright.formulations.gang.placement.assignment import assign

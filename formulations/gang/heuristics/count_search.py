@@ -12,9 +12,9 @@ from placewright.formulations.gang.heuristics.lp_rounding import round_relaxatio
 from placewright.formulations.gang.heuristics.search import Search, Steps
 from placewright.formulations.gang.models.aggregate.column_generation import (
     PricedModel,
-    search_term_by_term,
 )
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
+from placewright.formulations.gang.models.aggregate.term_by_term import search_term_by_term
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
@@ -92,13 +92,9 @@ def _improve(search: Search) -> Steps:
 
 COUNT_SEARCH = (
     Phase("LP rounding", _round),
+    Phase("relaxation of classes", Search.relax_classes, Search.has_classes, needs_time=True),
     Phase("count search", _search_models),
-    Phase(
-        "bounds of classes",
-        Search.bound_classes,
-        lambda s: bool(s.problem.priority_classes),
-        needs_time=True,
-    ),
+    Phase("bounds of classes", Search.bound_classes, Search.has_classes, needs_time=True),
     Phase("LNS of counts", _improve, needs_gap=True),
 )
 """Phases over the aggregate models; disaggregation needs no time that a solver would."""

@@ -172,7 +172,9 @@ def _displace_by_model(search: Search) -> Steps:
         return
     found = None
     if search.first == VALUE:
-        found = displace_by_model(search.session, search.tightest, search.relaxation)
+        found = displace_by_model(
+            search.session, search.tightest, search.relaxation, of_classes=search.class_relaxation
+        )
     if found is None and search.session.expired():
         search.finished = True
         return
@@ -349,10 +351,6 @@ def _needs_search(search: Search) -> bool:
     return search.first not in (VALUE, ENTITLED) or not search.close_enough()
 
 
-def _has_classes(search: Search) -> bool:
-    return bool(search.problem.priority_classes)
-
-
 def _moves_running_jobs(search: Search) -> bool:
     """Whether the search goes on from an incumbent that moves or stops running jobs."""
     incumbent = search.incumbent
@@ -361,6 +359,7 @@ def _moves_running_jobs(search: Search) -> bool:
 
 
 MIGRATION = (
+    Phase("relaxation of classes", Search.relax_classes, Search.has_classes, needs_time=True),
     Phase("displacement by model", _displace_by_model, _has_later_terms_or_gap),
     Phase("repacking", _repack, _incumbent_may_gain),
     Phase("gang insertion", _insert_gangs, _incumbent_may_gain),
@@ -368,7 +367,7 @@ MIGRATION = (
     Phase("known incumbent", _return_to_known),
     Phase("victim selection", _select_victims),
     Phase("progress", _scalarise_progress, _asks_for_progress),
-    Phase("bounds of classes", Search.bound_classes, _has_classes, needs_time=True),
+    Phase("bounds of classes", Search.bound_classes, Search.has_classes, needs_time=True),
     Phase("LNS", _improve_incumbent, _moves_running_jobs),
     Phase("residual evacuation", _evacuate, lambda s: not s.improved and _needs_search(s)),
     Phase(
@@ -387,22 +386,31 @@ def displace_by_model(
     model: PricedModel | HostPatternModel,
     relaxed: Outcome | None,
     best: Mapping[str, int] | None = None,
+    of_classes: Outcome | None = None,
 ) -> Placement | None:
     """Restricted master heuristic: an integer program over a few patterns, then disaggregation.
 
     The aggregate model plans on hosts that are cleared of running jobs; `displace_by_counts` places
     its counts where displacing the running jobs costs least. With the values of a `best` plan the
     program has to reach its `value`, and stops the jobs that are cheapest to stop. Priority classes
-    are optimised one after the other. None without host patterns, a solved relaxation or an integer
-    solution in time.
+    are optimised one after the other, over patterns of their own relaxation if that is known. None
+    without host patterns, a solved relaxation or an integer solution in time.
+
+    Parameters
+    ----------
+    relaxed, of_classes
+        The relaxation of `value`, and that of the last priority class, the others held.
     """
     counts, patterns = model
     if not isinstance(patterns, HostPatterns) or relaxed is None:
         return None
     columns, program = patterns.pool.columns, counts.model
-    arrays = program.arrays(VALUE, without=program.held)
-    excluded = _columns_to_exclude(arrays, counts, columns, relaxed)
     terms: tuple[str, ...] = counts.problem.value_terms
+    if of_classes is None:
+        arrays = program.arrays(VALUE, without=program.held)
+        excluded = _columns_to_exclude(arrays, counts, columns, relaxed)
+    else:
+        excluded = _columns_to_exclude(program.arrays(terms[-1]), counts, columns, of_classes)
     gap = None
     if best is not None:
         for term in terms:

@@ -10,7 +10,10 @@ from placewright.formulations.common.phases import SearchState
 from placewright.formulations.gang.heuristics.stopping import best_close_enough
 from placewright.formulations.gang.models.aggregate.column_generation import (
     PricedModel,
+)
+from placewright.formulations.gang.models.aggregate.term_by_term import (
     later_bounds,
+    relax_term_by_term,
 )
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.completion import complete
@@ -39,6 +42,8 @@ class Search(SearchState):
     models
         Aggregate models still to be tried; `tightest` is the first, and `relaxation` the optimum of
         its linear relaxation for `first`; `first_relaxation` is for the first term as it is.
+    class_relaxation
+        That of the last priority class, those above held at theirs.
     known
         The incumbent with which migration began.
     repacked, improved
@@ -55,6 +60,7 @@ class Search(SearchState):
     tightest: PricedModel | None = None
     relaxation: Outcome | None = None
     first_relaxation: Outcome | None = None
+    class_relaxation: Outcome | None = None
     known: Placement | None = None
     repacked: bool = False
     improved: bool = False
@@ -69,9 +75,23 @@ class Search(SearchState):
         """Whether the first term of the best plan, or each priority class, is proven enough."""
         return best_close_enough(self.problem, self.session)
 
+    def has_classes(self) -> bool:
+        """Whether there are priority classes, and no term comes before them."""
+        return self.problem.terms[0] == CLASS_VALUES[0]
+
+    def relax_classes(self) -> Steps:
+        """Solve the relaxation of each priority class, and keep that of the last.
+
+        Patterns that are good for the sum of all classes may be poor for a class.
+        """
+        if self.tightest is not None:
+            self.class_relaxation = yield from relax_term_by_term(
+                self.session, *self.tightest, self.problem.value_terms
+            )
+
     def bound_classes(self) -> Steps:
         """Bound the later priority classes, the higher ones held at the best plan's values."""
-        if self.tightest is not None and self.problem.terms[0] == CLASS_VALUES[0]:
+        if self.tightest is not None:
             yield from later_bounds(self.session, *self.tightest, self.problem.value_terms)
 
     def report(self, placement: Placement, source: str) -> Steps:

@@ -1,21 +1,15 @@
-"""Column generation for the aggregate model: relaxations, bounds, and the search by terms."""
+"""Column generation for the aggregate model: its relaxations, and bounds from them."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.bound_arithmetic import HOLD_SLACK, tighter
+from placewright.formulations.bound_arithmetic import tighter
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.models.aggregate.core_search import (
-    option_reduced_costs,
-    remaining_core,
-    search_core,
-)
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.gpu_part_columns import GpuPartPatterns
 from placewright.formulations.gang.models.aggregate.host_classes import host_classes
@@ -29,14 +23,13 @@ from placewright.formulations.gang.models.aggregate.powers_of_two import only_po
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.models.aggregate.sifting import solve_by_sifting
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
-from placewright.formulations.gang.models.tenant_share_rows import with_actual_shares
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.dominant_shares import SHARE_TERMS
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import BOTTLENECK, OPTION_SUMS, SENSE
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
-from placewright.solver import Arrays, Model, Outcome, ReducedCosts, certified_bound, multipliers
+from placewright.solver import Model, Outcome, certified_bound, multipliers
 
 PLACE_TERMS = ("disruption", "spread", "opened", BOTTLENECK)
 """Terms of the aggregate model that depend on where jobs are, not only on which of them run."""
@@ -94,117 +87,6 @@ def host_pattern_model(
     classes = grid_host_classes(empty, capacity, grid)
     aggregate = build_aggregate_model(problem, classes, capacity, empty.whole, sums=False)
     return HostPatternModel(aggregate, HostPatterns(aggregate, grid))
-
-
-def search_term_by_term(
-    session: Session,
-    aggregate: AggregateModel,
-    patterns: GpuPatterns | HostPatterns | None,
-    relaxed: Outcome | None = None,
-    *,
-    gap: float | None = None,
-    share: float | None = None,
-) -> Generator[Bound, None, NDArray[np.float64] | None]:
-    """Branch and bound lexicographically, each term held before the next; return the last point.
-
-    Parameters
-    ----------
-    relaxed
-        The outcome of the first term's relaxation over the same columns; then only its core is
-        searched (core_search.py).
-    gap
-        Relative gap of the first term; by default half the session's.
-    share
-        Of the time left, for the first term.
-    """
-    problem, model = aggregate.problem, aggregate.model
-    values: NDArray[np.float64] | None = None
-    holds: list[tuple[str, int]] = []
-    pending = set(model.held)
-    reduced: ReducedCosts | None = None
-    for term in _modelled(problem):
-        arrays = model.arrays(term, without=pending)
-        if isinstance(patterns, HostPatterns):
-            arrays = patterns.relax_exchanges(arrays, session.backend)
-        if values is None:
-            reduced = option_reduced_costs(
-                arrays, relaxed, aggregate.y, aggregate.option_row[aggregate.y_class]
-            )
-            first_gap = session.gap / 2 if gap is None else gap
-            outcome = search_core(session, arrays, reduced, first_gap, share)
-        else:
-            outcome = _search_later(session, term, arrays, values, reduced, holds[0][1])
-        if outcome is None or outcome.values is None or outcome.objective is None:
-            break
-        # A model that lacks patterns proves nothing by its search.
-        if patterns is None and outcome.bound is not None:
-            yield Bound(term, problem.round_bound(term, outcome.bound), tuple(holds))
-        values = outcome.values
-        if problem.shares:
-            values = with_actual_shares(
-                model, problem, *aggregate.y_columns, aggregate.left_out_shares, values
-            )
-        model.hold(term, round(outcome.objective), HOLD_SLACK)
-        pending -= {f"hold:{term}"}
-        holds.append((term, round(outcome.objective)))
-    return values
-
-
-def _search_later(
-    session: Session,
-    term: str,
-    arrays: Arrays,
-    values: NDArray[np.float64],
-    reduced: ReducedCosts | None,
-    first: int,
-) -> Outcome | None:
-    """Search a later term from the last point, over the core of the first term."""
-    tuning = parameters.PARAMETERS.models
-    core = None if reduced is None else remaining_core(arrays, reduced, first)
-    inside, start = (arrays, values) if core is None else (core.arrays, core.inside(values))
-    gap = tuning.place_term_gap_rel if term in PLACE_TERMS else None
-    outcome = session.optimise(
-        inside,
-        share=tuning.later_search_share,
-        most=tuning.max_search_seconds,
-        gap=gap,
-        start=start,
-    )
-    if core is None or outcome is None or outcome.values is None:
-        return outcome
-    return replace(outcome, values=core.whole(outcome.values))
-
-
-def _modelled(problem: Problem) -> list[str]:
-    """Return the policy's terms that the aggregate model has."""
-    return [t for t in problem.terms if t in MODELLED_TERMS]
-
-
-def later_bounds(
-    session: Session,
-    aggregate: AggregateModel,
-    patterns: GpuPatterns | HostPatterns | None,
-    terms: Sequence[str] | None = None,
-) -> Iterator[Bound]:
-    """Bound each later term over the relaxation, earlier ones held at the best plan's values.
-
-    `terms` are the first of the policy's, if not all are asked for.
-    """
-    problem = aggregate.problem
-    pending = set(aggregate.model.held)
-    holds: list[tuple[str, int]] = []
-    for term in problem.terms if terms is None else terms:
-        if session.best is None:
-            return
-        if term in MODELLED_TERMS:
-            if holds:
-                without = tuple(pending)
-                yield from bound_by_relaxation(
-                    session, aggregate, patterns, term, tuple(holds), without
-                )
-            aggregate.model.hold(term, session.best[term], HOLD_SLACK)
-            pending -= {f"hold:{term}"}
-        holds.append((term, session.best[term]))
 
 
 def bound_by_relaxation(
