@@ -26,26 +26,49 @@ HOSTS, GPUS = 64, 8
 ROUND_S = 60
 ARRIVING_ROUNDS, QUICK_ROUNDS = 300, 100
 SEEDS = range(10)
-LOAD = 1.3
 SMALL = ((1, 1), (1, 2), (1, 4), (1, 8))
 GANGS = ((2, 8), (4, 8), (8, 8), (16, 8), (32, 8))
-GANG_SHARE = 0.2
-SHORTEST_S, LONGEST_S = 60, 3600
-SECONDS = 0.5
+SHORTEST_S = 60
+SECONDS = 0.2
 LAST_ROUND = 5000
+SIZES = {"1 host": (1, 1), "2-8 hosts": (2, 8), "16-32 hosts": (16, 32)}
+"""Classes of jobs by their number of hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """How jobs are drawn: the GPU time that they ask over what there is, gangs, run times.
+
+    Attributes
+    ----------
+    gang_share : float
+        The share of jobs that are gangs.
+    longest_s : int
+        Run times are log-uniform between a minute and this many seconds.
+    """
+
+    name: str
+    load: float
+    gang_share: float
+    longest_s: int
+
+
+OVERLOADED = Stream("overloaded-512", 1.3, 0.2, 3600)
+CROWDED = Stream("crowded-512", 1.0, 0.01, 600)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A stream of jobs, by a seed."""
 
+    stream: Stream
     seed: int
     rounds: int = ARRIVING_ROUNDS
 
     @property
     def name(self) -> str:
-        """What rows call it."""
-        return f"overloaded-{HOSTS * GPUS}"
+        """By which it is chosen."""
+        return f"{self.stream.name}-{self.seed}"
 
     def arrivals(self) -> list[Arrival]:
         """Draw the jobs, in the order in which they come."""
@@ -53,11 +76,12 @@ class Case:
         jobs: list[Arrival] = []
         asked, offered = 0.0, 0.0
         for number in range(self.rounds):
-            offered += LOAD * HOSTS * GPUS * ROUND_S
+            offered += self.stream.load * HOSTS * GPUS * ROUND_S
             while asked < offered:
-                kinds = GANGS if draw.random() < GANG_SHARE else SMALL
+                kinds = GANGS if draw.random() < self.stream.gang_share else SMALL
                 tasks, gpus = kinds[int(draw.integers(len(kinds)))]
-                seconds = int(np.exp(draw.uniform(np.log(SHORTEST_S), np.log(LONGEST_S))))
+                log_s = draw.uniform(np.log(SHORTEST_S), np.log(self.stream.longest_s))
+                seconds = int(np.exp(log_s))
                 expected = max(1, int(seconds * 2 ** draw.uniform(-1, 1)))
                 name = f"j{len(jobs)}"
                 jobs.append(Arrival(name, tasks, gpus, number * ROUND_S, seconds, expected))
@@ -67,7 +91,9 @@ class Case:
 
 def cases(*, quick: bool) -> list[Case]:
     """Return the streams; `quick`: one of few rounds."""
-    return [Case(0, QUICK_ROUNDS)] if quick else [Case(seed) for seed in SEEDS]
+    if quick:
+        return [Case(OVERLOADED, 0, QUICK_ROUNDS)]
+    return [Case(stream, seed) for stream in (OVERLOADED, CROWDED) for seed in SEEDS]
 
 
 class _Scheduler(Protocol):
@@ -150,18 +176,15 @@ def _row(case: Case, method: str, arrivals: Sequence[Arrival], scheduler: _Sched
             last = min(job.seconds, case.rounds * ROUND_S - now)
             busy += job.tasks * job.gpus * max(last, 0)
     figures = {"allocation %": 100 * busy / (HOSTS * GPUS * case.rounds * ROUND_S)}
-    for kind, is_gang in (("small", False), ("gang", True)):
-        waits = [
-            (started[job.name] - job.at) / ROUND_S
-            for job in arrivals
-            if (job.tasks > 1) == is_gang and job.name in started
-        ]
-        figures[f"mean wait {kind}"] = float(np.mean(waits))
-        figures[f"longest wait {kind}"] = float(np.max(waits))
-    waits = [(started[name] - by_name[name].at) / ROUND_S for name in started]
-    figures["mean wait"] = float(np.mean(waits))
+    waits = {job: (started[job.name] - job.at) / ROUND_S for job in arrivals if job.name in started}
+    figures["mean wait"] = float(np.mean(list(waits.values())))
+    for title, measure in (("mean", np.mean), ("longest", np.max)):
+        for size, (least, most) in SIZES.items():
+            mine = [wait for job, wait in waits.items() if least <= job.tasks <= most]
+            if mine:
+                figures[f"{title} wait, {size}"] = float(measure(mine))
     return Row(
-        case.name,
+        case.stream.name,
         method,
         case.seed,
         "done" if len(started) == len(arrivals) else "unfinished",

@@ -111,6 +111,7 @@ GANG = PolicySpec(
         "tenants.guarantee",
         "tenants.cells",
         "bindings",
+        "maintenance",
         "policy.vacate",
         "policy.freeing",
         "policy.mix",
@@ -127,7 +128,8 @@ GANG = PolicySpec(
     plan_sections=("reservations",),
     reasons=(
         *COMMON_REASONS,
-        *("held", "not_before", "reserved", "held_for_reservation", "disruption_limit"),
+        *("held", "not_before", "reserved", "held_for_reservation"),
+        *("held_for_maintenance", "disruption_limit"),
     ),
 )
 INTERLEAVING = PolicySpec(

@@ -1,4 +1,4 @@
-"""Checks of gang rounds whose jobs wait by rules: their times make sense, and nobody owns cells."""
+"""Checks of gang rounds whose jobs wait by rules: times and hosts exist, and nobody owns cells."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from placewright.instances.checks.magnitudes import MAX_EACH
 from placewright.instances.checks.policies import PolicyChecks
 from placewright.instances.derived.hardware import Hardware
+from placewright.instances.derived.names import known_hosts
 from placewright.instances.documents.base import MAX_TOTAL
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError, Path
+from placewright.instances.errors import Errors, InvalidInputError, Path
 
 
 def _check_times(round_: Round) -> None:
@@ -37,10 +38,17 @@ def _check_past(moment: int | None, now: int, path: Path) -> None:
         )
 
 
-def _check_cells(round_: Round, _: Mapping[str, Hardware]) -> None:
-    """Refuse cells beside aging, reservations, and jobs that may not start yet."""
+def _check_sections(round_: Round, hosts: Mapping[str, Hardware]) -> None:
+    """Refuse maintenance of unknown hosts, and cells beside what makes jobs wait."""
+    errors = Errors()
+    for i, outage in enumerate(round_.maintenance):
+        with errors:
+            known_hosts(outage.host, hosts, ("maintenance", i, "host"))
+    errors.refuse()
     if not any(tenant.cells for tenant in round_.tenants):
         return
+    if round_.maintenance:
+        raise _beside_cells(("maintenance",))
     for name in ("aging", "backfill"):
         if getattr(round_.policy, name) is not None:
             raise _beside_cells(("policy", name))
@@ -55,4 +63,4 @@ def _beside_cells(path: Path) -> InvalidInputError:
     return InvalidInputError(problem, path=path, show_value=False)
 
 
-CHECKS = PolicyChecks(_check_times, _check_cells)
+CHECKS = PolicyChecks(_check_times, _check_sections)

@@ -22,6 +22,7 @@ MEANINGS = {
     Reason.NOT_BEFORE: "may not start yet",
     Reason.RESERVED: "has a reservation for later",
     Reason.HELD_FOR_RESERVATION: "would delay the reservation of another job",
+    Reason.HELD_FOR_MAINTENANCE: "would not end before the maintenance of hosts that it needs",
     Reason.INVALID: "makes no sense in the round",
 }
 """What each reason says of every job that waits for it."""

@@ -1,10 +1,11 @@
-"""Waiting jobs: which may start at all, in which order, and when running ones are expected to end.
+"""Waiting jobs: which may start, in which order, where, and when running ones should end.
 
 docs/formulations/backfill.md has the definitions.
 """
 
 from __future__ import annotations
 
+from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 
@@ -35,6 +36,17 @@ def queue(round_: Round) -> list[int]:
     jobs = round_.jobs
     waiting = [j for j, job in enumerate(jobs) if not job.running and eligible(job, round_.now)]
     return sorted(waiting, key=lambda j: (-jobs[j].priority, submitted_at(jobs[j], round_.now)))
+
+
+def hosts_away(round_: Round, start: int, end: int | None) -> frozenset[str]:
+    """Return the hosts that maintenance takes at a time from `start` to `end` (None: for ever)."""
+    return frozenset(
+        name
+        for outage in round_.maintenance
+        if (outage.start is None or end is None or outage.start < end)
+        and (outage.end is None or outage.end > start)
+        for name in expand(outage.host)
+    )
 
 
 def expected_end(job: Job, now: int) -> int | None:

@@ -80,7 +80,8 @@ class Reason(StrEnum):
     and got none. `data`: a region has such GPUs, and its data is on the way there. `no_region`:
     no region may run it with all its data. `not_asked`: the policy decides about data and starts
     nobody. `held` and `not_before`: the job itself says so. `reserved`: it has a reservation for
-    later. `held_for_reservation`: it would delay a reservation. `invalid`: it makes no sense in
+    later. `held_for_reservation`: it would delay a reservation. `held_for_maintenance`: it would
+    not have ended when maintenance takes the hosts that it needs. `invalid`: it makes no sense in
     the round, which was read leniently. `disruption_limit`: a guaranteed job that would evict more
     than the disruption budget allows. `not_chosen`: none of these; no better plan was found in
     which it starts.
@@ -99,6 +100,7 @@ class Reason(StrEnum):
     NOT_BEFORE = "not_before"
     RESERVED = "reserved"
     HELD_FOR_RESERVATION = "held_for_reservation"
+    HELD_FOR_MAINTENANCE = "held_for_maintenance"
     INVALID = "invalid"
     DISRUPTION_LIMIT = "disruption_limit"
     NOT_CHOSEN = "not_chosen"

@@ -20,7 +20,7 @@ from placewright.instances.documents.cells import Binding
 from placewright.instances.documents.cluster import ClusterDocument, HostName
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.leases import Leases
+from placewright.instances.documents.leases import Leases, Outage
 from placewright.instances.documents.policy import DEFAULT_SPREAD_WEIGHTS, Policy, Tenant
 from placewright.instances.documents.sections import refuse_unused_sections
 from placewright.instances.documents.sharing import Sharing
@@ -46,9 +46,10 @@ class RoundLimits(Document):
 class Round(Document):
     """One scheduling round. `now` is in seconds on the caller's clock.
 
-    `bindings` are those of the last plan; they hold while guaranteed jobs run in their domains.
-    `sharing` is for the policy `interleaving`, `leases` for `deadline`, `geo`
-    for `geo` and `replicas`.
+    `maintenance` says when hosts will be away: jobs that would not have ended by then do not come
+    to them. `bindings` are those of the last plan; they hold while guaranteed jobs run in their
+    domains. `sharing` is for the policy `interleaving`, `leases` for `deadline`, `geo` for `geo`
+    and `replicas`.
 
     Attributes
     ----------
@@ -65,6 +66,7 @@ class Round(Document):
     jobs: Many[Job] = ()
     tenants: Many[Tenant] = ()
     reservations: Many[Reservation] = ()
+    maintenance: Many[Outage] = ()
     bindings: Many[Binding] = ()
     sharing: Sharing = Sharing()
     leases: Leases = Leases()

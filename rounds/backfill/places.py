@@ -59,16 +59,7 @@ class Places:
         held = any(r.at < end for r in reservations)
         keep = np.maximum(placement.whole - gpus, 0) if held else np.zeros_like(gpus)
         spare = np.maximum(placement.free - resources, 0) if held else np.zeros_like(resources)
-        shared = self._without_reservation(end) if held else None
-        within = (
-            {
-                k: shared
-                for k, group in enumerate(choice.groups)
-                if 0 < int(self._problem.shape_gpu[group.shape]) < WHOLE_GPU
-            }
-            if shared is not None
-            else {}
-        )
+        within = self._within(choice, end)
         placement.whole -= keep
         placement.free -= spare
         puts = place_choice(placement, choice, within)
@@ -83,12 +74,19 @@ class Places:
         self._profile.run(document, option, on)
         return True
 
-    def _without_reservation(self, end: int) -> Bools:
-        """Return the hosts of which no reservation before `end` takes a GPU, bool (hosts,)."""
+    def _within(self, choice: Choice, end: int) -> dict[int, Bools]:
+        """Return the hosts to which groups may come until `end`, by group, bool (hosts,).
+
+        Parts of GPUs do not come to hosts of which a reservation takes GPUs before `end`.
+        """
+        open_ = self._profile.open(self._problem.round.now, end)
         reservations = [*self._profile.reservations, *self._profile.kept]
-        taken = sum(r.gpus for r in reservations if r.at < end)
-        free: Bools = np.broadcast_to(np.asarray(taken) == 0, self._now.whole.shape)
-        return free
+        taken = np.asarray(sum(r.gpus for r in reservations if r.at < end))
+        shared: Bools = open_ & (np.broadcast_to(taken, open_.shape) == 0)
+        return {
+            k: shared if 0 < int(self._problem.shape_gpu[group.shape]) < WHOLE_GPU else open_
+            for k, group in enumerate(choice.groups)
+        }
 
     def reservation(self, job: int, choice: Choice, at: int, end: int) -> Reservation | None:
         """Return the reservation of a job at a time, None if it does not fit then.
@@ -156,10 +154,11 @@ class Places:
     def still_fits(self, before: Reservation) -> bool:
         """Whether a reservation of the last round fits as it was."""
         gpus, resources = self._profile.free(before.at, before.end)
+        open_ = self._profile.open(before.at, before.end)
         job = self._problem.round.jobs[before.job]
         return (
             bool((before.gpus <= gpus).all() and (before.demand <= resources).all())
-            and all(bool(self._problem.open[host]) for _, host, _ in before.tasks)
+            and all(bool(open_[host]) for _, host, _ in before.tasks)
             and self._profile.within_quota(job, job.options[before.option], before.at, before.end)
         )
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import resources_held
-from placewright.instances.derived.waiting import expected_end
+from placewright.instances.derived.waiting import expected_end, hosts_away
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.topology.units import WHOLE_GPU
@@ -77,7 +77,8 @@ class Profile:
         self._tables: tuple[Ints, ...] | None = None
         self._held: list[tuple[int, str, dict[str, int]]] = []  # end, tenant, resources
         self._quota = {tenant.name: tenant.quota for tenant in self._round.tenants}
-        self._ends: set[int] = set()
+        self._away: dict[tuple[int, int], Bools] = {}
+        self._ends = {outage.end for outage in self._round.maintenance if outage.end is not None}
         self.reservations: list[Reservation] = []
         self.kept: list[Reservation] = []
         for job in self._round.jobs:
@@ -127,6 +128,18 @@ class Profile:
         usable = self._gpu_end[np.repeat(self._problem.open, self._problem.cluster.gpu_count)]
         return np.searchsorted(np.sort(usable), np.array(times), side="right")
 
+    def open(self, at: int, end: int) -> Bools:
+        """Return the hosts where tasks may arrive that run from `at` to `end`, bool (hosts,)."""
+        if not self._round.maintenance:
+            return self._problem.open
+        if (at, end) not in self._away:
+            index = self._problem.cluster.host_index
+            away = hosts_away(self._round, at, None if end == NEVER else end)
+            hosts = self._problem.open.copy()
+            hosts[[index[name] for name in away]] = False
+            self._away[at, end] = hosts
+        return self._away[at, end]
+
     def free(self, at: int, end: int) -> tuple[Ints, Ints]:
         """Return the whole GPUs, (hosts,), and resources, (hosts, resources), free all the time.
 
@@ -136,8 +149,9 @@ class Profile:
         for other in {r.at for r in self._all() if at < r.at < end}:
             later, amounts = self._free_at(other)
             gpus, resources = np.minimum(gpus, later), np.minimum(resources, amounts)
-        gpus = np.where(self._problem.open, np.maximum(gpus, 0), 0)
-        return gpus, np.where(self._problem.open[:, None], np.maximum(resources, 0), 0)
+        open_ = self.open(at, end)
+        gpus = np.where(open_, np.maximum(gpus, 0), 0)
+        return gpus, np.where(open_[:, None], np.maximum(resources, 0), 0)
 
     def _free_at(self, at: int) -> tuple[Ints, Ints]:
         cluster = self._problem.cluster

@@ -3,6 +3,7 @@
 For the time `at` of each reservation a host has further resources, which only jobs ask that would
 not have ended by then: the GPUs and other resources that no reservation takes, and of tenants what
 their quotas leave. Tasks of a part of a GPU do not come to hosts of which a reservation takes GPUs.
+Hosts that maintenance takes are not among those of jobs that would not have ended by then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from placewright.array_types import Ints
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.ranges import expand
-from placewright.instances.derived.waiting import aged_value, eligible, expected_end
+from placewright.instances.derived.waiting import aged_value, eligible, expected_end, hosts_away
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job
@@ -48,7 +49,7 @@ def restricted_round(
     resources
         Names of the cluster's resources, as in the reservations' `demand`.
     """
-    asked = _Asked(round_.now)
+    asked, maintenance = _Asked(round_.now), _Maintenance(round_)
     limits = [_Limit(at, round_, whole, reservations, resources) for at in _times(reservations)]
     jobs = []
     for job, before in zip(round_.jobs, whole.jobs, strict=True):
@@ -61,8 +62,10 @@ def restricted_round(
                 option.model_copy(update={"value": aged_value(whole, before, o)})
                 for o, option in enumerate(options)
             )
+        away = hosts_away(round_, round_.now, expected_end(before, round_.now))
         options = tuple(
-            asked.of(option, [x for x in limits if x.binds(before)]) for option in options
+            asked.of(maintenance.of(option, away), [x for x in limits if x.binds(before)])
+            for option in options
         )
         jobs.append(job.model_copy(update={"options": options}))
     return round_.model_copy(
@@ -176,6 +179,33 @@ class _Limit:
             for name, most in tenant.quota.items()
             if name in self.quota_names and taken.get(name)
         }
+
+
+class _Maintenance:
+    """Options on the hosts that maintenance leaves; equal ones are one object."""
+
+    def __init__(self, round_: Round) -> None:
+        self._hosts = [name for entry in round_.cluster.hosts for name in expand(entry.name)]
+        self._known: dict[tuple[int, frozenset[str]], tuple[Option, Option]] = {}
+
+    def of(self, option: Option, away: frozenset[str]) -> Option:
+        """Return an option of which no task comes to hosts that are away."""
+        if not away:
+            return option
+        key = id(option), away
+        if key not in self._known:
+            groups = tuple(
+                group.model_copy(update={"hosts": self._left(group, away)})
+                for group in option.groups
+            )
+            self._known[key] = option, option.model_copy(update={"groups": groups})
+        return self._known[key][1]
+
+    def _left(self, group: TaskGroup, away: frozenset[str]) -> tuple[str, ...]:
+        mine = self._hosts
+        if group.hosts is not None:
+            mine = [name for entry in group.hosts for name in expand(entry)]
+        return tuple(name for name in mine if name not in away)
 
 
 class _Asked:

@@ -1,4 +1,4 @@
-"""Decider of gang rounds with reservations, aging or jobs that may not start yet.
+"""Decider of gang rounds with reservations, aging, maintenance or jobs that may not start yet.
 
 The jobs at the head of the queue start or get a reservation first (rounds/backfill). The gang
 formulation decides the rest in a round in which nothing can delay a reservation.
@@ -39,9 +39,9 @@ _MAY_START = (Reason.NOT_CHOSEN, Reason.DISPLACED_BY_PRIORITY)
 
 
 def has_waiting_rules(round_: Round) -> bool:
-    """Whether a round has reservations or aging, or pending jobs that may not start yet."""
+    """Whether a round has reservations, aging, maintenance, or jobs that may not start yet."""
     policy = round_.policy
-    if policy.backfill is not None or policy.aging is not None:
+    if policy.backfill is not None or policy.aging is not None or round_.maintenance:
         return True
     return any(not job.running and not eligible(job, round_.now) for job in round_.jobs)
 
@@ -104,7 +104,7 @@ class BackfillDecider:
     @cached_property
     def _beside_head(self) -> dict[int, Why]:
         """Why jobs wait in the restricted round if nothing else starts there."""
-        return reasons_of(self._problem, Candidate({}, SOURCE))
+        return reasons_of(self._problem, Candidate({}, SOURCE), startable=True)
 
     def _doubtful(self) -> set[int]:
         """Return the running jobs of which a restricted round does not say all that binds them."""
@@ -151,16 +151,16 @@ class BackfillDecider:
                 detail = Detail.model_construct(at=reservation.at)
                 reasons[j] = Why(Reason.RESERVED, detail)
         doubtful = [j for j, why in reasons.items() if why.reason in _MAY_START]
-        if mine and doubtful:
-            mine_alone = candidate.starts.keys() == self._reserved.starts.starts.keys()
+        if (mine or self._round.maintenance) and doubtful:
+            is_head = candidate.starts.keys() == self._reserved.starts.starts.keys()
             inner = (
                 self._beside_head
-                if mine_alone
-                else reasons_of(self._problem, self._inner(candidate))
+                if is_head and not candidate.preempted
+                else reasons_of(self._problem, self._inner(candidate), startable=True)
             )
             for j in doubtful:
-                if inner[j].reason not in _MAY_START:
-                    reasons[j] = self._held_back(j) or reasons[j]
+                if _is_kept_off(reasons[j], inner[j]):
+                    reasons[j] = self._held_back(j, candidate, reasons[j])
         return reasons
 
     def sections(
@@ -179,15 +179,48 @@ class BackfillDecider:
         starts = {j: start for j, start in candidate.starts.items() if j not in head}
         return replace(candidate, starts=starts)
 
-    def _held_back(self, job: int) -> Why | None:
-        """Return whose reservation a job would delay, None if it ends before all."""
-        end = expected_end(self._round.jobs[job], self._round.now) or NEVER
-        for reservation in self._reserved.reservations:
-            if reservation.at < end:
-                name = self._round.jobs[reservation.job].name
-                detail = Detail.model_construct(at=reservation.at, job=name)
-                return Why(Reason.HELD_FOR_RESERVATION, detail)
-        return None
+    @cached_property
+    def _maintained(self) -> Problem:
+        """The round in which starts of the head run, and nothing else than maintenance limits."""
+        round_, names = self._round, self.whole.cluster.resources
+        rest = residual_round_of(round_, self._reserved.starts)
+        return self._compile(replace(rest, round=restricted_round(rest.round, round_, (), names)))
+
+    def _held_back(self, job: int, candidate: Candidate, otherwise: Why) -> Why:
+        """Return which maintenance keeps a job off, or whose reservation it would delay.
+
+        If it ends before all of them, return `otherwise` without the claim that it fits.
+        """
+        now = self._round.now
+        end = expected_end(self._round.jobs[job], now) or NEVER
+        coming = [
+            max(outage.start or 0, now)
+            for outage in self._round.maintenance
+            if (outage.start or 0) < end and (outage.end or NEVER) > now
+        ]
+        earlier = [r for r in self._reserved.reservations if r.at < end]
+        if coming and earlier:
+            inner = reasons_of(self._maintained, self._inner(candidate), startable=True)
+            if not _is_kept_off(otherwise, inner[job]):
+                coming = []
+        if coming:
+            return Why(Reason.HELD_FOR_MAINTENANCE, Detail.model_construct(at=min(coming)))
+        for reservation in earlier:
+            name = self._round.jobs[reservation.job].name
+            detail = Detail.model_construct(at=reservation.at, job=name)
+            return Why(Reason.HELD_FOR_RESERVATION, detail)
+        facts = (otherwise.detail or Detail()).model_copy(update={"startable": False})
+        return Why(otherwise.reason, None if facts == Detail() else facts)
+
+
+def _is_kept_off(whole: Why, restricted: Why) -> bool:
+    """Whether a job that might start in the whole round may not in a restricted one."""
+    may_start = restricted.reason in _MAY_START
+    return not may_start or (_is_startable(whole) and not _is_startable(restricted))
+
+
+def _is_startable(why: Why) -> bool:
+    return why.detail is not None and why.detail.startable
 
 
 def _without_further_shares(problem: Problem, resources: int) -> Problem:

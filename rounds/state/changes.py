@@ -49,8 +49,8 @@ class Changes:
     quotas
         New quotas of tenants, by name, as a document has them (`gpu`: 8, 0.25 or "250m");
         a tenant that is not known yet is added.
-    reservations
-        Take the place of all reservations; None leaves them.
+    reservations, maintenance
+        Take the place of all of them; None leaves them.
     outages
         Take the place of all outages of the section `leases`; None leaves them.
     datasets, links, regions
@@ -71,6 +71,7 @@ class Changes:
     health: Mapping[str, bool] = field(default_factory=dict)
     quotas: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     reservations: Sequence[Reservation] | None = None
+    maintenance: Sequence[Outage] | None = None
     outages: Sequence[Outage] | None = None
     datasets: Sequence[Dataset] = ()
     links: Sequence[WanLink] = ()
@@ -142,6 +143,9 @@ def apply_changes(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]
             "reservations": round_.reservations
             if changes.reservations is None
             else tuple(changes.reservations),
+            "maintenance": round_.maintenance
+            if changes.maintenance is None
+            else tuple(changes.maintenance),
         }
     )
     _check_changed_jobs(following, changes, hosts)

@@ -50,6 +50,9 @@ def conditions_of(round_: Round, cluster: Cluster) -> tuple[Ints, Ints]:
             gpu[start + np.array(reservation.gpus)] = Condition.RESERVED
     for vacated in round_.policy.vacate:
         mark(Condition.TO_VACATE, expand(vacated))
+    for outage in round_.maintenance:
+        if (outage.start or 0) <= round_.now and (outage.end is None or round_.now < outage.end):
+            mark(Condition.AWAY, expand(outage.host))
     for outage in round_.leases.outages:
         first, end = round_.leases.overlapped(outage, round_.now)
         if first == 0 < end:

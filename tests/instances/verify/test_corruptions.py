@@ -613,6 +613,7 @@ ALONE_ELSEWHERE = {
     "eligible",  # tests/rounds/test_backfill.py
     "reservations",
     "waiting_reason",
+    "maintenance",  # tests/rounds/test_maintenance.py
 }
 """Rules of rounds of another kind than the one here, broken in the tests of their rounds."""
 

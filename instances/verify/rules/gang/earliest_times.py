@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
+from placewright.array_types import Bools, Ints
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
-from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import demand
 from placewright.instances.verify.rules.gang.reservation_timeline import (
     FOREVER,
@@ -17,7 +19,6 @@ from placewright.instances.verify.rules.gang.reservation_timeline import (
     Timeline,
     active_at,
     gpus_of,
-    is_part,
 )
 from placewright.topology.units import WHOLE_GPU
 
@@ -36,15 +37,18 @@ class EarliestTimes:
         self._timeline = timeline
         self._reading, self._now = timeline.reading, timeline.reading.round.now
         self._held: Sequence[Held] = (*timeline.running, *timeline.starts)
-        self._on_host: defaultdict[str, list[tuple[int, float, set[int], Counter[str]]]]
-        self._on_host = defaultdict(list)
-        for number, one in enumerate(self._held):
-            for task in one.tasks:
-                asked = Counter(dict(demand(one.option.groups[task.group])))
-                self._on_host[task.host].append((number, one.end, set(task.gpus), asked))
-        self._taken_known: dict[tuple[str, int, int, int], tuple[int, Counter[str]]] = {}
-        self._room_known: dict[_Shape, int] = {}
-        self._free_known: dict[tuple[int, int], int] = {}
+        self._hosts = list(self._reading.cluster.hosts.values())
+        self._number = {host.name: h for h, host in enumerate(self._hosts)}
+        names = dict.fromkeys(name for host in self._hosts for name in host.hardware.capacity)
+        self._resources = {name: r for r, name in enumerate(names)}
+        self._capacity = np.array(
+            [[host.hardware.capacity.get(name, 0) for name in names] for host in self._hosts]
+        ).reshape(len(self._hosts), len(names))
+        self._gpus = np.array([host.hardware.gpus for host in self._hosts])
+        self._beside_held: dict[tuple[int, int], tuple[Ints, Ints]] = {}
+        self._free_known: dict[tuple[int, int, int], tuple[Ints, Ints]] = {}
+        self._allowed_known: dict[_Shape, Bools] = {}
+        self._most_known: dict[_Shape, int] = {}
 
     def earliest(
         self, job: Job, starts: int, before: Sequence[Reserved], last: float = FOREVER
@@ -66,11 +70,11 @@ class EarliestTimes:
         for at in self._times(held, before):
             if at >= last:
                 break
-            if self._most_gpus(at, held) < option.milli_gpu // WHOLE_GPU:
+            if self._beside(at, len(held))[0].sum() < option.milli_gpu // WHOLE_GPU:
                 continue
             end = FOREVER if job.expected_runtime_s is None else at + job.expected_runtime_s
             times = (at, *sorted({r.at for r in before if at < r.at < end}))
-            if self._most_tasks(job, times, len(held), before) < option.groups[0].count:
+            if self._most_tasks(job, times, end, len(held), before) < option.groups[0].count:
                 continue
             mine = Reserved((), job, option, at, end, ())
             if not any(
@@ -83,72 +87,81 @@ class EarliestTimes:
         """Yield now, and the later times at which something ends, in order."""
         yield self._now
         ends = {one.end for one in held} | {r.end for r in before}
+        ends |= self._timeline.windows.ends()
         yield from sorted(int(end) for end in ends if self._now < end < FOREVER)
 
-    def _most_gpus(self, at: int, held: Sequence[Held]) -> int:
-        """Return more GPUs than are free at a time, or as many: only whole ones are in use."""
-        key = at, len(held)
-        if key not in self._free_known:
-            hosts = self._reading.cluster.hosts.values()
-            self._free_known[key] = sum(host.hardware.gpus for host in hosts) - sum(
-                len(task.gpus)
-                for one in held
-                if one.end > at
-                for task in one.tasks
-                if not is_part(one.option.groups[task.group])
-            )
-        return self._free_known[key]
-
     def _most_tasks(
-        self, job: Job, times: tuple[int, ...], held: int, before: Sequence[Reserved]
+        self, job: Job, times: tuple[int, ...], end: float, held: int, before: Sequence[Reserved]
     ) -> int:
-        """Return how many tasks of a plain job a domain has room for, at each of some times."""
+        """Return how many tasks of a plain job a domain has room for, at all times until its end.
+
+        These change at `times` alone, of which the first is that of its start.
+        """
         option = job.options[0]
         group = option.groups[0]
         level = group.required or option.required
-        where = group.hosts, group.gpu_models, level
-        key = group.gpu, demand(group), where, times, held, len(before)
-        if key not in self._room_known:
+        window = (times[0], end) if self._reading.round.maintenance else None
+        where = group.hosts, group.gpu_models, window
+        key = group.gpu, demand(group), where, level, times, held, len(before)
+        if key not in self._most_known:
+            if where not in self._allowed_known:
+                self._allowed_known[where] = np.array(
+                    [self._timeline.may_arrive(group, host, times[0], end) for host in self._hosts],
+                    dtype=np.bool_,
+                )
+            room = np.min([self._room(group, t, held, before) for t in times], axis=0)
+            room = np.where(self._allowed_known[where], room, 0)
+            domains = Counter[str]()
             position = None if level is None else self._reading.cluster.levels[level]
-            room = Counter[str]()
-            for host in self._reading.cluster.hosts.values():
-                if self._timeline.may_arrive(group, host):
-                    domain = "" if position is None else host.domains[position]
-                    room[domain] += min(self._room(group, host, t, held, before) for t in times)
-            self._room_known[key] = max(room.values(), default=0)
-        return self._room_known[key]
+            for h in np.flatnonzero(room).tolist():
+                domain = "" if position is None else self._hosts[h].domains[position]
+                domains[domain] += int(room[h])
+            self._most_known[key] = max(domains.values(), default=0)
+        return self._most_known[key]
 
-    def _room(
-        self, group: TaskGroup, host: HostFacts, at: int, held: int, before: Sequence[Reserved]
-    ) -> int:
-        """Return how many tasks of a group a host has room for at a time."""
-        gpus, taken = self._taken(host.name, at, held, before)
-        room = (host.hardware.gpus - gpus) // (group.gpu // WHOLE_GPU)
+    def _room(self, group: TaskGroup, at: int, held: int, before: Sequence[Reserved]) -> Ints:
+        """Return how many tasks of a group hosts have room for at a time, (hosts,)."""
+        gpus, free = self._free(at, held, before)
+        room = gpus // (group.gpu // WHOLE_GPU)
         for name, amount in demand(group):
             if amount:
-                room = min(room, (host.hardware.capacity.get(name, 0) - taken[name]) // amount)
-        return max(room, 0)
+                r = self._resources.get(name)
+                room = np.minimum(room, 0 if r is None else free[:, r] // amount)
+        return np.maximum(room, 0)
 
-    def _taken(
-        self, host: str, at: int, held: int, before: Sequence[Reserved]
-    ) -> tuple[int, Counter[str]]:
-        """Return GPUs and other resources of a host that are taken at a time."""
-        key = host, at, held, len(before)
-        if key not in self._taken_known:
-            used = set(self._timeline.closed_gpus.get(host, ()))
-            taken = Counter[str]()
-            for number, end, gpus, asked in self._on_host[host]:
-                if end > at and number < held:
-                    used |= gpus
-                    taken.update(asked)
-            gpu_count = len(used)
+    def _free(self, at: int, held: int, before: Sequence[Reserved]) -> tuple[Ints, Ints]:
+        """Return GPUs, (hosts,), and resources, (hosts, resources), that are free at a time."""
+        key = at, held, len(before)
+        if key not in self._free_known:
+            gpus, free = (each.copy() for each in self._beside(at, held))
             for r in active_at(before, at):
-                for group, where, tasks in r.tasks:
-                    if where.name == host:
-                        gpu_count += gpus_of(group, tasks)
-                        taken.update({name: tasks * each for name, each in demand(group)})
-            self._taken_known[key] = gpu_count, taken
-        return self._taken_known[key]
+                for group, host, tasks in r.tasks:
+                    gpus[self._number[host.name]] -= gpus_of(group, tasks)
+                    self._take(free, host.name, group, tasks)
+            self._free_known[key] = gpus, free
+        return self._free_known[key]
+
+    def _beside(self, at: int, held: int) -> tuple[Ints, Ints]:
+        """Return GPUs and resources that are free beside jobs at a time, reservations aside."""
+        key = at, held
+        if key not in self._beside_held:
+            used = {name: set(gpus) for name, gpus in self._timeline.closed_gpus.items()}
+            free = self._capacity.copy()
+            for one in self._held[:held]:
+                for task in one.tasks if one.end > at else ():
+                    used.setdefault(task.host, set()).update(task.gpus)
+                    self._take(free, task.host, one.option.groups[task.group], 1)
+            gpus = self._gpus.copy()
+            for name, taken in used.items():
+                gpus[self._number[name]] -= len(taken)
+            self._beside_held[key] = gpus, free
+        return self._beside_held[key]
+
+    def _take(self, free: Ints, host: str, group: TaskGroup, tasks: int) -> None:
+        """Subtract what tasks of a group ask of a host besides GPUs."""
+        for name, amount in demand(group):
+            if amount and name in self._resources:
+                free[self._number[host], self._resources[name]] -= tasks * amount
 
 
 def _is_plain(job: Job) -> bool:

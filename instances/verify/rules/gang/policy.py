@@ -5,6 +5,7 @@ from __future__ import annotations
 from placewright.instances.verify.policies import PolicyRules
 from placewright.instances.verify.rules.gang import (
     disruption_budget,
+    maintenance,
     reasons,
     reservation_section,
     reservations,
@@ -40,6 +41,7 @@ POLICY = PolicyRules(
         *disruption_budget.RULES,
         *reasons.RULES,
         *reservations.RULES,
+        *maintenance.RULES,
         *waiting_reasons.RULES,
     ),
     forms={reservation_section.KIND: reservation_section.form},

@@ -16,6 +16,7 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import Reading, demand
+from placewright.instances.verify.rules.gang.maintenance import Windows
 from placewright.instances.verify.rules.gang.reservation_section import Path
 from placewright.instances.verify.rules.gang.waiting import Turn, end_of
 from placewright.topology.units import WHOLE_GPU
@@ -60,6 +61,8 @@ class Timeline:
     Attributes
     ----------
     reading : Reading
+    windows : Windows
+        Of maintenance.
     closed_gpus : mapping of str to set of int
         GPUs that reservations of the round close, by host.
     running : sequence of Held
@@ -70,6 +73,7 @@ class Timeline:
 
     def __init__(self, reading: Reading, in_turn: Mapping[str, Turn]) -> None:
         self.reading, now = reading, reading.round.now
+        self.windows = Windows(reading.round)
         self._closed_hosts = set[str]()
         closed = defaultdict[str, set[int]](set)
         for entry in reading.round.reservations:
@@ -90,8 +94,10 @@ class Timeline:
             for p in sorted(starts, key=lambda p: in_turn[p.job.name])
         ]
 
-    def may_arrive(self, group: TaskGroup, host: HostFacts) -> bool:
-        """Whether a task of a group may arrive on a host."""
+    def may_arrive(self, group: TaskGroup, host: HostFacts, at: float, end: float) -> bool:
+        """Whether a task of a group that runs from `at` to `end` may arrive on a host."""
+        if self.windows.first(host.name, at, end) is not None:
+            return False
         if not host.healthy or host.name in self.reading.vacated | self._closed_hosts:
             return False
         if group.gpu_models is not None and host.hardware.gpu_model not in group.gpu_models:

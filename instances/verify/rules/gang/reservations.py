@@ -7,7 +7,7 @@ before the plan and after it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pydantic import ValidationError
 
@@ -21,7 +21,7 @@ from placewright.instances.verify.rules.gang.reservation_section import (
     KIND,
     Path,
     ReservationSection,
-    ReservedTasks,
+    ReservedJob,
 )
 from placewright.instances.verify.rules.gang.reservation_timeline import (
     FOREVER,
@@ -134,24 +134,24 @@ class _Replay:
                     f"reservation of job {job.name!r} from {entry.at} to {entry.end}; "
                     f"expected a start after {self._now} and the end {end}",
                 )
-            if wrong := self._misplaced(option, entry.tasks):
+            until = FOREVER if end is None else end
+            if wrong := self._misplaced(option, entry, until):
                 yield Finding((*path, "tasks"), f"reservation of job {job.name!r}: {wrong}")
                 continue
             hosts = reading.cluster.hosts
             tasks = tuple((option.groups[t.group], hosts[t.host], t.tasks) for t in entry.tasks)
-            until = FOREVER if end is None else end
             self._reserved.append(Reserved(path, job, option, entry.at, until, tasks, entry.was))
 
-    def _misplaced(self, option: Option, tasks: Sequence[ReservedTasks]) -> str:
+    def _misplaced(self, option: Option, reserved: ReservedJob, end: float) -> str:
         """Say which tasks are where they may not be, "" if none is."""
         number = Counter[int]()
         domains: dict[tuple[int, str], set[str]] = defaultdict(set)
-        for entry in tasks:
+        for entry in reserved.tasks:
             host = self._reading.cluster.hosts.get(entry.host)
             if host is None or entry.group >= len(option.groups):
                 return f"group {entry.group} on host {entry.host!r}; expected ones that exist"
             group = option.groups[entry.group]
-            if not self._timeline.may_arrive(group, host):
+            if not self._timeline.may_arrive(group, host, reserved.at, end):
                 return f"no task of group {entry.group} may arrive on host {entry.host!r}"
             number[entry.group] += entry.tasks
             for key, level in ((entry.group, group.required), (-1, option.required)):

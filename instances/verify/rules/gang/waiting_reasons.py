@@ -11,7 +11,13 @@ from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.gang.reservation_section import KIND
 from placewright.instances.verify.rules.gang.waiting import end_of, may_start
 
-_MINE = (Reason.HELD, Reason.NOT_BEFORE, Reason.RESERVED, Reason.HELD_FOR_RESERVATION)
+_MINE = (
+    Reason.HELD,
+    Reason.NOT_BEFORE,
+    Reason.RESERVED,
+    Reason.HELD_FOR_RESERVATION,
+    Reason.HELD_FOR_MAINTENANCE,
+)
 
 
 def eligible(reading: Reading) -> Iterator[Finding]:
@@ -28,7 +34,7 @@ def eligible(reading: Reading) -> Iterator[Finding]:
 def waiting_reason(reading: Reading) -> Iterator[Finding]:
     """Require that a job which waits by itself or for a reservation does so, with the right facts.
 
-    A job held back for a reservation would not have ended by its time.
+    A job held back for a reservation, or for maintenance, would not have ended by its time.
     """
     at = {
         str(job.get("job")): job.get("at")
@@ -37,6 +43,11 @@ def waiting_reason(reading: Reading) -> Iterator[Finding]:
         for job in entry.get("jobs") or ()
     }
     now = reading.round.now
+    begins = {
+        max(outage.start or 0, now)
+        for outage in reading.round.maintenance
+        if outage.end is None or outage.end > now
+    }
     for index, decision in enumerate(reading.plan.decisions):
         job, reason, detail = reading.jobs.get(decision.job), decision.reason, decision.detail
         if job is None or reason not in _MINE:
@@ -49,6 +60,7 @@ def waiting_reason(reading: Reading) -> Iterator[Finding]:
             Reason.HELD_FOR_RESERVATION: other in at
             and time == at[other or ""]
             and end_of(job, now) > (time or 0),
+            Reason.HELD_FOR_MAINTENANCE: time in begins and end_of(job, now) > (time or 0),
         }
         if not true[reason]:
             yield Finding(
