@@ -35,23 +35,17 @@ from placewright.topology.units import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Which guaranteed jobs start and why others wait, by their indices in the round.
+    """Which guaranteed jobs start, by their indices in the round, and where.
 
     Attributes
     ----------
     placed
         The plan that starts pending guaranteed jobs.
-    cells_exhausted
-        Jobs that wait since all cells of their tenant are in use.
-    without_cell
-        Jobs that wait since no usable cell is left for an entry of their tenant.
     bound
         The cells in use afterwards: tenant, entry, level, domain and hosts.
     """
 
     placed: Candidate
-    cells_exhausted: frozenset[int]
-    without_cell: frozenset[int]
     bound: tuple[tuple[int, int, str, str, tuple[str, ...]], ...]
 
 
@@ -99,55 +93,44 @@ class _AdmissionState:
 
     def admission(self, without: Collection[int]) -> Admission:
         jobs = self.round.jobs
-        cells_exhausted, without_cell = set[int](), set[int]()
-        failed: dict[int, set[int]] = {}  # by class: if one job fails, so do the others
+        failed = set[int]()  # classes: if one job fails, so do the others
         waiting = [j for j in self.mine if jobs[j].running is None and j not in without]
         for j in sorted(waiting, key=lambda j: (-jobs[j].priority, j)):
             c = self.class_of[j]
-            if c not in failed:
-                lacking = self._start(self.tenants[jobs[j].tenant or ""], c)
-                if lacking is None:
-                    continue
-                failed[c] = without_cell if lacking else cells_exhausted
-            failed[c].add(j)
+            if c not in failed and not self._start(self.tenants[jobs[j].tenant or ""], c):
+                failed.add(c)
         repair_preemptions(self.placement)
         named = assign(self.placement, "cells")
         starts = self._on_quiet_gpus({self.there[j]: start for j, start in named.starts.items()})
         slots = {self.there[j]: mine for j, mine in named.slots.items()}
         placed = Candidate(starts, named.source, slots=slots)
-        return Admission(
-            placed, frozenset(cells_exhausted), frozenset(without_cell), tuple(self._bound())
-        )
+        return Admission(placed, tuple(self._bound()))
 
-    def _start(self, tenant: int, c: int) -> bool | None:
-        """Start a job of a class; None if it starts, else whether usable cells were missing."""
-        lacking = False
+    def _start(self, tenant: int, c: int) -> bool:
+        """Start a job of a class; return whether it starts."""
         choices = self.problem.classes[c].choices
         for o in sorted(range(len(choices)), key=lambda o: -choices[o].value):
             if not self.problem.within_quota(self.quota, tenant, choices[o]):
                 continue
-            puts, missed = self._place(tenant, choices[o])
-            lacking |= missed
+            puts = self._place(tenant, choices[o])
             if puts is not None:
                 self.placement.start(c, o, puts)
                 self.problem.charge_quota(self.quota, tenant, choices[o])
-                return None
-        return lacking
+                return True
+        return False
 
-    def _place(self, tenant: int, choice: Choice) -> tuple[list[TaskPlacement] | None, bool]:
-        """Place an option in cells of its tenant; also return whether some cell was not usable."""
+    def _place(self, tenant: int, choice: Choice) -> list[TaskPlacement] | None:
+        """Place an option in cells of its tenant."""
         inside = np.zeros(self.problem.cluster.num_hosts, dtype=np.bool_)
         for key, bound in self.bindings.of_tenant(tenant):
             inside[self._hosts(key, bound)] = True
         new: list[tuple[EntryKey, Cell]] = []
-        lacking = False
         puts = self._place_inside(choice, inside)
         while puts is None:
             largest_key: EntryKey | None = None
             for key in self.bindings.unbound_entries(tenant):
                 cell = self.bindings.bind(key)
                 if cell is None:
-                    lacking = True
                     continue
                 largest_key = key
                 more = inside.copy()
@@ -168,7 +151,7 @@ class _AdmissionState:
         for key, bound in new:
             if used.isdisjoint(self._hosts(key, bound)):
                 self.bindings.unbind(key, bound)
-        return puts, lacking
+        return puts
 
     def _place_inside(
         self, choice: Choice, inside: NDArray[np.bool_]

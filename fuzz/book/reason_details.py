@@ -21,24 +21,29 @@ def untrue(round_: Raw, plan: Raw) -> str:
         if (decision["job"] in facts.invalid) != (decision.get("reason") == "invalid"):
             return f"{decision['job']} waits for {decision.get('reason')!r}"
     for job, decision in zip(facts.jobs, decisions_of(facts, plan), strict=True):
-        if decision["decision"] != WAIT:
-            continue
-        said, detail = decision.get("reason"), _given(decision)
-        if job.ineligible:
-            at = facts.raw["jobs"][job.number].get("not_before")
-            if said != job.ineligible or (said == "not_before" and detail.get("at") != at):
-                return f"{job.name} is ineligible: {job.ineligible!r}, the plan says {said!r}"
-            continue
-        true, option = reasons.of(job)
-        where = f"{job.name} waits for {true!r} by option {option}, the plan says"
-        if (said, detail.get("option", 0)) != (true, option):
-            return f"{where} {said!r}, {detail}"
-        if fault := untrue_detail(reasons, job, option, true, detail):
-            return f"{where} {detail}: {fault}"
+        if decision["decision"] == WAIT and (fault := untrue_of(reasons, job, decision)):
+            return fault
     return ""
 
 
-def _given(decision: Raw) -> Raw:
+def untrue_of(reasons: Reasons, job: Job, decision: Raw) -> str:
+    """Say what is not true of the reason of a job, "" if all is."""
+    said, detail = decision.get("reason"), given(decision)
+    if job.ineligible:
+        at = reasons.facts.raw["jobs"][job.number].get("not_before")
+        if said != job.ineligible or (said == "not_before" and detail.get("at") != at):
+            return f"{job.name} is ineligible: {job.ineligible!r}, the plan says {said!r}"
+        return ""
+    true, option = reasons.of(job)
+    where = f"{job.name} waits for {true!r} by option {option}, the plan says"
+    if (said, detail.get("option", 0)) != (true, option):
+        return f"{where} {said!r}, {detail}"
+    if fault := untrue_detail(reasons, job, option, true, detail):
+        return f"{where} {detail}: {fault}"
+    return ""
+
+
+def given(decision: Raw) -> Raw:
     """Return the facts that a detail has."""
     facts = decision.get("detail") or {}
     return {name: fact for name, fact in facts.items() if fact is not None}

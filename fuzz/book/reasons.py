@@ -55,7 +55,7 @@ class Reasons:
             )
             for host in facts.hosts
         )
-        self._empty = State(empty, [[]])
+        self.empty = State(empty, [[]])
 
     def of(self, job: Job) -> tuple[str, int]:
         """Return the reason of a job, and the option that it speaks of."""
@@ -66,7 +66,7 @@ class Reasons:
     def of_option(self, job: Job, number: int) -> str:
         """Return the first test that an option fails."""
         failed: Mapping[str, Callable[[], bool]] = {
-            NEVER_FITS: lambda: not self._empty.fits(job, number),
+            NEVER_FITS: lambda: not self.empty.fits(job, number),
             QUOTA: lambda: any(e > 0 for *_, e in self.quota(job, number).values()),
             CAPACITY: lambda: not self.state(CAPACITY, job, number).fits(job, number),
             DISPLACED: lambda: not self.state(DISPLACED, job, number).fits(job, number),
@@ -113,7 +113,7 @@ class Reasons:
     def state(self, reason: str, job: Job, number: int) -> State:
         """Return the hosts that the test of a reason looks at, for an option of a job."""
         if reason == NEVER_FITS:
-            return self._empty
+            return self.empty
         mine = self.standing.of(job, number)
         stay = [(one, choice) for one, choice in self._pairs if choice.kind in (KEEP, MIGRATE)]
         above = [

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 from functools import partial
 from random import Random
 
+from fuzz.book.cell_reasons import untrue
 from fuzz.book.cells import Bound, Cells
 from fuzz.book.choices import Choices, Enumeration
 from fuzz.book.facts import Facts
@@ -192,4 +193,4 @@ def _job(rng: Random, document: Raw, number: int, names: list[str]) -> Raw:
     return job
 
 
-POLICY = Policy("cells", draw, plans, SETTINGS, scope, fault=fault)
+POLICY = Policy("cells", draw, plans, SETTINGS, scope, untrue=untrue, fault=fault)

@@ -37,10 +37,12 @@ _BESIDE = {
 def reason_text(reason: Reason, detail: Detail | None) -> str:
     """Say why a job waits, with the facts of its detail."""
     detail = detail or Detail()
-    if reason in _BESIDE and (lack := _lack(detail, _BESIDE[reason])):
+    if detail.cells is not None and detail.tenant is not None:
+        text = _of_cells(reason, detail, detail.cells)
+    elif reason in _BESIDE and (lack := _lack(detail, _BESIDE[reason])):
         text = lack
     elif reason is Reason.QUOTA and detail.tenant is not None:
-        text = f"tenant {detail.tenant} " + (_quota(detail) or "has no cell left for it")
+        text = f"tenant {detail.tenant} " + (_quota(detail) or "has too little left of its quota")
     elif reason is Reason.HELD_FOR_RESERVATION and detail.job is not None:
         text = f"would delay the reservation of job {detail.job} at {detail.at} s"
     elif detail.at is not None:
@@ -56,16 +58,32 @@ def reason_text(reason: Reason, detail: Detail | None) -> str:
     return f"{text}; whether it fits at all is not decided" if detail.unproven else text
 
 
-def _quota(detail: Detail) -> str:
+def _quota(detail: Detail, where: str = "") -> str:
     """Say what a tenant uses and may use, "" if the detail does not."""
     used = _part(detail.resource, detail.used, detail.limit)
     if not used or detail.asked is None or detail.excess is None:
         return ""
     excess = _number(detail.resource, detail.excess)
-    text = f"uses {used}"
+    text = f"uses {used} {where}".rstrip()
     if detail.job is not None:
         text += f", what preempted job {detail.job} held included, as only higher jobs may have it"
     return f"{text}; the job asks {_amount(detail.resource, detail.asked)}, {excess} too many"
+
+
+def _of_cells(reason: Reason, detail: Detail, unused: int) -> str:
+    """Say what the cells of a tenant lack."""
+    left = f"{unused} of its cells {'is' if unused == 1 else 'are'} not in use"
+    if reason is Reason.CAPACITY and (free := _part(detail.resource, detail.free, detail.asked)):
+        return (
+            f"tenant {detail.tenant} has no usable cell: {left}, and of level {detail.level} and "
+            f"above {free} that it may claim are free"
+        )
+    if quota := _quota(detail, "in its cells"):
+        return f"tenant {detail.tenant} {quota}"
+    left = left if unused else "all of its cells are in use"
+    return (
+        f"does not fit the cells of tenant {detail.tenant} beside its guaranteed jobs there; {left}"
+    )
 
 
 def _lack(detail: Detail, beside: str) -> str:

@@ -128,11 +128,13 @@ class Detail(Document):
     """The facts of a reason, as far as they apply; docs/plans.md says which they are.
 
     `option` and `group` are indices, in the job and in the option. `asked`, `used`, `limit`,
-    `excess` and `free` are amounts of `resource`. `places` is how many of the `tasks` of a group
-    have a place on `domain` of `level`, or on all hosts. `startable`: the option fits even beside
-    all that the plan starts. `message` says what is wrong with an invalid job. `unproven`: a test
-    before this reason could not be decided. `at` is the time of a reservation, or from when on the
-    job may start, and `job` whose reservation it is, or a preempted job whose quota is not free.
+    `excess` and `free` are amounts of `resource`, and with `cells`, which is how many of its
+    tenant's cells are not in use, of what cells have. `places` is how many of the `tasks` of a
+    group have a place on `domain` of `level`, or on all hosts. `startable`: the option fits even
+    beside all that the plan starts. `message` says what is wrong with an invalid job. `unproven`: a
+    test before this reason could not be decided. `at` is the time of a reservation, or from when on
+    the job may start, and `job` whose reservation it is, or a preempted job whose quota is not
+    free.
     """
 
     option: Index | None = None
@@ -147,6 +149,7 @@ class Detail(Document):
     host: Name | None = None
     level: Name | None = None
     domain: Name | None = None
+    cells: Index | None = None
     tasks: Index | None = None
     places: Index | None = None
     startable: Flag = False

@@ -22,6 +22,7 @@ from placewright.instances.verify.reading import Reading, read
 from placewright.instances.verify.refusal_reasons import RefusalReason, RefusalReasons
 from placewright.instances.verify.result import Rule, Verification, Violation
 from placewright.instances.verify.rules.cells import cells
+from placewright.instances.verify.rules.cells import reasons as cell_reasons
 from placewright.instances.verify.rules.gang import (
     arrangement,
     arrivals,
@@ -66,6 +67,7 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *quotas.RULES,
     *preemption.RULES,
     *cells.RULES,
+    *cell_reasons.RULES,
     *sections.RULES,
     *moves.RULES,
     *collectives.RULES,

@@ -20,8 +20,10 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Detail,
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.decisions import DefaultDecisions, Why, decisions_of
+from placewright.rounds.sections.cell_reasons import CellReasons
 from placewright.rounds.sections.cells import cell_section
 from placewright.rounds.sections.collectives import collective_section
+from placewright.rounds.sections.fixed_states import FixedStates
 from placewright.rounds.sections.move_order import move_section
 from placewright.rounds.sections.reasons import reasons_of
 from placewright.rounds.sections.shares import share_section
@@ -86,19 +88,19 @@ class CellsDecider:
     def reasons(self, candidate: Candidate) -> dict[int, Why]:
         """Return the reason of every pending job that the candidate does not start.
 
-        A guaranteed job whose tenant has no cell left for it waits for its `quota`, one that would
-        evict more than the disruption budget allows for that.
+        Guaranteed jobs wait for what their tenants' cells lack; one that would evict more than the
+        disruption budget allows, for that.
         """
-        reasons = reasons_of(self.whole, candidate, set(guaranteed(self._round)))
-        for reason, jobs in (
-            (Reason.QUOTA, self._admission.cells_exhausted),
-            (Reason.NOT_CHOSEN, self._admission.without_cell),
-            (Reason.DISRUPTION_LIMIT, self._limited),
-        ):
-            for index in jobs:
-                if reasons[index].reason is not Reason.NEVER_FITS:
-                    tenant = self._round.jobs[index].tenant
-                    reasons[index] = Why(reason, Detail(tenant=tenant))
+        cells = CellReasons(self.whole, candidate, self._admission.bound)
+        mine = set(guaranteed(self._round))
+        states = FixedStates(self.whole, candidate, mine, cells.exempt)
+        reasons = reasons_of(self.whole, candidate, mine, states, startable=True)
+        for c, job_class in enumerate(self.whole.classes):
+            for j in mine.intersection(job_class.jobs) & reasons.keys():
+                reasons[j] = cells.of(j, c)
+                if j in self._limited and reasons[j].reason is not Reason.NEVER_FITS:
+                    tenant = self._round.jobs[j].tenant
+                    reasons[j] = Why(Reason.DISRUPTION_LIMIT, Detail(tenant=tenant))
         return reasons
 
 

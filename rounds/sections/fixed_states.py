@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -37,7 +37,15 @@ StateKey: TypeAlias = tuple[int, int] | None
 
 
 class FixedStates:
-    """The hosts in the states that reasons speak of, best asked for by falling precedence."""
+    """The hosts in the states that reasons speak of, best asked for by falling precedence.
+
+    Parameters
+    ----------
+    foremost
+        Jobs that come before all others.
+    exempt
+        Preempted jobs whose places anybody may have.
+    """
 
     def __init__(
         self,
@@ -54,7 +62,8 @@ class FixedStates:
             key=self.precedence,
             reverse=True,
         )
-        judged = (j for j in candidate.preempted if j not in exempt)
+        self.exempt = frozenset(exempt)
+        judged = (j for j in candidate.preempted if j not in self.exempt)
         self._victims = sorted(judged, key=self.precedence, reverse=True)
         self._ranks = [self.precedence(j) for j in self._started]
         self._victim_ranks = [self.precedence(j) for j in self._victims]
@@ -62,6 +71,19 @@ class FixedStates:
         self._numbers: dict[Precedence, tuple[int, int]] = {}
         self._after = self._beside_running()
         self._beside_started, self._charged = self._after.copy(), 0
+
+    @property
+    def all_started(self) -> StateKey:
+        """The state in which all started jobs count, and no preempted one does."""
+        return len(self._started), 0
+
+    def arrivals(self) -> Iterator[tuple[int, int]]:
+        """Yield the GPUs of started jobs, by their index in the cluster, and the task's shape."""
+        for j in self._started:
+            groups = self._groups(j)
+            for group, _, host, gpus in self._candidate.starts[j][1]:
+                for gpu in gpus:
+                    yield int(self._problem.cluster.gpu_start[host]) + gpu, groups[group].shape
 
     @cached_property
     def _empty(self) -> Placement:

@@ -83,6 +83,8 @@ class QuotaUse:
         precedence: Callable[[int], Precedence],
     ) -> Iterator[_GivenBack]:
         """Yield what is used once preempted jobs are back, one for each precedence of these."""
+        if not stopped:
+            return
         ranks = {j: precedence(j) for j, _ in (*starts, *stopped)}
         first = {ranks[j]: j for j, _ in reversed(stopped)}
         for rank, job in first.items():

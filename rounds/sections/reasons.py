@@ -30,7 +30,7 @@ _Asked: TypeAlias = tuple[StateKey, tuple[Group, ...], int, int]
 """A state; groups, joint level and label of an option."""
 
 
-class _Verdict(NamedTuple):
+class Verdict(NamedTuple):
     """The reason of one option, and its facts."""
 
     reason: Reason
@@ -72,19 +72,19 @@ def reasons_of(
         for (c, is_foremost, priority), jobs in waiting.items()
         for choice in problem.classes[c].choices
     ]
-    verdicts: dict[int, list[tuple[Choice, _Verdict]]] = {}
+    verdicts: dict[int, list[tuple[Choice, Verdict]]] = {}
     for precedence, job, choice in sorted(options, key=lambda entry: entry[0], reverse=True):
         verdicts.setdefault(job, []).append((choice, tests.of(job, choice, precedence)))
     reasons: dict[int, Why] = {}
     for jobs in waiting.values():
-        reasons |= dict.fromkeys(jobs, _best(verdicts[jobs[0]]))
+        reasons |= dict.fromkeys(jobs, best_verdict(verdicts[jobs[0]]))
     return reasons
 
 
-def _best(verdicts: list[tuple[Choice, _Verdict]]) -> Why:
+def best_verdict(verdicts: list[tuple[Choice, Verdict]]) -> Why:
     """Return the reason of the option that comes furthest, then asks the fewest GPUs."""
 
-    def far(found: tuple[Choice, _Verdict]) -> tuple[int, int, int]:
+    def far(found: tuple[Choice, Verdict]) -> tuple[int, int, int]:
         choice, verdict = found
         return TESTS.index(verdict.reason), -sum(g.milli_gpu for g in choice.groups), -choice.index
 
@@ -102,12 +102,12 @@ class _Tests:
     ) -> None:
         self._startable, self._states = startable, states
         self._jobs = problem.round.jobs
-        self._quota = QuotaUse(problem.round, candidate, states.precedence)
+        self._quota = QuotaUse(problem.round, candidate, states.precedence, states.exempt)
         self._steps = parameters.PARAMETERS.placement.max_reason_steps
         self._known: dict[_Asked, bool | None] = {}
         self._shortages: dict[_Asked, dict[str, Any]] = {}
 
-    def of(self, job: int, choice: Choice, precedence: Precedence) -> _Verdict:
+    def of(self, job: int, choice: Choice, precedence: Precedence) -> Verdict:
         """Return the first test that an option fails; one that is not decided counts as passed."""
         doubt: dict[str, Any] = {}
         for reason in TESTS[:-1]:
@@ -119,11 +119,11 @@ class _Tests:
                 doubt = {"unproven": True} if fitting is None else doubt
                 lack = None if fitting is not False else self._shortage(state, choice)
             if lack is not None:
-                return _Verdict(reason, {**lack, **doubt})
+                return Verdict(reason, {**lack, **doubt})
         if self._startable and not doubt:
             state = self._states.key(Reason.NOT_CHOSEN, precedence)
             doubt = {"startable": True} if self._fits(state, choice) else {}
-        return _Verdict(Reason.NOT_CHOSEN, doubt)
+        return Verdict(Reason.NOT_CHOSEN, doubt)
 
     def _fits(self, state: StateKey, choice: Choice) -> bool | None:
         key = state, choice.groups, choice.joint_level, choice.label

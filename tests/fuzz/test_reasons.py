@@ -25,7 +25,13 @@ REASONS = (
     Reason.DISPLACED_BY_PRIORITY,
     Reason.NOT_CHOSEN,
 )
-OTHER_POLICIES = (("interleaving", 300, 0.0), ("interleaving", 100, 20.0))
+OTHER_POLICIES = (
+    ("interleaving", 300, 0.0),
+    ("interleaving", 100, 20.0),
+    ("cells", 300, 0.0),
+    ("cells", 100, 20.0),
+)
+RULES = {"gang_reason", "cell_reason"}
 FACTS = ("asked", "used", "limit", "excess", "free", "tasks", "places")
 
 
@@ -119,13 +125,13 @@ def test_the_verifier_refutes_most_wrong_reasons_and_facts_and_no_true_ones(
                 for facts in (None, Detail.model_construct(option=detail.option)):
                     told = with_decision(plan, number, reason=reason, detail=facts)
                     broken = rules_broken(round_, told)
-                    assert broken <= ({"gang_reason"} if reason is not decision.reason else set())
+                    assert broken <= (RULES if reason is not decision.reason else set())
                     (refuted if broken else believed)[reason] += reason is not decision.reason
             for fact in FACTS:
                 if (amount := getattr(detail, fact)) is not None:
                     other = detail.model_copy(update={fact: amount + 1})
                     broken = rules_broken(round_, with_decision(plan, number, detail=other))
-                    assert broken <= {"gang_reason"}
+                    assert broken <= RULES
                     (wrong if broken else unseen)[fact] += 1
     assert all(refuted[reason] > believed[reason] for reason in REASONS)
     assert all(wrong[fact] > unseen[fact] for fact in FACTS)

@@ -11,7 +11,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.instances.verify.rules.cells import cells
+from placewright.instances.verify.rules.cells import cells, reasons
 from placewright.rounds import solve_round
 
 Raw = dict[str, Any]
@@ -144,7 +144,36 @@ def one_more(raw: Raw) -> None:
 
 def taker_waits(raw: Raw) -> None:
     wait(raw, TAKER)
+    raw["decisions"][MORE].pop("reason")
     bindings(raw).pop()
+
+
+def more_waits(reason: str, **detail: Any) -> Any:
+    """More waits, as each of the two cells of its tenant is in use by a job as large."""
+
+    def edit(raw: Raw) -> None:
+        raw["decisions"][MORE]["reason"] = reason
+        if detail:
+            raw["decisions"][MORE]["detail"] = detail
+
+    return edit
+
+
+QUOTA = {"tenant": "blue", "cells": 0, "resource": "gpu"}
+QUOTA |= {"asked": 2, "used": 4, "limit": 4, "excess": 2}
+NO_REASONS = {
+    name: (more_waits(reason, **detail), {"cell_reason"}, "decisions[3].reason")
+    for name, reason, detail in (
+        ("never_fits of a job that fits", "never_fits", {}),
+        ("capacity where the quota lacks", "capacity", {}),
+        ("a guaranteed job that was not chosen", "not_chosen", {}),
+        ("a guaranteed job displaced by priority", "displaced_by_priority", {}),
+        ("cells not in use", "quota", {**QUOTA, "cells": 1}),
+        ("other cells", "quota", {**QUOTA, "tenant": "red"}),
+        ("GPUs that are not used", "quota", {**QUOTA, "used": 5, "excess": 3}),
+        ("more GPUs than there are", "quota", {**QUOTA, "limit": 5, "excess": 1}),
+    )
+}
 
 
 def any_displaces_guest(raw: Raw) -> None:
@@ -233,6 +262,7 @@ CORRUPTIONS: dict[str, tuple[Any, set[str], str]] = {
         {"inside_cells"},
         "decisions[0]",
     ),
+    **NO_REASONS,
     "a job that waits inside its quota": (taker_waits, {"granted"}, "decisions[2]"),
     "a job that is not guaranteed displaces for no guarantee": (
         any_displaces_guest,
@@ -268,7 +298,11 @@ def test_a_corrupted_plan_is_rejected(name):
 
 def test_every_rule_about_cells_is_broken_alone():
     alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
-    assert {rule.id for rule in cells.RULES} <= alone
+    assert {rule.id for rule in (*cells.RULES, *reasons.RULES)} <= alone
+
+
+def test_the_true_reason_of_a_guaranteed_job_is_accepted():
+    assert check(more_waits("quota", **QUOTA)).ok
 
 
 def test_the_round_is_solved_with_nobody_in_the_way():

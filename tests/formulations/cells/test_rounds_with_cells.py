@@ -327,7 +327,10 @@ def test_what_fails_is_not_claimed_and_the_rest_is_served():
         assert verify(engine.round_solved, plan).ok
         decided = {d.job: d for d in plan.decisions}
         assert decided["y1"].decision is DecisionKind.START
-        assert decided["x1"].reason is Reason.NOT_CHOSEN  # owned, but not to be had
+        waits = decided["x1"]
+        assert waits.reason is Reason.CAPACITY  # owned, but not to be had
+        assert waits.detail is not None
+        assert (waits.detail.level, waits.detail.cells, waits.detail.free) == ("rack", 1, 0)
         assert not plan.certificate.degraded
 
 

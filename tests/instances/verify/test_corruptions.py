@@ -17,6 +17,7 @@ from placewright.instances.io.digest import round_digest
 from placewright.instances.verify import Verification, rule_ids, sections, verify
 from placewright.instances.verify.result import Finding
 from placewright.instances.verify.rules.cells import cells
+from placewright.instances.verify.rules.cells import reasons as cell_reasons
 from placewright.instances.verify.rules.deadline import leases, promises, refusals
 from placewright.instances.verify.rules.gang import arrangement, collectives, gpu_parts
 from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, reads
@@ -621,7 +622,7 @@ ALONE_ELSEWHERE = {
 def test_every_rule_is_broken_alone_by_some_corruption() -> None:
     alone = broken_alone(CORRUPTIONS.values()) | ALONE_ELSEWHERE
     # Files of their own beside this one have the others.
-    others = (gpu_parts, arrangement, cells, collectives, conflicts, groups, turns)
+    others = (gpu_parts, arrangement, cells, cell_reasons, collectives, conflicts, groups, turns)
     others += (leases, promises, refusals)
     others += (copies, flows, homes, jobs, reads, data_sections)
     ours = set(rule_ids()) - {rule.id for other in others for rule in other.RULES}

@@ -58,7 +58,7 @@ def _sections(reading: Reading) -> list[int]:
     return [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
 
 
-def _read(reading: Reading) -> tuple[CellFacts, list[BoundCell]] | None:
+def read_bindings(reading: Reading) -> tuple[CellFacts, list[BoundCell]] | None:
     """Return the bindings of the first section `cells` whose names the round has."""
     given = _sections(reading)
     if not given or not _owners(reading.round):
@@ -86,7 +86,7 @@ def cells(reading: Reading) -> Iterator[Finding]:
         yield Finding(
             ("sections",), f"{len(given)} sections {KIND!r}; expected {int(owners)} in this round"
         )
-    found = _read(reading)
+    found = read_bindings(reading)
     if found is None:
         return
     world, bound = found
@@ -148,7 +148,7 @@ def inside_cells(reading: Reading) -> Iterator[Finding]:
 
     Those that run are kept: a guarantee is worth nothing if it ends with the round.
     """
-    found = _read(reading)
+    found = read_bindings(reading)
     if found is None:
         return
     world, bound = found
@@ -182,7 +182,7 @@ def inside_cells(reading: Reading) -> Iterator[Finding]:
 
 def claims(reading: Reading) -> Iterator[Finding]:
     """Require that the remaining claims of all tenants fit the free cells, if they did before."""
-    found = _read(reading)
+    found = read_bindings(reading)
     if found is None or next(found[0].short(found[0].before()), None) is not None:
         return
     world, bound = found
@@ -199,7 +199,7 @@ def granted(reading: Reading) -> Iterator[Finding]:
 
     Under a disruption budget it may wait, since its cell would evict too much.
     """
-    found, limits = _read(reading), reading.round.policy.limits
+    found, limits = read_bindings(reading), reading.round.policy.limits
     if found is None or (limits is not None and limits.disruption is not None):
         return
     world, bound = found

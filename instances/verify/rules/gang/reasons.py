@@ -1,8 +1,8 @@
 """The rule about reasons for waiting: none that a simple feasibility check refutes, and true facts.
 
 Whether an option fits is judged by a first fit, which proves that it does, and by counting places
-of one group, which proves that it does not; what neither proves is believed. Rounds in which
-tenants own cells are not looked at.
+of one group, which proves that it does not; what neither proves is believed. Guaranteed
+jobs, which are for cells, are left to the rule about these.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def gang_reason(reading: Reading) -> Iterator[Finding]:
 
 def _given(reading: Reading) -> Iterator[tuple[int, Job, Decision]]:
     """Yield the position, the job and the decision of each reason of gangs."""
-    if any(tenant.cells for tenant in reading.round.tenants):
-        return
+    owners = {tenant.name for tenant in reading.round.tenants if tenant.cells}
     for index, decision in enumerate(reading.plan.decisions):
         job = reading.jobs.get(decision.job)
         if (
             job is not None
             and job.running is None
+            and (job.opportunistic or job.tenant not in owners)
             and decision.decision is DecisionKind.WAIT
             and decision.reason in (*_TESTS, Reason.NOT_CHOSEN)
         ):
