@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -607,20 +609,11 @@ def test_a_corrupted_plan_is_rejected(name: str) -> None:
     assert_broken(check(edit), rules, where)
 
 
-ALONE_ELSEWHERE = {
-    "preemption",  # tests/rounds/test_preemption_by_need.py
-    "disruption_budget",  # tests/rounds/test_disruption_budget.py
-    "disruption_limit",
-    "eligible",  # tests/rounds/test_backfill.py
-    "reservations",
-    "waiting_reason",
-    "maintenance",  # tests/rounds/test_maintenance.py
-}
-"""Rules of rounds of another kind than the one here, broken in the tests of their rounds."""
-
-
-def test_every_rule_is_broken_alone_by_some_corruption() -> None:
-    alone = broken_alone(CORRUPTIONS.values()) | ALONE_ELSEWHERE
+def test_every_rule_is_broken_alone_by_some_corruption(
+    helper: Callable[[str, str], ModuleType],
+) -> None:
+    beside = helper(__file__, "test_disruption_corruptions").CORRUPTIONS
+    alone = broken_alone([*CORRUPTIONS.values(), *beside.values()])
     # Files of their own beside this one have the others.
     others = (gpu_parts, arrangement, cells, cell_reasons, collectives, conflicts, groups, turns)
     others += (leases, promises, refusals)
