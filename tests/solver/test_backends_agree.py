@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import tried
 from placewright.solver import Limits, Model, Status, get_backend
 
 LIMITS = Limits(seconds=20.0, gap=0.0)
@@ -56,7 +57,7 @@ def integer_models(draw: st.DrawFn) -> Model:
 def test_backend_gives_the_optimum_that_enumeration_finds(backend: str, examples: int) -> None:
     oracle, solve = get_backend("enumeration"), get_backend(backend)
 
-    @settings(max_examples=examples)
+    @settings(max_examples=tried(examples))
     @given(integer_models())
     def agree(model: Model) -> None:
         arrays = model.arrays("value")

@@ -143,15 +143,29 @@ Hosts = tuple[Host, ...]
 Places = tuple[tuple[int, int], ...]  # (group, host) of each task of a job, sorted
 
 
+_PLANS: dict[str, set[Vector] | None] = {}
+
+
 def attainable_with_moves(round_: Round) -> set[Vector]:
     """The term values of every plan, in the order of the policy's terms.
+
+    Remembered, since each backend tries the same rounds.
 
     Raises
     ------
     TooManyPlansError
         Single jobs can be placed in more than `MAX_WAYS` ways.
     """
-    return Enumeration(round_).vectors()
+    key = round_.model_dump_json()
+    if key not in _PLANS:
+        try:
+            _PLANS[key] = Enumeration(round_).vectors()
+        except TooManyPlansError:
+            _PLANS[key] = None
+    plans = _PLANS[key]
+    if plans is None:
+        raise TooManyPlansError
+    return plans
 
 
 def plus(one: Vector, other: Vector) -> Vector:

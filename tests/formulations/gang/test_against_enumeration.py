@@ -8,6 +8,7 @@ import pytest
 from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
+from examples import tried
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -42,7 +43,7 @@ def values_of(plan: Plan) -> tuple[int, ...]:
 def test_the_exact_model_proves_the_optimum_of_all_plans(
     oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
 ) -> None:
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.rounds())
     def check(round_: Round) -> None:
         plans = plans_of(oracle, round_)
@@ -80,7 +81,7 @@ def test_no_plan_beats_a_bound_of_the_count_model(
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     set_parameters(monkeypatch, "neighbourhood", max_failures=2)
 
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.rounds())
     def check(round_: Round) -> None:
         plans = plans_of(oracle, round_)

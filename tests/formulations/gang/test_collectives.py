@@ -14,6 +14,7 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import tried
 from placewright.instances.checks.round import check_round
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.plan import Certificate, Plan
@@ -141,7 +142,7 @@ def check_bounds(round_: Round, plan: Plan) -> None:
     ("backend", "examples"), [("highs", 60), ("cp-sat", 20), ("cbc", 15), ("scip", 15)]
 )
 def test_the_exact_model_proves_the_least_time_of_rings(backend: str, examples: int) -> None:
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(rounds(patterns=("ring",), models=SWITCHED))
     def check(round_: Round) -> None:
         plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
@@ -160,7 +161,7 @@ def test_no_plan_beats_a_bound_of_trees_and_meshes(
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=cells)
 
-    @settings(max_examples=60, **STABLE)
+    @settings(max_examples=tried(60), **STABLE)
     @given(rounds(patterns=("ring", "tree"), models=(*SWITCHED, "hgx-v100-8")))
     def check(round_: Round) -> None:
         plan = solve_round(round_, gap=0.0, isolation="none")
@@ -177,7 +178,7 @@ def test_collectives_of_tied_and_running_jobs_make_valid_plans(
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=cells)
 
-    @settings(max_examples=25, **STABLE)
+    @settings(max_examples=tried(25), **STABLE)
     @given(tiny_arrangement.rounds(moving=moving), st.sampled_from(["ring", "tree"]))
     def check(round_: Round, pattern: str) -> None:
         raw = round_.model_dump()

@@ -14,6 +14,7 @@ import pytest
 from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
+from examples import tried
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.scalarise_entitled import scalarise_entitled
 from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
@@ -66,7 +67,7 @@ def test_the_exact_model_proves_the_fairest_of_all_plans(
     examples: int,
     kind: str,
 ) -> None:
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(getattr(tiny_fair, kind)())
     def check(round_: Round) -> None:
         plans = plans_of(oracle, moves, round_)
@@ -103,7 +104,7 @@ def test_no_fair_plan_beats_a_bound_of_the_count_model(
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     set_parameters(monkeypatch, "neighbourhood", max_failures=2)
 
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(tiny_fair.full_rounds() if kind is None else tiny_fair.fair_rounds(**kind))
     def check(round_: Round) -> None:
         plans = plans_of(oracle, moves, round_)

@@ -11,6 +11,7 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from examples import tried
 from fuzz.small_units import as_document, in_small_units
 from placewright.array_types import Floats
 from placewright.formulations.gang.models.aggregate import column_generation
@@ -109,7 +110,7 @@ def _solved(round_: Round) -> Plan:
     return plan
 
 
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tried(80), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_bounds_of_counts_hold_for_exact_plans(
     data: st.DataObject, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
@@ -126,7 +127,7 @@ def test_bounds_of_counts_hold_for_exact_plans(
         assert sign * bounded.value <= sign * best.value
 
 
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tried(80), suppress_health_check=list(HealthCheck))
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_certified_bounds_hold_whatever_the_duals(
     data: st.DataObject, seed: int, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,7 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from examples import tried
 from placewright.formulations.gang.bounds.fragmentation import stranded_lower_bound
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.checks.round import check_round
@@ -69,7 +70,7 @@ def values_of(plan: Plan) -> tuple[int, ...]:
 def test_the_exact_model_proves_what_is_stranded_least(
     oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
 ) -> None:
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(with_stranded(tiny.rounds(terms=TERMS[:3], jobs=4)))
     def check(round_: Round) -> None:
         plans = plans_of(oracle, oracle.attainable, round_)
@@ -87,7 +88,7 @@ def test_the_exact_model_proves_what_is_stranded_least(
 def test_running_jobs_move_where_they_strand_less(
     oracle: ModuleType, moves: ModuleType, tiny: ModuleType
 ) -> None:
-    @settings(max_examples=50, **STABLE)
+    @settings(max_examples=tried(50), **STABLE)
     @given(with_stranded(tiny.running_rounds()))
     def check(round_: Round) -> None:
         plans = plans_of(oracle, moves.attainable_with_moves, round_)
@@ -106,7 +107,7 @@ def test_no_plan_strands_less_than_the_bound_without_a_solver(
     found = moves.attainable_with_moves if moving else oracle.attainable
     tight = 0
 
-    @settings(max_examples=80, **STABLE)
+    @settings(max_examples=tried(80), **STABLE)
     @given(with_stranded(rounds))
     def check(round_: Round) -> None:
         nonlocal tight
@@ -132,7 +133,7 @@ def test_larger_rounds_have_valid_plans_and_bounds(
     rounds = tiny.running_rounds() if moving else tiny.rounds(terms=TERMS[:3], jobs=4)
     found = moves.attainable_with_moves if moving else oracle.attainable
 
-    @settings(max_examples=60, **STABLE)
+    @settings(max_examples=tried(60), **STABLE)
     @given(with_stranded(rounds))
     def check(round_: Round) -> None:
         plans = plans_of(oracle, found, round_)

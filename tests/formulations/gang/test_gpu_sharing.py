@@ -12,6 +12,7 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from examples import tried
 from fuzz.small_units import as_document
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
@@ -133,7 +134,7 @@ def certificate_of(plan: Plan) -> Certificate:
 def test_the_exact_model_proves_the_optimum_of_all_plans(
     sharing: ModuleType, backend: str, examples: int
 ) -> None:
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(rounds())
     def check(round_: Round) -> None:
         plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
@@ -150,7 +151,7 @@ def test_the_count_model_bounds_all_plans_and_its_plans_are_valid(
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=0)
 
-    @settings(max_examples=60, **STABLE)
+    @settings(max_examples=tried(60), **STABLE)
     @given(rounds())
     def check(round_: Round) -> None:
         plan = solve_round(round_, gap=0.0, isolation="none")

@@ -14,6 +14,7 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from examples import tried
 from placewright.formulations.gang.models.aggregate import sifting
 from placewright.formulations.gang.models.aggregate.column_generation import aggregate_models
 from placewright.formulations.gang.models.aggregate.core_search import option_reduced_costs
@@ -125,7 +126,7 @@ def test_the_best_options_are_found_and_proven_whatever_the_core(
     set_parameters(monkeypatch, "run", max_exact_variables=cells)
     few_at_a_time(monkeypatch, columns)
 
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(menus())
     def check(round_: Round) -> None:
         assert only_powers_of_two(compile_round(round_))
@@ -143,7 +144,7 @@ def test_later_terms_are_bounded_with_the_options_left_out(
     set_parameters(monkeypatch, "run", max_exact_variables=cells)
     few_at_a_time(monkeypatch, columns)
 
-    @settings(max_examples=80, **STABLE)
+    @settings(max_examples=tried(80), **STABLE)
     @given(menus(("value", "spread", "opened")))
     def check(round_: Round) -> None:
         certificate, plans = certificate_of(oracle, round_)

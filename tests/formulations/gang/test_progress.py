@@ -11,6 +11,7 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from examples import tried
 from placewright.formulations.gang.heuristics.scalarise_progress import scalarise_progress
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
@@ -115,7 +116,7 @@ def check_optimum(
 def test_the_optimum_of_value_and_progress_is_that_of_all_plans(
     oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
 ) -> None:
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(with_progress(tiny.rounds(jobs=4)))
     def check(round_: Round) -> None:
         plans = all_plans(oracle, oracle.attainable, round_)
@@ -130,7 +131,7 @@ def test_the_optimum_of_value_and_progress_is_that_of_all_plans(
 def test_progress_of_preempted_jobs_is_lost(
     oracle: ModuleType, moves: ModuleType, tiny: ModuleType, backend: str, examples: int
 ) -> None:
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(with_progress(tiny.running_rounds()))
     def check(round_: Round) -> None:
         plans = all_plans(oracle, moves.attainable_with_moves, round_)
@@ -161,7 +162,7 @@ def test_no_plan_beats_a_bound_of_the_count_model_on_progress(
     rounds = tiny.running_rounds() if running else tiny.rounds(jobs=4)
     enumerate_ = moves.attainable_with_moves if running else oracle.attainable
 
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(with_progress(rounds))
     def check(round_: Round) -> None:
         plans = all_plans(oracle, enumerate_, round_)

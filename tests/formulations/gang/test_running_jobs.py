@@ -12,6 +12,7 @@ import pytest
 from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
+from examples import tried
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -67,7 +68,7 @@ def test_the_exact_model_proves_the_optimum_of_all_moves(
     examples: int,
     preset: str | None,
 ) -> None:
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.running_rounds(preset=preset))
     def check(round_: Round) -> None:
         plans = plans_of(oracle, moves, round_)
@@ -123,7 +124,7 @@ def test_no_plan_with_moves_beats_a_bound_of_the_count_model(
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     set_parameters(monkeypatch, "neighbourhood", max_failures=2)
 
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.running_rounds(preset=preset, whole=whole))
     def check(round_: Round) -> None:
         plans = plans_of(oracle, moves, round_)

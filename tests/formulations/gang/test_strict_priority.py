@@ -12,6 +12,7 @@ import pytest
 from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
+from examples import tried
 from placewright.instances.documents.plan import Certificate
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -62,7 +63,7 @@ def values_of(certificate: Certificate) -> tuple[int, ...]:
 def test_the_exact_model_starts_the_highest_class_first(
     oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
 ) -> None:
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.rounds().map(strict))
     def check(round_: Round) -> None:
         plans = kept(oracle, round_)
@@ -77,7 +78,7 @@ def test_the_exact_model_starts_the_highest_class_first(
 def test_the_exact_model_stops_no_job_for_a_lower_class(
     oracle: ModuleType, moves: ModuleType, tiny: ModuleType, backend: str, examples: int
 ) -> None:
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.running_rounds().map(strict))
     def check(round_: Round) -> None:
         plans = moved(oracle, moves, round_)
@@ -92,7 +93,7 @@ def test_the_exact_model_stops_no_job_for_a_lower_class(
 def test_jobs_that_a_guarantee_covers_are_of_a_higher_class(
     oracle: ModuleType, moves: ModuleType, tiny_fair: ModuleType, backend: str, examples: int
 ) -> None:
-    @settings(max_examples=examples // 2, **STABLE)
+    @settings(max_examples=tried(examples // 2), **STABLE)
     @given(tiny_fair.full_rounds().map(strict))
     def check(drawn: Round) -> None:
         terms = tuple(t for t in ("value", *drawn.policy.terms) if t != "share")
@@ -126,7 +127,7 @@ def test_no_plan_beats_a_bound_of_the_count_model(
     set_parameters(monkeypatch, "neighbourhood", max_failures=2)
     rounds = tiny.running_rounds() if running else tiny.rounds()
 
-    @settings(max_examples=examples // 2, **STABLE)
+    @settings(max_examples=tried(examples // 2), **STABLE)
     @given(rounds.map(strict))
     def check(round_: Round) -> None:
         plans = moved(oracle, moves, round_) if running else kept(oracle, round_)

@@ -8,6 +8,7 @@ import pytest
 from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
+from examples import tried
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
@@ -59,7 +60,7 @@ def test_the_exact_model_proves_the_optimum_of_tied_options(
     moving: bool,
     examples: int,
 ) -> None:
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(tiny_arrangement.rounds(moving=moving))
     def check(round_: Round) -> None:
         plans = plans_of(oracle_arrangement, round_)
@@ -86,7 +87,7 @@ def test_no_plan_with_tied_options_beats_a_bound_of_the_count_model(
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     set_parameters(monkeypatch, "neighbourhood", max_failures=2)
 
-    @settings(max_examples=50, **STABLE)
+    @settings(max_examples=tried(50), **STABLE)
     @given(tiny_arrangement.rounds(moving=moving))
     def check(round_: Round) -> None:
         plans = plans_of(oracle_arrangement, round_)

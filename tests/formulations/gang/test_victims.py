@@ -12,6 +12,7 @@ import pytest
 from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
+from examples import tried
 from placewright.formulations.gang.models.host.victims import select_victims
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.plan_messages import Candidate
@@ -53,7 +54,7 @@ def test_no_plan_beats_a_bound_on_who_must_stop(
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     set_parameters(monkeypatch, "neighbourhood", max_failures=2)
 
-    @settings(max_examples=examples, **STABLE)
+    @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.running_rounds(preset=preset))
     def check(drawn: Round) -> None:
         terms = ("value", "disruption", *(t for t in drawn.policy.terms if t == "spread"))
