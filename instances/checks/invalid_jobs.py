@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import MAX_MESSAGE
 from placewright.instances.documents.round import Round
@@ -30,7 +32,7 @@ def with_invalid_jobs(round_: Round) -> Round:
             for one in error.errors:
                 name = _job(one.path, rest)
                 if name is None:
-                    refused.append(one.at(_moved(one.path, kept)))
+                    refused.append(one.at(in_whole_round(one.path, kept)))
                 else:
                     found.setdefault(name, []).append(one.at(one.path[ENTRY:]))
             if refused:
@@ -49,7 +51,7 @@ def _job(path: Path, round_: Round) -> str | None:
     return job.name if job.running is None else None
 
 
-def _moved(path: Path, kept: list[int]) -> Path:
+def in_whole_round(path: Path, kept: Sequence[int]) -> Path:
     """Return where a path of the round with the kept jobs alone leads in the whole round."""
     if path[:1] != ("jobs",) or len(path) < ENTRY:
         return path

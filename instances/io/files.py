@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,12 +21,13 @@ from placewright.instances.documents.base import API_VERSION, Document
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import MAX_ERRORS, InvalidInputError
+from placewright.instances.errors import MAX_ERRORS, InvalidInputError, merged
 from placewright.instances.errors import Path as DocumentPath
 from placewright.instances.io import streams, yaml_json
 from placewright.instances.io.lines import lines_of
 from placewright.instances.io.shared_options import with_shared_options
 from placewright.instances.io.validation_messages import invalid_input
+from placewright.instances.io.well_formed_jobs import reference_errors
 
 MAX_JSON_MIB = 256
 MAX_YAML_MIB = 16
@@ -175,7 +176,8 @@ def parse_round(raw: Mapping[str, Any], file: str | None = None, *, lenient: boo
             raise (error.inside(file) if file else error) from None
     if "jobs" in raw:
         raw = {**raw, "jobs": with_shared_options(raw["jobs"])}
-    return _document(Round, raw, file, with_invalid_jobs if lenient else _checked)
+    checked = with_invalid_jobs if lenient else _checked
+    return _document(Round, raw, file, checked, lambda forms: reference_errors(raw, forms, checked))
 
 
 def parse_cluster(raw: Mapping[str, Any], file: str | None = None) -> ClusterDocument:
@@ -336,11 +338,14 @@ def _document(
     raw: Mapping[str, Any],
     file: str | None,
     checked: Callable[[_D], _D] = lambda document: document,
+    further: Callable[[InvalidInputError], Iterable[InvalidInputError]] = lambda _: (),
 ) -> _D:
     try:
         return checked(kind.model_validate(raw))
     except ValidationError as error:
-        raise invalid_input(error, kind, file, raw) from None
+        forms = invalid_input(error, kind, raw)
+        refused = merged([*forms.errors, *further(forms)])
+        raise (refused.inside(file) if file else refused) from None
     except InvalidInputError as error:
         raise (error.inside(file) if file else error) from None
 

@@ -46,7 +46,7 @@ _PATTERNS = {
 
 
 def invalid_input(
-    error: ValidationError, document: type[BaseModel], file: str | None, raw: Any = None
+    error: ValidationError, document: type[BaseModel], raw: Any = None
 ) -> InvalidInputError:
     """Return the errors of a document, those of its raw values after the first of each list, too.
 
@@ -54,19 +54,17 @@ def invalid_input(
     a document is refused is the rest of them looked at.
     """
     details = chain(_details(error), _further(error, document, raw, ()))
-    return merged([_error(one, document, file) for one in islice(details, MOST_ERRORS)])
+    return merged([_error(one, document) for one in islice(details, MOST_ERRORS)])
 
 
-def _error(details: ErrorDetails, document: type[BaseModel], file: str | None) -> InvalidInputError:
+def _error(details: ErrorDetails, document: type[BaseModel]) -> InvalidInputError:
     path = tuple(part for part in details["loc"] if part != "[key]")
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInputError):
-        moved = cause.moved(lambda inner: path + inner)
-        return moved.inside(file) if file else moved
+        return cause.moved(lambda inner: path + inner)
     known = _fields(document, path[:-1]) if details["type"] == "extra_forbidden" else None
     return InvalidInputError(
         _expected(details, document, path),
-        file=file,
         path=path,
         value=details["input"],
         show_value=details["type"] != "missing" and not isinstance(details["input"], BaseModel),

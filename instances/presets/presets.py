@@ -91,7 +91,7 @@ def defragment(round: Round, level: str, gpu_worth_s: int) -> Round:  # noqa: A0
     try:
         freeing = Freeing(level=level, gpu_worth_s=gpu_worth_s)
     except ValidationError as error:
-        raise invalid_input(error, Freeing, None) from None
+        raise invalid_input(error, Freeing) from None
     running = tuple(
         job.model_copy(update={"priority": 0}) for job in round.jobs if job.running is not None
     )

@@ -252,7 +252,7 @@ def _tenants(round_: Round, changes: Changes) -> tuple[Tenant, ...]:
             fields = {"name": name} if known is None else known.model_dump()
             tenants[name] = Tenant.model_validate({**fields, "quota": dict(quota)})
         except ValidationError as error:
-            raise invalid_input(error, Tenant, None).under("quotas", name) from None
+            raise invalid_input(error, Tenant).under("quotas", name) from None
     return tuple(tenants.values())
 
 

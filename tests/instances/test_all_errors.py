@@ -3,6 +3,7 @@
 import copyreg
 import json
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from placewright.cli.app import EXIT_INVALID_INPUT, main
 from placewright.instances import load_round
 from placewright.instances.errors import MAX_ERRORS, InvalidInputError, merged, most_similar
+from placewright.instances.io.files import parse_round
 from placewright.instances.io.lines import lines_of
 
 HOSTS = {"hosts": [{"name": "h", "gpus": 8, "gpu_model": "A100"}]}
@@ -87,7 +89,54 @@ def test_forms_of_all_jobs_are_told_and_a_field_that_was_meant(tmp_path):
     assert told[2].startswith('18: jobs[1] "serve".options[0].groups[0].cuont: 2: unknown field')
     assert told[2].endswith("; did you mean count?")
     assert told[3].startswith('19: jobs[1] "serve".options[0].groups[1].gpu: -2: expected')
-    assert len(told) == 4
+    # References of the rest are told, too.
+    assert told[4].startswith("22: jobs[2] \"old\".running.tasks[0].host: 'h9': unknown host")
+    assert told[5].startswith("24: policy.vacate: given without the term remaining")
+    assert len(told) == 6
+
+
+PICKY: dict[str, Any] = {
+    "cluster": HOSTS,
+    "policy": {"formulation": "interleaving", "terms": ["throughput"], "vacate": ["x"]},
+    "tenants": [{"name": "red", "quota": {"gpu": 1, "nic": 1, "disk": 1}}],
+    "sharing": {"conflicts": [["a", "b"], ["c", "ghost"]]},
+    "reservations": [{"host": "h[0-9]"}],
+    "jobs": [
+        {"name": "a", "options": [{"groups": [{"gpu": 1, "resources": {"nic": 1}}]}]},
+        {"name": "b", "tenant": "blue", "options": [{"groups": [{"gpu": 1, "required": "k"}]}]},
+        {
+            "name": "c",
+            "options": [{"groups": [{"gpu": 1, "hosts": ["i"]}]}],
+            "running": {"tasks": [{"host": "h", "gpus": [9]}]},
+        },
+        {
+            "name": "d",
+            "options": [{"groups": [{"gpu": 1}]}],
+            "running": {"tasks": [{"host": "j", "gpus": [0]}]},
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize("wrong", [set(some) for n in range(5) for some in combinations("abcd", n)])
+def test_beside_wrong_forms_no_reference_is_told_that_is_right(wrong, lenient):
+    def told(jobs: list[Any]) -> set[tuple[Any, ...]]:
+        with pytest.raises(InvalidInputError) as caught:
+            parse_round({**PICKY, "jobs": jobs}, lenient=lenient)
+        return {(error.path, error.expected) for error in caught.value.errors}
+
+    jobs = PICKY["jobs"]
+    broken = [{**job, "wieght": 1} if job["name"] in wrong else job for job in jobs]
+    found, forms = told(broken), {("jobs", "abcd".index(name), "wieght") for name in wrong}
+    assert forms == {path for path, _ in found if path[-1] == "wieght"}
+    references = {one for one in found if one[0] not in forms}
+    assert references <= told(jobs)
+    assert ("reservations", 0, "host") in {path for path, _ in references}
+    if not lenient and "b" not in wrong:
+        assert ("jobs", 1, "tenant") in {path for path, _ in references}
+    runs = {("jobs", 3, "running", "tasks", 0, "host")} & {path for path, _ in references}
+    assert bool(runs) == (not {"c", "d"} & wrong)
 
 
 @pytest.mark.parametrize("field", ["tenant", "weight"])
@@ -166,8 +215,13 @@ def test_the_most_similar_name_is_found_whatever_its_case():
 def test_errors_are_kept_whatever_hooks_copying_has(monkeypatch):
     """Hooks as tblib registers them for exceptions once `distributed` is loaded."""
 
+    def with_attributes(kind, attributes):
+        made = kind.__new__(kind)
+        made.__dict__ = attributes
+        return made
+
     def shares_its_dict(error):
-        return (*error.__reduce__()[:2], error.__dict__)
+        return with_attributes, (type(error), error.__dict__)
 
     monkeypatch.setitem(copyreg.dispatch_table, InvalidInputError, shares_its_dict)
     both = merged([InvalidInputError("one", path=("a",)), InvalidInputError("two", path=("b",))])

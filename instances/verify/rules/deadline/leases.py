@@ -38,7 +38,7 @@ def form(
     try:
         LeaseSection.model_validate(entry)
     except ValidationError as error:
-        found = invalid_input(error, LeaseSection, None)
+        found = invalid_input(error, LeaseSection)
         given = f"{value_text(found.value)}; " if found.show_value else ""
         yield Finding((*path, *found.path), f"{given}{found.expected}")
 

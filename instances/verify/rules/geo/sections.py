@@ -36,7 +36,7 @@ def form(reading: Reading, entry: Mapping[str, Any], path: Path, *, kind: str) -
     try:
         document.model_validate(entry)
     except ValidationError as error:
-        found = invalid_input(error, document, None)
+        found = invalid_input(error, document)
         given = f"{value_text(found.value)}; " if found.show_value else ""
         yield Finding((*path, *found.path), f"{given}{found.expected}")
 
