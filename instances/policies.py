@@ -139,7 +139,7 @@ INTERLEAVING = PolicySpec(
     leading=(*_RATES, "disruption"),
     default=("weighted_throughput", "disruption", "spread", "opened"),
     sections=("sharing",),
-    fields=("jobs.profile",),
+    fields=("jobs.profile", "policy.limits"),
     plan_sections=("groups",),
 )
 DEADLINE = PolicySpec(

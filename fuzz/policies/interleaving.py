@@ -18,6 +18,7 @@ from fuzz.book.terms import Terms
 from fuzz.book.turns import Team, Teams, Turns
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, cluster, costs, group, settle
+from fuzz.policies.gang import disruption_limits
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 
 RATES = ("throughput", "weighted_throughput", "efficiency")
@@ -272,6 +273,8 @@ def draw(rng: Random) -> Raw:
         others = [term for term in terms if term != "disruption"]
         terms = ["disruption", rng.choice(RATES), *others]
     round_["policy"] = {"formulation": "interleaving", "terms": terms}
+    if chance(rng, 0.2):
+        round_["policy"]["limits"] = {"disruption": disruption_limits(rng)}
     return round_
 
 

@@ -29,6 +29,7 @@ from placewright.instances.verify.rules.gang import (
     capacity,
     collectives,
     decisions,
+    disruption_budget,
     gpu_parts,
     levels,
     moves,
@@ -70,6 +71,7 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
     *cell_reasons.RULES,
     *sections.RULES,
     *moves.RULES,
+    *disruption_budget.RULES,
     *collectives.RULES,
     *shares.RULES,
 )

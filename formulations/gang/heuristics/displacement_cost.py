@@ -103,7 +103,8 @@ class DisplacementCost:
         left: tuple[int | None, ...] = ()
         if self._budget is not None:
             left = self._budget.after(disruption_of(self.placement, self._budget)).limits
-        self._budget_left = np.array([np.inf if most is None else most for most in left])
+        limits = [np.inf if most is None else most for most in left]
+        self._budget_left = np.array(limits, dtype=np.float64)
 
     def _budget_use(self, jobs: Ints) -> NDArray[np.float64]:
         """Return what stopping each of some jobs uses of the disruption budget, (..., 4)."""

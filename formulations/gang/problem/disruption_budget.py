@@ -1,8 +1,8 @@
 """Disruption budget: what one round may do to running jobs (docs/formulations/disruption.md).
 
 A stopped job counts with one preempted job, its GPUs and the work it loses, a job that migrates
-with one migrated job and the work it loses. Jobs on hosts that failed or are to be vacated count
-with nothing. A protected job, which has not run long enough, is not preempted.
+with one migrated job and the work it loses. Jobs on hosts that failed, are away now or are to be
+vacated count with nothing. A protected job, which has not run long enough, is not preempted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self, TypeAlias
 
+from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import DisruptionLimits
@@ -105,10 +106,11 @@ class DisruptionBudget:
 
 
 def _exempt_hosts(round_: Round) -> set[str]:
-    """Return the hosts that failed or are to be vacated."""
+    """Return the hosts that failed, are away now or are to be vacated."""
     failed = {
         name for entry in round_.cluster.hosts if not entry.healthy for name in expand(entry.name)
     }
+    failed |= unavailable_hosts(round_.leases, round_.now)
     return failed.union(name for entry in round_.policy.vacate for name in expand(entry))
 
 

@@ -7,7 +7,7 @@ heuristic cutting loop). Running jobs stay, or may move; those of low priority m
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +17,10 @@ from placewright.formulations.common.inner_rounds import inner_plans
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.heuristics.group_matching import match_running_groups
 from placewright.formulations.interleaving.heuristics.insertion import insert_waiting
-from placewright.formulations.interleaving.models.as_gangs import (
-    build_gang_round,
+from placewright.formulations.interleaving.models.as_gangs import GangRound, build_gang_round
+from placewright.formulations.interleaving.placement.disruption_budget import (
+    groups_beyond_budget,
+    is_within_budget,
 )
 from placewright.formulations.interleaving.problem.compile import (
     Interleaving,
@@ -125,17 +127,14 @@ class PackingSearch:
     def _place_as_gangs(self, grouping: Grouping) -> Generator[Candidate, None, Bools | None]:
         """Yield plans of the groups as gangs; return which columns the last one places."""
         sets = match_running_groups(self._problem, self._packing, self._job_sets(grouping))
-        others = self._running_without_group(set().union(*sets))
-        gangs = build_gang_round(
-            self._problem, job_groups_of(self._problem, sets + others), self._staying
-        )
+        gangs = self._gangs_within_budget(sets)
         placed: frozenset[int] | None = None
-        for found in inner_plans(gangs.round, self._session):
+        for found in inner_plans(gangs.round, self._session, gangs.compile()):
             lifted = gangs.lift(found)
             if lifted is not None:
                 yield lifted
                 more = insert_waiting(self._free, lifted)
-                if more is not None:
+                if more is not None and is_within_budget(self._problem, more):
                     yield more
             placed = frozenset(
                 j
@@ -146,6 +145,23 @@ class PackingSearch:
                 for j in job_group.members
             )
         return None if placed is None else np.array([placed.issuperset(jobs) for jobs in sets])
+
+    def _gangs_within_budget(self, sets: Sequence[tuple[int, ...]]) -> GangRound:
+        """Return the groups as gangs; of those that would move too many jobs, members part."""
+        problem, left = self._problem, list(sets)
+        while True:
+            others = self._running_without_group(set().union(*left))
+            gangs = build_gang_round(problem, job_groups_of(problem, left + others), self._staying)
+            beyond = groups_beyond_budget(problem, gangs.job_groups, gangs.anchors)
+            if not beyond:
+                return gangs
+            parting = {gangs.job_groups[number].members for number in beyond}
+            kept = [mine for mine in left if tuple(sorted(mine)) not in parting]
+            if len(kept) == len(left):
+                # Others have to move for these: then no running job joins a group.
+                kept = [mine for mine in left if problem.colocated.keys().isdisjoint(mine)]
+            gone = set().union(*left).difference(*kept) - problem.colocated.keys()
+            left = kept + [(j,) for j in sorted(gone)]
 
     def _job_sets(self, grouping: Grouping) -> list[tuple[int, ...]]:
         """Return the jobs of each column."""

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import le
 
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.interleaving.placement.disruption_budget import (
+    budget_of_groups,
+    is_within_budget,
+)
 from placewright.formulations.interleaving.placement.kept_places import (
     keep_places,
     members_in_place,
@@ -45,7 +51,8 @@ class GangRound:
     staying : tuple of Group
         Groups of jobs that stay as they are.
     round : Round
-        Of policy `gang`: a job per group in their order, then one per place that stays.
+        Of policy `gang`: a job per group in their order, then one per place that stays. It has no
+        disruption budget, which counts members: `compile` adds that.
     """
 
     problem: Interleaving
@@ -57,8 +64,8 @@ class GangRound:
     def lift(self, plan: Candidate) -> Candidate | None:
         """Return a plan of the gangs as one of the round; None if it is not valid there.
 
-        So it is if a running job finds no place, if who preempts is not of higher priority, or if a
-        tenant would hold more than its quota.
+        So it is if a running job finds no place, if who preempts is not of higher priority, if a
+        tenant would hold more than its quota, or beyond the disruption budget.
         """
         starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
         slots: dict[int, Slots] = {}
@@ -93,7 +100,13 @@ class GangRound:
         preempted = self._preempted(plan, starts)
         if preempted is None or not within_quotas(self.problem, starts, preempted):
             return None
-        return Candidate(starts, plan.source, preempted, slots=slots, groups=tuple(groups))
+        lifted = Candidate(starts, plan.source, preempted, slots=slots, groups=tuple(groups))
+        return lifted if is_within_budget(self.problem, lifted) else None
+
+    def compile(self) -> Problem:
+        """Return the problem of the gangs; they count in the disruption budget with all members."""
+        budget = budget_of_groups(self.problem, self.job_groups, self.anchors)
+        return replace(compile_round(self.round), budget=budget)
 
     def _place_of(self, anchor: int | None) -> tuple[int, tuple[Place, ...]]:
         """Return where a running job is, as a gang with the one option that it runs."""
@@ -152,7 +165,7 @@ def build_gang_round(
         _staying_job(problem, len(job_groups) + n, job_group) for n, job_group in enumerate(staying)
     ]
     policy = problem.round.policy.model_copy(
-        update={"formulation": "gang", "terms": _terms(problem)}
+        update={"formulation": "gang", "terms": _terms(problem), "limits": None}
     )
     update = {"jobs": tuple(jobs), "policy": policy, "tenants": (), "sharing": Sharing()}
     shared = tuple(job_group for job_group in staying if len(job_group.members) > 1)

@@ -63,7 +63,7 @@ def solve_without_sharing(gangs: GangRound, session: Session) -> Iterator[Candid
     problem = gangs.problem
     constant = sum(_value_alone(problem, j) for j in problem.colocated)
     inner = session.inner()
-    for step in run_gangs(compile_round(gangs.round), inner):
+    for step in run_gangs(gangs.compile(), inner):
         if isinstance(step, Bound):
             yield _lift_bound(problem, step, constant)
         elif (lifted := gangs.lift(step)) is not None:

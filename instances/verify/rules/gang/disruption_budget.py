@@ -8,6 +8,7 @@ from typing import NamedTuple
 from placewright.instances.documents.plan import Reason
 from placewright.instances.documents.policy import DisruptionLimits
 from placewright.instances.documents.quantities import amount_text
+from placewright.instances.verify.outages import unavailable_hosts
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.topology.units import WHOLE_GPU
@@ -25,22 +26,23 @@ class _Limit(NamedTuple):
 def disruption_budget(reading: Reading) -> Iterator[Finding]:
     """Require that preempted and migrated jobs together stay within each limit of the policy.
 
-    Jobs on hosts that failed or are to be vacated do not count. No other job is preempted that
-    started less than `min_run_s` ago.
+    Jobs on hosts that failed, are away now or are to be vacated do not count. No other job is
+    preempted that started less than `min_run_s` ago.
     """
     limits = reading.round.policy.limits
     budget = None if limits is None else limits.disruption
     if budget is None:
         return
+    gone = unavailable_hosts(reading)
     preempted = {
         victim.job.name: victim.path
         for victim in reading.preempted
-        if _counts(reading, victim.job.name)
+        if _counts(reading, victim.job.name, gone)
     }
     migrated = {
         placed.job.name: placed.path
         for placed in reading.migrated
-        if _counts(reading, placed.job.name)
+        if _counts(reading, placed.job.name, gone)
     }
     paths = list((preempted | migrated).values())
     for limit in _limits(reading, budget, list(preempted), list(migrated)):
@@ -57,10 +59,10 @@ def disruption_budget(reading: Reading) -> Iterator[Finding]:
             )
 
 
-def _counts(reading: Reading, job: str) -> bool:
-    """Whether no host of a running job has failed or is to be vacated."""
+def _counts(reading: Reading, job: str, gone: frozenset[str]) -> bool:
+    """Whether no host of a running job has failed, is to be vacated or `gone`."""
     return all(
-        task.host not in reading.vacated and reading.cluster.hosts[task.host].healthy
+        task.host not in reading.vacated | gone and reading.cluster.hosts[task.host].healthy
         for task in reading.running[job].tasks
     )
 

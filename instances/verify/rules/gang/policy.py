@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from placewright.instances.verify.policies import PolicyRules
 from placewright.instances.verify.rules.gang import (
-    disruption_budget,
     maintenance,
     reasons,
     reservation_section,
@@ -38,7 +37,6 @@ POLICY = PolicyRules(
         "share": sums,
     },
     rules=(
-        *disruption_budget.RULES,
         *reasons.RULES,
         *reservations.RULES,
         *maintenance.RULES,
