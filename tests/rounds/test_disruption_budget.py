@@ -220,7 +220,7 @@ def test_an_engine_keeps_the_budget_in_every_round():
             assert len(decided(plan, DecisionKind.MIGRATE)) <= 2
 
 
-@pytest.mark.parametrize("policy", ["interleaving", "deadline", "geo", "replicas"])
+@pytest.mark.parametrize("policy", ["deadline", "geo", "replicas"])
 def test_other_policies_refuse_the_field(policy):
     with pytest.raises(InvalidInputError, match="limits"):
         read([], {}, hosts(1), policy={"formulation": policy, "terms": None} | _terms(policy))
