@@ -196,6 +196,8 @@ def _look(
     played.features |= set(policy.features(raw, document))
     scope = policy.scope(raw, document)
     spoken = [judged for judged in valid if judged.scope == scope]
+    if policy.within is not None:
+        spoken = list(policy.within(raw, document))
     listed = dict(solve.values) in [dict(judged.terms) for judged in spoken]
     if policy.judge is not None and not listed:
         judged = policy.judge(raw, document)

@@ -88,6 +88,9 @@ class Policy:
     judge
         What the rule book says of a plan of the solver that is not among `plans`; None if all valid
         plans are.
+    within
+        Of a round and a plan that the solver made: the valid plans of which its bounds speak, where
+        `plans` cannot have them; they are made once the plan is known.
     fault
         Which rule a plan of the solver breaks, or what its certificate says wrongly, in words, ""
         if nothing; None if a plan is only looked up among `plans`. Of plans on the way, too.
@@ -105,5 +108,6 @@ class Policy:
     scope: Callable[[Raw, Raw], Hashable] = everything
     judge: Callable[[Raw, Raw], Judged] | None = None
     untrue: Callable[[Raw, Raw], str] | None = None
+    within: Callable[[Raw, Raw], Iterator[Judged]] | None = None
     fault: Callable[[Raw, Raw], str] | None = None
     features: Callable[[Raw, Raw], Iterable[str]] = nothing

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fuzz.policies import cells, deadline, gang, geo, interleaving, priorities, replicas
+from fuzz.policies import cells, deadline, gang, geo, interleaving, priorities, queue, replicas
 from fuzz.policy import Policy
 
 _ALL = (
     gang.POLICY,
     priorities.POLICY,
+    queue.POLICY,
     cells.POLICY,
     interleaving.POLICY,
     deadline.POLICY,

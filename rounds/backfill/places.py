@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -150,6 +152,12 @@ class Places:
             demand[host] += number * self._profile.demand_of(groups[group])
         end = NEVER if runtime is None else at + runtime
         return Reservation(job, option, at, end, places, taken, demand)
+
+    def of_entry(self, job: int, entry: Mapping[str, Any]) -> Reservation:
+        """Return a reservation that a plan's section has; its hosts are still there."""
+        index = self._problem.cluster.host_index
+        tasks = tuple((t.get("group", 0), index[t["host"]], t["tasks"]) for t in entry["tasks"])
+        return self.reserved(job, entry.get("option", 0), entry["at"], tasks)
 
     def still_fits(self, before: Reservation) -> bool:
         """Whether a reservation of the last round fits as it was."""

@@ -149,9 +149,10 @@ class Queue:
     def _of_last(self, job: int, entry: Mapping[str, Any]) -> Reservation | None:
         """Return a reservation of the last round; None if its time has come or a host is gone."""
         document, index = self._problem.round.jobs[job], self._problem.cluster.host_index
-        if entry["at"] <= self._problem.round.now or entry["option"] >= len(document.options):
+        if entry["at"] <= self._problem.round.now or entry.get("option", 0) >= len(
+            document.options
+        ):
             return None
         if any(task["host"] not in index for task in entry["tasks"]):
             return None
-        places = tuple((t["group"], index[t["host"]], t["tasks"]) for t in entry["tasks"])
-        return self._places.reserved(job, entry["option"], entry["at"], places)
+        return self._places.of_entry(job, entry)

@@ -15,8 +15,8 @@ from typing import Any
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.derived.waiting import queue
-from placewright.rounds.backfill.places import SOURCE
-from placewright.rounds.backfill.profile import Reservation
+from placewright.rounds.backfill.places import SOURCE, Places
+from placewright.rounds.backfill.profile import Profile, Reservation
 from placewright.rounds.backfill.queue import Queue
 
 NOTHING: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
@@ -56,3 +56,13 @@ def reserve(problem: Problem, last: Mapping[str, Mapping[str, Any]] = NOTHING) -
         taken.backfill(job)
     taken.profile.kept = []
     return Reserved(taken.candidate(), taken.profile.reservations)
+
+
+def reserved_before(
+    problem: Problem, entries: Mapping[str, Mapping[str, Any]], starts: Candidate
+) -> Reserved:
+    """Return starts and reservations as a plan has them; these are by the name of the job."""
+    places = Places(problem, Profile(problem))
+    number = {job.name: j for j, job in enumerate(problem.round.jobs)}
+    reservations = [places.of_entry(number[name], entry) for name, entry in entries.items()]
+    return Reserved(starts, reservations)

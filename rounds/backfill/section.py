@@ -39,11 +39,21 @@ def reservation_section(
     }
 
 
+def in_turn(sections: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the names of the jobs that start in their turn by a plan's sections."""
+    return {
+        name
+        for section in sections
+        if section["kind"] == KIND
+        for name in section.get("starts", ())
+    }
+
+
 def reservations_of(sections: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Return the reservations of a plan's sections, by the name of the job."""
     return {
         entry["job"]: entry
         for section in sections
         if section["kind"] == KIND
-        for entry in section["jobs"]
+        for entry in section.get("jobs", ())
     }

@@ -24,11 +24,11 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.backfill.places import SOURCE
 from placewright.rounds.backfill.profile import NEVER
-from placewright.rounds.backfill.reserve import reserve
+from placewright.rounds.backfill.reserve import reserve, reserved_before
 from placewright.rounds.backfill.restrict import is_part, restricted_round
-from placewright.rounds.backfill.section import reservation_section
+from placewright.rounds.backfill.section import in_turn, reservation_section, reservations_of
 from placewright.rounds.decisions import DefaultDecisions, Why, decisions_of
-from placewright.rounds.policies.cells import base_terms
+from placewright.rounds.policies.cells import base_terms, starts_of_plan
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.move_order import move_section
 from placewright.rounds.sections.reasons import reasons_of
@@ -47,13 +47,22 @@ def has_waiting_rules(round_: Round) -> bool:
 
 
 class BackfillDecider:
-    """Reserves for the first waiting jobs, and has the gang formulation decide the others."""
+    """Reserves for the first waiting jobs, and has the gang formulation decide the others.
 
-    def __init__(self, round_: Round, memory: Memory) -> None:
+    With a valid `plan` jobs start in their turn, and have reservations, as that has them.
+    """
+
+    def __init__(self, round_: Round, memory: Memory, plan: Plan | None = None) -> None:
         self._round = round_
         self.whole = memory.compile(round_)
         self.hosts, self.terms = self.whole.cluster.hosts, self.whole.terms
-        self._reserved = reserve(self.whole, memory.reservations)
+        if plan is None:
+            self._reserved = reserve(self.whole, memory.reservations)
+        else:
+            turn = in_turn(plan.sections)
+            jobs = [j for j, job in enumerate(round_.jobs) if job.name in turn]
+            starts = starts_of_plan(round_, plan, jobs, SOURCE)
+            self._reserved = reserved_before(self.whole, reservations_of(plan.sections), starts)
         names = self.whole.cluster.resources
         rest = residual_round_of(round_, self._reserved.starts)
         restricted = restricted_round(rest.round, round_, self._reserved.reservations, names)

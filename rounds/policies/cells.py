@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -114,15 +114,20 @@ def base_terms(rest: ResidualRound) -> dict[str, int]:
 
 def residual_round_of_plan(round_: Round, plan: Plan) -> ResidualRound:
     """Return the residual round once guaranteed jobs start as in a valid plan."""
+    return residual_round_of(round_, starts_of_plan(round_, plan, guaranteed(round_), "cells"))
+
+
+def starts_of_plan(round_: Round, plan: Plan, jobs: Iterable[int], source: str) -> Candidate:
+    """Return the candidate in which some jobs start as in a valid plan, and no others."""
     names = (name for entry in round_.cluster.hosts for name in expand(entry.name))
     index = {name: at for at, name in enumerate(names)}
     decisions = {decision.job: decision for decision in plan.decisions}
     starts, slots = {}, {}
-    for j in guaranteed(round_):
+    for j in jobs:
         decision = decisions[round_.jobs[j].name]
         if decision.decision is DecisionKind.START and decision.option is not None:
             places = tuple((t.group, t.index, index[t.host], t.gpus) for t in decision.tasks)
             starts[j] = (decision.option, places)
             if any(task.slot is not None for task in decision.tasks):
                 slots[j] = tuple(task.slot for task in decision.tasks)
-    return residual_round_of(round_, Candidate(starts, "cells", slots=slots))
+    return Candidate(starts, source, slots=slots)

@@ -67,8 +67,10 @@ def _decider(round_: Round, resources: Resources) -> Decider:
 def _bounds(
     round_: Round, plan: Plan, resources: Resources, session: Session
 ) -> Iterator[Candidate | Bound]:
-    """Yield bounds of plans; guaranteed jobs are where this plan has them."""
+    """Yield bounds of plans; guaranteed jobs and reservations are where this plan has them."""
     if not has_cells(round_):
+        if has_waiting_rules(round_):
+            return BackfillDecider(round_, resources.memory, plan).steps(session)
         return _decider(round_, resources).steps(session)
     rest = residual_round_of_plan(round_, plan)
     problem = resources.memory.compile(rest.round, rest.borrowed, rest.priority_classes)

@@ -15,7 +15,7 @@ from placewright.instances.verify import verify
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 10
-POLICIES = ("gang", "priorities", "cells", "interleaving", "deadline", "geo", "replicas")
+POLICIES = ("gang", "priorities", "queue", "cells", "interleaving", "deadline", "geo", "replicas")
 
 
 @pytest.fixture(scope="module")

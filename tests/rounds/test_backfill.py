@@ -13,6 +13,7 @@ from placewright.instances import verify as verification
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
+from placewright.rounds import prove_bounds
 
 
 def bundled(name: str) -> Round:
@@ -195,6 +196,40 @@ def test_verify_refuses_a_plan_that_passes_over_a_job_behind_a_reservation() -> 
     changed = {"round": None, "certificate": None, "decisions": decisions}
     checked = verify(longer, plan.model_copy(update=changed))
     assert ["expected a start" in violation.message for violation in checked.violations] == [True]
+
+
+def test_bounds_of_a_plan_speak_of_its_own_starts_and_reservations() -> None:
+    half = {"started": 90, "tasks": [{"host": "h0", "gpus": [0, 1, 2, 3]}], "pinned": True}
+    there = {"options": [{"groups": [{"gpu": 4, "hosts": ["h0"]}]}]}
+    later = {**job("later", 4, 9, submitted=20), **there}
+    jobs = job("busy", 4, 99, running=half), job("first", 4, 9, submitted=10), later
+    round_ = round_of(2, 8, {"backfill": {"depth": 1}}, *jobs)
+    round_ = Round.model_validate({**round_.model_dump(exclude_unset=True), "now": 100})
+    assert started(decided(round_)[1]) == {"first"}  # best fit: on h0, which leaves it full
+    decisions = [{"job": "busy", "decision": "keep", "option": 0, "tasks": half["tasks"]}]
+    for name, host, gpus in (("first", "h1", range(4)), ("later", "h0", range(4, 8))):
+        tasks = [{"host": host, "gpus": list(gpus)}]
+        decisions.append({"job": name, "decision": "start", "option": 0, "tasks": tasks})
+    section = {"kind": "reservations", "starts": ["first", "later"]}
+    plan = Plan.model_validate({"decisions": decisions, "sections": [section]})
+    (value,) = prove_bounds(round_, plan, isolation="none")
+    assert (value.value, value.bound, value.status) == (8000, 8000, "optimal")
+
+
+@pytest.mark.parametrize("backend", ["highs", "cp-sat", "cbc", "scip"])
+def test_every_backend_keeps_reservations_where_running_jobs_move(backend: str) -> None:
+    moves = {"started": 90, "tasks": [{"host": "h1", "gpus": [0, 1]}]}
+    jobs = job("moves", 2, 500, running=moves), GANG, job("short", 8, 50), job("long", 7, 51)
+    round_ = at_100(*jobs, hosts=3, terms=["value", "disruption"])
+    plan = solve_round(round_, isolation="none", time_limit=5.0, backend=backend)
+    checked = verify(round_, plan)
+    assert checked.ok, checked.violations
+    found = {decision.job: decision for decision in plan.decisions}
+    # From 150 the gang has h0 and h2, so that "moves" may not go there to make room for "long".
+    assert started(found) == {"short"}
+    assert reserved(plan)["gang"]["at"] == 150
+    assert plan.certificate is not None
+    assert plan.certificate.status == "optimal"
 
 
 def test_verify_refuses_a_start_that_delays_a_reservation() -> None:

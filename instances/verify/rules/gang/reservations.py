@@ -224,9 +224,8 @@ class _Replay:
                     )
                     break
             else:
-                # It leaves later ones as they were in the last round, which the plan does not say.
-                after = any(r.was is not None for r in self._reserved[k + 1 :])
-                if reserved.was is not None and after:
+                # It leaves the others of the last round as they were, which the plan does not say.
+                if reserved.was is not None and self._depth > 1:
                     continue
                 earlier = self._earliest(reserved.job, reserved.at)
                 if earlier is not None:
