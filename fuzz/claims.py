@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.terms import SENSE
 from placewright.formulations.plan_messages import Bound
 from placewright.instances.documents.plan import TermResult
+from placewright.instances.policies import sense_of
 
 CLAIM_SLACK = 1e-6
 """Relative: a solver's claim may be off by its own tolerance. Certified bounds may not."""
@@ -36,7 +36,7 @@ class Values:
 
     def __init__(self, plans: Sequence[Mapping[str, int]]) -> None:
         self.terms = tuple(plans[0])
-        sign = np.array([1 if SENSE[term] == "max" else -1 for term in self.terms], np.int64)
+        sign = np.array([1 if sense_of(term) == "max" else -1 for term in self.terms], np.int64)
         rows = [[plan[term] for term in self.terms] for plan in plans]
         self._signed: NDArray[np.int64] = np.array(rows, np.int64) * sign
 
@@ -55,10 +55,10 @@ class Values:
         """
         if bound.term not in self.terms:
             return None
-        sign = 1 if SENSE[bound.term] == "max" else -1
+        sign = 1 if sense_of(bound.term) == "max" else -1
         spoken = np.ones(len(self._signed), bool)
         for term, value in bound.holds:
-            spoken &= self.column(term) >= value * (1 if SENSE[term] == "max" else -1)
+            spoken &= self.column(term) >= value * (1 if sense_of(term) == "max" else -1)
         if not spoken.any():
             return None
         column = self.column(bound.term)

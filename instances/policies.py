@@ -140,6 +140,8 @@ INTERLEAVING = PolicySpec(
     default=("weighted_throughput", "disruption", "spread", "opened"),
     sections=("sharing",),
     fields=("jobs.profile", "policy.limits"),
+    priorities=("strict", "preemption"),
+    by_class=("weighted_throughput",),
     plan_sections=("groups",),
 )
 DEADLINE = PolicySpec(
@@ -209,19 +211,25 @@ def term_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(term for spec in POLICIES.values() for term in spec.terms))
 
 
-def sense_of(term: str) -> Sense:
-    """Return whether more of a term is better; `share_2` is part of `share`, `value_2` of `value`.
+def term_of(name: str) -> str:
+    """Return the term of a policy that a name is part of: of `value_2` it is `value`."""
+    stem, _, number = name.rpartition("_")
+    return stem if number.isdecimal() else name
+
+
+def sense_of(name: str) -> Sense:
+    """Return whether more of a term, or of a part of one, is better.
 
     Raises
     ------
     KeyError
         If no policy has the term.
     """
-    for name in (term, term.rpartition("_")[0]):
-        for spec in POLICIES.values():
-            if name in spec.terms:
-                return spec.terms[name]
-    raise KeyError(term)
+    term = term_of(name)
+    for spec in POLICIES.values():
+        if term in spec.terms:
+            return spec.terms[term]
+    raise KeyError(name)
 
 
 class PolicyRegistry(Generic[Part]):

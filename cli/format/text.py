@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from placewright.instances.documents.plan import Task, TermResult
+from placewright.instances.policies import term_of
 from placewright.topology.units import MILLION, WHOLE_GPU
 
 NONE = "-"
@@ -122,7 +123,7 @@ def number(value: float | None) -> str:
 
 def term_text(name: str, value: float | None) -> str:
     """Write the value or bound of a term in the unit that people read."""
-    unit = UNITS.get(name, number)
+    unit = UNITS.get(term_of(name), number)
     return number(value) if value is None else unit(value)
 
 

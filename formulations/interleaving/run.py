@@ -14,12 +14,13 @@ exactly here, where the paper matches greedily.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 
 from placewright.formulations.common.inner_rounds import inner_plans
 from placewright.formulations.common.phases import Phase, SearchState, run_phases
+from placewright.formulations.common.priority_classes import classes_by_term
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving.heuristics.packing_search import (
     PackingSearch,
@@ -40,6 +41,11 @@ from placewright.formulations.interleaving.problem.compile import (
     compile_interleaving,
 )
 from placewright.formulations.interleaving.problem.job_groups import job_groups_of
+from placewright.formulations.interleaving.problem.priorities import (
+    TERM,
+    jobs_of_class,
+    priority_classes,
+)
 from placewright.formulations.interleaving.problem.residual_capacity import quota_left
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
@@ -113,7 +119,7 @@ def _place_alone(state: _Run) -> Iterator[Candidate | Bound]:
 
 def _bound_trivially(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield a bound of each term that needs no solver."""
-    yield from _trivial_bounds(state.fixed.round)
+    yield from _trivial_bounds(state.fixed)
 
 
 def _solve_gangs(state: _Run) -> Iterator[Candidate | Bound]:
@@ -134,7 +140,10 @@ def _bound_packing(state: _Run) -> Iterator[Candidate | Bound]:
 
 def _pack_all(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield plans and bounds by set packing of all jobs, running ones too."""
-    yield from PackingSearch(state.free, state.free, state.session).steps()
+    search = PackingSearch(state.free, state.free, state.session)
+    yield from search.steps()
+    if state.free.priorities.classes:
+        yield from search.class_bounds(1)
 
 
 PHASES: tuple[Phase[_Run, Candidate | Bound], ...] = (
@@ -188,13 +197,17 @@ def _within_quotas(fixed: Interleaving) -> Iterator[int]:
             yield j
 
 
-def _trivial_bounds(round_: Round) -> Iterator[Bound]:
+def _trivial_bounds(fixed: Interleaving) -> Iterator[Bound]:
     """Yield trivial bounds: each job alone, or as fast as its longest stage allows."""
+    round_ = fixed.round
+    classes = classes_by_term(TERM, priority_classes(round_))
     for term in round_.policy.terms:
-        value = (
-            sum(_max_value(job, term, round_) for job in round_.jobs) if term in OBJECTIVES else 0
-        )
-        yield Bound(term, float(value), certified=True)
+        counted: dict[str, Sequence[Job]] = {term: round_.jobs if term in OBJECTIVES else ()}
+        if term == TERM and classes:
+            counted = {name: jobs_of_class(round_, one) for name, one in classes.items()}
+        for name, jobs in counted.items():
+            most = sum(_max_value(job, term, round_) for job in jobs)
+            yield Bound(name, float(most), certified=True)
 
 
 def _max_value(job: Job, term: str, round_: Round) -> int:

@@ -109,9 +109,18 @@ class Terms:
         return {name: sum(ordered[: k + 1]) for k, name in enumerate(names)}
 
     def _priority_classes(self) -> list[list[Precedence]]:
-        """Return the precedences of each priority class, the highest first; [] if there is one."""
+        """Return the precedences of each class of `value`."""
+        if self.facts.policy.get("formulation", "gang") != "gang":
+            return []
+        return self.classes_by(lambda job, number: job.options[number].value)
+
+    def classes_by(self, worth_of: Callable[[Job, int], int]) -> list[list[Precedence]]:
+        """Return the precedences of each priority class, the highest first; [] if there is one.
+
+        `worth_of` is what a job with an option is worth.
+        """
         policy, of = self.facts.policy, self.judgement.standing.of
-        if policy.get("formulation", "gang") != "gang" or policy.get("priority") == "preemption":
+        if policy.get("priority") == "preemption":
             return []
         worth: dict[Precedence, int] = {}
         waiting: set[Precedence] = set()
@@ -121,7 +130,7 @@ class Terms:
             numbers = range(len(job.options)) if job.running is None else [job.running.option]
             levels = {of(job, number) for number in numbers}
             for level in levels:
-                best = max(job.options[n].value for n in numbers if of(job, n) == level)
+                best = max(worth_of(job, n) for n in numbers if of(job, n) == level)
                 worth[level] = worth.get(level, 0) + best
             waiting |= levels if job.running is None else set()
         classes = [[level] for level in sorted(worth, reverse=True)] if len(waiting) > 1 else []

@@ -146,10 +146,10 @@ class Turns:
         for team in teams:
             period = self.period(team)
             for job in team.jobs:
-                yield job, self._speed(job, 0) * self.iteration(job) // period
+                yield job, self.speed(job, 0) * self.iteration(job) // period
         for job, choice in enumerate(choices):
             if choice.runs and job not in grouped:
-                yield job, self._speed(job, choice.option)
+                yield job, self.speed(job, choice.option)
 
     def efficiency(self, choices: Choices, teams: Teams) -> int:
         """Return the sum of the mean busy shares of groups and of single jobs with a profile."""
@@ -231,7 +231,8 @@ class Turns:
             return group.gpu_memory
         return int(series[-(-self.percentile * len(series) // 100) - 1])
 
-    def _speed(self, job: int, option: int) -> int:
+    def speed(self, job: int, option: int) -> int:
+        """Return the speed of a job on its own with an option, in millionths."""
         profile = self.profiles[job]
         matrix = None if profile is None else profile.get("sensitivity")
         if matrix is None:

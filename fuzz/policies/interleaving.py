@@ -33,6 +33,7 @@ class Book:
         self.turns = Turns(self.facts)
         self.judgement = Judgement(self.facts)
         self.terms = Terms(self.judgement)
+        self.classes = self.terms.classes_by(self._worth)
 
     def broken(self, choices: Choices, teams: Teams) -> str:
         """Return a rule that a plan breaks, "" if it breaks none."""
@@ -54,13 +55,30 @@ class Book:
             if name == "throughput":
                 found[name] = sum(rate for _, rate in turns.rates(choices, teams))
             elif name == "weighted_throughput":
-                rates = turns.rates(choices, teams)
-                found[name] = sum(turns.weights[job] * rate for job, rate in rates)
+                found |= self._weighted(name, choices, teams)
             elif name == "efficiency":
                 found[name] = turns.efficiency(choices, teams)
             else:
                 found[name] = self.terms.of(name, choices)
         return found
+
+    def _weighted(self, name: str, choices: Choices, teams: Teams) -> dict[str, int]:
+        """Return the weighted rates of all jobs, or by class those of jobs that are not pinned."""
+        rates = [(j, self.turns.weights[j] * rate) for j, rate in self.turns.rates(choices, teams)]
+        if not self.classes:
+            return {name: sum(rate for _, rate in rates)}
+        found = {f"{name}_{k}": 0 for k in range(1, len(self.classes) + 1)}
+        for number, rate in rates:
+            job = self.facts.jobs[number]
+            if job.running is None or not job.running.pinned:
+                level = self.judgement.standing.of(job, 0)
+                (k,) = [k for k, one in enumerate(self.classes, 1) if level in one]
+                found[f"{name}_{k}"] += rate
+        return found
+
+    def _worth(self, job: Job, option: int) -> int:
+        weight: int = self.turns.weights[job.number]
+        return weight * self.turns.speed(job.number, option)
 
     def written(self, choices: Choices, teams: Teams, seed: int) -> Raw:
         """Write a plan as a document."""

@@ -27,7 +27,7 @@ from placewright.instances.documents.quantities import (
     MilliGpuTotal,
 )
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.policies import GANG, POLICIES, PolicySpec, Priority, term_names
+from placewright.instances.policies import GANG, POLICIES, PolicySpec, Priority, term_names, term_of
 
 
 def _known(name: Any, names: Sequence[str]) -> Any:
@@ -156,9 +156,9 @@ class Policy(Document):
     which free GPUs are useful or stranded, in the term `stranded` (None: the tasks of the round's
     jobs, of a pending one those of its first option).
 
-    `priority`: `strict` decides `value` class by class, the highest precedence first; with
-    `preemption` priority says only who may preempt whom. Policies other than `gang` have
-    `preemption` alone.
+    `priority`: `strict` decides the main term (`value`, of `interleaving` `weighted_throughput`)
+    class by class, the highest precedence first; with `preemption` priority says only who may
+    preempt whom. `deadline`, `geo` and `replicas` have `preemption` alone.
 
     `aging` raises the value of jobs that wait, and `backfill` reserves GPUs for the first of them
     (None: neither). `limits` holds in every plan.
@@ -232,13 +232,7 @@ def headline(terms: Sequence[str]) -> Sequence[str]:
     A plan that keeps all promises proves little about those that it gives. A term that stands for
     several priority classes, as `value_1`, `value_2`, ..., counts with all of them.
     """
-    lead = next((t for t in terms if _unnumbered(t) == "admitted"), terms[0])
-    of_class = lead != _unnumbered(lead)
-    leads = [t for t in terms if t == lead or (of_class and _unnumbered(t) == _unnumbered(lead))]
+    lead = next((t for t in terms if term_of(t) == "admitted"), terms[0])
+    of_class = lead != term_of(lead)
+    leads = [t for t in terms if t == lead or (of_class and term_of(t) == term_of(lead))]
     return terms[: terms.index(leads[-1]) + 1]
-
-
-def _unnumbered(term: str) -> str:
-    """Return the term of which this one is a priority class, else the term itself."""
-    stem, _, number = term.rpartition("_")
-    return stem if number.isdecimal() else term

@@ -6,10 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from placewright.formulations.common.priority_classes import (
+    PriorityClass,
+    classes_by_term,
+    write_out_terms,
+)
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.interleaving.problem.compile import (
     Interleaving,
 )
+from placewright.formulations.interleaving.problem.priorities import TERM, priority_classes
 from placewright.formulations.interleaving.run import (
     compile_with_running_fixed,
     run,
@@ -34,7 +40,7 @@ class InterleavingDecider:
     def __init__(self, round_: Round) -> None:
         self._round = round_
         self.hosts = tuple(host for entry in round_.cluster.hosts for host in expand(entry.name))
-        self.terms: tuple[str, ...] = round_.policy.terms
+        self.terms = write_out_terms(round_.policy.terms, {TERM: len(priority_classes(round_))})
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
@@ -94,4 +100,8 @@ def _decider(
     return InterleavingDecider(round_)
 
 
-POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider))
+def _classes(round_: Round) -> Mapping[str, PriorityClass]:
+    return classes_by_term(TERM, priority_classes(round_))
+
+
+POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider), _classes)

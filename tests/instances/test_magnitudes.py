@@ -137,7 +137,7 @@ EXTREMES = (0, 1, 10**5, 10**6, 10**9, 10**9, MOST, MOST, 2**31 - 1)
 POLICIES = {
     "gang": ("quickstart", "drf-weighted", "fgd", "lyra-growth", "nvidia-mig"),
     "gang-tied": ("kueue-jobset-slices", "hived"),
-    "interleaving": ("muri", "muri-running", "kube-knots", "synergy"),
+    "interleaving": ("muri", "muri-running", "strict-sharing", "kube-knots", "synergy"),
     "deadline": ("chronus", "chronus-lost-host", "elasticflow"),
     "geo": ("mast-regions",),
     "replicas": ("mast-replicas",),

@@ -7,13 +7,15 @@ heuristic cutting loop). Running jobs stay, or may move; those of low priority m
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import add
 
 import numpy as np
 
 from placewright.array_types import Bools
 from placewright.formulations.common.inner_rounds import inner_plans
+from placewright.formulations.common.priority_classes import classes_close_enough, precedence_of
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.heuristics.group_matching import match_running_groups
 from placewright.formulations.interleaving.heuristics.insertion import insert_waiting
@@ -26,12 +28,16 @@ from placewright.formulations.interleaving.problem.compile import (
     Interleaving,
 )
 from placewright.formulations.interleaving.problem.frozen_groups import may_form
-from placewright.formulations.interleaving.problem.job_groups import group_value, job_groups_of
+from placewright.formulations.interleaving.problem.job_groups import class_values, job_groups_of
 from placewright.formulations.interleaving.problem.option_classes import grouped_jobs
 from placewright.formulations.interleaving.problem.packing_problem import (
     Grouping,
     GroupingBound,
     PackingProblem,
+)
+from placewright.formulations.interleaving.set_packing.by_class import (
+    bound_by_class,
+    solve_by_class,
 )
 from placewright.formulations.interleaving.set_packing.solve import solve_set_packing
 from placewright.formulations.plan_messages import Bound, Candidate, Group
@@ -46,7 +52,10 @@ class PackingSearch:
         self._problem, self._free = problem, free
         round_ = problem.round
         self._staying = staying(self._problem)
-        self._constant = sum(group_value(self._problem, job_group) for job_group in self._staying)
+        self._terms = problem.priorities.terms
+        kept = [class_values(problem, job_group) for job_group in self._staying]
+        self._constant = [sum(one[k] for one in kept) for k in range(len(self._terms))]
+        self._proofs: list[GroupingBound] = []
         running = [round_.jobs[j].running is not None for j in self._problem.of_class]
         # The gang formulation decides which jobs to preempt, within its rules.
         self._packing = replace(self._problem.packing, must_cover=np.array(running, dtype=bool))
@@ -67,33 +76,38 @@ class PackingSearch:
 
     def _finished(self) -> bool:
         """Whether the best plan is close enough, or time is up."""
-        session, first = self._session, self._problem.round.policy.terms[0]
+        session, classes = self._session, self._problem.priorities.classes
+        first = self._problem.round.policy.terms[0]
         if session.best is None or first != self._problem.objective:
             enough = False
+        elif classes:
+            by_term = dict(zip(self._terms, classes, strict=True))
+            enough = classes_close_enough(session, session.best, by_term)
         else:
             enough = session.close_enough(session.best[first])
         return enough or session.proven or session.expired()
 
     def _with_preemption(self) -> Iterator[PackingProblem]:
-        """Yield problems in which running jobs up to a priority may be preempted.
+        """Yield problems in which running jobs up to a precedence may be preempted.
 
         The others may join later.
         """
         jobs = self._problem.round.jobs
-        priority = np.array([jobs[j].priority for j in self._problem.of_class])
+        levels = [precedence_of(jobs[j]) for j in self._problem.of_class]
+        number = {level: k for k, level in enumerate(sorted({*levels}))}
+        rank = np.array([number[level] for level in levels])
         running = self._packing.must_cover
-        for priority_limit in np.unique(priority[running])[
-            : parameters.PARAMETERS.num_preemption_levels
-        ]:
-            new = running | (priority > priority_limit)
+        for limit in np.unique(rank[running])[: parameters.PARAMETERS.num_preemption_levels]:
+            new = running | (rank > limit)
             if (new & ~running).any():
                 count = np.where(new, self._packing.count, 0)
-                yield replace(
-                    self._packing, must_cover=running & (priority > priority_limit), count=count
-                )
+                yield replace(self._packing, must_cover=running & (rank > limit), count=count)
 
     def bounds(self) -> Iterator[Bound]:
         """Yield the bounds of the set packing alone."""
+        if self._problem.priorities.classes:
+            yield from self.class_bounds(0)
+            return
         for found in solve_set_packing(self._problem.packing, self._session):
             if isinstance(found, GroupingBound):
                 yield self._bound(found)
@@ -105,7 +119,7 @@ class PackingSearch:
         """
         for _ in range(parameters.PARAMETERS.max_packings):
             best: Grouping | None = None
-            for found in solve_set_packing(packing, self._session):
+            for found in solve_by_class(packing, self._session):
                 if isinstance(found, Grouping):
                     best = found
                 elif proves:
@@ -120,9 +134,36 @@ class PackingSearch:
                 return
             packing, proves = tighter, False
 
+    def class_bounds(self, first: int) -> Iterator[Bound]:
+        """Yield bounds of the classes from one on, those before each at the best plan's values."""
+        best, known = self._session.best, self._session.best_known
+        if best is None or known.proven:
+            return
+        weighted = [found for found in self._proofs if not found.held and found.class_weights[1:]]
+        yield from map(self._bound, weighted)
+        if weighted:
+            return
+        unproven = [
+            k
+            for k, term in enumerate(self._terms[first:], first)
+            if known.bounds.get(term) != best[term]
+        ]
+        reached = self._reached(best)
+        for found in bound_by_class(self._problem.packing, reached, self._session, unproven):
+            yield self._bound(found)
+
     def _bound(self, found: GroupingBound) -> Bound:
-        value = float(found.value + self._constant)
-        return Bound(self._problem.objective, value, self._holds, found.certified)
+        """Return the bound of a class, the higher ones held; see `GroupingBound.of_class`."""
+        self._proofs.append(found)
+        k, terms, best = len(found.class_weights) - 1, self._terms, self._session.best
+        held = found.held if best is None or found.held or not k else self._reached(best)[:k]
+        value = float(found.of_class(held) + self._constant[k])
+        reached = zip(terms, map(add, held, self._constant), strict=False)
+        return Bound(terms[k], value, (*self._holds, *reached), found.certified)
+
+    def _reached(self, best: Mapping[str, int]) -> list[int]:
+        """Return the values of a plan by class, without what stays."""
+        return [best[term] - more for term, more in zip(self._terms, self._constant, strict=True)]
 
     def _place_as_gangs(self, grouping: Grouping) -> Generator[Candidate, None, Bools | None]:
         """Yield plans of the groups as gangs; return which columns the last one places."""

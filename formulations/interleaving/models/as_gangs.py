@@ -1,7 +1,7 @@
 """A gang round in which each job group is one job, and how its plans are lifted.
 
-A job group with an anchor is a running job there. Its priority is that of its highest member then,
-and that of its lowest if it arrives: so a preemptor is of strictly higher priority than its victim.
+A job group with an anchor is a running job there. Its precedence is that of its highest member
+then, and that of its lowest if it arrives: so a preemptor strictly precedes its victim.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import le
+from typing import Protocol
 
+from placewright.formulations.common.priority_classes import precedence_of
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import resources_held
@@ -29,13 +31,21 @@ from placewright.formulations.interleaving.placement.usage_in_place import (
     within_quotas,
 )
 from placewright.formulations.interleaving.problem.compile import OBJECTIVES, Interleaving
-from placewright.formulations.interleaving.problem.job_groups import group_value
+from placewright.formulations.interleaving.problem.job_groups import class_values, group_value
 from placewright.formulations.interleaving.problem.merged_groups import merged_task_groups
 from placewright.formulations.plan_messages import Candidate, Group, Place, Slots
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import Sharing
+
+
+class ValueOf(Protocol):
+    """The value of a job group as a gang with an option."""
+
+    def __call__(self, problem: Interleaving, job_group: Group, option: int = 0, /) -> int:
+        """Return the value."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +74,7 @@ class GangRound:
     def lift(self, plan: Candidate) -> Candidate | None:
         """Return a plan of the gangs as one of the round; None if it is not valid there.
 
-        So it is if a running job finds no place, if who preempts is not of higher priority, if a
+        So it is if a running job finds no place, if who preempts is not of higher precedence, if a
         tenant would hold more than its quota, or beyond the disruption budget.
         """
         starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
@@ -119,7 +129,7 @@ class GangRound:
     def _preempted(
         self, plan: Candidate, starts: dict[int, tuple[int, tuple[Place, ...]]]
     ) -> dict[int, int] | None:
-        """Return who displaces each preempted job; None if that is against its priority."""
+        """Return who displaces each preempted job; None if that is against its precedence."""
         if not plan.preempted:
             return {}
         jobs = self.problem.round.jobs
@@ -137,17 +147,22 @@ class GangRound:
                 else members_in_place(self.problem, self.job_groups[number], anchor)
             )
             for j in in_place:
+                own = precedence_of(jobs[j])
                 hosts = {place[2] for place in places_of(self.problem, j)}
                 arriving = {one for host in hosts for one in arrivals[host]}
                 new_jobs = [one for one in arriving if jobs[one].running is None]
-                if not new_jobs or min(jobs[one].priority for one in arriving) <= jobs[j].priority:
+                if not new_jobs or min(precedence_of(jobs[one]) for one in arriving) <= own:
                     return None
-                preempted[j] = max(new_jobs, key=lambda one: (jobs[one].priority, -one))
+                preempted[j] = max(new_jobs, key=lambda one: (precedence_of(jobs[one]), -one))
         return preempted
 
 
 def build_gang_round(
-    problem: Interleaving, job_groups: Sequence[Group], staying: Sequence[Group]
+    problem: Interleaving,
+    job_groups: Sequence[Group],
+    staying: Sequence[Group],
+    *,
+    by_class: bool = False,
 ) -> GangRound:
     """Return the round in which job groups are gangs.
 
@@ -158,14 +173,25 @@ def build_gang_round(
         be in one.
     staying
         Groups of the jobs that stay, and those of them that have their GPUs alone.
+    by_class
+        Whether the gangs have the priority classes of the round, as jobs on their own may. Else
+        their values are weighted by class.
     """
     anchors = keep_places(problem, job_groups)
-    jobs = [_job(problem, n, anchors[n], job_group) for n, job_group in enumerate(job_groups)]
+    value = _unweighted if by_class else group_value
+    jobs = [
+        _job(problem, n, anchors[n], job_group, value) for n, job_group in enumerate(job_groups)
+    ]
     jobs += [
         _staying_job(problem, len(job_groups) + n, job_group) for n, job_group in enumerate(staying)
     ]
     policy = problem.round.policy.model_copy(
-        update={"formulation": "gang", "terms": _terms(problem), "limits": None}
+        update={
+            "formulation": "gang",
+            "terms": _terms(problem),
+            "limits": None,
+            "priority": "strict" if by_class else "preemption",
+        }
     )
     update = {"jobs": tuple(jobs), "policy": policy, "tenants": (), "sharing": Sharing()}
     shared = tuple(job_group for job_group in staying if len(job_group.members) > 1)
@@ -183,34 +209,44 @@ def _terms(problem: Interleaving) -> tuple[str, ...]:
     )
 
 
-def _job(problem: Interleaving, number: int, anchor: int | None, job_group: Group) -> Job:
+def _unweighted(problem: Interleaving, job_group: Group, option: int = 0) -> int:
+    """Return what a job group adds to the priority classes of its members."""
+    return sum(class_values(problem, job_group, option))
+
+
+def _job(
+    problem: Interleaving, number: int, anchor: int | None, job_group: Group, value: ValueOf
+) -> Job:
     """Return a job group as a job, which runs if it has an anchor."""
     jobs = [problem.round.jobs[j] for j in job_group.members]
-    priorities = [job.priority for job in jobs]
+    ranked = sorted(jobs, key=precedence_of)
+    of = ranked[0 if anchor is None else -1]
     running = None if anchor is None else _running(problem, job_group, anchor)
     return jobs[0].model_copy(
         update={
             "name": f"group-{number}",
             "tenant": None,
-            "priority": min(priorities) if running is None else max(priorities),
-            "options": _options(problem, job_group),
+            "priority": of.priority,
+            "opportunistic": of.opportunistic,
+            "options": _options(problem, job_group, value),
             "running": running,
             "profile": None,
         }
     )
 
 
-def _options(problem: Interleaving, job_group: Group) -> tuple[Option, ...]:
+def _options(problem: Interleaving, job_group: Group, value: ValueOf) -> tuple[Option, ...]:
     jobs = [problem.round.jobs[j] for j in job_group.members]
     first = jobs[0].options[0]
     if len(jobs) > 1:
-        update = {
-            "groups": merged_task_groups(jobs, problem.sharing),
-            "value": group_value(problem, job_group),
-        }
+        groups = merged_task_groups(jobs, problem.sharing)
+        if job_group.members in problem.frozen_groups:
+            # It may stay or stop, but arrive nowhere.
+            groups = tuple(group.model_copy(update={"hosts": ()}) for group in groups)
+        update = {"groups": groups, "value": value(problem, job_group)}
         return (first.model_copy(update=update),)
     return tuple(
-        jobs[0].options[index].model_copy(update={"value": group_value(problem, job_group, index)})
+        jobs[0].options[index].model_copy(update={"value": value(problem, job_group, index)})
         for index in options_alone(problem.round, jobs[0])
     )
 
@@ -232,8 +268,6 @@ def _running(problem: Interleaving, job_group: Group, anchor: int) -> Running:
     """Return the running section of a job group at its anchor, with all its members' costs."""
     jobs = [problem.round.jobs[j] for j in members_in_place(problem, job_group, anchor)]
     running = running_of(problem.round.jobs[anchor])
-    if job_group.members in problem.frozen_groups:
-        running = running.model_copy(update={"pinned": True})
     migrate, preempt = 0, 0
     for number, job in enumerate(jobs):
         mine = running_of(job)

@@ -18,10 +18,12 @@ knapsack is the first of the two programs of Synergy-OPT; the second one places 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
+from placewright.formulations.common.priority_classes import class_terms
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
@@ -31,12 +33,14 @@ from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.gang.run import run as run_gangs
 from placewright.formulations.interleaving.models.as_gangs import GangRound, build_gang_round
 from placewright.formulations.interleaving.problem.compile import Interleaving, compile_interleaving
-from placewright.formulations.interleaving.problem.job_groups import group_value, job_groups_of
+from placewright.formulations.interleaving.problem.job_groups import class_values, job_groups_of
 from placewright.formulations.interleaving.problem.option_classes import with_one_option
 from placewright.formulations.interleaving.problem.packing_problem import ALONE
 from placewright.formulations.plan_messages import Bound, Candidate, Group
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
+
+Number = TypeVar("Number", int, float)
 
 
 def gangs_without_sharing(round_: Round) -> GangRound | None:
@@ -52,7 +56,8 @@ def gangs_without_sharing(round_: Round) -> GangRound | None:
     if problem.packing.max_members > 1 and int(np.bincount(bucket).max(initial=0)) > 1:
         return None
     staying = job_groups_of(problem, ((j,) for j in sorted(problem.stays)))
-    return build_gang_round(problem, job_groups_of(problem, ((j,) for j in problem.jobs)), staying)
+    alone = job_groups_of(problem, ((j,) for j in problem.jobs))
+    return build_gang_round(problem, alone, staying, by_class=bool(problem.priorities.classes))
 
 
 def solve_without_sharing(gangs: GangRound, session: Session) -> Iterator[Candidate | Bound]:
@@ -60,21 +65,19 @@ def solve_without_sharing(gangs: GangRound, session: Session) -> Iterator[Candid
     proportional = _proportional_plan(gangs)
     if proportional is not None:
         yield proportional
-    problem = gangs.problem
-    constant = sum(_value_alone(problem, j) for j in problem.colocated)
+    gang_problem = gangs.compile()
+    terms = _Terms(gangs.problem, gang_problem.terms)
     inner = session.inner()
-    for step in run_gangs(gangs.compile(), inner):
+    for step in run_gangs(gang_problem, inner):
         if isinstance(step, Bound):
-            yield _lift_bound(problem, step, constant)
+            yield terms.lift(step)
         elif (lifted := gangs.lift(step)) is not None:
             yield lifted
         inner.best_known.proven = session.proven
         if session.best is not None:
-            inner.best_known.values = _gang_values(gangs, session.best, constant)
-            first = next(iter(session.best))
-            moved = constant if first == problem.objective else 0
-            known = session.first_bound
-            inner.best_known.first_bound = None if known is None else known - moved
+            inner.best_known.values = terms.of_gangs(session.best)
+            inner.best_known.bounds = bounds = terms.of_gangs(session.best_known.bounds)
+            inner.best_known.first_bound = bounds.get(gang_problem.terms[0])
 
 
 def _proportional_plan(gangs: GangRound) -> Candidate | None:
@@ -91,27 +94,34 @@ def _proportional_plan(gangs: GangRound) -> Candidate | None:
     return gangs.lift(assign(placement, "shares"))
 
 
-def _value_alone(problem: Interleaving, job: int) -> int:
-    """Return the value of a running job on its own."""
+class _Terms:
+    """Terms of the gang round as those of the round, which count what runs before it, too."""
+
+    def __init__(self, problem: Interleaving, terms: Sequence[str]) -> None:
+        priorities = problem.priorities
+        values = class_terms(VALUE, len(priorities.classes)) or (VALUE,)
+        running = [_values_alone(problem, j) for j in problem.colocated]
+        self._names = dict(zip(terms, terms, strict=True))
+        self._names |= zip(values, priorities.terms, strict=True)
+        self._constant = {term: sum(one[k] for one in running) for k, term in enumerate(values)}
+
+    def lift(self, bound: Bound) -> Bound:
+        """Return a bound of the gang round as one of the round."""
+        holds = tuple((self._names[t], v + self._constant.get(t, 0)) for t, v in bound.holds)
+        value = bound.value + self._constant.get(bound.term, 0)
+        return Bound(self._names[bound.term], value, holds, bound.certified)
+
+    def of_gangs(self, values: Mapping[str, Number]) -> dict[str, Number]:
+        """Return values of the round, or bounds, as those of the gang round."""
+        return {
+            term: values[name] - self._constant.get(term, 0)
+            for term, name in self._names.items()
+            if name in values
+        }
+
+
+def _values_alone(problem: Interleaving, job: int) -> tuple[int, ...]:
+    """Return the values of a running job on its own, by priority class."""
     running = problem.round.jobs[job].running
     option = 0 if running is None else running.option
-    return group_value(problem, Group((job,), (0,), 0), option)
-
-
-def _lift_bound(problem: Interleaving, bound: Bound, constant: int) -> Bound:
-    """Return a bound of the gang round as one of the round."""
-    name = {VALUE: problem.objective}
-    holds = tuple(
-        (name.get(term, term), value + constant * (term == VALUE)) for term, value in bound.holds
-    )
-    value = bound.value + constant * (bound.term == VALUE)
-    return Bound(name.get(bound.term, bound.term), value, holds, bound.certified)
-
-
-def _gang_values(gangs: GangRound, best: Mapping[str, int], constant: int) -> dict[str, int]:
-    """Return the values of the round as those of the gang round."""
-    objective = gangs.problem.objective
-    return {
-        term: best[objective] - constant if term == VALUE else best[term]
-        for term in gangs.round.policy.terms
-    }
+    return class_values(problem, Group((job,), (0,), 0), option)

@@ -10,6 +10,7 @@ from typing import get_args
 import numpy as np
 
 from placewright.array_types import Ints
+from placewright.formulations.common.priority_classes import precedence_of
 from placewright.formulations.interleaving.problem.capacity_rows import (
     Row,
     amount_rows,
@@ -34,6 +35,7 @@ from placewright.formulations.interleaving.problem.packing_problem import (
     PackingProblem,
     Rules,
 )
+from placewright.formulations.interleaving.problem.priorities import Priorities
 from placewright.formulations.interleaving.problem.residual_capacity import (
     OpenHosts,
     ResidualCapacity,
@@ -76,6 +78,8 @@ class Interleaving:
         Running jobs that stay as they are, with whom they are.
     open_hosts : OpenHosts
         Where tasks may arrive.
+    priorities : Priorities
+        The priority classes by which the objective is written out.
     """
 
     round: Round
@@ -89,6 +93,7 @@ class Interleaving:
     colocated: Mapping[int, tuple[int, ...]]
     stays: frozenset[int]
     open_hosts: OpenHosts
+    priorities: Priorities
 
     @cached_property
     def frozen_groups(self) -> frozenset[tuple[int, ...]]:
@@ -117,6 +122,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
     whole = [round_.jobs[j] for j in indices]
     named = [o for o in OBJECTIVES if o in terms]
     objective = min(named, key=terms.index) if named else "weighted_throughput"
+    priorities = Priorities.of(round_, objective)
     residual = ResidualCapacity(round_, cluster, colocated, stays, open_hosts)
 
     def packing_of(jobs: Sequence[Job]) -> PackingProblem:
@@ -129,19 +135,26 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
             *quota_rows(jobs, quota_left(round_, stays)),
             *_savings_row(round_, sharing, colocated, stays, open_hosts, jobs, bucket),
         ]
-        # Only a job of higher priority can stop one that runs.
-        highest = max((job.priority for job in jobs), default=0)
-        must = [job.running is not None and job.priority == highest for job in jobs]
+        # Only a job of higher precedence can stop one that runs.
+        highest = max((precedence_of(job) for job in jobs), default=None)
+        must = [job.running is not None and precedence_of(job) == highest for job in jobs]
         memory, gpu_memory = gpu_memory_of_buckets(jobs, cluster, bucket, sharing)
         stages = [_stages(job, len(sharing.resources)) for job in jobs]
         return PackingProblem(
-            rules=Rules(objective, sharing.spanning, sharing.contention, sharing.most),
+            rules=Rules(
+                objective,
+                sharing.spanning,
+                sharing.contention,
+                sharing.most,
+                priorities.weights,
+            ),
             stages=np.array(stages, dtype=np.int64).reshape(-1, len(sharing.resources)),
             iteration=_array(_alone(job) for job in jobs),
             slowdown=_array((job.profile and job.profile.slowdown) or 0 for job in jobs),
             speed=_array(speed(job, 0) for job in jobs),
             best=_array(max(speed(job, o) for o in range(len(job.options))) for job in jobs),
             weight=_array(job.weight for job in jobs),
+            priority_class=_array(priorities.number_of(job) for job in jobs),
             memory=memory,
             bucket=bucket,
             count=fits_some_host(jobs, cluster, open_hosts.hosts).astype(np.int64),
@@ -180,6 +193,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
         colocated,
         stays,
         open_hosts,
+        priorities,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
+from operator import mul
 
 import numpy as np
 
@@ -49,24 +50,32 @@ def _with_offsets(problem: Interleaving, size: int, sets: list[tuple[int, ...]])
 
 
 def group_value(problem: Interleaving, job_group: Group, option: int = 0) -> int:
-    """Return what a job group adds to the objective.
+    """Return what a job group adds to the objective, its priority classes weighted.
 
     Parameters
     ----------
     option
         Of a job on its own; in a group all run their first option.
     """
+    of_classes = class_values(problem, job_group, option)
+    return sum(map(mul, problem.priorities.weights, of_classes))
+
+
+def class_values(problem: Interleaving, job_group: Group, option: int = 0) -> tuple[int, ...]:
+    """Return what a job group adds to each priority class, the highest first; see `group_value`."""
     jobs = [problem.round.jobs[j] for j in job_group.members]
     alone = len(jobs) == 1
     if problem.objective == "efficiency":
         profiles = [job.profile for job in jobs if job.profile is not None]
         period = profiles[0].alone if alone and profiles else job_group.period
         busy = sum(sum(profile.stages) for profile in profiles)
-        return MILLION * busy // (problem.sharing.slots * period) if profiles else 0
-    total = 0
+        return (MILLION * busy // (problem.sharing.slots * period) if profiles else 0,)
+    total = [0] * len(problem.priorities.weights)
     for job in jobs:
         rate = speed(job, option)
         if not alone and job.profile is not None:
             rate = rate * job.profile.alone // job_group.period
-        total += rate * (job.weight if problem.objective == "weighted_throughput" else 1)
-    return total
+        if problem.priorities.counts(job):
+            weight = job.weight if problem.objective == "weighted_throughput" else 1
+            total[problem.priorities.number_of(job)] += rate * weight
+    return tuple(total)

@@ -87,6 +87,7 @@ def add_choice_rows(
         [
             packing.stages,
             *(packing.iteration, packing.slowdown, packing.best, packing.weight, packing.memory),
+            packing.priority_class,
             packing.per_member.T,
         ]
     )[firsts:]

@@ -19,6 +19,7 @@ members ask beyond the least of their bucket is peak.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -57,12 +58,15 @@ class Rules:
         Millionths by which the period of 2, 3, 4 members is longer.
     max_members
         Members of a group, 1 to 4.
+    class_weights
+        What a unit of the objective counts in each priority class, the highest first.
     """
 
     objective: Objective = "weighted_throughput"
     spanning: bool = False
     contention: tuple[int, int, int] = (MILLION, MILLION, MILLION)
     max_members: int = MAX_MEMBERS
+    class_weights: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +88,8 @@ class PackingProblem:
         any option, for a job on its own.
     weight : int64 (classes,)
         What one unit of throughput counts in `weighted_throughput`.
+    priority_class : int64 (classes,)
+        Index of each class's priority class in `rules.class_weights`.
     memory : int64 (classes,)
         MiB of each GPU in a group.
     bucket : int64 (classes,)
@@ -117,6 +123,7 @@ class PackingProblem:
     speed: Ints
     best: Ints
     weight: Ints
+    priority_class: Ints
     memory: Ints
     bucket: Ints
     count: Ints
@@ -171,6 +178,7 @@ class PackingProblem:
             speed=self.speed[first],
             best=self.best[first],
             weight=self.weight[first],
+            priority_class=self.priority_class[first],
             memory=self.memory[first],
             bucket=self.bucket[first],
             count=count,
@@ -260,7 +268,25 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class GroupingBound:
-    """No choice of columns has more value; `certified`: recomputed in integers."""
+    """No choice of columns has more value.
+
+    Attributes
+    ----------
+    certified
+        Whether it was recomputed in integers.
+    class_weights
+        What a unit of the objective counts in each priority class, of those up to the last that
+        counts.
+    held : tuple of int
+        Of each class before the last the value that the choices have at least.
+    """
 
     value: int
     certified: bool
+    class_weights: tuple[int, ...] = (1,)
+    held: tuple[int, ...] = ()
+
+    def of_class(self, values: Sequence[int]) -> int:
+        """Return the bound of the last class where those before it have at least these values."""
+        *before, last = self.class_weights
+        return (self.value - sum(w * v for w, v in zip(before, values, strict=False))) // last

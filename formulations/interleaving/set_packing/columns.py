@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import comb
 
@@ -96,11 +97,27 @@ def with_values(packing: PackingProblem, members: Ints) -> Columns:
     return Columns(members, value)
 
 
+def values_by_class(packing: PackingProblem, members: Ints) -> Ints:
+    """Return the value of columns by priority class, int64 (priority classes, columns).
+
+    `members` as of `with_values`. Efficiency has no priority classes.
+    """
+    size = (members != ALONE).sum(axis=1)
+    value = _class_values(packing, members[:, :1])
+    for number in range(2, MAX_MEMBERS + 1):
+        some = np.flatnonzero(size == number)
+        if len(some):
+            group = members[some, :number]
+            value[:, some] = _class_values(packing, group, periods(packing, group))
+    return value
+
+
 def enumerate_columns(packing: PackingProblem) -> Columns:
     """Return all columns but groups of no more value than a subset of their members.
 
     Such a part takes no more of any row where what its other members take is not negative, and
-    leaves these members, who need not be covered, for elsewhere.
+    leaves these members, who need not be covered, for elsewhere. With several priority classes it
+    has no less value of any.
     """
     own = single_values(packing)
     parts = [Columns(pad_members(np.arange(packing.classes, dtype=np.int64)[:, None]), own)]
@@ -127,6 +144,7 @@ def _bucket_columns(
     # of each, itself included.
     level = np.arange(len(classes), dtype=np.int64)[:, None]
     best = own
+    each = _class_values(packing, classes[:, None])
     conflict = _conflicts(packing, classes)
     gpu_memory = int(packing.gpu_memory[packing.bucket[classes[0]]]) if len(classes) else 0
     for _ in range(2, packing.max_members + 1):
@@ -136,8 +154,14 @@ def _bucket_columns(
             break
         members = classes[level]
         period = periods(packing, members)
-        value = group_values(packing, members, period)
-        value[~allowed(packing, members, period)] = NOT_ALLOWED
+        permitted = allowed(packing, members, period)
+        value = np.where(permitted, group_values(packing, members, period), NOT_ALLOWED)
+        if len(packing.rules.class_weights) > 1:
+            now = np.where(permitted, _class_values(packing, members, period), NOT_ALLOWED)
+            keep = permitted & ~_is_dominated(smaller, each, level, now, dispensable)
+            parts.append(Columns(pad_members(members), value).take(keep))
+            each = now
+            continue
         part = _best_subset_value(smaller, best, level, dispensable)
         parts.append(Columns(pad_members(members), value).take(value > part))
         best = np.maximum(value, part)
@@ -188,22 +212,54 @@ def _conflicts(packing: PackingProblem, classes: Ints) -> Bools | None:
 
 def _best_subset_value(smaller: Ints, best: Ints, level: Ints, dispensable: Bools) -> Ints:
     """Return the largest value of a subset of each multiset, one dispensable member left out."""
-    base = len(dispensable)
-    powers = base ** np.arange(level.shape[1] - 1)[::-1]
-    keys = smaller @ powers
     most = np.full(len(level), NOT_ALLOWED, dtype=np.int64)
+    for rest, may_leave in _subsets(smaller, level, dispensable):
+        most = np.maximum(most, np.where(may_leave, best[rest], NOT_ALLOWED))
+    return most
+
+
+def _is_dominated(smaller: Ints, before: Ints, level: Ints, now: Ints, dispensable: Bools) -> Bools:
+    """Return which multisets have no more value of any priority class than one subset.
+
+    `before` and `now` are the values of `smaller` and `level`, (priority classes, multisets).
+    """
+    dominated = np.zeros(len(level), dtype=np.bool_)
+    for rest, may_leave in _subsets(smaller, level, dispensable):
+        dominated |= may_leave & (before[:, rest] >= now).all(axis=0)
+    return dominated
+
+
+def _subsets(smaller: Ints, level: Ints, dispensable: Bools) -> Iterator[tuple[Ints, Bools]]:
+    """Yield the index of each multiset without one member, and whether that may be left out."""
+    powers = len(dispensable) ** np.arange(level.shape[1] - 1)[::-1]
+    keys = smaller @ powers
     for left_out in range(level.shape[1]):
         rest = np.delete(level, left_out, axis=1)
-        value = best[np.searchsorted(keys, rest @ powers)]
-        most = np.maximum(most, np.where(dispensable[level[:, left_out]], value, NOT_ALLOWED))
-    return most
+        yield np.searchsorted(keys, rest @ powers), dispensable[level[:, left_out]]
+
+
+def _class_values(packing: PackingProblem, members: Ints, period: Ints | None = None) -> Ints:
+    """Return the value of columns by priority class, int64 (priority classes, columns)."""
+    number = len(packing.rules.class_weights)
+    alone = own_weights(packing)[members] * (
+        packing.best[members] if period is None else rates(packing, members, period)
+    )
+    of = packing.priority_class[members]
+    return np.stack([np.where(of == k, alone, 0).sum(axis=1) for k in range(number)])
+
+
+def own_weights(packing: PackingProblem) -> Ints:
+    """Return the weight of throughput of each class within its priority class, int64 (classes,)."""
+    if packing.rules.objective == "weighted_throughput":
+        return packing.weight
+    return np.ones(packing.classes, dtype=np.int64)
 
 
 def weights(packing: PackingProblem) -> Ints:
     """Return the weight of throughput of each class, int64 (classes,)."""
-    if packing.rules.objective == "weighted_throughput":
-        return packing.weight
-    return np.ones(packing.classes, dtype=np.int64)
+    of_class = np.array(packing.rules.class_weights, dtype=np.int64)
+    weight: Ints = own_weights(packing) * of_class[packing.priority_class]
+    return weight
 
 
 def rate_numerator(packing: PackingProblem) -> Floats:

@@ -10,13 +10,14 @@ The relaxation's duals prove a bound in integers, whatever they are (docs/bounds
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import floor
 
 import numpy as np
 
 from placewright.array_types import Floats, Ints
+from placewright.formulations.bound_arithmetic import HOLD_SLACK
 from placewright.formulations.gang import parameters as gang_parameters
 from placewright.formulations.gang.models.aggregate.core_search import search_core
 from placewright.formulations.interleaving import parameters
@@ -37,6 +38,14 @@ from placewright.solver import (
     multipliers,
     reduced_costs_of,
 )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """A value of the columns (columns,) of which a choice has at least `least`."""
+
+    value: Ints
+    least: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,8 +73,10 @@ class SetPackingProgram:
     unit: int
 
     @classmethod
-    def of(cls, packing: PackingProblem, columns: Columns) -> SetPackingProgram:
-        """Return the program of these columns."""
+    def of(
+        cls, packing: PackingProblem, columns: Columns, held: Sequence[Held] = ()
+    ) -> SetPackingProgram:
+        """Return the program of these columns; rows keep what is `held`."""
         members, use = columns.members, packing.usage(columns.members)
         present = members != ALONE
         repeats = (members[:, :, None] == members[:, None, :]).sum(axis=2) * present
@@ -78,10 +89,12 @@ class SetPackingProgram:
         taken = model.rows("row", len(packing.limit), upper=packing.limit)
         column, row = np.nonzero(use)
         model.add(taken[row], x[column], use[column, row])
-        digits = (
-            int(columns.value.max(initial=0)).bit_length() - parameters.PARAMETERS.max_cost_bits
-        )
-        unit = 1 << min(max(digits, 0), parameters.PARAMETERS.max_fraction_bits)
+        for number, one in enumerate(held):
+            scale = _unit(one.value)
+            kept = model.rows(f"held {number}", 1, lower=(one.least - HOLD_SLACK) / scale)
+            some = np.flatnonzero(one.value)
+            model.add(kept[0], x[some], one.value[some] / scale)
+        unit = _unit(columns.value)
         model.term("value", x, columns.value / unit, sense="max")
         return cls(packing, columns, repeats, use, model.arrays("value"), unit)
 
@@ -102,11 +115,14 @@ class SetPackingProgram:
 
 
 def solve_program(
-    packing: PackingProblem, columns: Columns, session: Session
+    packing: PackingProblem, columns: Columns, session: Session, held: Sequence[Held] = ()
 ) -> Iterator[Grouping | GroupingBound]:
-    """Yield groupings of all columns of a problem, and bounds."""
+    """Yield groupings of all columns of a problem, and bounds.
+
+    Only the groupings of branch and bound keep what is `held`.
+    """
     tuning = gang_parameters.PARAMETERS.models
-    program = SetPackingProgram.of(packing, columns)
+    program = SetPackingProgram.of(packing, columns, held)
     yield from greedy(program)
     if not len(columns):
         yield GroupingBound(0, certified=True)
@@ -138,6 +154,12 @@ def solve_program(
             else most,
             certified=False,
         )
+
+
+def _unit(value: Ints) -> int:
+    """Return the unit in which a row or an objective counts, a power of two."""
+    digits = int(value.max(initial=0)).bit_length() - parameters.PARAMETERS.max_cost_bits
+    return 1 << min(max(digits, 0), parameters.PARAMETERS.max_fraction_bits)
 
 
 def solve_restricted(

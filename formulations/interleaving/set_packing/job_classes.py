@@ -16,7 +16,12 @@ from placewright.formulations.interleaving.problem.packing_problem import (
     periods,
     sort_members,
 )
-from placewright.formulations.interleaving.set_packing.columns import rates, weights, with_values
+from placewright.formulations.interleaving.set_packing.columns import (
+    own_weights,
+    rates,
+    weights,
+    with_values,
+)
 
 MAX_SCALED_WEIGHT = 1_000_000
 """Means of weights are scaled to be about as large, so that little is lost when they are rounded.
@@ -78,13 +83,14 @@ def merge_classes(packing: PackingProblem) -> AggregatedProblem:
         packing.separation_key(),
         packing.bucket,
         packing.must_cover,
+        packing.priority_class,
         packing.iteration,
         packing.memory,
     ]
     columns += [packing.max_period(), *packing.stages.T, *packing.per_member, *packing.peak]
     if packing.rules.objective != "efficiency":
         columns += [packing.speed, packing.best]
-    weight = weights(packing)
+    weight = own_weights(packing)
     keys = np.vstack([*columns, weight]).T
     unique, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     of = of.reshape(-1)
@@ -122,7 +128,7 @@ def merge_weights(fine: AggregatedProblem, most: int) -> AggregatedProblem:
     keys = np.column_stack([fine.family, part])
     _, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     of = of.reshape(-1)
-    unit = max(MAX_SCALED_WEIGHT // int(packing.weight.max(initial=1)), 1)
+    unit = max(MAX_SCALED_WEIGHT // int(weights(packing).max(initial=1)), 1)
     total = np.zeros(len(first), dtype=np.int64)
     np.add.at(total, of, packing.weight * packing.count)
     smaller = packing.aggregate(first, of)

@@ -39,6 +39,7 @@ from placewright.formulations.interleaving.set_packing.columns import (
     concatenate,
     enumerate_columns,
     single_values,
+    weights,
     with_values,
 )
 from placewright.formulations.interleaving.set_packing.integer_program import (
@@ -200,11 +201,13 @@ def _initial_duals(packing: PackingProblem, profiles: Profiles, session: Session
     jobs, total, heavy = np.zeros((3, profiles.packing.classes))
     np.add.at(jobs, profiles.of, packing.count)
     np.add.at(total, profiles.of, packing.count * own)
-    np.add.at(heavy, profiles.of, packing.count * packing.weight)
+    np.add.at(heavy, profiles.of, packing.count * weights(packing))
     weight = np.rint(heavy / jobs.clip(min=1)).astype(np.int64)
     by_profile = replace(
         profiles.packing,
+        rules=replace(packing.rules, class_weights=(1,)),
         weight=weight,
+        priority_class=np.zeros_like(weight),
         must_cover=np.zeros(len(jobs), dtype=np.bool_),
     )
     duals = _solve_duals(SetPackingProgram.of(by_profile, enumerate_columns(by_profile)), session)
@@ -262,7 +265,8 @@ def _interpolate_weights(fine: AggregatedProblem, coarse: AggregatedProblem, val
         # Beyond the heaviest of the few, the value of a job grows as if it ran alone.
         weight = np.append(coarse.packing.weight[few] / coarse.unit, np.inf)
         weight[-1] = max(fine.packing.weight[many].max(), weight[-2] + 1.0)
-        grown = (weight[-1] - weight[-2]) * fine.packing.best[many].max()
+        of_class = fine.packing.rules.class_weights[fine.packing.priority_class[many][0]]
+        grown = (weight[-1] - weight[-2]) * of_class * fine.packing.best[many].max()
         known_values = np.append(value[few], value[few][-1] + grown)
         result[many] = np.interp(fine.packing.weight[many], weight, known_values)
     return np.rint(result).astype(np.int64)

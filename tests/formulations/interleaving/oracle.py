@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import combinations, combinations_with_replacement, permutations, product
 from math import ceil, sqrt
+from operator import add
 from typing import NamedTuple
 
 from displacers import with_displacers
@@ -48,10 +49,15 @@ class Unit(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The greatest value of the first term, and a plan that reaches it."""
+    """The greatest value of the first term, by priority class, and a plan that reaches it."""
 
-    value: int
+    values: tuple[int, ...]
     plan: Plan
+
+    @property
+    def value(self) -> int:
+        """The value of the first term, of several classes that of the highest."""
+        return self.values[0]
 
 
 def best(round_: Round) -> Best:
@@ -162,6 +168,24 @@ class Enumeration:
                 if found is not None and found >= self.sharing.correlation / 1000 - 1e-12:
                     self.conflicts.add(frozenset((one.name, other.name)))
         self.plans = 0
+        self.classes = self.priority_classes()
+
+    def priority_classes(self) -> list[tuple[bool, int]]:
+        """The precedences by which the first term is decided, highest first; [] if it is one term.
+
+        Tiny rounds have no more than eight.
+        """
+        policy = self.round.policy
+        if policy.priority != "strict" or policy.terms[0] != "weighted_throughput":
+            return []
+        compete = [job for job in self.round.jobs if not (job.running and job.running.pinned)]
+        waiting = {self.precedence(job) for job in compete if job.running is None}
+        levels = {self.precedence(job) for job in compete}
+        return sorted(levels, reverse=True) if len(waiting) > 1 else []
+
+    @staticmethod
+    def precedence(job: Job) -> tuple[bool, int]:
+        return not job.opportunistic, job.priority
 
     def job(self, name: str) -> Job:
         return next(job for job in self.round.jobs if job.name == name)
@@ -340,26 +364,38 @@ class Enumeration:
             period = self.iteration(unit.members[0]) if alone else self.period(unit.members)
             work = sum(sum(job.profile.stages) for job in unit.members if job.profile)
             return MILLION * work // (slots * period)
-        total = 0
+        return sum(self.rate(unit, job) for job in unit.members)
+
+    def rate(self, unit: Unit, job: Job) -> int:
+        """What a member of a unit adds to the first term, a rate."""
+        speed = self.speed(job, unit.option)
+        if len(unit.members) > 1:
+            speed = speed * self.iteration(job) // self.period(unit.members)
+        weighted = self.round.policy.terms[0] == "weighted_throughput"
+        return speed * (job.weight if weighted else 1)
+
+    def values(self, unit: Unit) -> tuple[int, ...]:
+        """What a unit adds to each term that the first one stands for."""
+        if not self.classes:
+            return (self.value(unit),)
+        total = dict.fromkeys(self.classes, 0)
         for job in unit.members:
-            speed = self.speed(job, unit.option)
-            if not alone:
-                speed = speed * self.iteration(job) // self.period(unit.members)
-            total += speed * (job.weight if term == "weighted_throughput" else 1)
-        return total
+            if job.running is None or not job.running.pinned:
+                total[self.precedence(job)] += self.rate(unit, job)
+        return tuple(total.values())
 
     # Where they can be.
 
     def best(self) -> Best:
-        value_of: dict[Unit, int] = {}
-        by_value: defaultdict[int, list[tuple[Unit, ...]]] = defaultdict(list)
+        value_of: dict[Unit, tuple[int, ...]] = {}
+        by_value: defaultdict[tuple[int, ...], list[tuple[Unit, ...]]] = defaultdict(list)
         for partition in self.partitions():
-            total = 0
+            total = (0,) * max(len(self.classes), 1)
             for unit in partition:
                 key = Unit(tuple(j.name for j in unit.members), unit.option, unit.may_form)  # type: ignore[arg-type]
                 if key not in value_of:
-                    value_of[key] = self.value(unit)
-                total += value_of[key]
+                    value_of[key] = self.values(unit)
+                total = tuple(map(add, total, value_of[key]))
             by_value[total].append(partition)
         for value in sorted(by_value, reverse=True):
             for partition in by_value[value]:
@@ -370,7 +406,7 @@ class Enumeration:
                     plan = self.written(partition, places)
                     checked = verify(self.round, plan)
                     if checked.ok:
-                        assert checked.terms[self.round.policy.terms[0]] == value
+                        assert tuple(checked.terms.values())[: len(value)] == value
                         return Best(value, plan)
         raise AssertionError("a round of which no plan is valid, not even to keep what runs")
 

@@ -38,6 +38,7 @@ def packing_of(rules: Rules, jobs: int, **given) -> PackingProblem:
         "speed": 10**6 * one,
         "best": 10**6 * one,
         "weight": one,
+        "priority_class": 0 * one,
         "memory": 0 * one,
         "bucket": 0 * one,
         "count": one,

@@ -15,7 +15,14 @@ from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_round
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
-NAMES = ("interleaving-four-stages", "kube-knots", "muri", "muri-running", "synergy")
+NAMES = (
+    "interleaving-four-stages",
+    "kube-knots",
+    "muri",
+    "muri-running",
+    "strict-sharing",
+    "synergy",
+)
 
 
 def load(name: str) -> Round:

@@ -72,6 +72,7 @@ def random_round(
                 rng.choice(TERMS),
                 *rng.choice([(), ("disruption",), ("disruption", "spread", "opened")]),
             ],
+            "priority": "preemption",
         },
     }
     if rng.random() < 0.15:

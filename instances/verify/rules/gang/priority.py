@@ -70,9 +70,9 @@ def classes_of(
     }
 
 
-def by_priority(job: Job, option: int) -> Precedence:  # noqa: ARG001
-    """Return the precedence of a job where priority is all that orders jobs."""
-    return Precedence(cells=False, entitled=True, priority=job.priority)
+def is_pinned(job: Job) -> bool:
+    """Whether a job runs and stays, whatever the plan is: it is of no class."""
+    return job.running is not None and job.running.pinned
 
 
 def sums_of_classes(
@@ -116,7 +116,7 @@ def _per_precedence(
 ) -> dict[Precedence, _Level]:
     levels: dict[Precedence, _Level] = {}
     for job in jobs:
-        if job.running is not None and job.running.pinned:
+        if is_pinned(job):
             continue
         offered = range(len(job.options)) if job.running is None else [job.running.option]
         best: dict[Precedence, int] = {}

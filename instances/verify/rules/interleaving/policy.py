@@ -8,6 +8,7 @@ from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
 from placewright.instances.verify.rules.interleaving import conflicts, groups, turns
 from placewright.instances.verify.rules.interleaving.facts import KIND, with_groups
 from placewright.instances.verify.rules.interleaving.throughput import (
+    class_terms,
     efficiency,
     throughput,
     weighted_throughput,
@@ -23,4 +24,5 @@ POLICY = PolicyRules(
     rules=(*conflicts.RULES, *groups.RULES, *turns.RULES, *reasons.RULES),
     forms={KIND: groups.form},
     read=with_groups,
+    classes=class_terms,
 )

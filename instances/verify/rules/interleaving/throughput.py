@@ -9,9 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
+from placewright.instances.verify.precedence import ClassTerm
 from placewright.instances.verify.reading import Placed, Reading
+from placewright.instances.verify.rules.gang.entitlement import Entitlement
+from placewright.instances.verify.rules.gang.priority import (
+    classes_of,
+    is_pinned,
+    sums_of_classes,
+)
 from placewright.instances.verify.rules.interleaving.speed import UNIT, speed_alone
 from placewright.instances.verify.rules.interleaving.turns import profiles_of, recomputed
+
+TERM = "weighted_throughput"
 
 
 def throughput(reading: Reading) -> int:
@@ -19,9 +29,32 @@ def throughput(reading: Reading) -> int:
     return sum(each for _, each in _rates(reading))
 
 
-def weighted_throughput(reading: Reading) -> int:
-    """Sum of weight times throughput of all placed jobs."""
-    return sum(job.weight * each for job, each in _rates(reading))
+def weighted_throughput(reading: Reading) -> int | dict[str, int]:
+    """Sum of weight times throughput of all placed jobs; by priority class if there are several.
+
+    A pinned job counts in no class.
+    """
+    classes = class_terms(reading.round)
+    if not classes:
+        return sum(job.weight * each for job, each in _rates(reading))
+    precedence = Entitlement(reading.round).of
+    counted = (
+        (precedence(job, 0), job.weight * each)
+        for job, each in _rates(reading)
+        if not is_pinned(job)
+    )
+    return sums_of_classes(classes, counted)
+
+
+def class_terms(round_: Round) -> dict[str, ClassTerm]:
+    """Return the terms that `weighted_throughput` stands for in a round; {} if for itself."""
+    if TERM not in round_.policy.by_class:
+        return {}
+
+    def worth(job: Job, option: int) -> int:
+        return job.weight * speed_alone(job, option)
+
+    return classes_of(TERM, round_.jobs, worth, Entitlement(round_).of)
 
 
 def efficiency(reading: Reading) -> int:
