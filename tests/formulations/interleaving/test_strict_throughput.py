@@ -88,7 +88,7 @@ def test_weighted_classes_bound_each_class(
 ) -> None:
     changed = replace(parameters.PARAMETERS, **MANY_COLUMNS[method])  # type: ignore[arg-type]
     monkeypatch.setattr(parameters, "PARAMETERS", changed)
-    for round_ in rounds_with_classes(tiny, range(15), running=running):
+    for round_ in rounds_with_classes(tiny, range(8), running=running):
         check(oracle, round_)
 
 
