@@ -15,16 +15,13 @@ from fuzz.book.references import invalid_jobs
 from fuzz.claims import Values, certificate_bounds
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
 from fuzz.small_units import as_document, in_small_units
-from fuzz.watching import Watched, following, proven
+from fuzz.watching import Watched, following, proven, watched
 from placewright.collection import no_collection
-from placewright.formulations.gang.run import run as gang_run
 from placewright.formulations.plan_messages import Bound
 from placewright.instances.checks.invalid_jobs import with_invalid_jobs
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds.settings import Settings
-from placewright.rounds.state.memory import Memory
 
 HEADER = {"apiVersion": "placewright/v1alpha2"}
 BACKENDS = ("auto",) * 12 + ("cp-sat", "cbc", "scip", "highs")
@@ -168,8 +165,7 @@ def _solve(
         if rng.randrange(FOLLOWED_IN) == 0:
             solved = list(following(round_, rng, **arguments))
         else:
-            solve = Watched(round_, Settings.of(round_, **arguments), None, Memory(), gang_run)
-            solved = [(solve, solve.plan())]
+            solved = [watched(round_, **arguments)]
     for number, (solve, plan) in enumerate(solved):
         played.solved = plan
         played.decided += 1

@@ -8,13 +8,16 @@ from typing import Any
 from unittest.mock import patch
 
 from placewright import Changes, Engine, InvalidInputError
+from placewright.formulations.gang.run import run
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.rounds import engine, plan_bounds, prove_bounds
+from placewright.rounds.settings import Settings
 from placewright.rounds.solve import Solve
+from placewright.rounds.state.memory import Memory
 
 MOST_ROUNDS = 4
 
@@ -42,6 +45,12 @@ class Watched(Solve):
     def _tighten(self, bound: Bound, session: Session) -> None:
         self.told.append(bound)
         super()._tighten(bound, session)
+
+
+def watched(round_: Round, **arguments: Any) -> tuple[Watched, Plan]:
+    """Solve a round; return how it was solved, and the plan."""
+    solve = Watched(round_, Settings.of(round_, **arguments), None, Memory(), run)
+    return solve, solve.plan()
 
 
 def following(round_: Round, rng: Random, **arguments: Any) -> Iterator[tuple[Watched, Plan]]:
@@ -75,13 +84,13 @@ def proven(
     told: list[Bound] = []
     steps = plan_bounds._steps
 
-    def watched(*args: Any) -> Iterator[Candidate | Bound]:
+    def keeping(*args: Any) -> Iterator[Candidate | Bound]:
         for step in steps(*args):
             if isinstance(step, Bound):
                 told.append(step)
             yield step
 
-    with patch.object(plan_bounds, "_steps", watched):
+    with patch.object(plan_bounds, "_steps", keeping):
         return prove_bounds(round_, plan, **arguments), told
 
 

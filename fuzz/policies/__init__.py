@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from fuzz.policies import cells, deadline, gang, geo, interleaving, priorities, queue, replicas
+from fuzz.policies import (
+    cells,
+    crowds,
+    deadline,
+    gang,
+    geo,
+    interleaving,
+    priorities,
+    queue,
+    replicas,
+)
 from fuzz.policy import Policy
 
 _ALL = (
     gang.POLICY,
     priorities.POLICY,
+    crowds.POLICY,
     queue.POLICY,
     cells.POLICY,
     interleaving.POLICY,

@@ -138,7 +138,7 @@ def disruption_limits(rng: Random) -> Raw:
 
 
 @contextmanager
-def _counting() -> Iterator[None]:
+def counting() -> Iterator[None]:
     """Solve with the count models, as if the round were large."""
     usual = parameters.PARAMETERS
     parameters.PARAMETERS = replace(usual, run=replace(usual.run, max_exact_variables=0))
@@ -148,5 +148,5 @@ def _counting() -> Iterator[None]:
         parameters.PARAMETERS = usual
 
 
-SETTINGS = (Setting("exact", 3), Setting("counting", 2, _counting))
+SETTINGS = (Setting("exact", 3), Setting("counting", 2, counting))
 POLICY = Policy("gang", draw, plans, SETTINGS, untrue=untrue, fault=fault, features=features)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from random import Random
+from typing import NamedTuple
 
 from fuzz.book.features import features
 from fuzz.book.gangs import fault, plans
@@ -21,12 +23,25 @@ MAX_PLANS = 400
 """Fewer than elsewhere: many rounds are to be played, and the largest take most of the time."""
 
 
-def draw(rng: Random) -> Raw:
-    """One to three hosts that two to five jobs crowd; one to three of these run."""
-    round_: Raw = {"now": NOW, "cluster": _cluster(rng), "tenants": _tenants(rng), "jobs": []}
-    number = rng.choice((3, 3, 4, 4, 5, 5))
+class Size(NamedTuple):
+    """What numbers of hosts, jobs and running jobs are drawn from, and quotas in milli-GPU."""
+
+    hosts: Sequence[int] = (1, 2, 2, 2, 3)
+    jobs: Sequence[int] = (3, 3, 4, 4, 5, 5)
+    running: Sequence[int] = (0, 1, 1, 2, 2, 3, 3)
+    quotas: Sequence[int] = (1000, 2000, 2000, 3000, 4000)
+
+
+TINY = Size()
+
+
+def draw(rng: Random, size: Size = TINY) -> Raw:
+    """Hosts that jobs crowd; some of these run. With a size of its own it is not tiny."""
+    cluster, tenants = _cluster(rng, size.hosts), _tenants(rng, size.quotas)
+    round_: Raw = {"now": NOW, "cluster": cluster, "tenants": tenants, "jobs": []}
+    number = rng.choice(size.jobs)
     jobs = [_job(rng, round_, i) for i in range(number)]
-    running = jobs[: rng.choice((0, 1, 1, 2, 2, 3, 3))]
+    running = jobs[: rng.choice(size.running)]
     for job in running:
         job["priority"] = rng.choice(LOW)
     settle(rng, round_, running)
@@ -60,11 +75,11 @@ def _queue(rng: Random, round_: Raw, pending: list[Raw]) -> None:
         round_["policy"]["aging"] = aging
 
 
-def _cluster(rng: Random) -> Raw:
+def _cluster(rng: Random, numbers: Sequence[int]) -> Raw:
     racks = rng.choice((0, 0, 0, 2))
     kinds = [_host(rng) for _ in range(rng.choice((1, 1, 2)))]
     hosts = []
-    for i in range(rng.choice((1, 2, 2, 2, 3))):
+    for i in range(rng.choice(numbers)):
         host = {"name": f"h{i}", **rng.choice(kinds)}
         if racks:
             host["parent"] = f"r{rng.randrange(racks)}"
@@ -84,12 +99,12 @@ def _host(rng: Random) -> Raw:
     }
 
 
-def _tenants(rng: Random) -> list[Raw]:
+def _tenants(rng: Random, quotas: Sequence[int]) -> list[Raw]:
     tenants: list[Raw] = []
     for name in ("t0", "t1"):
         tenant: Raw = {"name": name}
         if chance(rng, 0.5):
-            tenant["quota"] = {"gpu": rng.choice((1000, 2000, 2000, 3000, 4000))}
+            tenant["quota"] = {"gpu": rng.choice(quotas)}
             if chance(rng, 0.3):
                 tenant["quota"]["cpu"] = rng.choice((1, 2, 3))
         if chance(rng, 0.15):

@@ -15,7 +15,17 @@ from placewright.instances.verify import verify
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 10
-POLICIES = ("gang", "priorities", "queue", "cells", "interleaving", "deadline", "geo", "replicas")
+POLICIES = (
+    "gang",
+    "priorities",
+    "crowds",
+    "queue",
+    "cells",
+    "interleaving",
+    "deadline",
+    "geo",
+    "replicas",
+)
 
 
 @pytest.fixture(scope="module")
