@@ -83,19 +83,22 @@ def show(
     console.print(f"{title}: {summary}", soft_wrap=True)
     console.print()
     from placewright.cli.views.gang.chart import MAX_HOSTS, print_map
+    from placewright.cli.views.gang.utilisation import print_utilisation
 
+    cluster = occupancy.cluster
+    large = cluster.num_gpus and cluster.num_hosts > MAX_HOSTS
+    print_cluster = print_utilisation if large else print_map
     if plan is not None:
         if mapped:
-            print_map(console, occupancy)
+            print_cluster(console, occupancy)
         views.plan_charts(console, round_, plan)
         return
     from placewright.cli.views.gang.tree import cluster_tree
 
     console.print(cluster_tree(occupancy))
-    # Of a larger cluster the first hosts say little.
-    if (occupancy.jobs or occupancy.conditions) and occupancy.cluster.num_hosts <= MAX_HOSTS:
+    if occupancy.jobs or occupancy.conditions:
         console.print()
-        print_map(console, occupancy)
+        print_cluster(console, occupancy)
     if round_.jobs:
         from placewright.cli.views.gang.job_tables import print_jobs
 

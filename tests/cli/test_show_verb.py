@@ -102,13 +102,17 @@ def test_a_pinned_job_says_so(run, moving):
     assert "a3:0, pinned" in run("show", moving[0]).out
 
 
-def test_a_map_of_many_hosts_says_what_it_leaves_out(run, tmp_path, first_fit):
+def test_a_cluster_too_large_for_a_map_has_its_utilisation_by_rack(run, tmp_path, first_fit):
     round_, plan = tmp_path / "round.json", tmp_path / "plan.json"
     write(generate_round(2048, 3), round_)
     write(first_fit(load_round(round_)), plan)
     result = run("show", round_, "--plan", plan)
     assert result.code == 0
-    assert "... and 128 more hosts" in result.out
+    assert "GPUs by rack" in result.out
+    assert "■ started: 3 jobs, 3 GPUs" in result.out
+    alone = run("show", round_).out
+    assert "GPUs by rack" in alone
+    assert "□ running: " in alone
 
 
 def test_hosts_without_levels_are_drawn(run, tmp_path, first_fit):

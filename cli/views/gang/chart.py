@@ -7,7 +7,7 @@ braces: `{ABC}`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -22,6 +22,7 @@ from placewright.cli.views.gang.facts import LETTERS, Occupancy
 from placewright.cli.views.gang.parts import Parts, SharingKind
 from placewright.cli.views.gang.styles import (
     CONDITIONS,
+    Entry,
     Style,
     free_style,
     job_style,
@@ -29,6 +30,8 @@ from placewright.cli.views.gang.styles import (
 )
 
 MAX_HOSTS = 128
+"""Larger clusters have their utilisation by rack instead."""
+
 QUARTERS, EIGHTHS = 4, 8
 ARROW = " → "
 NOTES = {
@@ -39,7 +42,7 @@ NOTES = {
 
 
 def print_map(console: Console, occupancy: Occupancy) -> None:
-    """Print the first `MAX_HOSTS` hosts by rack, what was left out, and a legend.
+    """Print all hosts by rack, and a legend.
 
     Where the plan moves or preempts jobs, each host has its GPUs before the plan and after it. Of a
     cluster without GPUs there is no map to print.
@@ -54,7 +57,7 @@ def print_map(console: Console, occupancy: Occupancy) -> None:
     order = (
         np.argsort(cluster.domain[-2], kind="stable") if racked else np.arange(cluster.num_hosts)
     )
-    shown = order[:MAX_HOSTS].tolist()
+    shown = order.tolist()
     rows = _Rows(occupancy, shown)
     if occupancy.before is not None:
         console.print(Text(f"each host before{ARROW}after the plan", "dim"))
@@ -72,12 +75,9 @@ def print_map(console: Console, occupancy: Occupancy) -> None:
         else:
             console.print(Columns(tiles[0].split(), padding=(0, 3), equal=True))
         console.print()
-    if len(order) > len(shown):
-        console.print(
-            f"... and {count(len(order) - len(shown), 'more host')}; "
-            "show -o map.png draws the whole cluster"
-        )
-    _print_legend(console, occupancy)
+    print_legend(console, legend_of(occupancy, len(LETTERS)))
+    for sharing in occupancy.sharing:
+        console.print(Text(NOTES[sharing], "dim"))
 
 
 def _section(occupancy: Occupancy, host: int) -> str:
@@ -171,7 +171,7 @@ def _joined(brackets: str, styles: Sequence[Style]) -> Text:
     return text.append(brackets[1], "dim")
 
 
-def _print_legend(console: Console, occupancy: Occupancy) -> None:
+def print_legend(console: Console, entries: Iterable[Entry]) -> None:
     """Name the letters and symbols, in columns where the terminal is wide enough."""
     lines: list[Text] = []
 
@@ -180,7 +180,7 @@ def _print_legend(console: Console, occupancy: Occupancy) -> None:
             console.print(Columns(lines, padding=(0, 3), equal=True, column_first=True))
         lines.clear()
 
-    for text, style, heading in legend_of(occupancy, len(LETTERS)):
+    for text, style, heading in entries:
         if heading:
             print_lines()
         line = Text.assemble((f"{style.symbol} ", style.terminal) if style else "", text)
@@ -189,5 +189,3 @@ def _print_legend(console: Console, occupancy: Occupancy) -> None:
         else:
             lines.append(Text("  ") + line)
     print_lines()
-    for sharing in occupancy.sharing:
-        console.print(Text(NOTES[sharing], "dim"))
