@@ -32,7 +32,7 @@ def beyond_budget(facts: Facts, choices: Choices) -> bool:
 def _counts(facts: Facts, job: Job) -> bool:
     assert job.running is not None
     hosts = [facts.hosts[place[2]] for place in job.running.places]
-    return all(host.healthy and not host.vacated for host in hosts)
+    return all(host.healthy and not host.vacated and not host.away for host in hosts)
 
 
 def _gpus(job: Job) -> int:

@@ -16,6 +16,7 @@ from fuzz.book.mutations import mutated
 from fuzz.book.terms import Terms
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, cluster, costs, options, settle
+from fuzz.policies.gang import disruption_limits
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 
 LENGTH = 10
@@ -242,6 +243,8 @@ def draw(rng: Random) -> Raw:
         round_["policy"]["terms"] = [
             "broken", "admitted", "disruption", "best_effort", "early", "spread", "opened",
         ]  # fmt: skip
+    if chance(rng, 0.2):
+        round_["policy"]["limits"] = {"disruption": disruption_limits(rng)}
     return round_
 
 

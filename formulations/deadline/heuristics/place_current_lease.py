@@ -19,7 +19,7 @@ from placewright.formulations.deadline.problem.current_lease import (
 )
 from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.formulations.gang.placement.assignment import assign
-from placewright.formulations.gang.placement.preemption import repair_preemptions
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
@@ -56,7 +56,7 @@ def _gang_plans(current: CurrentLease, session: Session) -> Iterator[Candidate]:
     """Yield plans of the gangs: the displacement greedy's at once, then better ones."""
     gangs = compile_round(current.round)
     placement = displacement_greedy(gangs)
-    repair_preemptions(placement)
+    repair_disruptions(placement)
     yield assign(placement, "displacement")
     yield from inner_plans(current.round, session, gangs)
 

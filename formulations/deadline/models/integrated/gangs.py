@@ -59,8 +59,9 @@ def compile_gangs(admission: Admission, terms: tuple[str, ...]) -> Gangs:
         builder.add(j, job)
     inner = gang_round(round_, tuple(builder.jobs), terms)
     problem = compile_round(inner)
-    # There are two of some running jobs, but they hold only once what they hold.
-    problem = replace(problem, quota=remaining_quotas(round_, problem.cluster))
+    # There are two of some running jobs, but they hold only once what they hold, and stop once.
+    quota = remaining_quotas(round_, problem.cluster)
+    problem = replace(problem, quota=quota, budget=None)
     return Gangs(problem, tuple(builder.gangs), builder.evicted)
 
 

@@ -10,6 +10,7 @@ r"""The rows that tie promises and their leases to the current lease, placed on 
                        fewest(q) S[q] <= sum_h u[g,h] <= most(q) S[q], summed over these q
     other gangs        sum of y[g] of the job + sum of its S[q] <= 1
     who stops          gang/models/host/preemption.py; a job runs if one of its gangs does
+    disruption budget  gang/models/host/disruption_budget.py; likewise
 
 Every plan is a point of the model, with the values of its terms `broken` and `admitted`, and every
 point a plan; but for jobs that are on a host which is away, and jobs kept apart by labels.
@@ -30,11 +31,13 @@ from placewright.formulations.deadline.problem.capacity_rows import largest_host
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.current_lease import best_effort_value
 from placewright.formulations.deadline.problem.problem import ADMITTED, BROKEN, NONE, Schedule
+from placewright.formulations.gang.models.host.disruption_budget import add_budget_rows
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import HostModel, build_host_model
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.jobs import ANY_JOB
 from placewright.instances.derived.lease_arithmetic import min_hosts, work_per_lease
 from placewright.instances.documents.deadline import Pace
@@ -74,6 +77,7 @@ class IntegratedModel:
         self._add_promises()
         self._tie_current_lease()
         add_preemption(self.exact, self._running_jobs())
+        self._add_budget()
         self._add_terms()
 
     def _option(self, entry: int) -> int:
@@ -88,6 +92,14 @@ class IntegratedModel:
             for entries in self._entries.values()
         ]
         return [entries for entries in mine if entries]
+
+    def _add_budget(self) -> None:
+        """Append the rows of the disruption budget: a job stops if none of its gangs runs."""
+        budget = DisruptionBudget.of(self.admission.round)
+        if budget is not None:
+            running = [e for entries in self._running_jobs() for e in entries]
+            jobs = [(e, self.gangs.each[self._gang[e]].job) for e in running]
+            add_budget_rows(self.exact, budget, jobs)
 
     def _add_promises(self) -> None:
         """Add a column per mode, at most one of a job, and the leases of each."""

@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from math import gcd
 
 from placewright.formulations.gang.models.host.model import HostModel
+from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.jobs import ANY_JOB
 
 
 def add_disruption_budget(m: HostModel) -> None:
-    """Append the rows; none without a budget."""
+    """Append the rows of what the rest of the placement leaves; none without a budget."""
     budget = m.problem.budget
     if budget is None:
         return
@@ -27,19 +28,38 @@ def add_disruption_budget(m: HostModel) -> None:
     others = [job for job in m.placement.displaced_jobs() if job not in inside]
     moved = [job for job in others if m.placement.is_running(job)]
     stopped = [job for job in others if not m.placement.is_running(job)]
-    left = budget.after(budget.used(stopped, moved)).limits
-    entries = [e for e, entry in enumerate(m.entries) if entry.job in budget.stops]
-    stops = [budget.stops[m.entries[e].job] for e in entries]
-    protected = [e for e, stop in zip(entries, stops, strict=True) if stop.protected]
-    m.model.add(m.model.rows("protected", len(protected), lower=1.0), m.y[protected], 1.0)
-    jobs, gpus, moves, lost = left
-    _limit(m, jobs, [(m.y[e], 1, 1) for e in entries])
-    each = [stop.preempted.preempted_gpus for stop in stops]
-    _limit(m, gpus, [(m.y[e], milli, milli) for e, milli in zip(entries, each, strict=True)])
-    kept = [(m.kept[e], 1, 0) for e in entries]
-    _limit(m, moves, [*kept, *((m.y[e], -1, 0) for e in entries)])
-    work = [stop.migrated.lost_gpu_s for stop in stops]
-    _limit(m, lost, [(m.kept[e], w, w) for e, w in zip(entries, work, strict=True)])
+    left = budget.after(budget.used(stopped, moved))
+    add_budget_rows(m, left, [(e, entry.job) for e, entry in enumerate(m.entries)])
+
+
+def add_budget_rows(
+    m: HostModel, budget: DisruptionBudget, entries: Sequence[tuple[int, int]]
+) -> None:
+    """Append the rows of a budget.
+
+    Parameters
+    ----------
+    entries
+        Entries of the model, and the job that each stands for; of those of one job at most one
+        runs.
+    """
+    counted = [(e, job) for e, job in entries if job in budget.stops]
+    stops = {job: budget.stops[job] for _, job in counted}
+    protected = sorted(job for job, stop in stops.items() if stop.protected)
+    rows = dict(
+        zip(protected, m.model.rows("protected", len(protected), lower=1.0).tolist(), strict=True)
+    )
+    of_protected = [(rows[job], m.y[e]) for e, job in counted if job in rows]
+    m.model.add([row for row, _ in of_protected], [y for _, y in of_protected], 1.0)
+    jobs, gpus, moves, lost = budget.limits
+    milli = {job: stop.preempted.preempted_gpus for job, stop in stops.items()}
+    work = {job: stop.migrated.lost_gpu_s for job, stop in stops.items()}
+    once = {job: e for e, job in reversed(counted)}
+    _limit(m, jobs, [(m.y[e], 1, once[job] == e) for e, job in counted])
+    _limit(m, gpus, [(m.y[e], milli[job], milli[job] * (once[job] == e)) for e, job in counted])
+    kept = [(m.kept[e], 1, 0) for e, _ in counted]
+    _limit(m, moves, [*kept, *((m.y[e], -1, 0) for e, _ in counted)])
+    _limit(m, lost, [(m.kept[e], work[job], work[job] * (once[job] == e)) for e, job in counted])
 
 
 def _limit(m: HostModel, most: int | None, parts: Sequence[tuple[int, int, int]]) -> None:
