@@ -27,6 +27,7 @@ from fuzz.data.regions import Book, Said
 from fuzz.data.replay import broken
 from fuzz.data.world import World, read_world
 from fuzz.drawing import chance, costs, options, settle
+from fuzz.policies.gang import disruption_limits
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
 from placewright.formulations.geo import parameters
 
@@ -139,6 +140,8 @@ def _policy(rng: Random, drawn: Raw) -> Raw:
         levels = (*drawn["cluster"]["levels"], "host")
         chosen = rng.sample(levels, rng.randint(1, len(levels)))
         policy["spread_weights"] = {level: rng.choice((0, 1, 3)) for level in chosen}
+    if chance(rng, 0.2):
+        policy["limits"] = {"disruption": disruption_limits(rng)}
     return policy
 
 

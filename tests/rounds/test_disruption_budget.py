@@ -220,15 +220,10 @@ def test_an_engine_keeps_the_budget_in_every_round():
             assert len(decided(plan, DecisionKind.MIGRATE)) <= 2
 
 
-@pytest.mark.parametrize("policy", ["deadline", "geo", "replicas"])
-def test_other_policies_refuse_the_field(policy):
-    with pytest.raises(InvalidInputError, match="limits"):
-        read([], {}, hosts(1), policy={"formulation": policy, "terms": None} | _terms(policy))
-
-
-def _terms(policy: str) -> Raw:
-    names = {"interleaving": "disruption", "deadline": "broken", "geo": "value"}
-    return {"terms": [names.get(policy, "overload")]}
+def test_a_policy_that_moves_no_job_refuses_the_field():
+    policy = {"formulation": "replicas", "terms": ["overload"]}
+    with pytest.raises(InvalidInputError, match="limits: not used by policy 'replicas'"):
+        read([], {}, hosts(1), policy=policy)
 
 
 def test_a_job_starts_no_later_than_now():

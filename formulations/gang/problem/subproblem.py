@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.problem.compile import milli_gpu_on, precedence_levels
+from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.dominant_shares import tenant_shares, write_out_share
 from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.formulations.gang.problem.job_compiler import PINNED, CompiledJob, JobCompiler
@@ -114,6 +115,7 @@ def cut_subproblem(
         labels=job_compiler.list_labels(placed),
         terms=write_out_share(round_.policy.terms, len(shares)),
         shares=shares,
+        budget=DisruptionBudget.of(round_),
     )
 
 

@@ -25,6 +25,7 @@ from placewright.formulations.geo.heuristics.anti_affinity import CrossRegionAnt
 from placewright.formulations.geo.heuristics.assign import RegionAssignment, assign_regions
 from placewright.formulations.geo.heuristics.data_orders import add_data_orders, regions_after
 from placewright.formulations.geo.heuristics.exchange import minimise_remote_reads
+from placewright.formulations.geo.heuristics.region_budgets import budgets_of_regions
 from placewright.formulations.geo.heuristics.region_quotas import quotas_of_regions
 from placewright.formulations.geo.heuristics.residual import ResidualCapacity
 from placewright.formulations.geo.heuristics.subproblem import FixedDecisions, RegionSubproblems
@@ -207,8 +208,9 @@ class _Decomposition:
         }
         model = {j: int(assignment.model[j]) for jobs in jobs_of_region.values() for j in jobs}
         quotas = quotas_of_regions(self.problem, self.fixed, jobs_of_region)
+        budgets = budgets_of_regions(self.problem, self.fixed, jobs_of_region)
         subproblems = [
-            self.regions.build(r, jobs, quotas[r], self.fixed, model)
+            self.regions.build(r, jobs, quotas[r], self.fixed, model, budgets.get(r))
             for r, jobs in jobs_of_region.items()
         ]
         names = self.problem.cluster.hosts

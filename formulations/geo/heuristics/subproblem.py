@@ -23,6 +23,7 @@ from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
+from placewright.instances.documents.policy import DisruptionLimits, PolicyLimits
 from placewright.instances.documents.round import Reservation, Round
 from placewright.topology.units import HOST_LEVEL
 
@@ -93,6 +94,7 @@ class RegionSubproblems:
         quotas: Quotas,
         fixed: FixedDecisions,
         model: Mapping[int, int],
+        budget: DisruptionLimits | None = None,
     ) -> RegionSubproblem:
         """Return the gang round of a region with these pending jobs, in their order in the round.
 
@@ -109,6 +111,8 @@ class RegionSubproblems:
             share a host with them; hosts on which jobs were preempted are closed.
         model
             The GPU model of jobs that are assigned to one.
+        budget
+            What may be done to running jobs of the region, None: anything.
         """
         stopped = fixed.preempted
         jobs = tuple(
@@ -126,7 +130,9 @@ class RegionSubproblems:
             "jobs": tuple(self.round.jobs[j] for j in jobs),
             "tenants": tenants,
             "reservations": (*self._reservations[region], *blocked),
-            "policy": self._policy,
+            "policy": self._policy.model_copy(
+                update={"limits": None if budget is None else PolicyLimits(disruption=budget)}
+            ),
             "geo": Geo(),
         }
         round_, hosts = self.round.model_copy(update=update), self._hosts[region]
