@@ -72,7 +72,8 @@ def untrue_detail(reasons: Reasons, job: Job, number: int, reason: str, detail: 
     if reason == QUOTA:
         name = detail.get("resource", "")
         said = tuple(detail.get(field) for field in ("asked", "used", "limit", "excess"))
-        true = reasons.quota(job, number).get((name, detail.get("job", "")), (0, 0, 0, 0))
+        known = reasons.quota(job, number, "region" in detail)
+        true = known.get((name, detail.get("job", "")), (0, 0, 0, 0))
         wrong = detail.get("tenant") != job.tenant or said != true or true[3] <= 0
         return f"of {name!r} it is {true}" if wrong else ""
     state = reasons.state(reason, job, number)

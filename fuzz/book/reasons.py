@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from fuzz.book.choices import KEEP, MIGRATE, START, Choice, Choices
-from fuzz.book.facts import Facts, Job
+from fuzz.book.facts import Facts, Job, Place
 from fuzz.book.preemption import Preemption
 from fuzz.book.standing import Precedence, Standing
 from fuzz.book.states import State
@@ -21,8 +22,19 @@ NEVER_FITS, QUOTA, CAPACITY, DISPLACED, NOT_CHOSEN = ORDER = (
 )
 
 
+class Region(NamedTuple):
+    """A region: its name, hosts, and the milli-GPU that tenants may hold there."""
+
+    name: str
+    hosts: frozenset[int]
+    quotas: Mapping[str, int]
+
+
 class Reasons:
-    """The true reasons of the jobs that a plan lets wait."""
+    """The true reasons of the jobs that a plan lets wait, if they may come to one region alone.
+
+    Without a region they may come to all hosts.
+    """
 
     def __init__(
         self,
@@ -30,8 +42,9 @@ class Reasons:
         choices: Choices,
         teams: Teams = (),
         promised: frozenset[int] = frozenset(),
+        region: Region | None = None,
     ) -> None:
-        self.facts, self.choices = facts, choices
+        self.choices, self.region = choices, region
         self.standing, self.promised = Standing(facts), promised
         judged = Preemption(facts, self.standing, choices, promised, teams).judged
         self._stopped = [
@@ -43,11 +56,15 @@ class Reasons:
         before = Turns(facts).before.values() if "sharing" in facts.raw else ()
         self._together_before = list(before)
         self._pairs = list(zip(facts.jobs, choices, strict=True))
-        empty = Facts(facts.raw)
+        self.facts, empty = Facts(facts.raw), Facts(facts.raw)
+        self.facts.hosts = tuple(
+            host if self._inside(host.number) else replace(host, healthy=False)
+            for host in facts.hosts
+        )
         empty.hosts = tuple(
             replace(
                 host,
-                healthy=True,
+                healthy=self._inside(host.number),
                 reserved=False,
                 reserved_gpus=frozenset(),
                 vacated=False,
@@ -56,6 +73,9 @@ class Reasons:
             for host in facts.hosts
         )
         self.empty = State(empty, [[]])
+
+    def _inside(self, host: int) -> bool:
+        return self.region is None or host in self.region.hosts
 
     def of(self, job: Job) -> tuple[str, int]:
         """Return the reason of a job, and the option that it speaks of."""
@@ -67,46 +87,67 @@ class Reasons:
         """Return the first test that an option fails."""
         failed: Mapping[str, Callable[[], bool]] = {
             NEVER_FITS: lambda: not self.empty.fits(job, number),
-            QUOTA: lambda: any(e > 0 for *_, e in self.quota(job, number).values()),
+            QUOTA: lambda: any(
+                e > 0 for here in (False, True) for *_, e in self.quota(job, number, here).values()
+            ),
             CAPACITY: lambda: not self.state(CAPACITY, job, number).fits(job, number),
             DISPLACED: lambda: not self.state(DISPLACED, job, number).fits(job, number),
         }
         return next((reason for reason, fails in failed.items() if fails()), NOT_CHOSEN)
 
-    def quota(self, job: Job, number: int) -> dict[tuple[str, str], tuple[int, int, int, int]]:
-        """Return what is asked, used after the round, allowed, and too much.
+    def quota(
+        self, job: Job, number: int, here: bool = False
+    ) -> dict[tuple[str, str], tuple[int, int, int, int]]:
+        """Return what is asked, used after the round, allowed, and too much, in the region if here.
 
         By resource, and by the name of a preempted job of at least the precedence of this one: as
         if it and those above it had stayed, and the starts above it had not come. "": as it is.
         """
         tenant = next((t for t in self.facts.tenants if t["name"] == job.tenant), {})
+        quotas = tenant.get("quota") or {}
+        if here:
+            most = None if self.region is None else self.region.quotas.get(job.tenant or "")
+            quotas = {} if most is None else {"gpu": most}
         mine = [pair for pair in self._pairs if pair[0].tenant == job.tenant]
         found = {}
-        for name, limit in (tenant.get("quota") or {}).items():
+        for name, limit in quotas.items():
             held = sum(
                 one.options[one.running.option].asks.get(name, 0)
                 for one, _ in mine
-                if one.running is not None
+                if one.running is not None and self._counts(one.running.places, here)
             )
             asked, most = job.options[number].asks.get(name, 0), max(limit, held)
-            for victim, runs in self._accounts(job.tenant, self.standing.of(job, number)).items():
+            level = self.standing.of(job, number)
+            for victim, runs in self._accounts(job.tenant, level, here).items():
                 used = sum(one.options[option].asks.get(name, 0) for one, option in runs)
                 found[name, victim] = asked, used, most, used + asked - most
         return found
 
-    def _accounts(self, tenant: str | None, level: Precedence) -> dict[str, list[tuple[Job, int]]]:
+    def _counts(self, places: tuple[Place, ...], here: bool) -> bool:
+        return bool(places) and (not here or self._inside(places[0][2]))
+
+    def _accounts(
+        self, tenant: str | None, level: Precedence, here: bool
+    ) -> dict[str, list[tuple[Job, int]]]:
         """Return who holds quota with what option, for each preempted job that is put back."""
-        mine = [pair for pair in self._pairs if pair[0].tenant == tenant]
-        found = {"": [(one, choice.option) for one, choice in mine if choice.runs]}
-        stopped = [(one, home.option) for one, home in self._stopped if one.tenant == tenant]
+        mine = [
+            (one, choice)
+            for one, choice in self._pairs
+            if one.tenant == tenant and self._counts(choice.places, here)
+        ]
+        found = {"": [(one, choice.option) for one, choice in mine]}
+        stopped = [
+            (one, home.option)
+            for one, home in self._stopped
+            if one.tenant == tenant and self._counts(home.places, here)
+        ]
         for victim, option in stopped:
             rank = self.standing.of(victim, option)
             if rank >= level:
                 found[victim.name] = [
                     (one, choice.option)
                     for one, choice in mine
-                    if choice.kind in (KEEP, MIGRATE)
-                    or (choice.kind == START and self._level(one, choice) <= rank)
+                    if choice.kind in (KEEP, MIGRATE) or self._level(one, choice) <= rank
                 ] + [pair for pair in stopped if self.standing.of(*pair) >= rank]
         return found
 

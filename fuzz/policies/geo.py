@@ -23,6 +23,7 @@ from fuzz.data.carrying import Carried, carry
 from fuzz.data.changing import changed
 from fuzz.data.drawing import draw_reads, draw_world, enlarge, regions_of, some
 from fuzz.data.reading import Sources, Waiting
+from fuzz.data.reasons import untrue
 from fuzz.data.regions import Book, Said
 from fuzz.data.replay import broken
 from fuzz.data.world import World, read_world
@@ -283,4 +284,4 @@ SETTINGS = (
     Setting("hurried", 1, seconds=0.02),
     Setting("regions, hurried", 1, _sizes(max_monolithic_size=0), seconds=0.05),
 )
-POLICY = Policy("geo", draw, plans, SETTINGS)
+POLICY = Policy("geo", draw, plans, SETTINGS, untrue=untrue)

@@ -42,7 +42,9 @@ def reason_text(reason: Reason, detail: Detail | None) -> str:
     elif reason in _BESIDE and (lack := _lack(detail, _BESIDE[reason])):
         text = lack
     elif reason is Reason.QUOTA and detail.tenant is not None:
-        text = f"tenant {detail.tenant} " + (_quota(detail) or "has too little left of its quota")
+        where = "" if detail.region is None else f"in region {detail.region}"
+        text = _quota(detail, where) or f"has too little left of its quota {where}".rstrip()
+        text = f"tenant {detail.tenant} {text}"
     elif reason is Reason.HELD_FOR_RESERVATION and detail.job is not None:
         text = f"would delay the reservation of job {detail.job} at {detail.at} s"
     elif detail.at is not None:
@@ -53,6 +55,8 @@ def reason_text(reason: Reason, detail: Detail | None) -> str:
         text = printable(detail.message)
     else:
         text = MEANINGS[reason]
+    if detail.region is not None and reason is not Reason.QUOTA:
+        text = f"in region {detail.region} {text}"
     if detail.option is not None:
         text = f"option {detail.option}: {text}"
     return f"{text}; whether it fits at all is not decided" if detail.unproven else text

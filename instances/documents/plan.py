@@ -130,11 +130,11 @@ class Detail(Document):
     `option` and `group` are indices, in the job and in the option. `asked`, `used`, `limit`,
     `excess` and `free` are amounts of `resource`, and with `cells`, which is how many of its
     tenant's cells are not in use, of what cells have. `places` is how many of the `tasks` of a
-    group have a place on `domain` of `level`, or on all hosts. `startable`: the option fits even
-    beside all that the plan starts. `message` says what is wrong with an invalid job. `unproven`: a
-    test before this reason could not be decided. `at` is the time of a reservation, or from when on
-    the job may start, and `job` whose reservation it is, or a preempted job whose quota is not
-    free.
+    group have a place on `domain` of `level`, or on all hosts, under `geo` those of `region`.
+    `startable`: the option fits even beside all that the plan starts. `message` says what is wrong
+    with an invalid job. `unproven`: a test before this reason could not be decided. `at` is the
+    time of a reservation, or from when on the job may start, and `job` whose reservation it is, or
+    a preempted job whose quota is not free.
     """
 
     option: Index | None = None
@@ -146,6 +146,7 @@ class Detail(Document):
     limit: ResourceAmount | None = None
     excess: ResourceAmount | None = None
     free: ResourceAmount | None = None
+    region: Name | None = None
     host: Name | None = None
     level: Name | None = None
     domain: Name | None = None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
-from placewright.formulations.geo.heuristics.data_orders import never_runnable
+import numpy as np
+
+from placewright.formulations.geo.heuristics.data_orders import never_runnable, regions_after
 from placewright.formulations.geo.problem.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
 from placewright.formulations.plan_messages import Bound, Candidate, DataPlan
@@ -16,8 +18,10 @@ from placewright.instances.documents.round import Round
 from placewright.rounds.decisions import Why
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.sections.collectives import collective_section
+from placewright.rounds.sections.fixed_states import FixedStates
 from placewright.rounds.sections.move_order import move_section
-from placewright.rounds.sections.reasons import reasons_of
+from placewright.rounds.sections.quota_use import QuotaUse, RegionQuotas
+from placewright.rounds.sections.reasons import Regions, reasons_of
 from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
 
 
@@ -42,16 +46,41 @@ class GeoDecider:
         return run(self._problem, session)
 
     def reasons(self, candidate: Candidate) -> Mapping[int, Why]:
-        """Return the reason of every pending job that a candidate does not start."""
-        reasons = dict(reasons_of(self._problem.gangs(), candidate))
-        data = candidate.data or DataPlan()
-        nowhere = never_runnable(self._problem, list(reasons), data.creates)
-        for j in reasons:
-            if j in data.waits:
-                reasons[j] = Why(Reason.DATA)
-            elif j in nowhere:
-                reasons[j] = Why(Reason.NO_REGION)
-        return reasons
+        """Return the reason of every pending job that a candidate does not start.
+
+        What lacks data everywhere waits for it, or has no region. For all others fitting means in
+        a region where they may start now.
+        """
+        problem, data = self._problem, candidate.data or DataPlan()
+        jobs = range(len(self._round.jobs))
+        waiting = [j for j in jobs if self._round.jobs[j].running is None]
+        waiting = [j for j in waiting if j not in candidate.starts and j not in data.waits]
+        reasons = dict.fromkeys(data.waits, Why(Reason.DATA))
+        nowhere = never_runnable(problem, waiting, data.creates)
+        reasons |= dict.fromkeys(nowhere, Why(Reason.NO_REGION))
+
+        def regions_of(job: int) -> tuple[int, ...]:
+            return () if job in reasons else tuple(problem.eligible[job].nonzero()[0].tolist())
+
+        gangs = problem.gangs()
+        states = FixedStates(gangs, candidate)
+        regions = Regions(
+            problem.wan.regions,
+            problem.wan.host_region,
+            regions_of,
+            cache(partial(self._quota_in, candidate, states)),
+        )
+        found = reasons_of(gangs, candidate, (), states, regions, startable=True)
+        return found | reasons
+
+    def _quota_in(self, candidate: Candidate, states: FixedStates, region: int) -> QuotaUse:
+        """Return what tenants use of their quotas in a region."""
+        problem = self._problem
+        after = regions_after(problem, candidate.starts, ())
+        quotas = {tenant: most for (r, tenant), most in problem.quota.items() if r == region}
+        there = frozenset(np.flatnonzero(after == region).tolist())
+        only = RegionQuotas(problem.wan.regions[region], quotas, there)
+        return QuotaUse(self._round, candidate, states.precedence, region=only)
 
     def sections(
         self, candidate: Candidate, decisions: Sequence[Decision]

@@ -14,6 +14,14 @@ from placewright.rounds.sections.fixed_states import Precedence
 Amounts = dict[str, int]
 
 
+class RegionQuotas(NamedTuple):
+    """The quotas of a region, and which jobs they are about."""
+
+    name: str
+    quotas: Mapping[str, int]
+    jobs: Collection[int]
+
+
 class _GivenBack(NamedTuple):
     """What a tenant uses if a preempted job and those of at least its precedence had stayed."""
 
@@ -35,6 +43,9 @@ class QuotaUse:
         The precedence of a started job, or of a preempted one with the option that it ran.
     exempt
         Preempted jobs whose quota anybody may have.
+    region
+        For the quotas of a region: its name, these by tenant, and which jobs run there before the
+        round or start there.
     """
 
     def __init__(
@@ -43,15 +54,18 @@ class QuotaUse:
         candidate: Candidate,
         precedence: Callable[[int], Precedence],
         exempt: Collection[int] = (),
+        region: RegionQuotas | None = None,
     ) -> None:
-        self.limit = {tenant.name: dict(tenant.quota) for tenant in round_.tenants if tenant.quota}
+        self._where = {} if region is None else {"region": region.name}
+        quotas = {tenant.name: dict(tenant.quota) for tenant in round_.tenants if tenant.quota}
+        self.limit = quotas if region is None else {t: {"gpu": q} for t, q in region.quotas.items()}
         self._stay = {name: dict.fromkeys(quota, 0) for name, quota in self.limit.items()}
         self._jobs = round_.jobs
         before = {name: dict.fromkeys(quota, 0) for name, quota in self.limit.items()}
         starts: dict[str, list[tuple[int, Amounts]]] = {name: [] for name in self.limit}
         stopped: dict[str, list[tuple[int, Amounts]]] = {name: [] for name in self.limit}
         for j, job in enumerate(round_.jobs if self.limit else ()):
-            if job.tenant not in self.limit:
+            if job.tenant not in self.limit or not (region is None or j in region.jobs):
                 continue
             if job.running is not None:
                 held = resources_held(job.options[job.running.option])
@@ -122,6 +136,7 @@ class QuotaUse:
                         "limit": limit,
                         "excess": excess,
                         **victim,
+                        **self._where,
                     }
         return worst
 

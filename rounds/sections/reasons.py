@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
+from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.feasibility import fits
+from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Choice, Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
@@ -26,7 +30,10 @@ TESTS = (
 """The reasons of an option in the order of their tests; the last has none."""
 
 
-_Asked: TypeAlias = tuple[StateKey, tuple[Group, ...], int, int]
+_State: TypeAlias = tuple[StateKey, int | None]
+"""A state of the hosts, and the region to which the tasks may come; None is the cluster."""
+
+_Asked: TypeAlias = tuple[_State, tuple[Group, ...], int, int]
 """A state; groups, joint level and label of an option."""
 
 
@@ -37,11 +44,33 @@ class Verdict(NamedTuple):
     facts: Mapping[str, Any]
 
 
+class Regions(NamedTuple):
+    """The regions in one of which all tasks of a job have to be.
+
+    Parameters
+    ----------
+    names
+        Of all regions.
+    host_region
+        The region of each host (hosts,).
+    of_job
+        The regions in which a job may start now.
+    quotas
+        The use of quotas in a region.
+    """
+
+    names: Sequence[str]
+    host_region: Ints
+    of_job: Callable[[int], tuple[int, ...]]
+    quotas: Callable[[int], QuotaUse]
+
+
 def reasons_of(
     problem: Problem,
     candidate: Candidate,
     foremost: Collection[int] = (),
     states: FixedStates | None = None,
+    regions: Regions | None = None,
     *,
     startable: bool = False,
 ) -> dict[int, Why]:
@@ -52,44 +81,62 @@ def reasons_of(
     foremost
         Jobs that come before all others.
     states
-        The hosts in the states that reasons speak of, if jobs do not hold GPUs of their own.
+        The hosts in the states that reasons speak of, if they are not the usual ones.
+    regions
+        Where jobs may start; a job that may start in none has no reason.
     startable
         Say of jobs that are not chosen whether they fit even beside all started jobs: where nothing
         but hosts and quotas decides who may start.
     """
-    waiting: dict[tuple[int, bool, int], list[int]] = {}  # by class, whether foremost, priority
+    waiting: dict[_Kind, list[int]] = {}
     for c, job_class in enumerate(problem.classes):
         for job in () if job_class.running else job_class.jobs:
             if job not in candidate.starts:
-                key = c, job in foremost, problem.round.jobs[job].priority
-                waiting.setdefault(key, []).append(job)
+                where = (None,) if regions is None else regions.of_job(job)
+                kind = _Kind(c, job in foremost, problem.round.jobs[job].priority, where)
+                waiting.setdefault(kind, []).append(job)
     if not waiting:
         return {}
     states = states or FixedStates(problem, candidate, foremost)
-    tests = _Tests(problem, candidate, states, startable=startable)
+    tests = _Tests(problem, candidate, states, regions, startable=startable)
     options = [
-        (Precedence(is_foremost, choice.entitled, priority), jobs[0], choice)
-        for (c, is_foremost, priority), jobs in waiting.items()
-        for choice in problem.classes[c].choices
+        (Precedence(kind.foremost, choice.entitled, kind.priority), jobs[0], choice, region)
+        for kind, jobs in waiting.items()
+        for choice in problem.classes[kind.job_class].choices
+        for region in kind.regions
     ]
     verdicts: dict[int, list[tuple[Choice, Verdict]]] = {}
-    for precedence, job, choice in sorted(options, key=lambda entry: entry[0], reverse=True):
-        verdicts.setdefault(job, []).append((choice, tests.of(job, choice, precedence)))
+    for precedence, job, choice, region in sorted(options, key=lambda one: one[0], reverse=True):
+        verdicts.setdefault(job, []).append((choice, tests.of(job, choice, precedence, region)))
     reasons: dict[int, Why] = {}
-    for jobs in waiting.values():
-        reasons |= dict.fromkeys(jobs, best_verdict(verdicts[jobs[0]]))
+    for kind, jobs in waiting.items():
+        if kind.regions:
+            reasons |= dict.fromkeys(jobs, best_verdict(verdicts[jobs[0]]))
     return reasons
 
 
-def best_verdict(verdicts: list[tuple[Choice, Verdict]]) -> Why:
-    """Return the reason of the option that comes furthest, then asks the fewest GPUs."""
+class _Kind(NamedTuple):
+    """What jobs have in common that wait for one reason; of the regions, None is the cluster."""
 
-    def far(found: tuple[Choice, Verdict]) -> tuple[int, int, int]:
-        choice, verdict = found
-        return TESTS.index(verdict.reason), -sum(g.milli_gpu for g in choice.groups), -choice.index
+    job_class: int
+    foremost: bool
+    priority: int
+    regions: tuple[int | None, ...]
+
+
+def best_verdict(verdicts: list[tuple[Choice, Verdict]]) -> Why:
+    """Return the reason of the option that comes furthest, then asks the fewest GPUs.
+
+    Of several regions it is the one with the most places.
+    """
+
+    def far(found: tuple[Choice, Verdict]) -> tuple[int, int, int, int]:
+        choice, (reason, facts) = found
+        asked = sum(group.milli_gpu for group in choice.groups)
+        return TESTS.index(reason), -asked, -choice.index, facts.get("places", 0)
 
     choice, (reason, facts) = max(verdicts, key=far)
-    if len(verdicts) > 1:
+    if len({choice.index for choice, _ in verdicts}) > 1:
         facts = {"option": choice.index, **facts}
     return Why(reason, Detail.model_construct(**facts) if facts else None)
 
@@ -98,44 +145,77 @@ class _Tests:
     """The tests of options against one plan."""
 
     def __init__(
-        self, problem: Problem, candidate: Candidate, states: FixedStates, *, startable: bool
+        self,
+        problem: Problem,
+        candidate: Candidate,
+        states: FixedStates,
+        regions: Regions | None,
+        *,
+        startable: bool,
     ) -> None:
-        self._startable, self._states = startable, states
+        self._startable, self._states, self._regions = startable, states, regions
         self._jobs = problem.round.jobs
         self._quota = QuotaUse(problem.round, candidate, states.precedence, states.exempt)
         self._steps = parameters.PARAMETERS.placement.max_reason_steps
         self._known: dict[_Asked, bool | None] = {}
         self._shortages: dict[_Asked, dict[str, Any]] = {}
+        self._within = WeakKeyDictionary[Placement, dict[int, Placement]]()
 
-    def of(self, job: int, choice: Choice, precedence: Precedence) -> Verdict:
+    def of(
+        self, job: int, choice: Choice, precedence: Precedence, region: int | None = None
+    ) -> Verdict:
         """Return the first test that an option fails; one that is not decided counts as passed."""
+        where = {}
+        if region is not None and self._regions is not None:
+            where = {"region": self._regions.names[region]}
         doubt: dict[str, Any] = {}
         for reason in TESTS[:-1]:
             if reason is Reason.QUOTA:
-                lack = self._quota.excess(self._jobs[job], choice.index, precedence) or None
+                lack = self._excess(job, choice, precedence, region) or None
             else:
-                state = self._states.key(reason, precedence)
+                state = self._states.key(reason, precedence), region
                 fitting = self._fits(state, choice)
                 doubt = {"unproven": True} if fitting is None else doubt
-                lack = None if fitting is not False else self._shortage(state, choice)
+                lack = None if fitting is not False else self._shortage(state, choice) | where
             if lack is not None:
                 return Verdict(reason, {**lack, **doubt})
         if self._startable and not doubt:
-            state = self._states.key(Reason.NOT_CHOSEN, precedence)
+            state = self._states.key(Reason.NOT_CHOSEN, precedence), region
             doubt = {"startable": True} if self._fits(state, choice) else {}
-        return Verdict(Reason.NOT_CHOSEN, doubt)
+        return Verdict(Reason.NOT_CHOSEN, doubt | where)
 
-    def _fits(self, state: StateKey, choice: Choice) -> bool | None:
+    def _excess(
+        self, job: int, choice: Choice, precedence: Precedence, region: int | None
+    ) -> dict[str, Any]:
+        asking = self._jobs[job], choice.index, precedence
+        lack = self._quota.excess(*asking)
+        if lack or region is None or self._regions is None:
+            return lack
+        return self._regions.quotas(region).excess(*asking)
+
+    def _fits(self, state: _State, choice: Choice) -> bool | None:
         key = state, choice.groups, choice.joint_level, choice.label
         if key not in self._known:
             most = min(parameters.PARAMETERS.placement.max_feasibility_steps, self._steps)
-            self._known[key] = fits(self._states.placement(state), choice, most)
+            self._known[key] = fits(self._placement(state), choice, most)
             if self._known[key] is None:
                 self._steps -= most
         return self._known[key]
 
-    def _shortage(self, state: StateKey, choice: Choice) -> dict[str, Any]:
+    def _shortage(self, state: _State, choice: Choice) -> dict[str, Any]:
         key = state, choice.groups, choice.joint_level, choice.label
         if key not in self._shortages:
-            self._shortages[key] = shortage(self._states.placement(state), choice)
+            self._shortages[key] = shortage(self._placement(state), choice)
         return self._shortages[key]
+
+    def _placement(self, state: _State) -> Placement:
+        """Return the hosts in a state, those of a region alone if one is given."""
+        key, region = state
+        whole = self._states.placement(key)
+        if region is None or self._regions is None:
+            return whole
+        known = self._within.setdefault(whole, {})
+        if region not in known:
+            inside = self._regions.host_region == region
+            known[region] = Placement(replace(whole.problem, open=whole.problem.open & inside))
+        return known[region]

@@ -30,8 +30,10 @@ OTHER_POLICIES = (
     ("interleaving", 100, 20.0),
     ("cells", 300, 0.0),
     ("cells", 100, 20.0),
+    ("geo", 300, 0.0),
+    ("geo", 100, 20.0),
 )
-RULES = {"gang_reason", "cell_reason"}
+RULES = {"gang_reason", "cell_reason", "data_reason", "waits_for_data"}
 FACTS = ("asked", "used", "limit", "excess", "free", "tasks", "places")
 
 

@@ -441,7 +441,7 @@ def test_the_plan_does_not_fit_another_round(of_round: Edit, rules: set[str], me
 def test_a_tenant_beyond_its_quota_in_a_region_may_hold_what_it_held() -> None:
     quota = set_in("geo", "regions", 1, "quotas", "t", to=0)
     calm = both(
-        decide(FAR, wait("far", "not_chosen")),
+        decide(FAR, wait("far", "quota")),
         decide(VICTIM, placed("victim", "keep", ("b0", [0, 1, 2, 3]))),
         drop("sections", 0, "readers", 0),
         set_in("sections", 3, "steps", to=["moves"]),

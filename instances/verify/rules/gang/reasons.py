@@ -85,27 +85,35 @@ class _Judgement:
     def refuted(self, job: Job, reason: Reason, detail: Detail) -> str:
         """Say what refutes a reason, "" if nothing does."""
         before = list(takewhile(lambda test: test is not reason, _TESTS))
-        options = range(len(job.options)) if detail.option is None else [detail.option]
-        problems = [self._of_option(job, o, reason, before, detail) for o in options]
+        regions = self._tests.regions(job)
+        ways = [(o, region) for o in range(len(job.options)) for region in regions]
+        meant = [
+            (o, region)
+            for o, region in ways
+            if detail.option in (None, o) and detail.region in (None, region)
+        ]
+        if not meant:
+            return f"of which it may start now in {', '.join(map(str, regions)) or 'no region'}"
+        problems = [self._of_option(job, o, region, reason, detail) for o, region in meant]
         if all(problems):
             return problems[0]
-        others = set(range(len(job.options))) - set(options)
-        for other in others if reason is not Reason.NOT_CHOSEN else ():
-            if all(self._tests.passes(test, job, other) for test in (*before, reason)):
-                return f"whose option {other} {_PASSED[reason]}"
+        for o, region in ways if reason is not Reason.NOT_CHOSEN else ():
+            tests = (*before, reason)
+            if all(self._tests.passes(test, job, o, region) for test in tests):
+                where = "" if region is None else f" in region {region!r}"
+                return f"whose option {o}{where} {_PASSED[reason]}"
         return ""
 
     def _of_option(
-        self, job: Job, option: int, reason: Reason, before: list[Reason], detail: Detail
+        self, job: Job, option: int, region: str | None, reason: Reason, detail: Detail
     ) -> str:
-        """Say why a reason is not that of an option, "" if it may be."""
-        if reason is not Reason.NOT_CHOSEN and self._tests.passes(reason, job, option):
+        """Say why a reason is not that of an option in a region, "" if it may be."""
+        asked = job, option, region
+        if reason is not Reason.NOT_CHOSEN and self._tests.passes(reason, *asked):
             return f"which {_PASSED[reason]}"
-        for test in before:
+        for test in takewhile(lambda test: test is not reason, _TESTS):
             # A search may leave open what counts decide.
-            if (test is Reason.QUOTA or not detail.unproven) and self._tests.fails(
-                test, job, option
-            ):
+            if (test is Reason.QUOTA or not detail.unproven) and self._tests.fails(test, *asked):
                 return f"which {_FAILED[test]}"
         return ""
 
@@ -115,7 +123,7 @@ class _Judgement:
             return self._wrong_quota(job, detail)
         if reason is not Reason.NOT_CHOSEN:
             return self._wrong_places(job, reason, detail)
-        if detail.startable and self._tests.fails(reason, job, detail.option or 0):
+        if detail.startable and self._tests.fails(reason, job, detail.option or 0, detail.region):
             return "it has no place beside all started jobs; expected not startable"
         return ""
 
@@ -123,10 +131,11 @@ class _Judgement:
         tenant, name = job.tenant or "", detail.resource or ""
         if not name:
             return ""
-        if detail.tenant != job.tenant or name not in self._tests.limits.get(tenant, {}):
+        if detail.tenant != job.tenant or name not in self._tests.limits(tenant, detail.region):
             return f"tenant {detail.tenant!r} has no quota of {name!r}; expected one of its quotas"
         asked = asked_by(job.options[detail.option or 0])[name]
-        used_by, limit = self._tests.used(job, detail.option or 0), self._tests.limits[tenant][name]
+        used_by = self._tests.used(job, detail.option or 0, detail.region)
+        limit = self._tests.limits(tenant, detail.region)[name]
         if (detail.job or "") not in used_by:
             return f"job {detail.job!r} gave back no quota that is kept from the job"
         used = used_by[detail.job or ""][name]
@@ -148,7 +157,7 @@ class _Judgement:
             or self._parted
         ):
             return ""
-        state = self._tests.state(reason, job, detail.option or 0)
+        state = self._tests.state(reason, job, detail.option or 0, detail.region)
         key = id(state), self._tests.class_key(option), detail
         if key not in self._wrong:
             self._wrong[key] = self._wrong_in(state, option, group, detail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placewright.instances.verify.policies import PolicyRules
+from placewright.instances.verify.rules.gang import reasons
 from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS, value
 from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, reads, sections
 from placewright.instances.verify.rules.geo.terms import (
@@ -26,7 +27,14 @@ GEO = PolicyRules(
         "egress_cost": egress_cost,
         "gpu_cost": gpu_cost,
     },
-    rules=(*sections.RULES, *jobs.RULES, *reads.RULES, *copies.RULES, *flows.RULES),
+    rules=(
+        *sections.RULES,
+        *jobs.RULES,
+        *reads.RULES,
+        *copies.RULES,
+        *flows.RULES,
+        *reasons.RULES,
+    ),
     forms=sections.FORMS,
     read=sections.with_data,
 )
