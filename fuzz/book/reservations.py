@@ -53,10 +53,10 @@ def turns(waiting: Waiting, reserved: list[Reserved]) -> tuple[list[int], list[i
         return queue, []
     last = max(queue.index(r.job) for r in reserved)
     first = min(r.at for r in reserved)
-    jobs = waiting.facts.jobs
 
-    def turn(number: int) -> tuple[int, bool]:
-        return -jobs[number].priority, waiting.ends[number] > first
+    def turn(number: int) -> tuple[bool, int, bool]:
+        entitled, priority = waiting.ranks[number]
+        return not entitled, -priority, waiting.ends[number] > first
 
     return queue[: last + 1], sorted(queue[last + 1 :], key=turn)
 
@@ -107,10 +107,9 @@ def section_fault(
 
 
 def _outranked(waiting: Waiting, starts: Collection[int], number: int) -> bool:
-    """Whether a job of higher priority waits that might start where jobs move or stop."""
-    jobs = waiting.facts.jobs
-    others = [jobs[other].priority for other in waiting.queue if other not in starts]
-    return waiting.free_to_stop and max(others) > jobs[number].priority
+    """Whether a job of higher precedence waits that might start where jobs move or stop."""
+    others = [waiting.ranks[other] for other in waiting.queue if other not in starts]
+    return waiting.free_to_stop and max(others) > waiting.ranks[number]
 
 
 def _stands(timeline: Timeline, number: int, choice: Choice) -> bool:

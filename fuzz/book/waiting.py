@@ -11,6 +11,7 @@ from typing import NamedTuple
 from fuzz.book.arrangement import arrangement
 from fuzz.book.choices import Choice
 from fuzz.book.facts import WHOLE, Facts, Group, Job, named
+from fuzz.book.standing import Standing
 from fuzz.policy import Raw
 
 NEVER = float("inf")
@@ -34,7 +35,8 @@ class Waiting:
     """The queue of a round, ends of its jobs, and maintenance.
 
     `queue` are the pending jobs that may start, by number, in order. `ends` are the expected ends
-    of all jobs, of a pending one if it starts now.
+    of all jobs, of a pending one if it starts now. `ranks` are precedences: whether a job is
+    entitled with some option, and its priority.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -44,7 +46,12 @@ class Waiting:
         self.ends = [self._end(raw) for raw in raws]
         pending = [job for job in facts.jobs if job.running is None and not job.ineligible]
         submitted = [raw.get("submitted", self.now) for raw in raws]
-        pending.sort(key=lambda job: (-job.priority, submitted[job.number], job.number))
+        standing = Standing(facts)
+        self.ranks = [
+            (any(standing.entitled(job, o) for o in range(len(job.options))), job.priority)
+            for job in facts.jobs
+        ]
+        pending.sort(key=lambda job: (self._turn(job), submitted[job.number], job.number))
         self.queue = [job.number for job in pending]
         backfill = facts.policy.get("backfill")
         self.depth = 0
@@ -57,6 +64,10 @@ class Waiting:
             for name in named(entry["host"])
         ]
         self.free_to_stop = any(job.running and not job.running.pinned for job in facts.jobs)
+
+    def _turn(self, job: Job) -> tuple[bool, int]:
+        entitled, priority = self.ranks[job.number]
+        return not entitled, -priority
 
     def _end(self, raw: Raw) -> float:
         runtime, running = raw.get("expected_runtime_s"), raw.get("running")

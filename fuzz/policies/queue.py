@@ -40,6 +40,8 @@ def draw(rng: Random) -> Raw:
     if chance(rng, 0.3):
         quota = {"gpu": rng.choice((1000, 2000, 3000))}
         round_["tenants"] = [{"name": "t0", "quota": quota}, {"name": "t1"}]
+        if chance(rng, 0.4):
+            round_["tenants"][1]["guarantee"] = {"gpu": rng.choice((1000, 2000))}
     jobs = [_job(rng, round_, i) for i in range(rng.choice((2, 3, 3, 4, 4, 5)))]
     runs = jobs[: rng.choice((0, 1, 1, 2, 2))]
     settle(rng, round_, runs)
@@ -52,6 +54,8 @@ def draw(rng: Random) -> Raw:
     round_["jobs"] += [job for job in jobs if "running" not in job]
     rng.shuffle(round_["jobs"])
     terms = ["value", *rng.sample(("disruption", "spread", "opened"), rng.randint(0, 2))]
+    if chance(rng, 0.1):
+        terms.insert(rng.choice((0, 1)), "entitled")
     round_["policy"] = {"terms": terms, "priority": rng.choice(("strict", "preemption"))}
     if chance(rng, 0.85):
         round_["policy"]["backfill"] = {"depth": rng.choice((1, 1, 2, "all"))}
@@ -102,6 +106,8 @@ def _job(rng: Random, round_: Raw, number: int) -> Raw:
         job["weight"] = rng.choice((0, 3))
     if round_.get("tenants") and chance(rng, 0.8):
         job["tenant"] = rng.choice(round_["tenants"])["name"]
+        if chance(rng, 0.1):
+            job["opportunistic"] = True
     if chance(rng, 0.05):
         job["not_before"] = NOW + rng.choice((0, 5))
     return job
@@ -171,8 +177,8 @@ def _walk(waiting: Waiting, rng: Random) -> tuple[dict[int, Choice], list[Reserv
             reserve(number)
     _, behind = turns(waiting, timeline.reserved)
     for number in behind:
-        waits = [facts.jobs[n].priority for n in waiting.queue if n not in fixed]
-        if waiting.free_to_stop and max(waits) > facts.jobs[number].priority:
+        waits = [waiting.ranks[n] for n in waiting.queue if n not in fixed]
+        if waiting.free_to_stop and max(waits) > waiting.ranks[number]:
             break
         start(number)
     return fixed, timeline.reserved

@@ -8,7 +8,7 @@ from typing import Any
 from placewright.formulations.gang.problem.jobs import Choice
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
-from placewright.instances.derived.waiting import expected_end
+from placewright.instances.derived.waiting import expected_end, queue
 from placewright.rounds.backfill.places import Places
 from placewright.rounds.backfill.profile import NEVER, Profile, Reservation
 from placewright.topology.units import WHOLE_GPU
@@ -28,7 +28,7 @@ class Queue:
             if (found := self._of_last(j, last[job.name])) is not None
         }
         self._newcomers = False
-        self._waiting_priority: int | None = None  # the highest of the jobs that wait
+        self._waiting_rank: tuple[bool, int] | None = None  # the highest of the jobs that wait
         self._may_stop = any(j.running and not j.running.pinned for j in problem.round.jobs)
         self._full: dict[int, int] = {}  # by class, until when one does not fit from now
 
@@ -83,22 +83,34 @@ class Queue:
                 return True
         return False
 
+    def order(self) -> list[int]:
+        """Return the jobs of the queue by precedence, time of submission, and order in the round.
+
+        By priority where all are entitled; those that could only borrow come after all others.
+        """
+        return sorted(queue(self._problem.round), key=lambda job: not self._rank(job)[0])
+
     def outranked(self, job: int) -> bool:
-        """Whether a job of higher priority waits that might start where running jobs move or stop.
+        """Whether a job of higher precedence waits that may start where running jobs move or stop.
 
         The search decides between them.
         """
-        waits = self._waiting_priority
-        return self._may_stop and waits is not None and self._priority(job) < waits
+        waits = self._waiting_rank
+        return self._may_stop and waits is not None and self._rank(job) < waits
 
     def backfill_order(self, jobs: Sequence[int]) -> list[int]:
         """Return jobs further back in the order in which they may start.
 
-        Of those of a priority first the ones that end before any reservation begins, which cost no
-        reserved job anything.
+        Of those of one precedence first the ones that end before any reservation begins, which cost
+        no reserved job anything.
         """
         first = min((r.at for r in self.profile.reservations), default=NEVER)
-        return sorted(jobs, key=lambda j: (-self._priority(j), self._end_of_start(j) > first))
+
+        def turn(job: int) -> tuple[bool, int, bool]:
+            entitled, priority = self._rank(job)
+            return not entitled, -priority, self._end_of_start(job) > first
+
+        return sorted(jobs, key=turn)
 
     def backfill(self, job: int) -> None:
         """Start a job now if it fits beside all reservations."""
@@ -124,12 +136,14 @@ class Queue:
         end = expected_end(self._problem.round.jobs[job], self._problem.round.now)
         return NEVER if end is None else end
 
-    def _priority(self, job: int) -> int:
-        return self._problem.round.jobs[job].priority
+    def _rank(self, job: int) -> tuple[bool, int]:
+        """Return the precedence of a job: whether it is entitled with some option, its priority."""
+        choices = self._problem.classes[self._places.class_of[job]].choices
+        return any(choice.entitled for choice in choices), self._problem.round.jobs[job].priority
 
     def _note_waiting(self, job: int) -> None:
-        if self._waiting_priority is None:
-            self._waiting_priority = self._priority(job)
+        if self._waiting_rank is None:
+            self._waiting_rank = self._rank(job)
 
     def _choices(self, c: int) -> list[Choice]:
         return sorted(self._problem.classes[c].choices, key=lambda choice: -choice.value)

@@ -14,7 +14,6 @@ from typing import Any
 
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
-from placewright.instances.derived.waiting import queue
 from placewright.rounds.backfill.places import SOURCE, Places
 from placewright.rounds.backfill.profile import Profile, Reservation
 from placewright.rounds.backfill.queue import Queue
@@ -43,9 +42,9 @@ def reserve(problem: Problem, last: Mapping[str, Mapping[str, Any]] = NOTHING) -
     backfill = problem.round.policy.backfill
     if backfill is None:
         return Reserved(Candidate({}, SOURCE))
-    order = queue(problem.round)
-    depth = len(order) if backfill.depth == "all" else backfill.depth
     taken = Queue(problem, last)
+    order = taken.order()
+    depth = len(order) if backfill.depth == "all" else backfill.depth
     head = 0
     while head < len(order) and len(taken.profile.reservations) < depth:
         taken.add(order[head])

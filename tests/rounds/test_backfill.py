@@ -198,6 +198,12 @@ def test_verify_refuses_a_plan_that_passes_over_a_job_behind_a_reservation() -> 
     assert ["expected a start" in violation.message for violation in checked.violations] == [True]
 
 
+def test_a_job_that_could_only_borrow_comes_after_those_that_a_guarantee_covers() -> None:
+    old = {**GANG, "name": "old", "opportunistic": True, "submitted": 0}
+    plan, _ = decided(at_100(old, GANG))
+    assert list(reserved(plan)) == ["gang"]
+
+
 def test_bounds_of_a_plan_speak_of_its_own_starts_and_reservations() -> None:
     half = {"started": 90, "tasks": [{"host": "h0", "gpus": [0, 1, 2, 3]}], "pinned": True}
     there = {"options": [{"groups": [{"gpu": 4, "hosts": ["h0"]}]}]}

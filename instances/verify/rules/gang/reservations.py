@@ -17,6 +17,7 @@ from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.gang.earliest_times import EarliestTimes
+from placewright.instances.verify.rules.gang.entitlement import Entitlement
 from placewright.instances.verify.rules.gang.reservation_section import (
     KIND,
     Path,
@@ -64,9 +65,10 @@ class _Replay:
     def __init__(self, reading: Reading, path: Path, section: ReservationSection) -> None:
         self._reading, self._path, self._section = reading, path, section
         self._now = reading.round.now
+        self._entitlement = Entitlement(reading.round)
         jobs = reading.round.jobs
         self._order = {
-            job.name: queue_key(job, i, self._now)
+            job.name: (not self._rank(job)[0], *queue_key(job, i, self._now))
             for i, job in enumerate(jobs)
             if job.running is None and may_start(job, self._now)
         }
@@ -88,13 +90,19 @@ class _Replay:
     def _turn_of(self, job: Job) -> Turn:
         """Return what jobs are taken in the order of.
 
-        Behind the last reservation those that end before all of them go first, by priority.
+        Behind the last reservation those of a precedence go first that end before all of them.
         """
         place = self._order[job.name]
         if self._last is None or place <= self._last:
             return place
         first = min(entry.at for entry in self._section.jobs)
-        return _BEHIND, -job.priority, end_of(job, self._now) > first, *place
+        entitled, priority = self._rank(job)
+        return _BEHIND, not entitled, -priority, end_of(job, self._now) > first, *place
+
+    def _rank(self, job: Job) -> tuple[bool, int]:
+        """Return the precedence of a job: whether it is entitled with some option, its priority."""
+        options = range(len(job.options))
+        return any(self._entitlement.of(job, o).entitled for o in options), job.priority
 
     def findings(self) -> Iterator[Finding]:
         problems = list(self._read())
@@ -196,11 +204,11 @@ class _Replay:
                 )
 
     def _is_outranked(self, job: Job) -> bool:
-        """Whether a job of higher priority waits where running jobs may move or stop."""
+        """Whether a job of higher precedence waits where running jobs may move or stop."""
         if all(running.pinned for running in self._reading.running.values()):
             return False
         waiting = (name for name in self._order if name not in self._starts)
-        return any(self._reading.jobs[name].priority > job.priority for name in waiting)
+        return any(self._rank(self._reading.jobs[name]) > self._rank(job) for name in waiting)
 
     def _earliest(self, job: Job, last: float) -> int | None:
         """Return the first time before `last` at which a job fits beside those before it."""
