@@ -160,7 +160,7 @@ DEADLINE = PolicySpec(
     fields=("jobs.deadline", "policy.limits"),
     plan_sections=("leases",),
     required_sections=("leases",),
-    reasons=(*COMMON_REASONS, "promised_later", "refused"),
+    reasons=(*COMMON_REASONS, "promised_later", "refused", "not_before"),
 )
 GEO = PolicySpec(
     name="geo",

@@ -11,6 +11,7 @@ from fuzz.book.choices import START, Choice, Choices, Enumeration
 from fuzz.book.facts import Facts, Job
 from fuzz.book.gangs import MAX_PLANS, MissedPlanError
 from fuzz.book.judgement import Judgement
+from fuzz.book.lease_reasons import untrue
 from fuzz.book.leases import MILLION, Leases, Plan, Target, Targets
 from fuzz.book.mutations import mutated
 from fuzz.book.terms import Terms
@@ -299,4 +300,4 @@ def _pace(rng: Random) -> Raw:
     return pace
 
 
-POLICY = Policy("deadline", draw, plans)
+POLICY = Policy("deadline", draw, plans, untrue=untrue)

@@ -13,8 +13,8 @@ MEANINGS = {
     Reason.DISPLACED_BY_PRIORITY: "does not fit beside started jobs of higher precedence",
     Reason.DISRUPTION_LIMIT: "what it would evict exceeds the disruption budget",
     Reason.NOT_CHOSEN: "no better plan was found in which it starts",
-    Reason.PROMISED_LATER: "will be done as promised in later leases",
-    Reason.REFUSED: "could be promised none of its due times",
+    Reason.PROMISED_LATER: "has a promise, and its leases come later",
+    Reason.REFUSED: "none of its due times is promised",
     Reason.DATA: "a region has such GPUs, and its data is on the way there",
     Reason.NO_REGION: "no region may run it with all of its data",
     Reason.NOT_ASKED: "the policy decides where data lives, and starts nobody",
@@ -26,6 +26,12 @@ MEANINGS = {
     Reason.INVALID: "makes no sense in the round",
 }
 """What each reason says of every job that waits for it."""
+
+_TIMES = {
+    Reason.PROMISED_LATER: ", the first at",
+    Reason.REFUSED: "; it could be promised to be done at",
+}
+"""What the time of a reason is, where it is not when the job may start."""
 
 _BESIDE = {
     Reason.NEVER_FITS: "even when all is empty",
@@ -47,6 +53,8 @@ def reason_text(reason: Reason, detail: Detail | None) -> str:
         text = f"tenant {detail.tenant} {text}"
     elif reason is Reason.HELD_FOR_RESERVATION and detail.job is not None:
         text = f"would delay the reservation of job {detail.job} at {detail.at} s"
+    elif detail.at is not None and reason in _TIMES:
+        text = f"{MEANINGS[reason]}{_TIMES[reason]} {detail.at} s"
     elif detail.at is not None:
         text = f"{MEANINGS[reason]}: at {detail.at} s"
     elif detail.startable:

@@ -133,8 +133,8 @@ class Detail(Document):
     group have a place on `domain` of `level`, or on all hosts, under `geo` those of `region`.
     `startable`: the option fits even beside all that the plan starts. `message` says what is wrong
     with an invalid job. `unproven`: a test before this reason could not be decided. `at` is the
-    time of a reservation, or from when on the job may start, and `job` whose reservation it is, or
-    a preempted job whose quota is not free.
+    time of a reservation or an offer, or from when on the job may start, and `job` whose
+    reservation it is, or a preempted job whose quota is not free.
     """
 
     option: Index | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -17,11 +17,12 @@ from placewright.formulations.session import Session
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.plan import Decision, Reason
+from placewright.instances.documents.plan import Decision, Detail, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.decisions import Why
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.sections.collectives import collective_section
+from placewright.rounds.sections.fixed_states import FixedStates
 from placewright.rounds.sections.move_order import move_section
 from placewright.rounds.sections.reasons import reasons_of
 from placewright.rounds.state.admission import Ledger
@@ -60,16 +61,34 @@ class DeadlineDecider:
         )
         problem, away = compile_round(gangs), unavailable_hosts(self._round.leases, self._round.now)
         here = problem.open & ~np.isin(self.hosts, list(away))
-        later = {promise.job for promise in candidate.promises}
-        foremost = later.difference(candidate.preempted)
-        reasons = reasons_of(replace(problem, open=here), candidate, foremost)
-        asked = {j for j, job in enumerate(self._round.jobs) if job.deadline and job.deadline.due}
-        for j in reasons:
-            if j in later:
-                reasons[j] = Why(Reason.PROMISED_LATER)
-            elif j in asked:
-                reasons[j] = Why(Reason.REFUSED)
-        return reasons
+        problem = replace(problem, open=here)
+        later = {promise.job: promise for promise in candidate.promises}
+        exempt = [j for j in candidate.preempted if self._runs_on(j, away)]
+        foremost = later.keys() - candidate.preempted.keys()
+        states = FixedStates(problem, candidate, foremost, exempt)
+        reasons = reasons_of(problem, candidate, foremost, states, startable=True)
+        return {j: self._of_leases(j, later, candidate.offers) or why for j, why in reasons.items()}
+
+    def _runs_on(self, job: int, hosts: Collection[str]) -> bool:
+        running = self._round.jobs[job].running
+        return running is not None and any(task.host in hosts for task in running.tasks)
+
+    def _of_leases(
+        self, job: int, later: Mapping[int, Promise], offers: Sequence[Promise]
+    ) -> Why | None:
+        """Return why a job waits if promises or its own times are the reason."""
+        now, leases, deadline = self._round.now, self._round.leases, self._round.jobs[job].deadline
+        if job in later:
+            begins = now + later[job].leases[0][0] * leases.length_s
+            return Why(Reason.PROMISED_LATER, Detail(at=begins))
+        if deadline is None:
+            return None
+        if deadline.due:
+            offer = next((one for one in offers if one.job == job), None)
+            return Why(Reason.REFUSED, None if offer is None else Detail(at=offer.finish))
+        if deadline.ready is not None and deadline.ready > now:
+            return Why(Reason.NOT_BEFORE, Detail(at=deadline.ready))
+        return None
 
     def sections(
         self, candidate: Candidate, decisions: Sequence[Decision]

@@ -32,8 +32,9 @@ OTHER_POLICIES = (
     ("cells", 100, 20.0),
     ("geo", 300, 0.0),
     ("geo", 100, 20.0),
+    ("deadline", 500, 0.0),
 )
-RULES = {"gang_reason", "cell_reason", "data_reason", "waits_for_data"}
+RULES = {"gang_reason", "cell_reason", "data_reason", "waits_for_data", "lease_reason"}
 FACTS = ("asked", "used", "limit", "excess", "free", "tasks", "places")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.plan import Reason
+from placewright.instances.documents.plan import DecisionKind, Reason
 from placewright.instances.documents.plan_leases import Interval
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.verify.outages import unavailable_hosts
@@ -18,7 +18,7 @@ from placewright.instances.verify.rules.deadline.lease_work import LeaseProgress
 
 Path = tuple[str | int, ...]
 
-_OF_LEASES = (Reason.PROMISED_LATER, Reason.REFUSED)
+_OF_LEASES = (Reason.PROMISED_LATER, Reason.REFUSED, Reason.NOT_BEFORE)
 
 
 def promise(reading: Reading) -> Iterator[Finding]:
@@ -171,21 +171,46 @@ def kept_promises(reading: Reading) -> Iterator[Finding]:
 
 
 def lease_reason(reading: Reading) -> Iterator[Finding]:
-    """Require that the reasons `promised_later` and `refused` agree with the section."""
-    promises = reading.promises
-    refused = {entry.job for entry in promises.section.refused} if promises is not None else ()
+    """Require of a job with a promise, a refused one or one that is not ready to wait for that.
+
+    Nobody else does. With the reason comes the time at which the job runs next, of a refused one
+    that of the offer.
+    """
     for index, decision in enumerate(reading.plan.decisions):
-        name, given = decision.job, decision.reason
-        if given not in _OF_LEASES:
+        job, given = reading.jobs.get(decision.job), decision.reason
+        if job is None or job.running is not None or decision.decision is not DecisionKind.WAIT:
             continue
-        if (given is Reason.PROMISED_LATER and reading.promise_of(name) is None) or (
-            given is Reason.REFUSED and name not in refused
-        ):
+        true, at = _reason_of_leases(reading, job)
+        said = None if decision.detail is None else decision.detail.at
+        path: Path = ("decisions", index, "reason")
+        if given is not None and given is not true and (true or given in _OF_LEASES):
             yield Finding(
-                ("decisions", index, "reason"),
-                f"reason {given.value!r} of job {name!r}, of which the section 'leases' says "
-                "otherwise; expected another",
+                path,
+                f"reason {given.value!r} of job {job.name!r}, of which its times and the section "
+                f"'leases' say otherwise; expected {true.value if true else 'another'}",
             )
+        elif given is not None and given is true and said is not None and said != at:
+            yield Finding(
+                path,
+                f"reason {given.value!r} of job {job.name!r} with the time {said}; expected {at}",
+            )
+
+
+def _reason_of_leases(reading: Reading, job: Job) -> tuple[Reason | None, int | None]:
+    """Return why a job that does not start waits, None if leases do not say, and the time of it."""
+    promised, deadline, now = reading.promise_of(job.name), job.deadline, reading.round.now
+    if promised is not None:
+        begins = now + promised.leases[0][0] * reading.round.leases.length_s
+        return Reason.PROMISED_LATER, begins
+    if deadline is None or reading.promises is None:
+        return None, None
+    if deadline.due:
+        offers = (one.offer for one in reading.promises.section.refused if one.job == job.name)
+        offer = next(offers, None)
+        return Reason.REFUSED, None if offer is None else offer.at
+    if deadline.ready is not None and deadline.ready > now:
+        return Reason.NOT_BEFORE, deadline.ready
+    return None, None
 
 
 def away(reading: Reading) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.verify.cluster_facts import HostFacts
+from placewright.instances.verify.outages import unavailable_hosts
 from placewright.instances.verify.reading import Reading, demand
 from placewright.topology.units import WHOLE_GPU
 
@@ -65,8 +66,9 @@ class FreeHosts:
 
     def close(self, reading: Reading) -> None:
         """Let nothing arrive where nothing may."""
+        gone = reading.vacated | unavailable_hosts(reading)
         for i, host in enumerate(self._hosts):
-            self.open[i] = host.healthy and host.name not in reading.vacated
+            self.open[i] = host.healthy and host.name not in gone
         for entry in reading.round.reservations:
             for name in expand(entry.host):
                 if entry.gpus is None:
