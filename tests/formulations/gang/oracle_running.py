@@ -156,6 +156,20 @@ def attainable_with_moves(round_: Round) -> set[Vector]:
     TooManyPlansError
         Single jobs can be placed in more than `MAX_WAYS` ways.
     """
+    return attainable_by_counts(round_)[0]
+
+
+def attainable_by_counts(round_: Round) -> tuple[set[Vector], set[Vector]]:
+    """All plans, and those whose preempted jobs would find no other GPUs on their hosts either.
+
+    Whole GPUs of a host are alike for whoever places jobs: a preempted job whose very GPUs another
+    one has could have stayed, had that one taken GPUs beside it.
+
+    Raises
+    ------
+    TooManyPlansError
+        As `attainable_with_moves`.
+    """
     key = round_.model_dump_json()
     if key not in _PLANS:
         try:
@@ -207,7 +221,7 @@ def after_task(host: Host, task: Task, who: Who | None, *, returns: bool) -> set
             continue
         gpus = list(host.gpus)
         for gpu in chosen:
-            gets = gpu.gets if who is None else added(gpu.gets, who, (share,))
+            gets = gpu.gets if who is None else added(gpu.gets, who, (share, share == WHOLE))
             gpus.remove(gpu)
             gpus.append(Gpu(gpu.left - share, gpu.welcomes, gpu.held, gets))
         ways.add(Host(left, tuple(sorted(gpus)), host.stays, True, log))
@@ -242,6 +256,25 @@ def overfull(host: Host, tasks: list[Task], back: set[str], above: int | None) -
         < sum(shares.get(number, 0) for number in gpu.held)
         for gpu in host.gpus
     )
+
+
+def overfull_by_counts(host: Host, tasks: list[Task]) -> bool:
+    """Whether a host has too little for tasks that return, if those of whole GPUs make room."""
+    left, shares = host.left, {task.number: min(task.ask.gpu, WHOLE) for task in tasks}
+    for task in tasks:
+        left = less(left, task.ask.wants)
+    if min(left, default=0) < 0:
+        return True
+    whole, needed, taken = 0, 0, 0
+    for gpu in host.gpus:
+        arrived = sum(takes[1] for _, takes in gpu.gets)
+        free, asked = gpu.left + WHOLE * arrived, sum(shares.get(n, 0) for n in gpu.held)
+        if free < asked:
+            return True
+        whole += gpu.welcomes and free == WHOLE
+        needed += gpu.welcomes and free == WHOLE and asked > 0
+        taken += arrived
+    return needed > whole - taken
 
 
 class Enumeration:
@@ -498,6 +531,21 @@ class Enumeration:
             self.breaks(state, {name}, None, {name}) for name in self.stories[state.story].stopped
         )
 
+    def each_has_to_stop_by_counts(self, state: State) -> bool:
+        """Whether none could stay either if tasks of whole GPUs took others of its hosts."""
+        if state.story is None:
+            return True
+        story = self.stories[state.story]
+        for name in story.stopped:
+            fate = story.fates[name]
+            tenant = fate.job.tenant
+            if not (tenant and self.over_quota(state, {name}, None, tenant)) and not any(
+                overfull_by_counts(state.hosts[h], [t for t in fate.leave if t.host == h])
+                for h in fate.hosts
+            ):
+                return False
+        return True
+
     def others_profit(self, state: State) -> bool:
         """Whether the jobs that stop could not stay even if none above them had come.
 
@@ -591,18 +639,21 @@ class Enumeration:
             ),
         )
 
-    def vectors(self) -> set[Vector]:
-        """The term values of all plans."""
+    def vectors(self) -> tuple[set[Vector], set[Vector]]:
+        """The term values of all plans, and of those lawful by counts of whole GPUs, too."""
         states = self.after_running()
         for job in self.round.jobs:
             if job.running is None:
                 states = self.after_pending(states, job)
-        return {
-            self.written_out(plus(terms, self.outcome(state.hosts)))
-            for state, reached in states.items()
-            if self.each_has_to_stop(state)
-            for terms in reached
-        }
+        every, counted = set(), set()
+        for state, reached in states.items():
+            if self.each_has_to_stop(state):
+                gains = self.outcome(state.hosts)
+                found = {self.written_out(plus(terms, gains)) for terms in reached}
+                every |= found
+                if self.each_has_to_stop_by_counts(state):
+                    counted |= found
+        return every, counted
 
     def written_out(self, vector: Vector) -> Vector:
         """The terms alone, with the sums of the smallest shares in the place of `share`."""

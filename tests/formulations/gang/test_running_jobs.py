@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from examples import tried
 from placewright.instances.documents.plan import Certificate, Plan
@@ -24,9 +25,13 @@ STABLE: dict[str, Any] = {
 }
 
 
-def plans_of(oracle: ModuleType, moves: ModuleType, round_: Round) -> set[tuple[int, ...]]:
+Plans = set[tuple[int, ...]]
+
+
+def plans_of(oracle: ModuleType, moves: ModuleType, round_: Round) -> tuple[Plans, Plans]:
+    """All plans, and those that are lawful by counts of whole GPUs, too."""
     try:
-        plans: set[tuple[int, ...]] = moves.attainable_with_moves(round_)
+        plans: tuple[Plans, Plans] = moves.attainable_by_counts(round_)
     except oracle.TooManyPlansError:
         assume(False)
     return plans
@@ -45,18 +50,16 @@ def values_of(certificate: Certificate) -> tuple[int, ...]:
     return tuple(term.value for term in certificate.terms)
 
 
-RELAXED = pytest.mark.xfail(
-    strict=False,
-    reason="the rows of preemption are a relaxation of the rule: what the model finds may be "
-    "unlawful, and the plan that repairs it is not always the best one",
-)
-"""Of presets whose later terms reward stops: bounds hold, but an optimum may be missed."""
+def rewards_stops_on_shared_gpus(round_: Round) -> bool:
+    """Whether who shares a GPU with whom decides who may stop, and it is worth something.
+
+    The rows of preemption are not exact there (models/host/necessity.py).
+    """
+    groups = [g for job in round_.jobs for option in job.options for g in option.groups]
+    return "remaining" in round_.policy.terms and any(0 < group.gpu < 1000 for group in groups)
 
 
-@pytest.mark.parametrize(
-    "preset",
-    [pytest.param(p, marks=RELAXED) if p in ("drain", "hot_swap") else p for p in PRESETS],
-)
+@pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 50), ("cp-sat", 20), ("cbc", 10), ("scip", 10)]
 )
@@ -69,12 +72,17 @@ def test_the_exact_model_proves_the_optimum_of_all_moves(
     preset: str | None,
 ) -> None:
     @settings(max_examples=tried(examples), **STABLE)
-    @given(tiny.running_rounds(preset=preset))
+    @given(st.booleans().flatmap(lambda whole: tiny.running_rounds(preset=preset, whole=whole)))
     def check(round_: Round) -> None:
-        plans = plans_of(oracle, moves, round_)
+        every, counted = plans_of(oracle, moves, round_)
         _, certificate = solved(round_, backend)
-        assert values_of(certificate) == oracle.optimum(round_, plans)
-        assert certificate.status == "optimal"
+        oracle.check_bounds(every, certificate)
+        if rewards_stops_on_shared_gpus(round_):
+            return
+        found = oracle.optimum(round_, counted)
+        assert values_of(certificate) == found
+        if oracle.optimum(round_, every) == found:
+            assert certificate.status == "optimal"
 
     check()
 
@@ -127,7 +135,7 @@ def test_no_plan_with_moves_beats_a_bound_of_the_count_model(
     @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.running_rounds(preset=preset, whole=whole))
     def check(round_: Round) -> None:
-        plans = plans_of(oracle, moves, round_)
+        plans, _ = plans_of(oracle, moves, round_)
         _, certificate = solved(round_, backend)
         oracle.check_bounds(plans, certificate)
 

@@ -32,14 +32,17 @@ UNCUT = -1
 class ShareTypes:
     """The distinct shares, by milli-GPU and memory, that shapes of the model ask for.
 
+    Where jobs run, who may have whose GPU depends on the rank of a task: shares differ by it, too.
+
     Attributes
     ----------
-    milli, memory : milli-GPU and MiB of each
+    milli, memory, rank : milli-GPU, MiB and rank of each; where no job runs, all ranks are 0
     of_shape : share of each shape, -1 for whole GPUs and slices
     """
 
     milli: Ints
     memory: Ints
+    rank: Ints
     of_shape: Ints
 
     @classmethod
@@ -50,11 +53,12 @@ class ShareTypes:
         memory = np.zeros(len(problem.shape_gpu), dtype=np.int64)
         if sharing is not None:
             shapes, memory = shapes[~sharing.is_slice[shapes]], sharing.memory
-        asked = np.column_stack([problem.shape_gpu[shapes], memory[shapes]])
+        rank = problem.shape_rank * bool(len(m.stays.s))
+        asked = np.column_stack([problem.shape_gpu[shapes], memory[shapes], rank[shapes]])
         distinct, part = np.unique(asked, axis=0, return_inverse=True)
         of_shape = np.full(len(problem.shape_gpu), -1, dtype=np.int64)
         of_shape[shapes] = part.reshape(-1)
-        return cls(distinct[:, 0], distinct[:, 1], of_shape)
+        return cls(distinct[:, 0], distinct[:, 1], distinct[:, 2], of_shape)
 
     def keys(self, m: HostModel) -> Ints:
         """Return the key of each x; meaningless for tasks of whole GPUs."""

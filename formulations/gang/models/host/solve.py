@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.bound_arithmetic import HOLD_SLACK
+from placewright.formulations.bound_arithmetic import HOLD_SLACK, SHARPNESS, near
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.host.disruption_budget import add_disruption_budget
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.fragmentation import add_stranded
-from placewright.formulations.gang.models.host.gpus import add_gpus
-from placewright.formulations.gang.models.host.model import build_host_model
+from placewright.formulations.gang.models.host.gpus import GpuSlots, add_gpus
+from placewright.formulations.gang.models.host.model import HostModel, build_host_model
+from placewright.formulations.gang.models.host.necessity import COUNTED, NECESSITY, add_necessity
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.models.tenant_share_rows import with_actual_shares
@@ -48,6 +49,7 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
     )
     slots = add_gpus(exact)
     add_preemption(exact)
+    add_necessity(exact, slots)
     add_disruption_budget(exact)
     add_terms(exact)
     if STRANDED in problem.terms:
@@ -55,9 +57,10 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
     for term, value in holds:
         exact.model.hold(term, value, HOLD_SLACK)
     start: NDArray[np.float64] | None = None
+    without = {NECESSITY, COUNTED} if problem.running else set()
     for term in left:
         # Proving the first term counts most; what it leaves is for the others.
-        arrays = exact.model.arrays(term, relax=True)
+        arrays = exact.model.arrays(term, relax=True, without=without)
         relaxed = session.optimise(arrays, share=tuning.exact_relaxation_share)
         if relaxed is not None and relaxed.row_duals is not None:
             certified = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
@@ -65,7 +68,7 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
                 yield Bound(
                     term, problem.round_certified(term, certified), tuple(holds), certified=True
                 )
-        arrays = exact.model.arrays(term)
+        arrays = exact.model.arrays(term, without=without)
         outcome = session.optimise(arrays, share=tuning.exact_search_share, gap=0.0, start=start)
         if outcome is None:
             return
@@ -74,12 +77,9 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
         if outcome.values is None or outcome.objective is None:
             return
         start = outcome.values
-        placement = Placement(problem, cleared=True)
-        start_jobs(exact, slots, start, placement)
-        repair_disruptions(placement)
-        yield assign(placement, "exact")
-        if complete(placement):
-            yield assign(placement, "exact")
+        yield from _plans_of(exact, slots, start)
+        if problem.running and not _is_proven(session, term):
+            yield from _solve_with_necessity(exact, slots, session, term, holds)
         if problem.shares:
             start = with_actual_shares(
                 exact.model, problem, *exact.y_columns, problem.shares, start
@@ -88,3 +88,47 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
         held = round(outcome.objective) if session.best is None else session.best[term]
         exact.model.hold(term, held, HOLD_SLACK)
         holds.append((term, held))
+
+
+def _solve_with_necessity(
+    exact: HostModel, slots: GpuSlots, session: Session, term: str, holds: list[tuple[str, int]]
+) -> Iterator[Candidate | Bound]:
+    """Yield a plan of the restriction that needs no repair, and a bound by the rows of necessity.
+
+    For a term of which the plan was worse than the point that it repairs.
+    """
+    tuning = parameters.PARAMETERS.models
+    for without in ((), (COUNTED,)):
+        outcome = session.optimise(
+            exact.model.arrays(term, without=without), share=tuning.exact_search_share, gap=0.0
+        )
+        if outcome is None:
+            return
+        if without and outcome.bound is not None:
+            yield Bound(term, exact.problem.round_bound(term, outcome.bound), tuple(holds))
+        if outcome.values is not None:
+            yield from _plans_of(exact, slots, outcome.values)
+        if _is_proven(session, term):
+            return
+
+
+def _is_proven(session: Session, term: str) -> bool:
+    """Whether the value of a term of the best plan equals its bound, but for rounding."""
+    bound = session.best_known.bounds.get(term)
+    return (
+        session.best is not None
+        and bound is not None
+        and near(bound, session.best[term], SHARPNESS)
+    )
+
+
+def _plans_of(
+    exact: HostModel, slots: GpuSlots, values: NDArray[np.float64]
+) -> Iterator[Candidate]:
+    """Yield the plan of a point of the model, its preemptions lawful, and one with more starts."""
+    placement = Placement(exact.problem, cleared=True)
+    start_jobs(exact, slots, values, placement)
+    repair_disruptions(placement)
+    yield assign(placement, "exact")
+    if complete(placement):
+        yield assign(placement, "exact")

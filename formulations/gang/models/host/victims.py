@@ -23,6 +23,7 @@ from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import HostModel, Moves, build_host_model
 from placewright.formulations.gang.models.host.move_terms import add_disruption
+from placewright.formulations.gang.models.host.necessity import add_necessity
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms, add_value
 from placewright.formulations.gang.placement.assignment import assign
@@ -80,6 +81,7 @@ def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
     exact = _model(problem, "none")
     slots = add_gpus(exact)
     add_preemption(exact)
+    add_necessity(exact, slots)
     add_disruption_budget(exact)
     add_terms(exact)
     start: NDArray[np.float64] | None = None
