@@ -143,7 +143,7 @@ Hosts = tuple[Host, ...]
 Places = tuple[tuple[int, int], ...]  # (group, host) of each task of a job, sorted
 
 
-_PLANS: dict[str, set[Vector] | None] = {}
+_PLANS: dict[str, tuple[set[Vector], set[Vector]] | None] = {}
 
 
 def attainable_with_moves(round_: Round) -> set[Vector]:
