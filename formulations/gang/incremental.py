@@ -34,6 +34,7 @@ from placewright.formulations.gang.models.aggregate.column_generation import (
     host_pattern_model,
     tasks_per_host,
 )
+from placewright.formulations.gang.models.aggregate.disruption_budget import budget_prices
 from placewright.formulations.gang.models.aggregate.host_columns import (
     HostPatterns,
     host_patterns_apply,
@@ -44,6 +45,7 @@ from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.upgrade import upgrade_options
+from placewright.formulations.gang.problem.disruption_budget import BudgetPrices
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
 from placewright.formulations.gang.problem.terms import VALUE
@@ -89,18 +91,14 @@ class IncrementalGang:
         placement = Placement(problem)
         displace_greedily(placement)
         solved = None if self._warm_start else self._solve(problem, session, empty, placement)
-        prices = DualPrices.of(problem, grid, self._warm_start.prices) if self._warm_start else None
+        prices = self._prices(problem, grid)
         _improve(session, placement, prices)
         bounds = [Bound(VALUE, prices.bound(), certified=True)] if prices else []
         bounds += solved.bounds if solved else []
         if solved is None and not _proven(bounds, placement, tuning.price_gap_rel):
             solved = self._solve(problem, session, empty, placement)
             bounds += solved.bounds
-            prices = (
-                DualPrices.of(problem, grid, self._warm_start.prices)
-                if self._warm_start
-                else prices
-            )
+            prices = self._prices(problem, grid) or prices
         if prices is not None and not _proven(bounds, placement, tuning.price_gap_rel):
             # In another order: who needs whole hosts first.
             other = Placement(problem)
@@ -125,6 +123,13 @@ class IncrementalGang:
         elif not session.expired():
             # With other patterns the search may end elsewhere.
             yield from run(problem, session)
+
+    def _prices(self, problem: Problem, grid: ResourceGrid) -> DualPrices | None:
+        """Return the prices of the last relaxation for this round, None without one."""
+        last = self._warm_start
+        if last is None:
+            return None
+        return DualPrices.of(problem, grid, last.prices, last.budget_prices)
 
     def _solve(
         self, problem: Problem, session: Session, empty: Placement, placement: Placement
@@ -214,6 +219,7 @@ class _WarmStart:
     shapes: Ints
     sizes: Ints
     prices: NDArray[np.float64]
+    budget_prices: BudgetPrices
     keys: Ints
     cuts: Ints
 
@@ -231,6 +237,7 @@ class _WarmStart:
             shapes=_shape_keys(counts.problem),
             sizes=patterns.grid.sizes,
             prices=-row_duals[counts.task_row],
+            budget_prices=budget_prices(counts, row_duals),
             keys=patterns.keys[pool.kind[best]],
             cuts=pool.cuts[best],
         )

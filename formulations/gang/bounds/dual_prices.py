@@ -7,6 +7,10 @@ the prices of their tasks, plus the most that hosts can hold at these prices:
              + sum_h best set of tasks that host h holds, at these prices
              - value of the running jobs
 
+With a disruption budget, prices of its limits count, too: a running job that stops pays for what it
+uses of them, and all of each limit is paid for. Then of each running job the larger counts of its
+value above prices and minus what it pays, in place of 0, and the limits come on top.
+
 This is the Lagrangian dual of the model by host patterns (host_columns.py) without gangs and
 quotas, so the duals of its last relaxation give a bound as tight as that, as long as the round
 changes little.
@@ -25,6 +29,10 @@ from placewright.array_types import Ints
 from placewright.formulations.gang.models.aggregate.host_columns import knapsack
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.disruption_budget import (
+    NO_BUDGET_PRICES,
+    BudgetPrices,
+)
 from placewright.formulations.gang.problem.jobs import Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
 
@@ -32,6 +40,9 @@ SCALE = 1 << 10
 """Prices are whole multiples of this part of a unit of value, so that sums are exact."""
 
 MAX_PRICE = 1 << 38
+
+BUDGET_SCALE = 1 << 30
+"""Prices of a disruption budget are multiples of this part of a part: a unit of work is small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +55,23 @@ class DualPrices:
         In `SCALE` parts of a unit of value.
     best_of_host : int64 (hosts,)
         Largest total price on each host, cleared of all that may move; 0 where nothing may arrive.
+    budget_price : tuple of int
+        Price of a unit of each limit of the disruption budget, in `SCALE * BUDGET_SCALE` parts.
     """
 
     problem: Problem
     price: Ints
     best_of_host: Ints
+    budget_price: tuple[int, ...] = (0,) * len(NO_BUDGET_PRICES)
 
     @classmethod
-    def of(cls, problem: Problem, grid: ResourceGrid, price: NDArray[np.float64]) -> Self:
+    def of(
+        cls,
+        problem: Problem,
+        grid: ResourceGrid,
+        price: NDArray[np.float64],
+        budget_prices: BudgetPrices = NO_BUDGET_PRICES,
+    ) -> Self:
         """Take the prices of the first shapes, and price the others at what they displace.
 
         Parameters
@@ -60,6 +80,8 @@ class DualPrices:
             Of the cleared hosts: what running jobs hold that may move counts as free.
         price
             In units of value, (first shapes,); any numbers will do.
+        budget_prices
+            Of a unit of each limit of the disruption budget; any numbers from 0 on will do.
 
         Raises
         ------
@@ -98,17 +120,39 @@ class DualPrices:
         for i, (mine, allowed) in enumerate(parts):
             best, _ = knapsack(grid, whole, allowed, top[i])
             most[mine] = best[tuple(grid.free[mine].T)]
-        return cls(problem, whole, most)
+        paid = (round(max(one, 0.0) * SCALE * BUDGET_SCALE) for one in budget_prices)
+        return cls(problem, whole, most, tuple(paid))
 
     def bound(self) -> float:
         """Return an exact upper bound on the term `value`."""
         problem = self.problem
-        total = int(self.best_of_host.sum())
+        total = BUDGET_SCALE * int(self.best_of_host.sum()) + self._limits()
         for c, number in zip(problem.classes, problem.num_competing.tolist(), strict=True):
-            total += number * max(0, *(self._margin(choice) for choice in c.choices))
-            if c.running:
-                total -= number * c.choices[0].value * SCALE
-        return problem.round_certified("value", Fraction(total, SCALE))
+            margin = BUDGET_SCALE * max(self._margin(choice) for choice in c.choices)
+            if not c.running:
+                total += number * max(0, margin)
+                continue
+            total -= number * c.choices[0].value * SCALE * BUDGET_SCALE
+            if margin >= 0 or not any(self.budget_price):
+                total += number * max(0, margin)
+            else:
+                competing = (j for j in c.jobs if j not in problem.not_competing)
+                total += sum(max(margin, -self._paid(j)) for j in competing)
+        return problem.round_certified("value", Fraction(total, SCALE * BUDGET_SCALE))
+
+    def _limits(self) -> int:
+        """Return what all limits of the disruption budget cost together."""
+        budget = self.problem.budget
+        limits = () if budget is None else zip(self.budget_price, budget.limits, strict=True)
+        return sum(price * most for price, most in limits if most is not None)
+
+    def _paid(self, job: int) -> int:
+        """Return what a running job pays if it is preempted."""
+        budget = self.problem.budget
+        if budget is None:
+            return 0
+        used = zip(self.budget_price, budget.used([job], ()), budget.limits, strict=True)
+        return sum(price * amount for price, amount, most in used if most is not None)
 
     def may_pay(self, choice: Choice) -> bool:
         """Whether it may be worth displacing others for an option.

@@ -183,7 +183,8 @@ def _displace_by_model(search: Search) -> Steps:
     if found is not None and (problem.quota or problem.budget):
         repair_disruptions(found)
     if search.first == VALUE and problem.budget is not None:
-        prices = budget_prices(search.tightest.aggregate, search.relaxation)
+        duals = None if search.relaxation is None else search.relaxation.row_duals
+        prices = budget_prices(search.tightest.aggregate, duals)
         priced = displaced_at(problem, prices)
         found = max((p for p in (found, priced) if p), key=lambda p: p.value)
     if search.first == VALUE and known is None and (found is None or problem.quota):
@@ -436,7 +437,7 @@ def displace_by_model(
             left_out -= {f"hold:{term}"}
     if values is None:
         return None
-    prices = _quota_prices(counts, relaxed), budget_prices(counts, relaxed)
+    prices = _quota_prices(counts, relaxed), budget_prices(counts, relaxed.row_duals)
     return displace_by_counts(session, counts, patterns, values, *prices)
 
 

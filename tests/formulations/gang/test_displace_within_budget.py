@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from gang_parameters import set_parameters
 
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.displace_within_budget import displaced
@@ -24,6 +25,7 @@ from placewright.formulations.session import Session
 from placewright.instances.documents.policy import PolicyLimits
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_round
+from placewright.rounds import solve_round
 from placewright.solver import InProcess
 
 LIMITS = (
@@ -139,3 +141,34 @@ def test_a_job_stops_where_it_may_not_migrate():
         placement = displaced(problem, session())
         assert excess(placement) == NOTHING
         assert placement.value == value
+
+
+def test_shares_that_run_on_one_gpu_have_a_bound_under_a_budget(monkeypatch):
+    """No single-fraction pattern lets both run on one GPU: the rows wait for one that does."""
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    jobs = [
+        {
+            "name": f"share{i}",
+            "options": [{"value": 10, "groups": [{"gpu": gpu}]}],
+            "running": {"tasks": [{"host": "h0", "gpus": [0]}]},
+        }
+        for i, gpu in enumerate(("300m", "700m"))
+    ]
+    jobs += [{"name": "new", "priority": 1, "options": [{"value": 90, "groups": [{"gpu": 1}]}]}]
+    raw = {
+        "now": 0,
+        "cluster": {"hosts": [{**host(0), "gpus": 1}]},
+        "jobs": jobs,
+        "policy": {
+            "terms": ["value"],
+            "priority": "preemption",
+            "limits": {"disruption": {"preempted_jobs": 1}},
+        },
+    }
+    plan = solve_round(Round.model_validate(raw), isolation="none")
+    assert plan.certificate is not None
+    assert not plan.certificate.degraded
+    assert plan.certificate.terms[0].value == 0
+    assert plan.certificate.terms[0].certified is not None
+    # Half of `new` in place of the smaller share at most.
+    assert plan.certificate.terms[0].certified < 70

@@ -13,9 +13,11 @@ from placewright.formulations.gang.bounds.dual_prices import SCALE, DualPrices
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.models.aggregate.column_generation import (
     bound_by_relaxation,
+    collect_bounds,
     host_pattern_model,
     tasks_per_host,
 )
+from placewright.formulations.gang.models.aggregate.disruption_budget import budget_prices
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
@@ -23,7 +25,9 @@ from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.checks.round import check_round
+from placewright.instances.documents.policy import PolicyLimits
 from placewright.instances.documents.round import Round
+from placewright.instances.generators.gang import generate_round
 from placewright.rounds import solve_round
 from placewright.solver import InProcess
 
@@ -95,6 +99,64 @@ def test_no_plan_beats_the_bound_of_any_prices(seed: int) -> None:
     for known in (0, 1, shapes // 2, shapes, shapes, shapes):
         price = rng.normal(1.0, rng.choice([0.1, 1.0, 3.0]), known) * problem.shape_gpu[:known]
         assert DualPrices.of(problem, grid_of(problem), price).bound() >= best
+
+
+LIMITS = (
+    {"preempted_jobs": 1},
+    {"preempted_gpus": 2, "min_run_s": 50},
+    {"lost_gpu_s": 300, "preempted_jobs": 2},
+    {"migrated_jobs": 0, "preempted_jobs": 1},
+)
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("seed", range(12))
+def test_no_plan_within_a_budget_beats_the_bound_of_any_prices(seed: int, limits: Raw) -> None:
+    round_, rng = small_round(seed), np.random.default_rng(seed)
+    jobs = tuple(
+        job
+        if job.running is None
+        else job.model_copy(
+            update={
+                "running": job.running.model_copy(
+                    update={"checkpoint": 1000 - 100 * (j % 4), "started": 900 + 20 * (j % 5)}
+                )
+            }
+        )
+        for j, job in enumerate(round_.jobs)
+    )
+    found = PolicyLimits.model_validate({"disruption": limits})
+    policy = round_.policy.model_copy(update={"limits": found})
+    round_ = round_.model_copy(update={"now": 1000, "jobs": jobs, "policy": policy})
+    plan = solve_round(round_, isolation="none", gap=0.0)
+    assert plan.certificate is not None
+    problem = compile_round(round_)
+    for _ in range(4):
+        price = rng.normal(1.0, 0.5, len(problem.shape_gpu)) * problem.shape_gpu
+        paid = tuple((rng.random(4) * [2000, 1, 2000, 0.01]).tolist())
+        bound = DualPrices.of(problem, grid_of(problem), price, paid).bound()
+        assert bound >= plan.certificate.terms[0].value
+
+
+def test_the_budget_prices_of_a_relaxation_prove_what_it_proves() -> None:
+    found = PolicyLimits.model_validate({"disruption": {"preempted_jobs": 6}})
+    round_ = generate_round(512, 150, mix="hard", seed=1)
+    policy = round_.policy.model_copy(update={"limits": found})
+    problem = compile_round(round_.model_copy(update={"policy": policy}))
+    empty = Placement(problem, cleared=True)
+    model = host_pattern_model(problem, empty, tasks_per_host(empty))
+    assert model is not None
+    session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+    bounds, outcome = collect_bounds(bound_by_relaxation(session, *model, "value"))
+    assert outcome is not None
+    assert outcome.row_duals is not None
+    price = -outcome.row_duals[model.aggregate.task_row]
+    paid = budget_prices(model.aggregate, outcome.row_duals)
+    assert any(paid)
+    with_budget = DualPrices.of(problem, grid_of(problem), price, paid).bound()
+    without = DualPrices.of(problem, grid_of(problem), price).bound()
+    assert with_budget <= 1.02 * bounds[0].value
+    assert without > with_budget
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.bound_arithmetic import tighter
 from placewright.formulations.gang import parameters
+from placewright.formulations.gang.models.aggregate.disruption_budget import without_budget
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.gpu_part_columns import GpuPartPatterns
 from placewright.formulations.gang.models.aggregate.host_classes import host_classes
@@ -80,13 +81,20 @@ def tasks_per_host(empty: Placement) -> NDArray[np.int64]:
 def host_pattern_model(
     problem: Problem, empty: Placement, capacity: NDArray[np.int64]
 ) -> HostPatternModel | None:
-    """Return the model by patterns of whole hosts, none generated; None if they do not apply."""
+    """Return the model by patterns of whole hosts, none generated; None if they do not apply.
+
+    Under a disruption budget it has those of the running jobs in place, without which it would be
+    infeasible.
+    """
     grid = ResourceGrid(problem, empty)
     if not host_patterns_apply(problem, grid):
         return None
     classes = grid_host_classes(empty, capacity, grid)
     aggregate = build_aggregate_model(problem, classes, capacity, empty.whole, sums=False)
-    return HostPatternModel(aggregate, HostPatterns(aggregate, grid))
+    patterns = HostPatterns(aggregate, grid)
+    if problem.budget is not None:
+        patterns.add_patterns_of(Placement(problem))
+    return HostPatternModel(aggregate, patterns)
 
 
 def bound_by_relaxation(
@@ -122,11 +130,15 @@ def bound_by_relaxation(
     claimed: float | None = None
     last: Outcome | None = None
     mean: NDArray[np.float64] | None = None
+    # Without rows of the budget while patterns let too few jobs run on: a weaker bound.
+    ignored, retried = False, aggregate.problem.budget is None
     inner = bool({"spread", BOTTLENECK} & {term, *(held for held, _ in holds)})
     while True:
         arrays = aggregate.model.arrays(term, relax=True, without=without)
         if not inner:
             arrays = arrays.without_columns(aggregate.inner_gang_columns)
+        if ignored:
+            arrays = without_budget(aggregate, arrays)
         if patterns is None:
             options = aggregate.sifted
             row = aggregate.option_row[aggregate.y_class[options]]
@@ -136,7 +148,10 @@ def bound_by_relaxation(
         else:
             outcome = session.optimise(arrays, share=tuning.relaxation_share)
         if outcome is None or outcome.bound is None or outcome.row_duals is None:
-            break
+            if outcome is None or ignored or retried:
+                break
+            ignored = True
+            continue
         last, duals = outcome, outcome.row_duals
         added, missing = False, 0.0
         if patterns is not None:
@@ -161,7 +176,9 @@ def bound_by_relaxation(
             if certified is not None:
                 value = aggregate.problem.round_certified(term, certified)
                 yield Bound(term, value, holds, certified=True)
-            break
+            if not ignored or retried:
+                break
+            ignored, retried, mean = False, True, None
     if claimed is not None:
         yield Bound(term, aggregate.problem.round_bound(term, claimed), holds)
     return last

@@ -16,12 +16,13 @@ what running jobs lose that do not compete.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
 import numpy as np
 
-from placewright.array_types import Ints
+from placewright.array_types import Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.problem.disruption_budget import (
@@ -33,7 +34,9 @@ from placewright.formulations.gang.problem.disruption_budget import (
 )
 from placewright.formulations.gang.problem.jobs import JobClass
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.solver import Outcome
+from placewright.solver import Arrays
+
+PROTECTED, BUDGET = "protected", "disruption budget"
 
 
 class Step(NamedTuple):
@@ -100,7 +103,7 @@ def add_disruption_budget(m: AggregateModel) -> None:
     if budget is None:
         return
     least = np.flatnonzero(m.y_least)
-    rows = m.model.rows("protected", len(least), lower=m.y_least[least].astype(np.float64))
+    rows = m.model.rows(PROTECTED, len(least), lower=m.y_least[least].astype(np.float64))
     m.model.add(rows, m.y[least], 1.0)
     for number, most in enumerate(budget.limits):
         use = m.y_use[:, number]
@@ -110,16 +113,25 @@ def add_disruption_budget(m: AggregateModel) -> None:
         counted, unit = np.flatnonzero(use), _unit(use)
         each = use[counted] // unit
         all_stop = int(each @ m.y_most[counted])
-        row = m.model.rows("disruption budget", 1, lower=float(all_stop - most // unit))
+        row = m.model.rows(BUDGET, 1, lower=float(all_stop - most // unit))
         m.model.add(row[[0] * len(counted)], m.y[counted], each)
         m.budget_row[number] = row[0]
 
 
-def budget_prices(m: AggregateModel, relaxed: Outcome | None) -> BudgetPrices:
+def without_budget(m: AggregateModel, arrays: Arrays) -> Arrays:
+    """Return the arrays with the rows of the budget open: for patterns that do not fit them yet."""
+    lower = arrays.row_lower.copy()
+    for block in m.model.row_blocks:
+        if block.name in (PROTECTED, BUDGET):
+            lower[block.start : block.start + block.size] = -np.inf
+    return replace(arrays, row_lower=lower)
+
+
+def budget_prices(m: AggregateModel, row_duals: Floats | None) -> BudgetPrices:
     """Return what a unit of each limit is worth, by the duals of its row."""
-    if relaxed is None or relaxed.row_duals is None:
+    if row_duals is None:
         return NO_BUDGET_PRICES
-    duals = np.append(relaxed.row_duals, 0.0)[m.budget_row]
+    duals = np.append(row_duals, 0.0)[m.budget_row]
     prices = -duals.clip(max=0.0) / [_unit(use) for use in m.y_use.T]
     return tuple(prices.tolist())
 

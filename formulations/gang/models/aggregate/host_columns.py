@@ -134,9 +134,11 @@ class HostPatterns:
         """Add the patterns that the hosts of a placement hold."""
         problem = self.aggregate.problem
         held = np.zeros((problem.cluster.num_hosts, len(self.grid.sizes)), dtype=np.int64)
+        # Under a budget jobs have to run on beside those that relaxations leave out.
+        left_out = frozenset[int]() if problem.budget is None else problem.not_competing
         for _, start in placement.started():
             groups = problem.classes[start.job_class].choices[start.choice].groups
-            for put in start.tasks:
+            for put in () if start.job in left_out else start.tasks:
                 held[put.host, groups[put.group].shape] += put.count
         # A task that stays on a reserved GPU takes more than a pattern may.
         fits = (held @ self.grid.sizes <= self.grid.free).all(axis=1)
