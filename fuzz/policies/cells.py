@@ -45,7 +45,11 @@ class Book:
         """Write a plan as a document."""
         document = written(self.terms, choices, seed)
         document["sections"].append(self.cells.section(choices, bindings))
-        if self.cells.may_wait_for_budget:
+        evictable = any(
+            job.running is not None and not job.running.pinned and not self.cells.guaranteed(job)
+            for job in self.facts.jobs
+        )
+        if self.cells.may_wait_for_budget and evictable:
             for job, entry in zip(self.facts.jobs, document["decisions"], strict=True):
                 if self.cells.guaranteed(job) and entry["decision"] == "wait":
                     entry["reason"] = "disruption_limit"
