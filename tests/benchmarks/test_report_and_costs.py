@@ -70,7 +70,7 @@ def answers(bench, **given):
 @pytest.fixture(scope="module")
 def scaled(bench):
     """A small round solved by the command line, with the greedy beside it."""
-    return list(bench.scale.run([bench.scale.Case(128, 60, "tight", 0, 1.0)], quick=True))
+    return list(bench.scale.run([bench.scale.Case(64, 30, "hard", 0, 20.0)], quick=True))
 
 
 def rendered(table) -> str:
@@ -287,8 +287,8 @@ def test_the_exit_code_says_whether_a_row_is_an_error(bench, monkeypatch, capsys
 
 def test_a_file_is_solved_by_the_command_line_and_its_stages_are_distinguished(bench, scaled):
     assert [(row.case, row.method) for row in scaled] == [
-        ("tight-128-60", "placewright"),
-        ("tight-128-60", "greedy"),
+        ("hard-64-30", "placewright"),
+        ("hard-64-30", "greedy"),
     ]
     ours, greedy = scaled
     assert list(ours.figures) == [f"{stage} s" for stage in (*bench.stages.STAGES, "other")]

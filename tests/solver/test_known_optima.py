@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import tried
 from placewright.solver import InProcess, Limits, Model, Status, get_backend
 
 LIMITS = Limits(seconds=30.0, gap=0.0)
 
 
-@settings(max_examples=150)
+@settings(max_examples=tried(150))
 @given(
     need=st.integers(1, 60).map(lambda quarters: quarters / 4),
     prices=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)),

@@ -55,7 +55,7 @@ def test_a_plan_without_a_phase_is_valid(name: str) -> None:
 
 
 def test_what_a_phase_finds_is_missing_without_it() -> None:
-    round_ = generate_round(128, 60, mix="hard", seed=0)
+    round_ = generate_round(64, 30, mix="hard", seed=0)
     displacing = {"displacement", "migration"}
 
     def value(*without: str) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import tried
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
@@ -37,7 +38,7 @@ def all_of(placement: Placement) -> dict[str, Any]:
 
 
 def test_stopped_jobs_that_restart_leave_nothing_behind(tiny: ModuleType) -> None:
-    @settings(max_examples=80, **STABLE)
+    @settings(max_examples=tried(80), **STABLE)
     @given(tiny.running_rounds(), st.data())
     def check(round_: Round, data: st.DataObject) -> None:
         placement = Placement(compile_round(round_))
@@ -59,7 +60,7 @@ def test_stopped_jobs_that_restart_leave_nothing_behind(tiny: ModuleType) -> Non
 def test_a_cleared_placement_with_all_jobs_restarted_is_that_of_the_round(
     tiny: ModuleType,
 ) -> None:
-    @settings(max_examples=60, **STABLE)
+    @settings(max_examples=tried(60), **STABLE)
     @given(tiny.running_rounds())
     def check(round_: Round) -> None:
         problem = compile_round(round_)
@@ -73,7 +74,7 @@ def test_a_cleared_placement_with_all_jobs_restarted_is_that_of_the_round(
 
 
 def test_a_question_or_a_reopened_host_changes_nothing(tiny: ModuleType) -> None:
-    @settings(max_examples=80, **STABLE)
+    @settings(max_examples=tried(80), **STABLE)
     @given(tiny.running_rounds(), st.data())
     def check(round_: Round, data: st.DataObject) -> None:
         placement = Placement(compile_round(round_))
@@ -96,7 +97,7 @@ def test_a_question_or_a_reopened_host_changes_nothing(tiny: ModuleType) -> None
 def test_a_stopped_job_fits_in_place_until_another_takes_what_it_had(tiny: ModuleType) -> None:
     answers = []
 
-    @settings(max_examples=120, **STABLE)
+    @settings(max_examples=tried(120), **STABLE)
     @given(tiny.running_rounds())
     def check(round_: Round) -> None:
         problem = compile_round(round_)

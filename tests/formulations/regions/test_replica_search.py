@@ -24,7 +24,7 @@ from placewright.rounds import solve_round
 
 @pytest.fixture(scope="module")
 def drawn() -> Round:
-    return generate(regions=4, datasets=48, jobs=240, gpus=1600, seed=3)
+    return generate(regions=4, datasets=24, jobs=120, gpus=800, seed=3)
 
 
 @pytest.fixture
