@@ -179,6 +179,8 @@ GEO = PolicySpec(
     plan_sections=("reads", "replicas", "flows"),
     required_sections=("reads",),
     reasons=(*COMMON_REASONS, "data", "no_region"),
+    priorities=("strict", "preemption"),
+    by_class=("value",),
     by_region=True,
 )
 REPLICAS = PolicySpec(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from placewright.formulations.common.priority_classes import classes_by_term
 from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.terms import VALUE
+from placewright.formulations.gang.problem.terms import CLASS_VALUES, VALUE
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Plan
@@ -34,7 +34,8 @@ def solve_inner_round(
     session
         That of the whole decision: its best plan and bounds are another round's.
     problem
-        What the round compiles to, if that is known.
+        What the round compiles to, if that is known. Its priority classes may be those of the whole
+        decision.
     """
     problem = compile_round(round_) if problem is None else problem
     inner = replace(session.inner(), has_plan=session.best is not None)
@@ -56,8 +57,23 @@ def solve_inner_round(
             checked = verify(round_, plan)
             if not checked.ok:
                 session.degraded.append(f"{found.source}: invalid plan: {checked.violations[0]}")
-            elif inner.best is None or better(checked.terms, inner.best, problem.terms):
-                inner.best_known.values = checked.terms
-                yield found
+            else:
+                values = _values(problem, found, checked.terms)
+                if inner.best is None or better(values, inner.best, problem.terms):
+                    inner.best_known.values = values
+                    yield found
         if inner.best is not None:
             bounds.update_session(inner, problem.terms, inner.best)
+
+
+def _values(problem: Problem, found: Candidate, terms: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the terms of a plan by the priority classes of the problem, not of its round."""
+    names = problem.value_terms
+    if not problem.priority_classes:
+        return terms
+    sums = dict.fromkeys(names, 0)
+    starts = [(j, option, 1) for j, (option, _) in found.starts.items() if j not in problem.running]
+    for job, option, sign in [*starts, *((j, None, -1) for j in found.preempted)]:
+        choice = problem.choice_of(job, option)
+        sums[names[choice.priority_class]] += sign * choice.own_value
+    return {**{t: v for t, v in terms.items() if t not in CLASS_VALUES}, **sums}

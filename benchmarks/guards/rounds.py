@@ -99,9 +99,10 @@ VALUES: Mapping[str, Make] = {
 
 
 def tiny_document(policy: str, seed: int) -> dict[str, Any]:
-    """Draw the document of a tiny round as the fuzzer does."""
+    """Draw the document of a tiny round as the fuzzer does; priority is what it was at first."""
     drawn = POLICIES[policy].draw(Random(f"guard {policy} {seed}"))
     head = {"apiVersion": "placewright/v1alpha2", "kind": "Round"}
+    drawn["policy"] = {"priority": "preemption", **drawn.get("policy", {})}
     document: dict[str, Any] = as_document({**head, **drawn})
     return document
 

@@ -11,8 +11,10 @@ import numpy as np
 
 from placewright.formulations.bound_arithmetic import SHARPNESS, near
 from placewright.formulations.common.phases import Phase, SearchState, run_phases
+from placewright.formulations.gang.problem.terms import PROGRESS, VALUE
 from placewright.formulations.geo import parameters
 from placewright.formulations.geo.bounds.assignment_bounds import (
+    class_bounds,
     cost_bound,
     integer_value_bound,
     solve_value_bound,
@@ -84,6 +86,8 @@ def run(
     without
         Names of phases to leave out, for an ablation.
     """
+    for term, one in zip(problem.value_terms, problem.priority_classes, strict=False):
+        yield Bound(term, one.pending, certified=True)
     for term in problem.round.policy.terms[1:]:
         yield Bound(term, 0, certified=True)
     yield from run_phases(PHASES, Context(problem, session, without))
@@ -96,9 +100,17 @@ def _monolithic(context: Context) -> Iterator[Candidate | Bound]:
 
 
 def _value_bound(context: Context) -> Iterator[Bound]:
-    """Yield the certified bound of `value`, and keep it in the context."""
-    context.value_bound = solve_value_bound(context.classes, context.session)
-    yield Bound("value", context.value_bound, certified=True)
+    """Yield the certified bound of `value`, and keep it in the context.
+
+    Under strict priority that is the weighted sum of the priority classes, and what is yielded is
+    the bound of the first.
+    """
+    classes, session = context.classes, context.session
+    context.value_bound = solve_value_bound(classes, session)
+    first, most = context.problem.value_terms[0], context.value_bound
+    if context.problem.priority_classes:
+        most = solve_value_bound(classes.with_value(classes.value_of_class(0)), session)
+    yield Bound(first, most, certified=True)
 
 
 def _decomposition(context: Context) -> Iterator[Candidate | Bound]:
@@ -142,11 +154,16 @@ def _fewer_remote_reads(context: Context) -> Iterator[Candidate]:
     session = context.session
     for quantile in parameters.PARAMETERS.excess_quantiles:
         known = session.best or {}
-        if not _proven(session) or not known.get("remote_reads"):
+        if not _proven(context) or not known.get("remote_reads"):
             return
         yield from _limit_remote_reads(context.problem, session, quantile)
         if session.best != known:
             return
+
+
+def _class_bounds(context: Context) -> Iterator[Bound]:
+    """Yield the bounds of the priority classes after the first."""
+    yield from class_bounds(context.classes, context.session)
 
 
 def _cost_bound(context: Context) -> Iterator[Bound]:
@@ -169,24 +186,42 @@ PHASES: tuple[Phase[Context, Candidate | Bound], ...] = (
         share=lambda context: parameters.PARAMETERS.decomposition_share if context.refined else 1.0,
         reserve=lambda context: context.verification_s,
     ),
+    Phase(
+        "bounds of classes",
+        _class_bounds,
+        lambda context: context.refined and bool(context.problem.priority_classes),
+    ),
     Phase("least remote reads", _least_remote_reads, lambda context: context.refined),
     Phase(
         "monolithic model after decomposition",
         _monolithic_in_time,
         lambda context: (
-            context.refined and not _proven(context.session, parameters.PARAMETERS.value_gap_rel)
+            context.refined and not _proven(context, parameters.PARAMETERS.value_gap_rel)
         ),
     ),
     Phase("fewer remote reads", _fewer_remote_reads, lambda context: context.refined),
+    Phase(
+        "last bounds of classes",
+        _class_bounds,
+        lambda context: not context.small and bool(context.problem.priority_classes),
+    ),
     Phase("bound of read costs", _cost_bound, lambda context: not context.small),
 )
 """In their order; those of small rounds and of all others exclude each other."""
 
 
-def _proven(session: Session, gap: float = SHARPNESS) -> bool:
-    """Whether the value of the best plan is proven within a relative gap."""
-    value = (session.best or {}).get("value", 0)
-    return session.first_bound is not None and near(session.first_bound, value, gap)
+def _proven(context: Context, gap: float = SHARPNESS) -> bool:
+    """Whether the value of the best plan, or of each priority class, is proven within a gap."""
+    session, classes = context.session, context.problem.priority_classes
+    best, terms = session.best or {}, context.problem.value_terms
+    if not classes:
+        value = best.get(terms[0], 0)
+        return session.first_bound is not None and near(session.first_bound, value, gap)
+    known = session.best_known.bounds
+    return all(
+        term in known and known[term] - best.get(term, 0) <= gap * one.asked
+        for term, one in zip(terms, classes, strict=True)
+    )
 
 
 def _limit_remote_reads(problem: Problem, session: Session, quantile: float) -> Iterator[Candidate]:
@@ -206,12 +241,13 @@ def _limit_remote_reads(problem: Problem, session: Session, quantile: float) -> 
     if gangs is None:
         return
     half = replace(session.part(0.5), gap=0.0)
-    for step in half.inner_rounds(gangs.round, half):
+    first = problem.value_terms[0]
+    for step in half.inner_rounds(gangs.round, half, gangs.problem()):
         if isinstance(step, Candidate):
             yield add_data_orders(problem, gangs.lift(step))
             continue
         for bound in gangs.lift_bound(step, session.best):
-            if bound.term == "value" and bound.value < (session.best or {}).get("value", 0):
+            if bound.term == first and bound.value < (session.best or {}).get(first, 0):
                 return
 
 
@@ -220,14 +256,15 @@ def _solve_monolithic(
 ) -> Iterator[Candidate | Bound]:
     """Yield the plans and bounds of the monolithic model, lifted to the round."""
     known: list[Bound] = []
+    costs = PROGRESS if problem.priority_classes else VALUE
     # Costs change the score by less than any relative gap that could be asked for.
     precise = replace(session, gap=0.0)
-    for step in precise.inner_rounds(gangs.round, precise):
+    for step in precise.inner_rounds(gangs.round, precise, gangs.problem()):
         if isinstance(step, Bound):
             known.append(step)
             yield from gangs.lift_bound(step, session.best)
         else:
             yield add_data_orders(problem, gangs.lift(step))
             for bound in known:
-                if bound.term == "value":
+                if bound.term == costs:
                     yield from gangs.lift_bound(bound, session.best)

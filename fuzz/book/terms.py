@@ -110,7 +110,7 @@ class Terms:
 
     def _priority_classes(self) -> list[list[Precedence]]:
         """Return the precedences of each class of `value`."""
-        if self.facts.policy.get("formulation", "gang") != "gang":
+        if self.facts.policy.get("formulation", "gang") not in ("gang", "geo"):
             return []
         return self.classes_by(lambda job, number: job.options[number].value)
 

@@ -65,6 +65,8 @@ def draw(rng: Random) -> Raw:
     enlarge(rng, drawn)
     if chance(rng, 0.1):
         _make_dear(rng, drawn)
+    if chance(rng, 0.3):
+        drawn["policy"]["priority"] = "preemption"
     return drawn
 
 

@@ -158,7 +158,7 @@ class Policy(Document):
 
     `priority`: `strict` decides the main term (`value`, of `interleaving` `weighted_throughput`)
     class by class, the highest precedence first; with `preemption` priority says only who may
-    preempt whom. `deadline`, `geo` and `replicas` have `preemption` alone.
+    preempt whom. `deadline` and `replicas` have `preemption` alone.
 
     `aging` raises the value of jobs that wait, and `backfill` reserves GPUs for the first of them
     (None: neither). `limits` holds in every plan.

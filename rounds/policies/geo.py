@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from placewright.formulations.common.priority_classes import PriorityClass, classes_by_term
+from placewright.formulations.gang.problem.priority_classes import priority_classes
+from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.geo.heuristics.data_orders import never_runnable, regions_after
 from placewright.formulations.geo.problem.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
@@ -30,11 +33,15 @@ class GeoDecider:
 
     def __init__(self, round_: Round) -> None:
         self._round = round_
-        self.terms: tuple[str, ...] = round_.policy.terms
 
     @cached_property
     def _problem(self) -> Problem:
         return compile_geo(self._round)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The policy's terms, `value` written out by priority class."""
+        return self._problem.terms
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -123,4 +130,8 @@ def _decider(
     return GeoDecider(round_)
 
 
-POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider))
+def _classes(round_: Round) -> Mapping[str, PriorityClass]:
+    return classes_by_term(VALUE, priority_classes(round_))
+
+
+POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider), _classes)

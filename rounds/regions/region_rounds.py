@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
+from placewright.formulations.common.priority_classes import PriorityClass
 from placewright.formulations.gang.heuristics.solver_free import plan_without_solver
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.preemption import repair_preemptions
@@ -56,16 +57,18 @@ class _SolverFreePlan:
     searched: bool
 
 
-def solve_region(round_: Round, settings: Settings, seconds: float) -> RegionAnswer:
+def solve_region(
+    round_: Round, classes: tuple[PriorityClass, ...], settings: Settings, seconds: float
+) -> RegionAnswer:
     """Decide a region's round of gangs on its own: in another process, or on another machine.
 
-    It takes `seconds` by the clock; those of the settings are the budget of a deterministic round.
+    Its priority classes are those of the whole round. It takes `seconds` by the clock; those of the
+    settings are the budget of a deterministic round.
     """
     with settings.session(Meter()) as session:
         session.deadline = time.monotonic() + seconds
-        return _search_further(
-            _solve_without_solver(compile_round(round_), session), lambda: round_, session
-        )
+        problem = compile_round(round_, classes=classes)
+        return _search_further(_solve_without_solver(problem, session), lambda: round_, session)
 
 
 def _solve_without_solver(problem: Problem, session: Session) -> _SolverFreePlan:
@@ -87,11 +90,11 @@ def _search_further(
     The whole plan is verified anyway; `document` makes the round, which only a search needs.
     """
     found, most = first.found, inf
-    value = _value(first.problem.round, found)
+    value = _value(first.problem, found)
     for step in _search(first.problem, document(), session) if first.searched else ():
         if isinstance(step, Bound):
             most = min(most, step.value) if step.term == VALUE else most
-        elif (worth := _value(first.problem.round, step)) >= value:
+        elif (worth := _value(first.problem, step)) >= value:
             found, value = step, worth
         if value >= most:
             break
@@ -102,14 +105,11 @@ def _search(problem: Problem, round_: Round, session: Session) -> Iterator[Candi
     return solve_inner_round(round_, session, replace(problem, round=round_))
 
 
-def _value(round_: Round, found: Candidate) -> int:
-    """Return what a plan's starts are worth, less what stops for them."""
-    jobs = round_.jobs
-    starts = sum(
-        jobs[j].value_of(option) for j, (option, _) in found.starts.items() if not jobs[j].running
-    )
-    stops = ((jobs[j], jobs[j].running) for j in found.preempted)
-    return starts - sum(job.value_of(held.option) for job, held in stops if held is not None)
+def _value(problem: Problem, found: Candidate) -> int:
+    """Return what a plan's starts are worth, less what stops for them, weighted by class."""
+    starts = found.starts.items()
+    new = sum(problem.choice_of(j, o).value for j, (o, _) in starts if j not in problem.running)
+    return new - sum(problem.choice_of(j).value for j in found.preempted)
 
 
 class RegionSolver:
@@ -181,7 +181,9 @@ class _ExecutorCalls:
         settings = replace(settings, isolation="none")
         for part in self._parts:
             try:
-                future = executor.submit(solve_region, part.document(), settings, seconds)
+                future = executor.submit(
+                    solve_region, part.document(), part.classes, settings, seconds
+                )
             # A pool whose process died takes nothing more.
             except Exception as error:  # noqa: BLE001
                 self._note_failure(error)

@@ -68,14 +68,24 @@ class Compiler:
         return basis.problem(round_, borrowed, classes)
 
 
-def compile_round(round_: Round, cluster: Cluster | None = None) -> Problem:
-    """Compile one checked round; `cluster` is its cluster if that has been built already.
+def compile_round(
+    round_: Round,
+    cluster: Cluster | None = None,
+    classes: tuple[PriorityClass, ...] | None = None,
+) -> Problem:
+    """Compile one checked round; successive ones are compiled faster by a `Compiler`.
 
-    Successive rounds are compiled faster by a `Compiler`.
+    Parameters
+    ----------
+    cluster
+        Its cluster, if that has been built already.
+    classes
+        Priority classes in place of those that follow from the round itself, as of a part.
     """
     borrowed = borrowing_options(round_)
+    classes = priority_classes(round_, borrowed) if classes is None else classes
     return _CompiledJobs(round_, precedence_levels(round_, borrowed), cluster).problem(
-        round_, borrowed, priority_classes(round_, borrowed)
+        round_, borrowed, classes
     )
 
 
@@ -146,7 +156,7 @@ class _CompiledJobs:
         classes = self.job_compiler.job_classes(members, jobs)
         weights: tuple[int, ...] = ()
         if priorities:
-            classes, weights = _weigh(round_, classes, priorities)
+            classes, weights = weigh(round_, classes, priorities)
         choices = (choice for job_class in classes for choice in job_class.choices)
         self.shapes_needed = len({g.shape for choice in choices for g in choice.groups})
         parted = shapes.has_gpu_parts or any(fact.held and fact.held.parts for fact in pinned)
@@ -232,7 +242,7 @@ class _CompiledJobs:
         return state
 
 
-def _weigh(
+def weigh(
     round_: Round, classes: tuple[JobClass, ...], priorities: tuple[PriorityClass, ...]
 ) -> tuple[tuple[JobClass, ...], tuple[int, ...]]:
     """Return the job classes with their values weighted by priority class, and the weights."""

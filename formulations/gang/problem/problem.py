@@ -227,6 +227,14 @@ class Problem:
                 found[job] = number
         return found
 
+    def choice_of(self, job: int, option: int | None = None) -> Choice:
+        """Return an option of a job that is not pinned, by its index in the round.
+
+        None: that of a running job, which is the only one of its class.
+        """
+        choices = self.classes[self.class_of[job]].choices
+        return next(c for c in choices if option is None or c.index == option)
+
     @cached_property
     def running_value(self) -> int:
         """Value of all running jobs that may move; the term `value` is relative to it."""

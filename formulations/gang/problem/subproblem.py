@@ -1,6 +1,7 @@
 """A subproblem: some of the jobs of a compiled round on some of its hosts, taken from its arrays.
 
-The result equals what the part compiles to as a round of its own (`compile_round`). It is faster,
+The result equals what the part compiles to as a round of its own (`compile_round`), with the
+priority classes of the whole. It is faster,
 since of the jobs of a class only one is compiled and the state of hosts is copied.
 """
 
@@ -12,7 +13,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.gang.problem.compile import milli_gpu_on, precedence_levels
+from placewright.formulations.common.priority_classes import write_out_terms
+from placewright.formulations.gang.problem.compile import (
+    milli_gpu_on,
+    precedence_levels,
+    weigh,
+)
 from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.dominant_shares import tenant_shares, write_out_share
 from placewright.formulations.gang.problem.entitlement import borrowing_options
@@ -20,6 +26,7 @@ from placewright.formulations.gang.problem.job_compiler import PINNED, CompiledJ
 from placewright.formulations.gang.problem.jobs import JobClass, RunningJob, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import remaining_quotas
+from placewright.formulations.gang.problem.terms import VALUE
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
@@ -64,6 +71,9 @@ def cut_subproblem(
             known[key] = job_compiler.class_number(changed(j, variant), mine)
         members[known[key]].append(i)
     classes, shapes = job_compiler.job_classes(members, round_.jobs), job_compiler.shapes
+    weights: tuple[int, ...] = ()
+    if whole.priority_classes:
+        classes, weights = weigh(round_, classes, whole.priority_classes)
     inside = np.zeros(whole.cluster.num_hosts, dtype=np.bool_)
     inside[list(hosts)] = True
     gpus = np.repeat(inside, whole.cluster.gpu_count)
@@ -113,9 +123,13 @@ def cut_subproblem(
         running=running,
         quota=remaining_quotas(round_, cluster),
         labels=job_compiler.list_labels(placed),
-        terms=write_out_share(round_.policy.terms, len(shares)),
+        terms=write_out_terms(
+            write_out_share(round_.policy.terms, len(shares)), {VALUE: len(whole.priority_classes)}
+        ),
         shares=shares,
         budget=DisruptionBudget.of(round_),
+        priority_classes=whole.priority_classes,
+        class_weights=weights,
     )
 
 

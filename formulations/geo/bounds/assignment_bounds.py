@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from math import floor
 
 import numpy as np
 
-from placewright.array_types import Ints
-from placewright.formulations.bound_arithmetic import HOLD_SLACK
+from placewright.array_types import Floats, Ints
+from placewright.formulations.bound_arithmetic import HOLD_SLACK, outward
 from placewright.formulations.geo import parameters
 from placewright.formulations.geo.bounds.lagrangian import lagrangian_value_bound, price_classes
 from placewright.formulations.geo.models.assignment_lp import (
+    AssignmentModel,
     build_assignment_model,
     build_cost_classes,
 )
@@ -20,6 +23,12 @@ from placewright.formulations.session import Session
 from placewright.solver import SolveOptions
 
 COSTS = ("remote_reads", "egress_cost")
+
+UNIT = 1 << 16
+"""Most parts of one in which prices of priority classes are whole numbers."""
+
+MAX_WEIGHTED_VALUE = 1 << 60
+"""Largest value of an assignment times such a price."""
 
 
 def solve_value_bound(classes: JobClasses, session: Session) -> float:
@@ -54,41 +63,134 @@ def solve_integer_value_bound(classes: JobClasses, session: Session) -> float | 
     return None if outcome is None else outcome.bound
 
 
-def solve_cost_bound(
-    classes: JobClasses, costs: Ints, value: int, session: Session
-) -> float | None:
-    """Return a certified lower bound of the cost of plans of at least this value, at LP duals.
+def solve_class_bound(classes: JobClasses, values: Sequence[int], session: Session) -> float | None:
+    """Return a certified upper bound of a priority class among plans no worse in those above it.
 
-    `costs` (jobs, regions) are the costs of jobs in regions. None if the LP was not solved.
+    At prices of the rows, and prices L_j / U of the value of each class above,
+
+        U value_k + sum_j L_j value_j  <=  the Lagrangian bound of this weighted value
+
+    so that U value_k is at most this bound less sum_j L_j V_j where value_j >= V_j. None if the LP
+    was not solved.
+
+    Parameters
+    ----------
+    values
+        The V_j, highest class first; the class to bound comes next.
     """
-    assignment_model = build_assignment_model(classes, build_cost_classes(classes, costs))
-    assignment_model.model.hold("value", value, slack=HOLD_SLACK)
+    last = len(values)
+    mine = classes.with_value(classes.value_of_class(last))
+    free = np.zeros_like(classes.problem.remote_gib)
+    model = build_assignment_model(mine, build_cost_classes(mine, free))
+    _hold_classes(model, values)
     outcome = session.optimise(
-        assignment_model.model.arrays("cost", relax=True), options=SolveOptions(presolve=False)
+        model.model.arrays("value", relax=True),
+        share=parameters.PARAMETERS.bound_share,
+        options=SolveOptions(presolve=False),
     )
     if outcome is None or outcome.row_duals is None:
         return None
     duals = np.abs(outcome.row_duals)
-    largest = float(costs.max(axis=1, initial=0).sum())
-    priced = price_classes(classes, duals[assignment_model.rows], float(duals[-1]), largest)
-    return max(0.0, priced.cost_bound(costs, value))
+    unit, weights = _whole_weights(duals[len(duals) - last :], classes)
+    value = unit * mine.value + _weighted(classes, weights)
+    most = lagrangian_value_bound(classes.with_value(value), unit * duals[model.rows])
+    held = sum(w * v for w, v in zip(weights, values, strict=True))
+    return outward(floor((Fraction(most) - held) / unit), "max")
+
+
+def solve_cost_bound(
+    classes: JobClasses, costs: Ints, values: Sequence[int], session: Session
+) -> float | None:
+    """Return a certified lower bound of the cost of plans that reach these values, at LP duals.
+
+    Parameters
+    ----------
+    costs
+        (jobs, regions): costs of jobs in regions.
+    values
+        Of `value`, or of each priority class.
+
+    Returns
+    -------
+    float or None
+        None if the LP was not solved.
+    """
+    model = build_assignment_model(classes, build_cost_classes(classes, costs))
+    if len(values) == 1:
+        model.model.hold("value", values[0], slack=HOLD_SLACK)
+    else:
+        _hold_classes(model, values)
+    outcome = session.optimise(
+        model.model.arrays("cost", relax=True), options=SolveOptions(presolve=False)
+    )
+    if outcome is None or outcome.row_duals is None:
+        return None
+    duals = np.abs(outcome.row_duals)
+    prices, largest = duals[model.rows], float(costs.max(axis=1, initial=0).sum())
+    if len(values) == 1:
+        priced = price_classes(classes, prices, float(duals[-1]), largest)
+        return max(0.0, priced.cost_bound(costs, values[0]))
+    of_class = duals[len(duals) - len(values) :]
+    top = float(of_class.max())
+    unit, weights = _whole_weights(of_class / top if top > 0 else of_class, classes)
+    held = sum(w * v for w, v in zip(weights, values, strict=True))
+    weighted = classes.with_value(_weighted(classes, weights))
+    priced = price_classes(weighted, prices, top / unit, largest)
+    return max(0.0, priced.cost_bound(costs, held))
+
+
+def _hold_classes(model: AssignmentModel, values: Sequence[int]) -> None:
+    """Hold the first priority classes at these values, by the last rows of the model."""
+    for k, value in enumerate(values):
+        model.add_value_term(f"class {k}", model.classes.value_of_class(k))
+        model.model.hold(f"class {k}", value, slack=HOLD_SLACK)
+
+
+def _whole_weights(prices: Floats, classes: JobClasses) -> tuple[int, list[int]]:
+    """Return a unit, and prices of priority classes in whole parts of it; no value overflows."""
+    most = max(MAX_WEIGHTED_VALUE // max(int(classes.own_value.max(initial=0)), 1), 1)
+    unit = min(UNIT, most)
+    return unit, [min(round(unit * min(p, most)), most) for p in np.nan_to_num(prices).tolist()]
+
+
+def _weighted(classes: JobClasses, weights: Sequence[int]) -> Ints:
+    """Return the weighted value of assignments (assignments,); classes without a weight have 0."""
+    weight = np.array([*weights, *(0 for _ in classes.problem.value_terms)], dtype=np.int64)
+    found: Ints = weight[classes.priority_class] * classes.own_value
+    return found
 
 
 def integer_value_bound(classes: JobClasses, session: Session) -> Iterator[Bound]:
-    """Yield the bound of the integer assignment model, if the best plan is not proven yet."""
-    if session.best is None or session.close_enough(session.best["value"]):
+    """Yield the first term's bound by the integer assignment model, if it is not proven yet."""
+    first = classes.problem.value_terms[0]
+    if session.best is None or session.close_enough(session.best[first]):
         return
+    if classes.problem.priority_classes:
+        classes = classes.with_value(classes.value_of_class(0))
     most = solve_integer_value_bound(classes, session)
     if most is not None:
-        yield Bound("value", most)
+        yield Bound(first, most)
+
+
+def class_bounds(classes: JobClasses, session: Session) -> Iterator[Bound]:
+    """Yield the bound of each later priority class, those above it held at the best plan's."""
+    terms = classes.problem.value_terms
+    for k in range(1, len(terms)):
+        if session.best is None:
+            return
+        holds = tuple((term, session.best[term]) for term in terms[:k])
+        most = solve_class_bound(classes, [value for _, value in holds], session)
+        if most is not None:
+            yield Bound(terms[k], most, holds, certified=True)
 
 
 def cost_bound(classes: JobClasses, session: Session) -> Iterator[Bound]:
-    """Yield a bound of the second term over plans of the best value, if it is a read cost."""
+    """Yield a bound of the first term after `value` over plans as good, if it is a read cost."""
     problem = classes.problem
     first = next((t for t in problem.round.policy.terms[1:2] if t in COSTS), None)
     if first is not None and session.best is not None:
-        value = session.best["value"]
-        least = solve_cost_bound(classes, problem.read_costs, value, session)
+        holds = tuple((term, session.best[term]) for term in problem.value_terms)
+        values = [value for _, value in holds]
+        least = solve_cost_bound(classes, problem.read_costs, values, session)
         if least is not None:
-            yield Bound(first, least, (("value", value),), certified=True)
+            yield Bound(first, least, holds, certified=True)

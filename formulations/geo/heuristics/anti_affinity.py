@@ -28,7 +28,8 @@ class CrossRegionAntiAffinity:
     def __init__(self, problem: Problem) -> None:
         round_, cluster = problem.round, problem.cluster
         self._problem = problem
-        self._value: dict[int, int] = {}
+        # Of higher priority classes first, then of higher value.
+        self._worth: dict[int, tuple[int, int]] = {}
         self._domains: dict[int, tuple[str, list[int]]] = {}
         of_level: dict[str, list[int]] = {}
         for level in range(cluster.levels.index(round_.geo.level)):
@@ -39,7 +40,8 @@ class CrossRegionAntiAffinity:
             rule = job.anti_affinity
             if rule is not None and rule.level in of_level:
                 self._domains[j] = rule.label, of_level[rule.level]
-                self._value[j] = job.value_of(0)
+                level = job.priority if problem.priority_classes else 0
+                self._worth[j] = level, job.value_of(0)
 
     def __bool__(self) -> bool:
         """Whether there are any such labels."""
@@ -55,7 +57,7 @@ class CrossRegionAntiAffinity:
                 allowed[j] &= [(label, d) not in occupied for d in domain]
                 labelled[label].append(j)
         for label, jobs in labelled.items():
-            jobs.sort(key=lambda j: -self._value[j])
+            jobs.sort(key=lambda j: self._worth[j], reverse=True)
             domains = {(label, d) for d in self._domains[jobs[0]][1]}
             startable = [j for j in jobs if allowed[j].any()]
             allowed[startable[len(domains - occupied) :]] = False
@@ -97,7 +99,7 @@ class CrossRegionAntiAffinity:
         best: dict[Domain, int] = {}
         for j, domain in self._labelled_jobs(region):
             first = best.setdefault(domain, j)
-            if self._value[j] > self._value[first]:
+            if self._worth[j] > self._worth[first]:
                 best[domain] = j
         found = np.zeros(len(region), dtype=np.bool_)
         for j, domain in self._labelled_jobs(region):

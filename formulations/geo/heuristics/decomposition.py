@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.formulations.bound_arithmetic import near
+from placewright.formulations.bound_arithmetic import SHARPNESS, near
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.geo import parameters
 from placewright.formulations.geo.heuristics.anti_affinity import CrossRegionAntiAffinity
@@ -62,7 +62,7 @@ def decompose_by_region(
     classes
         Its job classes, with the rows of bounds.
     most
-        Upper bound of `value`.
+        Upper bound of `value`, under strict priority of the weighted sum of the classes.
     session
         Clock and solver, and who decides the rounds of regions.
     last
@@ -86,9 +86,10 @@ def decompose_by_region(
     try:
         found.run(classes_at_current_capacity(first), session)
         took = 0.0 if session.deterministic else time.monotonic() - began
-        if not session.expired(took) and not near(
-            most, found.value, parameters.PARAMETERS.value_gap_rel
-        ):
+        # A gap of the weighted sum that is small may be all of the lower priority classes.
+        by_class = bool(running_jobs.problem.priority_classes)
+        gap = SHARPNESS if by_class else parameters.PARAMETERS.value_gap_rel
+        if not session.expired(took) and not near(most, found.value, gap):
             other.run(classes, session)
     except KeyboardInterrupt as error:
         interrupt = error
@@ -130,12 +131,10 @@ class _Decomposition:
 
     @property
     def value(self) -> int:
-        """Value of the started jobs less that of the preempted ones."""
-        jobs, fixed = self.round.jobs, self.fixed
-        starts = fixed.starts.items()
-        new = sum(jobs[j].value_of(o) for j, (o, _) in starts if jobs[j].running is None)
-        stopped = ((jobs[j], jobs[j].running) for j in fixed.preempted)
-        return new - sum(job.value_of(runs.option) for job, runs in stopped if runs is not None)
+        """Value of the started jobs less that of the preempted ones, weighted by class."""
+        gangs, starts = self.running_jobs.gangs, self.fixed.starts.items()
+        new = sum(gangs.choice_of(j, o).value for j, (o, _) in starts if j not in gangs.running)
+        return new - sum(gangs.choice_of(j).value for j in self.fixed.preempted)
 
     def run(self, classes: JobClasses, session: Session) -> None:
         """Run all passes; the first one assigns jobs by the assignment model of these classes."""

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from placewright.formulations.common.inner_rounds import InnerRound
+from placewright.formulations.common.priority_classes import PriorityClass
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
@@ -35,12 +36,14 @@ Quotas = Mapping[str, Mapping[str, int]]
 class RegionSubproblem(InnerRound):
     """The gang round of a region.
 
-    `document` returns the round as a document, for a solver elsewhere, and `gangs` its arrays.
+    `document` returns the round as a document, for a solver elsewhere, and `gangs` its arrays;
+    `classes` are the priority classes of the whole round.
     """
 
     region: int
     document: Callable[[], Round]
     gangs: Callable[[], Gangs]
+    classes: tuple[PriorityClass, ...]
 
 
 @dataclass(slots=True)
@@ -136,6 +139,7 @@ class RegionSubproblems:
             "geo": Geo(),
         }
         round_, hosts = self.round.model_copy(update=update), self._hosts[region]
+        classes = self.problem.priority_classes
 
         def restricted(j: int, model: int) -> Job:
             return self._restrict_job(j, region, fixed, touched, model)
@@ -146,11 +150,11 @@ class RegionSubproblems:
 
         def arrays() -> Gangs:
             if touched or blocked or not fixed.pinned_jobs.isdisjoint(jobs):
-                return compile_round(document())
+                return compile_round(document(), classes=classes)
             variants = [model.get(j, NONE) for j in jobs]
             return cut_subproblem(self.gangs, round_, jobs, hosts, variants, restricted)
 
-        return RegionSubproblem(region, document, arrays, jobs=jobs, hosts=hosts)
+        return RegionSubproblem(region, document, arrays, classes, jobs=jobs, hosts=hosts)
 
     def _freed_hosts(self, stopped: Iterable[int]) -> dict[int, list[Reservation]]:
         """Return reservations that close the hosts of preempted jobs, by region."""

@@ -115,6 +115,20 @@ class AssignmentModel:
     value: tuple[Ints, Floats]
     cost: tuple[Ints, Floats]
 
+    def add_value_term(self, name: str, value: Ints) -> None:
+        """Add a term, maximised, in which assignments have these values (assignments,)."""
+        columns, _ = self.value
+        each = np.concatenate([value[self.cheap_assignment], value[self.shared_assignment]])
+        job_class = self.cost_classes.job_class
+        lost = np.zeros(len(job_class))
+        runs = self.classes.current_region[job_class][self.cheap_class] != NONE
+        number = self.cost_classes.number[self.cheap_class]
+        worth = (value[self.cheap_assignment] * number).astype(np.float64)
+        np.maximum.at(lost, self.cheap_class[runs], worth[runs])
+        self.model.term(
+            name, columns, each.astype(np.float64), sense="max", constant=-float(lost.sum())
+        )
+
 
 def build_assignment_model(classes: JobClasses, cost_classes: CostClasses) -> AssignmentModel:
     """Return the assignment model, with terms `value` (maximised) and `cost` (minimised)."""
@@ -144,7 +158,6 @@ def build_assignment_model(classes: JobClasses, cost_classes: CostClasses) -> As
     shared_assignment, group = shared_assignment[open_], group[open_]
     other_class = np.flatnonzero(pending & np.isin(cost_classes.group, group))
 
-    runs = ~pending[cost_class]
     number = cost_classes.number[cost_class].astype(float)
     cheap = model.variables("near", len(assignment), upper=number)
     other = model.variables(
@@ -179,20 +192,17 @@ def build_assignment_model(classes: JobClasses, cost_classes: CostClasses) -> As
     balance = model.rows("balance", len(groups), lower=0.0, upper=0.0)
     model.add(balance[cost_classes.group[other_class]], other, 1.0)
     model.add(balance[group], shared, -1.0)
-    lost = np.zeros(len(cost_classes.job_class))
-    np.maximum.at(lost, cost_class[runs], (classes.value[assignment] * number)[runs])
     value = (
         np.concatenate([cheap, shared]),
         np.concatenate([classes.value[assignment], classes.value[shared_assignment]]).astype(
             np.float64
         ),
     )
-    model.term("value", *value, sense="max", constant=-float(lost.sum()))
     top = np.where(cost_classes.eligible, cost_classes.cost, 0.0).max(axis=1, initial=0.0)
     each = np.concatenate([cost_classes.cost[cost_class, region], top[other_class]])
     cost = np.concatenate([cheap, other]), each
     model.term("cost", *cost, sense="min")
-    return AssignmentModel(
+    found = AssignmentModel(
         classes=classes,
         cost_classes=cost_classes,
         model=model,
@@ -208,3 +218,5 @@ def build_assignment_model(classes: JobClasses, cost_classes: CostClasses) -> As
         value=value,
         cost=cost,
     )
+    found.add_value_term("value", classes.value)
+    return found

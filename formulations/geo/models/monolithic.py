@@ -1,19 +1,24 @@
 """Monolithic model: a small round as one gang round in which each option is copied per region.
 
-Scores distinguish the regions (lexicographic_weights.py). Quotas of tenants in a region become
-quotas of a resource that only tasks in that region request.
+Scores distinguish the regions (lexicographic_weights.py). They are the options' values; under
+strict priority, which decides `value` class by class, their `progress`, a term that follows it.
+Quotas of tenants in a region become quotas of a resource that only tasks in that region request.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor
 from typing import Any
 
 from placewright.formulations.bound_arithmetic import proven_whole
 from placewright.formulations.common.inner_rounds import InnerRound
+from placewright.formulations.common.priority_classes import PriorityClass, class_terms
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem as Gangs
+from placewright.formulations.gang.problem.terms import PROGRESS, VALUE
 from placewright.formulations.geo.models.lexicographic_weights import (
     LexicographicWeights,
     choose_weights,
@@ -45,24 +50,56 @@ class MonolithicRound(InnerRound):
         The gang round.
     weights : LexicographicWeights
         How scores are composed.
+    classes : tuple of PriorityClass
+        Those of the geo round.
     """
 
     round: Round
     weights: LexicographicWeights
+    classes: tuple[PriorityClass, ...]
+
+    @property
+    def scored(self) -> str:
+        """The term of the gang round that has the scores."""
+        return PROGRESS if self.classes else VALUE
+
+    def problem(self) -> Gangs:
+        """Return the gang problem of the round, with the priority classes of the geo round."""
+        return compile_round(self.round, classes=self.classes)
 
     def lift_bound(self, found: Bound, best: Mapping[str, int] | None) -> Iterator[Bound]:
         """Yield the bounds of the geo round that a bound of the gang round implies."""
-        if found.term == "value":
+        if found.term == self.scored:
             score = floor(found.value) if found.certified else proven_whole(found.value, "max")
+            if self.classes:
+                yield from self._cost_bounds(score, found, best)
+                return
             for bound in self.weights.bounds(score, best):
                 yield Bound(bound.term, bound.value, bound.holds, found.certified)
             return
-        if self.weights.num_bounded < len(self.weights.terms):
+        of_class = found.term in class_terms(VALUE, len(self.classes))
+        if self.weights.num_bounded < len(self.weights.terms) and not of_class:
             return
         holds: list[tuple[str, int]] = []
         for term, value in found.holds:
-            holds += self.weights.terms_of(value) if term == "value" else [(term, value)]
+            holds += self._terms_of(value) if term == self.scored else [(term, value)]
         yield Bound(found.term, found.value, tuple(holds), found.certified)
+
+    def _terms_of(self, score: int) -> Sequence[tuple[str, int]]:
+        """Return the terms of plans with this score; of priority classes the costs alone."""
+        return self.weights.terms_of(score)[bool(self.classes) :]
+
+    def _cost_bounds(
+        self, score: int, found: Bound, best: Mapping[str, int] | None
+    ) -> Iterator[Bound]:
+        """Yield bounds of the costs over plans no worse than the best in all priority classes."""
+        if best is None or any(best[term] < value for term, value in found.holds):
+            return
+        held = tuple((term, best[term]) for term in class_terms(VALUE, len(self.classes)))
+        total = {**best, VALUE: sum(value for _, value in held)}
+        for bound in self.weights.bounds(score, total):
+            if bound.term != VALUE:
+                yield Bound(bound.term, bound.value, held + bound.holds[1:], found.certified)
 
 
 def monolithic_round(problem: Problem) -> MonolithicRound:
@@ -119,21 +156,33 @@ class _Builder:
             if not mine:
                 continue
             options = tuple(
-                option.option.model_copy(
-                    update={"value": weights.score(option.value, option.costs)}
-                )
-                for option in mine
+                option.option.model_copy(update=self._amounts(option, weights)) for option in mine
             )
             update: dict[str, Any] = {"options": options, "reads": (), "regions": None}
             if job.running:
                 update["running"] = job.running.model_copy(update={"option": 0})
             gangs[j] = job.model_copy(update=update)
             numbers.append(tuple(option.number for option in mine))
-        terms = ("value", *(t for t in self.round.policy.terms if t in PLACEMENT_TERMS))
+        scored = (PROGRESS,) if self.problem.priority_classes and len(weights.terms) > 1 else ()
+        placement = (t for t in self.round.policy.terms if t in PLACEMENT_TERMS)
+        terms = (VALUE, *scored, *placement)
         policy = self.round.policy.model_copy(update={"formulation": "gang", "terms": terms})
         fields = {"jobs": tuple(gangs.values()), "policy": policy, "geo": Geo()}
         inner = self.round.model_copy(update=fields | self._regional_quotas())
-        return MonolithicRound(inner, weights, jobs=tuple(gangs), options=tuple(numbers))
+        return MonolithicRound(
+            inner,
+            weights,
+            self.problem.priority_classes,
+            jobs=tuple(gangs),
+            options=tuple(numbers),
+        )
+
+    def _amounts(self, option: RegionOption, weights: LexicographicWeights) -> dict[str, int]:
+        """Return what an option of the gang round adds to its terms."""
+        score = weights.score(option.value, option.costs)
+        if not self.problem.priority_classes:
+            return {"value": score}
+        return {"value": option.value, "progress": score}
 
     def _regional_quotas(self) -> dict[str, Any]:
         """Return tenants with quotas of regional resources, and hosts that supply these."""

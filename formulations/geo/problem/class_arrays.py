@@ -10,7 +10,9 @@ adds rows of its own (preemption_rows.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.geo.problem.compile import Problem
@@ -34,7 +36,9 @@ class JobClasses:
         (assignments,): the GPU model of all its tasks, NONE if models are not distinguished.
     value : Ints
         (assignments,): value of a job started this way; for a running job, the value lost if it is
-        preempted.
+        preempted. Under strict priority it is weighted by priority class.
+    priority_class, own_value : Ints
+        (assignments,): the priority class that a job counts in, and its value there.
     entry_assignment, entry_row, entry_usage : Ints
         (entries,): sparse use of rows by assignments. A negative use is capacity that a running job
         adds to a row by going on.
@@ -51,10 +55,20 @@ class JobClasses:
     assignment_option: Ints
     assignment_model: Ints
     value: Ints
+    priority_class: Ints
+    own_value: Ints
     entry_assignment: Ints
     entry_row: Ints
     entry_usage: Ints
     capacity: Ints
+
+    def with_value(self, value: Ints) -> JobClasses:
+        """Return the classes with other values of assignments (assignments,)."""
+        return replace(self, value=value)
+
+    def value_of_class(self, k: int) -> Ints:
+        """Return what assignments add to the term of a priority class (assignments,)."""
+        return np.where(self.priority_class == k, self.own_value, 0)
 
     @property
     def num_assignments(self) -> int:

@@ -9,9 +9,16 @@ from functools import cache
 import numpy as np
 
 from placewright.array_types import Bools, Ints
+from placewright.formulations.common.priority_classes import (
+    PriorityClass,
+    class_terms,
+    write_out_terms,
+)
 from placewright.formulations.common.wan.arrays import NONE, Wan, compile_wan
 from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.priority_classes import priority_classes
 from placewright.formulations.gang.problem.problem import Problem as Gangs
+from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.round import Round
@@ -45,6 +52,8 @@ class Problem:
         (regions, models): micro-dollars per GPU-hour.
     quota : dict of (region, tenant) to int
         Milli-GPU that the jobs of a tenant may hold in a region.
+    priority_classes : tuple of PriorityClass
+        Highest first, where `value` is decided class by class; else ().
     gangs : Callable
         Returns all jobs as one gang problem, wherever they may run; compiled when first asked for.
     """
@@ -58,6 +67,7 @@ class Problem:
     current_region: Ints
     gpu_price: Ints
     quota: dict[tuple[int, str], int]
+    priority_classes: tuple[PriorityClass, ...]
     gangs: Callable[[], Gangs]
 
     @property
@@ -69,6 +79,16 @@ class Problem:
     def cluster(self) -> Cluster:
         """The cluster of all regions."""
         return self.wan.cluster
+
+    @property
+    def value_terms(self) -> tuple[str, ...]:
+        """`value`, or the terms of the priority classes that it stands for."""
+        return class_terms(VALUE, len(self.priority_classes)) or (VALUE,)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Objective terms in lexicographic order, `value` written out."""
+        return write_out_terms(self.round.policy.terms, {VALUE: len(self.priority_classes)})
 
     @property
     def read_costs(self) -> Ints:
@@ -158,17 +178,19 @@ def compile_geo(round_: Round) -> Problem:
     current_region = _current_regions(wan)
     running = np.flatnonzero(current_region != NONE)
     eligible[running] = current_region[running, None] == np.arange(len(regions))
+    classes = priority_classes(round_)
     return Problem(
         *(wan, available, source, eligible, remote_gib, egress, current_region, gpu_price, quota),
-        gangs=cache(lambda: _compile_gangs(wan)),
+        priority_classes=classes,
+        gangs=cache(lambda: _compile_gangs(wan, classes)),
     )
 
 
-def _compile_gangs(wan: Wan) -> Gangs:
+def _compile_gangs(wan: Wan, classes: tuple[PriorityClass, ...]) -> Gangs:
     """Return all jobs as one gang problem, wherever they may run."""
     policy = wan.round.policy.model_copy(update={"formulation": GANG.name, "terms": ("value",)})
     round_ = wan.round.model_copy(update={"policy": policy, "geo": Geo()})
-    return compile_round(round_, wan.cluster)
+    return compile_round(round_, wan.cluster, classes)
 
 
 def _read_sources(wan: Wan, available: Bools) -> Ints:

@@ -69,6 +69,7 @@ class JobClassBuilder:
         class_region: list[int] = []
         class_preemptible: list[bool] = []
         assignments: list[tuple[int, int, int, int, int]] = []
+        counts: list[tuple[int, int]] = []  # of each: its priority class, and its value there
         entries: list[tuple[int, int, int]] = []
         stoppable = preemptible.tolist()
         for gang_class in self.gangs.classes:
@@ -79,6 +80,7 @@ class JobClassBuilder:
                 (
                     choice.index,
                     choice.value,
+                    choice.priority_class,
                     tuple(self._group_key(group) for group in choice.groups),
                 )
                 for choice in gang_class.choices
@@ -95,6 +97,7 @@ class JobClassBuilder:
                         for row, amount in self.rows(choice, r, tenant, True, model):
                             entries.append((len(assignments), row, amount))
                         assignments.append((job_class, r, choice.index, choice.value, model))
+                        counts.append((choice.priority_class, choice.own_value))
         for jobs in self.equivalent:
             j = jobs[0]
             gang_class = self.gangs.classes[self.gangs.running[j].job_class]
@@ -102,7 +105,8 @@ class JobClassBuilder:
             choice, r = gang_class.choices[0], int(current_region[j])
             quotas = self.quota_usage(choice, r, tenant)
             continuations = tuple((v, m, (*rows, *quotas)) for v, m, rows in self.continuations(j))
-            job_class = number_of.setdefault((r, stoppable[j], continuations), len(number_of))
+            key = r, stoppable[j], choice.priority_class, continuations
+            job_class = number_of.setdefault(key, len(number_of))
             class_of_job[jobs] = job_class
             if job_class == len(class_region):
                 class_region.append(r)
@@ -110,8 +114,10 @@ class JobClassBuilder:
                 for value, model, rows in continuations:
                     entries += [(len(assignments), row, amount) for row, amount in rows]
                     assignments.append((job_class, r, choice.index, value, model))
+                    counts.append((choice.priority_class, choice.own_value))
         capacity = self.capacities()
         assignment = np.array(assignments, dtype=np.int64).reshape(-1, 5)
+        counted = np.array(counts, dtype=np.int64).reshape(-1, 2)
         entry = np.array(entries, dtype=np.int64).reshape(-1, 3)
         return JobClasses(
             problem=self.problem,
@@ -122,6 +128,8 @@ class JobClassBuilder:
             assignment_region=assignment[:, 1],
             assignment_option=assignment[:, 2],
             value=assignment[:, 3],
+            priority_class=counted[:, 0],
+            own_value=counted[:, 1],
             assignment_model=assignment[:, 4],
             entry_assignment=entry[:, 0],
             entry_row=entry[:, 1],

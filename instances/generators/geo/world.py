@@ -133,7 +133,7 @@ def round_of(
         jobs=tuple(_jobs(world, places, rng)),
         tenants=tuple(Tenant(name=f"tenant-{t}") for t in TENANTS.values),
         geo=_geo(world, policy, rng),
-        policy=Policy(formulation=policy),
+        policy=Policy(formulation=policy, priority="preemption"),
     )
 
 

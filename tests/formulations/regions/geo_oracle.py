@@ -42,7 +42,11 @@ class Fate(NamedTuple):
 
 
 def vectors(round_: Round) -> set[Vector]:
-    """Return (value, remote_reads, egress_cost, gpu_cost) of every plan."""
+    """Return (value, remote_reads, egress_cost, gpu_cost) of every plan.
+
+    Under strict priority `value` is one number per priority of jobs that may start or stop, highest
+    first, if pending jobs have several.
+    """
     return Enumeration(round_).all()
 
 
@@ -97,6 +101,10 @@ class Enumeration:
         }
         self.prices = {r.name: r.prices for r in round_.geo.regions}
         self.found: set[Vector] = set()
+        pending = {j.priority for j in round_.jobs if j.running is None}
+        running = {j.priority for j in round_.jobs if j.running and not j.running.pinned}
+        by_class = round_.policy.priority == "strict" and len(pending) > 1
+        self.classes = sorted(pending | running, reverse=True) if by_class else None
 
     def all(self) -> set[Vector]:
         """Enumerate, running jobs first."""
@@ -249,13 +257,14 @@ class Enumeration:
 
     def count(self, fates: dict[str, Fate]) -> Vector:
         """Return the terms."""
-        value = remote = egress = price = 0
+        remote = egress = price = 0
+        values = dict.fromkeys([0] if self.classes is None else self.classes, 0)
         for job in self.round.jobs:
-            fate = fates[job.name]
+            fate, mine = fates[job.name], 0 if self.classes is None else job.priority
             if fate.started:
-                value += job.value_of(0)
+                values[mine] += job.value_of(0)
             if fate.preempted:
-                value -= job.value_of(0)
+                values[mine] -= job.value_of(0)
             if fate.after is None:
                 continue
             region = self.hosts[fate.after[0]].region
@@ -267,4 +276,4 @@ class Enumeration:
                     egress += read.gib * (cost or 0)
             prices = self.prices.get(region, {})
             price += sum(self.gpus(job) * prices.get(self.hosts[h].model, 0) for h in fate.after)
-        return value, remote, egress, price
+        return (*values.values(), remote, egress, price)

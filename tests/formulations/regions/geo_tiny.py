@@ -40,7 +40,12 @@ def pair(jobs: list[Entry], *replicas: str) -> Round:
     )
 
 
-def geo(seed: int, *, terms: tuple[str, ...] | None = None) -> Round:
+def geo(
+    seed: int,
+    *,
+    terms: tuple[str, ...] | None = None,
+    priority: Literal["strict", "preemption"] = "preemption",
+) -> Round:
     """Draw a round of policy `geo`: some jobs run, some may move, hosts may be broken."""
     rng = np.random.default_rng(seed)
     drawn = _base(rng, "geo", seed)
@@ -61,6 +66,7 @@ def geo(seed: int, *, terms: tuple[str, ...] | None = None) -> Round:
         drawn["geo"]["regions"][0]["quotas"] = {"t0": 1000 * int(rng.integers(0, 3))}
     if terms is not None:
         drawn["policy"]["terms"] = terms
+    drawn["policy"]["priority"] = priority
     _lose(rng, hosts)
     return Round.model_validate(as_document(drawn))
 

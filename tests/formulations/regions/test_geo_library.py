@@ -25,6 +25,8 @@ REGIONS = {
     "gpu_cost": 52_000_000,
 }
 
+BY_CLASS = {"value_1": 4000, "value_2": 8000, "value_3": 0, "remote_reads": 100}
+
 
 def load(name: str) -> Round:
     return load_round(LIBRARY / f"{name}.yaml")
@@ -47,7 +49,12 @@ def placed() -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("name", "answer"), [("mast-replicas", REPLICAS), ("mast-regions", REGIONS)]
+    ("name", "answer"),
+    [
+        ("mast-replicas", REPLICAS),
+        ("mast-regions", REGIONS),
+        ("strict-priority-regions", BY_CLASS),
+    ],
 )
 def test_the_file_states_its_answer(name: str, answer: dict[str, int]) -> None:
     stated = ", ".join(f"{term} {value}" for term, value in answer.items())
@@ -62,6 +69,20 @@ def test_no_choice_of_regions_beats_the_stated_answer(geo_oracle: ModuleType) ->
     found = geo_oracle.vectors(load("mast-regions"))
     value, *costs = REGIONS.values()
     assert min((-v, *rest) for v, *rest in found) == (-value, *costs)
+
+
+def test_the_highest_class_chooses_its_region_first(geo_oracle: ModuleType) -> None:
+    round_ = load("strict-priority-regions")
+    plan = solve_round(round_, deterministic=True)
+    checked = verify(round_, plan)
+    assert checked.ok, checked.violations
+    assert dict(checked.terms) == BY_CLASS
+    assert plan.certificate.status == "optimal"
+    hosts = {d.job: {task.host for task in d.tasks} for d in plan.decisions if d.tasks}
+    assert hosts == {"urgent": {"e0"}, "train": {"w0"}}
+    *values, reads = BY_CLASS.values()
+    found = {(*vector[:3], -vector[3]) for vector in geo_oracle.vectors(round_)}
+    assert max(found) == (*values, -reads)
 
 
 def test_the_data_is_moved_as_stated(moved: Plan) -> None:

@@ -55,6 +55,8 @@ def anywhere(class_of_job: Ints, value: Ints, entry_usage: Ints, capacity: Ints)
         assignment_option=np.zeros_like(assignment_class),
         assignment_model=np.full_like(assignment_class, NONE),
         value=value[assignment_class],
+        priority_class=np.zeros_like(assignment_class),
+        own_value=value[assignment_class],
         entry_assignment=np.arange(len(assignment_class)),
         entry_row=assignment_region,
         entry_usage=entry_usage[assignment_class],
@@ -155,7 +157,7 @@ def test_a_claimed_bound_is_rounded_within_the_solvers_tolerance() -> None:
     assert [proven_whole(b, "max") for b in (6.9999999, 7.0000001, 6.99)] == [7, 7, 6]
     assert [proven_whole(b) for b in (6.9999999, 7.0000001, 7.01)] == [7, 7, 8]
     scale = LexicographicWeights(("value",), (1,), (), 1, (), 1)
-    monolithic = MonolithicRound(cast(Round, None), scale, jobs=())
+    monolithic = MonolithicRound(cast(Round, None), scale, (), jobs=())
     for certified, proven in ((False, 7), (True, 6)):
         (lifted,) = monolithic.lift_bound(Bound("value", 6.9999999, certified=certified), None)
         assert (lifted.value, lifted.certified) == (proven, certified)

@@ -66,7 +66,11 @@ def crowded() -> Round:
                 ],
                 "datasets": [{"name": "d", "size": 100, "replicas": ["east"]}],
             },
-            "policy": {"formulation": "geo", "terms": ["value", "remote_reads"]},
+            "policy": {
+                "formulation": "geo",
+                "terms": ["value", "remote_reads"],
+                "priority": "preemption",
+            },
         }
     )
 

@@ -60,7 +60,11 @@ def test_what_a_job_would_leave_is_not_for_one_of_its_own_rank() -> None:
                 "hosts": [{"name": "h", "parent": "r", "gpus": 2, "gpu_model": "A"}],
             },
             "geo": {"regions": [{"name": "r"}]},
-            "policy": {"formulation": "geo", "terms": ["value", "remote_reads"]},
+            "policy": {
+                "formulation": "geo",
+                "terms": ["value", "remote_reads"],
+                "priority": "preemption",
+            },
             "jobs": [
                 job("runs", 2, priority=1, running={"tasks": [{"host": "h", "gpus": [0, 1]}]}),
                 job("equal", 2, priority=1, weight=5),

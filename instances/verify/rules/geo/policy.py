@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from placewright.instances.verify.policies import PolicyRules
 from placewright.instances.verify.rules.gang import reasons
-from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS, value
+from placewright.instances.verify.rules.gang.priority import class_terms, value
+from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
 from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, reads, sections
 from placewright.instances.verify.rules.geo.terms import (
     copies as copied,
@@ -37,6 +38,7 @@ GEO = PolicyRules(
     ),
     forms=sections.FORMS,
     read=sections.with_data,
+    classes=class_terms,
 )
 REPLICAS = PolicyRules(
     terms={
