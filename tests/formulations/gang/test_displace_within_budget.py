@@ -34,6 +34,7 @@ LIMITS = (
     {"lost_gpu_s": 9000},
     {"migrated_jobs": 0, "preempted_jobs": 5},
     {"migrated_jobs": 2, "lost_gpu_s": 30000},
+    {"preempted_jobs": 6, "preempted_gpus": 12, "migrated_jobs": 2, "lost_gpu_s": 9000},
 )
 
 
