@@ -68,6 +68,8 @@ def classes_by_precedence(
     jobs: Iterable[tuple[int, Job]],
     worth: Callable[[Job, int], int],
     precedence: Callable[[int, int], Precedence],
+    *,
+    pinned: bool = False,
 ) -> tuple[PriorityClass, ...]:
     """Return the classes of some jobs, highest first; () where the term stays one.
 
@@ -79,6 +81,8 @@ def classes_by_precedence(
         What a job with an option is worth.
     precedence
         The precedence of a job, by index, with an option.
+    pinned
+        Whether pinned jobs count, too.
     """
     pending, running = Counter[Precedence](), Counter[Precedence]()
     for j, job in jobs:
@@ -89,7 +93,7 @@ def classes_by_precedence(
                 best[level] = max(best.get(level, 0), worth(job, o))
             for level, value in best.items():
                 pending[level] += value
-        elif not job.running.pinned:
+        elif pinned or not job.running.pinned:
             option = job.running.option
             running[precedence(j, option)] += worth(job, option)
     if len(pending) < 2:

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placewright.array_types import Bools
-from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.deadline.heuristics.list_scheduling import (
     ORDERS,
     complete,
@@ -29,6 +28,7 @@ from placewright.formulations.deadline.heuristics.list_scheduling import (
 from placewright.formulations.deadline.heuristics.master_subproblem import (
     MasterSubproblem,
     UpperBound,
+    is_close,
 )
 from placewright.formulations.deadline.models.demand_bound import (
     DemandRows,
@@ -140,7 +140,10 @@ def _minimise_broken(
     saved = problem.loss[problem.job] - problem.lost
     alternatives = np.flatnonzero(feasible & (saved > 0))
     own = replace(
-        problem.restrict(alternatives), loss=np.zeros_like(problem.loss), value=saved[alternatives]
+        problem.restrict(alternatives),
+        loss=np.zeros_like(problem.loss),
+        value=saved[alternatives],
+        classes=None,
     )
     # The last entries stand for NONE.
     inside = np.full(problem.alternatives + 1, NONE)
@@ -153,6 +156,11 @@ def _minimise_broken(
             yield Schedule(outside[step.alternative], step.runs)
         else:
             yield AdmissionBound(BROKEN, max(0, total - step.value), None, step.certified)
+
+
+def bound_admitted(problem: Problem, best: Schedule, session: Session) -> int | None:
+    """Return a certified bound of `admitted` for all schedules that break no more than one."""
+    return MasterSubproblem(problem, feasible_alone(problem), best, session).relaxation_bound()
 
 
 def _maximise_admitted(
@@ -168,5 +176,5 @@ def _maximise_admitted(
         else:
             continue
         yield step
-        if bound is not None and near(bound, best.admitted(problem), session.gap):
+        if bound is not None and is_close(problem, bound, best, session.gap):
             return

@@ -115,6 +115,8 @@ class Parameters:
         Share of the time left, for the time-indexed model of the master subproblem.
     integrated_term_share
         Share of the time left, for each term of the integrated model.
+    class_weight_ratios
+        Ratios of the weights of neighbouring priority classes with which each is bounded.
     placement_share
         Share of the time that is kept for placing the current lease.
     max_early_plan_jobs
@@ -164,6 +166,7 @@ class Parameters:
     max_integrated_columns: int = 4_000
     time_indexed_share: float = 0.5
     integrated_term_share: float = 0.4
+    class_weight_ratios: tuple[int, ...] = (1, 2, 8, 64)
     placement_share: float = 0.3
     max_early_plan_jobs: int = 1_000
     steady_share: float = 0.5

@@ -10,15 +10,17 @@ Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning trainin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
 from placewright.formulations.common.phases import Phase, SearchState, run_phases
+from placewright.formulations.common.priority_classes import class_terms
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.admission import AdmissionBound, admit
+from placewright.formulations.deadline.admission import AdmissionBound, admit, bound_admitted
 from placewright.formulations.deadline.bounds.trivial import trivial_bounds
 from placewright.formulations.deadline.heuristics.earliest_offers import Offers
 from placewright.formulations.deadline.heuristics.list_scheduling import objective
@@ -30,11 +32,25 @@ from placewright.formulations.deadline.problem.problem import (
     ADMITTED,
     BROKEN,
     NONE,
+    AdmittedClasses,
     Problem,
     Schedule,
 )
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
+from placewright.instances.policies import term_of
+
+
+class _Weighted(NamedTuple):
+    """A bound of the weighted sum of the classes of `admitted` up to one.
+
+    It holds for schedules that break no more than `broken`.
+    """
+
+    value: int
+    last: int
+    broken: int
+    certified: bool
 
 
 @dataclass
@@ -51,6 +67,8 @@ class _Run(SearchState):
         The best schedule of steady alternatives, and of all of them: None before their phases.
     bounds
         All that was yielded.
+    weighted
+        Bounds of all priority classes of `admitted` together.
     """
 
     admission: Admission
@@ -59,6 +77,7 @@ class _Run(SearchState):
     steady_best: Schedule | None = None
     best: Schedule | None = None
     bounds: list[Bound] = field(default_factory=list)
+    weighted: list[_Weighted] = field(default_factory=list)
 
     @property
     def problem(self) -> Problem:
@@ -124,6 +143,8 @@ def _admit_all(state: _Run) -> Iterator[Candidate | Bound]:
     for step in _admit(state.problem, state.session, known):
         if isinstance(step, Bound):
             yield step
+        elif isinstance(step, _Weighted):
+            state.weighted.append(step)
         else:
             yield from state.place_early(step)
             state.best = step
@@ -140,6 +161,43 @@ def _place(state: _Run) -> Iterator[Candidate | Bound]:
     schedule = state.best if state.steady_is_worse() else state.steady_best or state.best
     if schedule is not None:
         yield from place_current_lease(state.admission, schedule, state.session)
+
+
+def _bound_classes(state: _Run) -> Iterator[Candidate | Bound]:
+    """Yield bounds of the classes of `admitted`, those before each at the best plan's values.
+
+    Any weights of the classes prove a bound. Large ones magnify by how much the relaxation exceeds
+    what the higher classes have, so that smaller ones are tried for each class that is left open.
+    """
+    problem, classes = state.problem, state.problem.classes
+    if classes is None or state.session.best is None:
+        return
+    terms = class_terms(ADMITTED, len(classes.weights))
+    values = [state.session.best[term] for term in terms]
+    for found in state.weighted:
+        yield from _class_bounds(found, classes, values)
+    for k, term in enumerate(terms):
+        for ratio in parameters.PARAMETERS.class_weight_ratios:
+            known = state.session.best_known.bounds.get(term)
+            if state.best is None or known == values[k] or state.session.expired():
+                break
+            weighed = classes.up_to(k, ratio)
+            part = replace(problem, classes=weighed)
+            bound = bound_admitted(part, state.best, state.session)
+            if bound is not None:
+                found = _Weighted(bound, k, state.best.broken(problem), certified=True)
+                yield from _class_bounds(found, weighed, values)
+
+
+def _class_bounds(
+    found: _Weighted, classes: AdmittedClasses, values: Sequence[int]
+) -> Iterator[Bound]:
+    """Yield what a bound of a weighted sum proves of each class that it counts."""
+    terms = class_terms(ADMITTED, len(classes.weights))
+    for k in range(found.last + 1):
+        held = ((BROKEN, found.broken), *zip(terms[:k], values, strict=False))
+        bound = classes.bound(found.value, k, values)
+        yield Bound(terms[k], float(bound), held, found.certified)
 
 
 def _solve_integrated(state: _Run) -> Iterator[Candidate | Bound]:
@@ -179,6 +237,9 @@ PHASES: tuple[Phase[_Run, Candidate | Bound], ...] = (
         share=lambda _: parameters.PARAMETERS.steady_share,
     ),
     Phase("placement", _place),
+    Phase(
+        "classes", _bound_classes, lambda state: state.problem.classes is not None, needs_time=False
+    ),
     Phase("integrated model", _solve_integrated, lambda state: not _proven(state)),
 )
 """The order of steps."""
@@ -190,30 +251,40 @@ def _proven(state: _Run) -> bool:
     if best is None:
         return True
     least = max((bound.value for bound in state.bounds if bound.term == BROKEN), default=0.0)
-    most = [
-        bound.value
-        for bound in state.bounds
-        if bound.term == ADMITTED and all(best[term] <= held for term, held in bound.holds)
-    ]
+
+    def is_best(term: str) -> bool:
+        """Whether a bound that holds for the best plan says that it has most of a term."""
+        return any(
+            bound.value <= best[term]
+            for bound in state.bounds
+            if bound.term == term
+            and all(best[t] <= held if t == BROKEN else best[t] >= held for t, held in bound.holds)
+        )
+
     # A policy may leave out either of these terms.
     unbroken = best.get(BROKEN, 0) <= least
-    return unbroken and (ADMITTED not in best or min(most) <= best[ADMITTED])
+    return unbroken and all(is_best(term) for term in best if term_of(term) == ADMITTED)
 
 
 def _admit(
     problem: Problem, session: Session, known: Schedule | None
-) -> Iterator[Schedule | Bound]:
+) -> Iterator[Schedule | Bound | _Weighted]:
     """Yield ever better schedules of a problem, and bounds."""
+    classes = problem.classes
     if not problem.alternatives:
         yield Schedule(
             np.full(problem.jobs, NONE, dtype=np.int64),
             np.zeros((problem.jobs, problem.horizon), dtype=np.bool_),
         )
         yield Bound(BROKEN, float(problem.loss.sum()), certified=True)
-        yield Bound(ADMITTED, 0.0, certified=True)
+        names = (ADMITTED,) if classes is None else class_terms(ADMITTED, len(classes.weights))
+        yield from (Bound(name, 0.0, certified=True) for name in names)
         return
     for step in admit(problem, session, known):
-        if isinstance(step, AdmissionBound):
+        if isinstance(step, AdmissionBound) and step.term == ADMITTED and classes is not None:
+            last = len(classes.weights) - 1
+            yield _Weighted(step.value, last, step.broken or 0, step.certified)
+        elif isinstance(step, AdmissionBound):
             holds = () if step.broken is None else ((BROKEN, step.broken),)
             yield Bound(step.term, float(step.value), holds, step.certified)
         else:

@@ -114,10 +114,13 @@ class Terms:
             return []
         return self.classes_by(lambda job, number: job.options[number].value)
 
-    def classes_by(self, worth_of: Callable[[Job, int], int]) -> list[list[Precedence]]:
+    def classes_by(
+        self, worth_of: Callable[[Job, int], int], counted: Callable[[Job], bool] | None = None
+    ) -> list[list[Precedence]]:
         """Return the precedences of each priority class, the highest first; [] if there is one.
 
-        `worth_of` is what a job with an option is worth.
+        `worth_of` is what a job with an option is worth; `counted` says which jobs compete, if not
+        all that are not pinned.
         """
         policy, of = self.facts.policy, self.judgement.standing.of
         if policy.get("priority") == "preemption":
@@ -125,7 +128,8 @@ class Terms:
         worth: dict[Precedence, int] = {}
         waiting: set[Precedence] = set()
         for job in self.facts.jobs:
-            if job.running is not None and job.running.pinned:
+            pinned = job.running is not None and job.running.pinned
+            if pinned if counted is None else not counted(job):
                 continue
             numbers = range(len(job.options)) if job.running is None else [job.running.option]
             levels = {of(job, number) for number in numbers}

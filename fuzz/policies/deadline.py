@@ -34,6 +34,10 @@ class Book:
         self.judgement = Judgement(self.facts)
         self.terms = Terms(self.judgement)
         self.weights = [job.get("weight", 1) for job in round_["jobs"]]
+        self.classes = {
+            "admitted": self.terms.classes_by(lambda job, _: max(self._offers(job)), self._asks),
+            "best_effort": self.terms.classes_by(self._most_effort, self._is_ready),
+        }
 
     def admits(self, job: Job, choice: Choice) -> bool:
         """Whether a job is on no host that is away, and starts no earlier than it is ready."""
@@ -50,16 +54,54 @@ class Book:
 
     def values(self, choices: Choices, targets: Targets) -> dict[str, int]:
         """Return the values of all terms."""
-        mine = {
-            "broken": self._broken,
-            "admitted": self._admitted,
-            "best_effort": self._best_effort,
-            "early": self._early,
-        }
-        return {
-            name: mine[name](choices, targets) if name in mine else self.terms.of(name, choices)
-            for name in self.terms.names
-        }
+        found: dict[str, int] = {}
+        for name in self.terms.names:
+            if name == "broken":
+                found[name] = self._broken(targets)
+            elif name == "admitted":
+                found |= self._by_class(name, self._admitted(targets))
+            elif name == "best_effort":
+                found |= self._by_class(name, self._best_effort(choices, targets))
+            elif name == "early":
+                found[name] = self._early(choices, targets)
+            else:
+                found[name] = self.terms.of(name, choices)
+        return found
+
+    def _by_class(self, name: str, amounts: dict[int, int]) -> dict[str, int]:
+        """Return a term from what jobs add to it, by priority class if there are several."""
+        classes = self.classes[name]
+        if not classes:
+            return {name: sum(amounts.values())}
+        found = {f"{name}_{k}": 0 for k in range(1, len(classes) + 1)}
+        for number, amount in amounts.items():
+            level = self.judgement.standing.of(self.facts.jobs[number], 0)
+            (k,) = [k for k, one in enumerate(classes, 1) if level in one]
+            found[f"{name}_{k}"] += amount
+        return found
+
+    def _offers(self, job: Job) -> list[int]:
+        """Return the values of the promises that a job may have."""
+        return [target.value for target in self.leases.works[job.number].targets()]
+
+    def _asks(self, job: Job) -> bool:
+        return bool(self._offers(job))
+
+    def _is_ready(self, job: Job) -> bool:
+        """Whether a job may run now."""
+        return job.running is not None or not self.leases.first(job, 0)
+
+    def _most_effort(self, job: Job, option: int) -> int:
+        """Return the most that a job adds to `best_effort` with an option."""
+        pace = self.leases.works[job.number].paces[option]
+        hosts = (1, *(number for number, _ in pace.spanning))
+        return max(self._effort(job, option, number) for number in hosts)
+
+    def _effort(self, job: Job, option: int, hosts: int) -> int:
+        work = self.leases.works[job.number]
+        gain = work.paces[option].gain(self.leases.length, hosts)
+        whole = work.work or 1000 * self.leases.horizon * self.leases.length
+        return int(self.weights[job.number] * min(MILLION, MILLION * gain // whole))
 
     def written(self, choices: Choices, plan: Plan, seed: int) -> Raw:
         """Write a plan as a document."""
@@ -67,27 +109,22 @@ class Book:
         document["sections"].append(self._section(choices, plan))
         return document
 
-    def _broken(self, _: Choices, targets: Targets) -> int:
+    def _broken(self, targets: Targets) -> int:
         return sum(
             max(0, work.old.value - (0 if target is None else target.value))
             for work, target in zip(self.leases.works, targets, strict=True)
             if work.old is not None
         )
 
-    def _admitted(self, _: Choices, targets: Targets) -> int:
-        return sum(target.value for target in targets if target is not None)
+    def _admitted(self, targets: Targets) -> dict[int, int]:
+        return {n: target.value for n, target in enumerate(targets) if target is not None}
 
-    def _best_effort(self, choices: Choices, targets: Targets) -> int:
-        total = 0
-        for job, choice in zip(self.facts.jobs, choices, strict=True):
-            if not choice.runs or targets[job.number] is not None:
-                continue
-            work = self.leases.works[job.number]
-            hosts = len({place[2] for place in choice.places})
-            gain = work.paces[choice.option].gain(self.leases.length, hosts)
-            whole = work.work or 1000 * self.leases.horizon * self.leases.length
-            total += self.weights[job.number] * min(MILLION, MILLION * gain // whole)
-        return total
+    def _best_effort(self, choices: Choices, targets: Targets) -> dict[int, int]:
+        return {
+            job.number: self._effort(job, choice.option, len({place[2] for place in choice.places}))
+            for job, choice in zip(self.facts.jobs, choices, strict=True)
+            if choice.runs and targets[job.number] is None
+        }
 
     def _early(self, choices: Choices, targets: Targets) -> int:
         return sum(

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from placewright.formulations.common.priority_classes import write_out_terms
 from placewright.formulations.deadline.problem.compile import Admission, compile_admission
+from placewright.formulations.deadline.problem.priorities import (
+    ADMITTED,
+    BEST_EFFORT,
+    classes_of_terms,
+    priority_classes,
+)
 from placewright.formulations.deadline.run import run
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.plan_messages import Bound, Candidate, Promise
@@ -36,7 +43,8 @@ class DeadlineDecider:
     def __init__(self, round_: Round, ledger: Ledger | None = None) -> None:
         self._round, self._ledger = round_, ledger or Ledger()
         self.hosts = tuple(host for entry in round_.cluster.hosts for host in expand(entry.name))
-        self.terms: tuple[str, ...] = round_.policy.terms
+        numbers = {term: len(priority_classes(round_, term)) for term in (ADMITTED, BEST_EFFORT)}
+        self.terms = write_out_terms(round_.policy.terms, numbers)
 
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield what the formulation yields."""
@@ -141,4 +149,4 @@ def _decider(round_: Round, resources: Resources) -> Decider:
     return DeadlineDecider(round_, resources.memory.ledger)
 
 
-POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider))
+POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider), classes_of_terms)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
 
+from placewright.formulations.common.priority_classes import write_out_terms
 from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
 from placewright.formulations.deadline.problem.compile import Admission
+from placewright.formulations.deadline.problem.priorities import (
+    ADMITTED,
+    BEST_EFFORT,
+    number_of,
+    priority_classes,
+    work_share,
+)
 from placewright.formulations.plan_messages import Bound
-from placewright.instances.derived.lease_arithmetic import work_per_lease
-from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.topology.units import MILLION
@@ -25,16 +31,31 @@ def trivial_bounds(admission: Admission) -> Iterator[Bound]:
     round_ = admission.round
     capacity = CapacityRows(round_, ()).current_milli_gpu()
     for term in round_.policy.terms:
-        if term == "best_effort":
-            yield Bound(term, float(_best_effort(admission, capacity)), certified=True)
+        if term == BEST_EFFORT:
+            classes = priority_classes(round_, term)
+            jobs_of: list[list[Job]] = [[] for _ in classes or (None,)]
+            for job in round_.jobs:
+                jobs_of[number_of(classes, job)].append(job)
+            for name, jobs in zip(_names(term, len(classes)), jobs_of, strict=True):
+                yield Bound(name, float(_best_effort(round_, jobs, capacity)), certified=True)
         elif term == "early":
             yield Bound(term, float(_early(admission, capacity)), certified=True)
-        elif term == "admitted":
+        elif term == ADMITTED:
             most = np.zeros(admission.problem.jobs, dtype=np.int64)
             np.maximum.at(most, admission.problem.job, admission.problem.value)
-            yield Bound(term, float(most.sum()), certified=True)
+            of = admission.problem.classes
+            number = np.zeros_like(most) if of is None else of.number
+            total = np.zeros(1 if of is None else len(of.weights), dtype=np.int64)
+            np.add.at(total, number, most)
+            names = _names(term, 0 if of is None else len(of.weights))
+            for name, value in zip(names, total.tolist(), strict=True):
+                yield Bound(name, float(value), certified=True)
         else:
             yield Bound(term, 0.0, certified=True)
+
+
+def _names(term: str, classes: int) -> tuple[str, ...]:
+    return write_out_terms((term,), {term: classes})
 
 
 def _early(admission: Admission, capacity: int) -> int:
@@ -52,24 +73,15 @@ def _early(admission: Admission, capacity: int) -> int:
     return pinned + min(free, capacity)
 
 
-def _best_effort(admission: Admission, capacity: int) -> int:
-    """Return the most work that the current lease can do: weighted millionths of the jobs' work."""
-    leases = admission.round.leases
+def _best_effort(round_: Round, jobs: Sequence[Job], capacity: int) -> int:
+    """Return the most work that jobs can do in the current lease: weighted millionths of theirs."""
     total = Fraction(0)
     items: list[tuple[int, int]] = []
-    for job in admission.round.jobs:
-        if not _can_run_now(admission.round, job):
+    for job in jobs:
+        if not _can_run_now(round_, job):
             continue
-        work = 1000 * leases.horizon * leases.length_s
-        if job.deadline is not None:
-            work = job.deadline.work
-        done = 0
-        for number in range(len(job.options)):
-            pace = Pace() if job.deadline is None else job.deadline.pace(number)
-            spread = (1, *(most for most, _ in pace.spanning))
-            done = max(done, *(work_per_lease(pace, leases.length_s, hosts) for hosts in spread))
         least = min(option.milli_gpu for option in job.options)
-        value = job.weight * min(MILLION, MILLION * done // work)
+        value = max(work_share(round_, job, number) for number in range(len(job.options)))
         if job.running is not None and job.running.pinned:
             total += value  # the capacity leaves out pinned jobs
         else:

@@ -34,7 +34,7 @@ class Selection:
 
     def value(self, problem: Problem) -> int:
         """Value of all promises of the selection, as if all of them had leases."""
-        return int(problem.value[self.alternative[self.alternative != NONE]].sum())
+        return int(problem.counted[self.alternative[self.alternative != NONE]].sum())
 
 
 def round_down(master: MasterLp, chosen: Floats) -> Selection:

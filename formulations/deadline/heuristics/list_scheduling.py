@@ -110,7 +110,7 @@ def by_density(problem: Problem, alternatives: Ints) -> Ints:
         axis=1, initial=1
     )
     saved = problem.loss[problem.job[alternatives]] - problem.lost[alternatives]
-    return alternatives[np.lexsort((-problem.value[alternatives] / area, -saved))]
+    return alternatives[np.lexsort((-problem.counted[alternatives] / area, -saved))]
 
 
 def repair(state: ScheduleState, alternatives: Ints, work_limit: int | None) -> None:
@@ -185,7 +185,7 @@ def _displacement_order(state: ScheduleState, alternative: int) -> Ints:
             part *= shortage[row] > 0
             freed[some] += (part * state.runs[jobs[some], window]).sum(axis=1)
     saved = problem.loss[jobs] - problem.lost[alternatives]
-    cost_per_lease = problem.value[alternatives] / np.maximum(freed, 1e-9)
+    cost_per_lease = problem.counted[alternatives] / np.maximum(freed, 1e-9)
     order = np.lexsort((cost_per_lease, saved))
     useful: Ints = alternatives[order[freed[order] > 0]]
     return useful

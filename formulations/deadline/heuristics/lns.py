@@ -71,8 +71,8 @@ class _Neighbourhoods:
         self.objective = objective(problem, schedule)
         self._saved = problem.loss[problem.job] - problem.lost
         # The last entry stands for NONE. The value kept of promises outweighs all else.
-        every = float(problem.value.sum() + 1)
-        self._value = np.append(problem.value + every * self._saved, 0.0)
+        every = float(problem.counted.sum() + 1)
+        self._value = np.append(problem.counted + every * self._saved, 0.0)
         self._area = np.maximum(1, problem.need) * problem.demand.max(axis=1, initial=1)
         self._leases = np.arange(problem.horizon)
 

@@ -69,7 +69,7 @@ class MasterSubproblem(SearchState):
         self.tried = set[bytes]()
         self.saved = problem.loss[problem.job] - problem.lost
         most = np.zeros(problem.jobs, dtype=np.int64)
-        np.maximum.at(most, problem.job[feasible], problem.value[feasible])
+        np.maximum.at(most, problem.job[feasible], problem.counted[feasible])
         self.bound = int(most.sum())
 
     def steps(self) -> Iterator[Schedule | UpperBound]:
@@ -87,30 +87,44 @@ class MasterSubproblem(SearchState):
     def bound_with_kept_value(self) -> Iterator[Schedule | UpperBound]:
         """Solve for all choices that keep as much value of promises as the best schedule."""
         problem = self.problem
-        min_kept = int(problem.loss.sum()) - self.broken
-        none = np.zeros(problem.jobs, dtype=np.bool_)
-        objective_ = MasterObjective(problem.value, self.saved, min_kept)
-        for step in self._solve_master(
-            MasterLp(DemandRows(problem), self.feasible, none, objective_)
-        ):
+        for step in self._solve_master(self._with_kept_value()):
             if isinstance(step, UpperBound):
                 self.bound = step.value
             yield step
-        close = near(self.bound, self.best.admitted(problem), parameters.PARAMETERS.close_gap_rel)
+        close = is_close(problem, self.bound, self.best, parameters.PARAMETERS.close_gap_rel)
         self.finished = close and not self.small()
+
+    def relaxation_bound(self) -> int | None:
+        """Return what the master LP proves, None if it proves nothing."""
+        if not fits_in_memory(self.problem):
+            return self.bound
+        solution = (self._with_kept_value() if self.broken else self._with_kept_promises()).solve(
+            self.session
+        )
+        return None if solution is None else solution.dual.bound
+
+    def _with_kept_value(self) -> MasterLp:
+        """Return the master of all choices that keep as much value as the best schedule."""
+        problem = self.problem
+        min_kept = int(problem.loss.sum()) - self.broken
+        none = np.zeros(problem.jobs, dtype=np.bool_)
+        objective_ = MasterObjective(problem.counted, self.saved, min_kept)
+        return MasterLp(DemandRows(problem), self.feasible, none, objective_)
+
+    def _with_kept_promises(self) -> MasterLp:
+        """Return the master of the choices that keep of each promise what the best schedule has."""
+        problem = self.problem
+        must_keep = np.append(self.saved, 0)[self.best.alternative]
+        allowed = self.feasible & (self.saved >= must_keep[problem.job])
+        objective_ = MasterObjective(problem.counted, self.saved, 0)
+        return MasterLp(DemandRows(problem), allowed, must_keep > 0, objective_)
 
     def improve_with_kept_promises(self) -> Iterator[Schedule | UpperBound]:
         """Solve for the choices that keep of each promise what the best schedule keeps.
 
         Only without broken promises are those all choices, so that their bound is one.
         """
-        problem = self.problem
-        must_keep = np.append(self.saved, 0)[self.best.alternative]
-        allowed = self.feasible & (self.saved >= must_keep[problem.job])
-        objective_ = MasterObjective(problem.value, self.saved, 0)
-        for step in self._solve_master(
-            MasterLp(DemandRows(problem), allowed, must_keep > 0, objective_)
-        ):
+        for step in self._solve_master(self._with_kept_promises()):
             if isinstance(step, Schedule) or not self.broken:
                 yield step
 
@@ -203,6 +217,18 @@ class MasterSubproblem(SearchState):
         if objective(self.problem, found) > objective(self.problem, self.best):
             self.best = found
             yield found
+
+
+def is_close(problem: Problem, bound: int, schedule: Schedule, gap: float) -> bool:
+    """Whether `admitted` of a schedule is proven within a gap, or each of its priority classes."""
+    classes = problem.classes
+    if classes is None:
+        return near(bound, schedule.admitted(problem), gap)
+    values = classes.values(problem, schedule)
+    return all(
+        not weight or classes.bound(bound, k, values) - values[k] <= gap * classes.asked[k]
+        for k, weight in enumerate(classes.weights)
+    )
 
 
 PHASES: tuple[Phase[MasterSubproblem, Schedule | UpperBound], ...] = (

@@ -114,10 +114,10 @@ def _insert_missing(state: ScheduleState, alternatives: Ints) -> None:
     problem = state.problem
     chains = EjectionChains(state)
     for before in alternatives[
-        np.lexsort((-problem.value[alternatives], -problem.loss[problem.job[alternatives]]))
+        np.lexsort((-problem.counted[alternatives], -problem.loss[problem.job[alternatives]]))
     ]:
         others = np.flatnonzero(problem.job == problem.job[before])
-        others = others[np.lexsort((-problem.value[others], problem.lost[others]))]
+        others = others[np.lexsort((-problem.counted[others], problem.lost[others]))]
         for alternative in (int(before), *others.tolist()):
             if problem.need[alternative] == 0:
                 state.add(alternative, np.zeros(0, dtype=np.int64))

@@ -167,7 +167,7 @@ def build(problem: Problem) -> TimeIndexedModel:
         model.add(rows[lease], run, asked[alternative] // unit)
     kept = problem.loss[problem.job] - problem.lost
     model.term(BROKEN, promised, -kept, sense="min", constant=float(problem.loss.sum()))
-    model.term(ADMITTED, promised, problem.value, sense="max")
+    model.term(ADMITTED, promised, problem.counted, sense="max")
     return TimeIndexedModel(problem, model, promised, runs)
 
 

@@ -10,7 +10,14 @@ import numpy as np
 from placewright.array_types import Bools, Ints
 from placewright.formulations.deadline.problem.alternatives import AlternativeGenerator, dues_of
 from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
-from placewright.formulations.deadline.problem.problem import Problem, Schedule
+from placewright.formulations.deadline.problem.priorities import (
+    ADMITTED,
+    number_of,
+    priority_classes,
+    units_of,
+    weights_of,
+)
+from placewright.formulations.deadline.problem.problem import AdmittedClasses, Problem, Schedule
 from placewright.instances.derived.lease_arithmetic import completion_time, work_per_lease
 from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job
@@ -134,6 +141,7 @@ def compile_admission(round_: Round) -> Admission:
             [asked[alternative.job, alternative.option] for alternative in alternatives],
             dtype=np.int64,
         ).reshape(len(alternatives), rows.count),
+        classes=_classes_of_admitted(round_, jobs),
     )
     return Admission(
         round=round_,
@@ -145,6 +153,19 @@ def compile_admission(round_: Round) -> Admission:
         hosts=columns[:, 7],
         fast=np.array([alternative.fast for alternative in alternatives], dtype=np.bool_),
         steady=np.array([alternative.steady for alternative in alternatives], dtype=np.bool_),
+    )
+
+
+def _classes_of_admitted(round_: Round, jobs: Sequence[int]) -> AdmittedClasses | None:
+    classes = priority_classes(round_, ADMITTED)
+    if not classes:
+        return None
+    units = units_of(round_, classes)
+    return AdmittedClasses(
+        number=np.array([number_of(classes, round_.jobs[j]) for j in jobs], dtype=np.int64),
+        weights=weights_of(classes, units),
+        units=units,
+        asked=tuple(one.asked for one in classes),
     )
 
 

@@ -18,6 +18,11 @@ from placewright.formulations.common.inner_rounds import InnerRound
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.problem.capacity_rows import largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
+from placewright.formulations.deadline.problem.priorities import (
+    BEST_EFFORT,
+    number_of,
+    priority_classes,
+)
 from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.derived.lease_arithmetic import min_hosts, work_per_lease
@@ -106,7 +111,9 @@ def jobs_on_away_hosts(round_: Round) -> frozenset[int]:
 def gang_round(round_: Round, jobs: tuple[Job, ...], terms: tuple[str, ...]) -> Round:
     """Return the round of policy `gang` of these jobs and terms; away hosts are closed."""
     gone = unavailable_hosts(round_.leases, round_.now)
-    policy = round_.policy.model_copy(update={"formulation": "gang", "terms": terms})
+    policy = round_.policy.model_copy(
+        update={"formulation": "gang", "terms": terms, "priority": "preemption"}
+    )
     return round_.model_copy(
         update={
             "cluster": with_health(round_.cluster, dict.fromkeys(gone, False)),
@@ -235,12 +242,7 @@ class _GangBuilder:
 
     def build_jobs(self) -> tuple[Job, ...]:
         """Return the gangs; the first of both terms has the larger part of `progress`."""
-        own = [term for term in self._round.policy.terms if term in COUNTED]
-        every = [variant for _, variants in self._gangs for variant in variants]
-        counts = np.array(
-            [[getattr(variant, term) for term in own] for variant in every], dtype=np.int64
-        ).reshape(len(every), len(own))
-        progress = iter(_weighted_sum(counts).tolist())
+        progress = iter(_weighted_sum(self._counts()).tolist())
         jobs = []
         for job, variants in self._gangs:
             options = tuple(
@@ -252,6 +254,18 @@ class _GangBuilder:
             jobs.append(job.model_copy(update={"options": options}))
         return tuple(jobs)
 
+    def _counts(self) -> Ints:
+        """Return what each option counts in each term, `best_effort` by priority class."""
+        classes = priority_classes(self._round, BEST_EFFORT)
+        rows = []
+        for j, (_, variants) in zip(self.jobs, self._gangs, strict=True):
+            k = number_of(classes, self._round.jobs[j])
+            for variant in variants:
+                best_effort = [variant.best_effort * (i == k) for i in range(len(classes) or 1)]
+                row = {BEST_EFFORT: best_effort, "early": [variant.early]}
+                rows.append([n for term in self._round.policy.terms for n in row.get(term, ())])
+        return np.array(rows, dtype=np.int64).reshape(len(rows), len(rows[0]) if rows else 0)
+
 
 def best_effort_value(round_: Round, job: Job, each: int) -> int:
     """Return what work in the current lease (thousandths of a second) adds to `best_effort`."""
@@ -262,20 +276,22 @@ def best_effort_value(round_: Round, job: Job, each: int) -> int:
 
 
 def _weighted_sum(counts: Ints) -> Ints:
-    """Return one integer per option that orders options lexicographically by the two terms.
+    """Return one integer per option that orders options lexicographically by the terms.
 
-    Where that makes numbers that a solver cannot tell apart, the second has a hundredth of the
-    whole.
+    Where that makes numbers that a solver cannot tell apart, each has a hundredth of the one
+    before.
     """
     if not counts.shape[1]:
         return np.zeros(len(counts), dtype=np.int64)
     counts = counts // np.maximum(1, np.gcd.reduce(counts, axis=0))
-    most = counts.sum(axis=0)
-    factors = [float(most[1] + 1), 1.0] if len(most) > 1 else [1.0]
+    most = counts.sum(axis=0).tolist()
+    factors = [1.0]
+    for total in reversed(most[1:]):
+        factors.insert(0, factors[0] * (total + 1))
     if factors[0] * most[0] > parameters.PARAMETERS.max_total_progress:
         factors = [
-            parameters.PARAMETERS.max_total_progress * factor / max(1, total)
-            for factor, total in zip((1, 0.01), most, strict=False)
+            parameters.PARAMETERS.max_total_progress * 0.01**rank / max(1, total)
+            for rank, total in enumerate(most)
         ]
     weighted: Ints = np.ceil(counts * factors).sum(axis=1).astype(np.int64)
     return weighted

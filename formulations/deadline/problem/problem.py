@@ -10,7 +10,7 @@ Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning trainin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,45 @@ BROKEN, ADMITTED = "broken", "admitted"
 
 NONE = -1
 """The alternative of a job without a promise."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdmittedClasses:
+    """The priority classes of `admitted`, the highest first.
+
+    Attributes
+    ----------
+    number : int64 (jobs,)
+        The class of each job.
+    weights, units, asked : tuple of int
+        Of each class what a unit of value counts, what divides the values of its promises, and what
+        gaps are relative to.
+    """
+
+    number: Ints
+    weights: tuple[int, ...]
+    units: tuple[int, ...]
+    asked: tuple[int, ...]
+
+    def values(self, problem: Problem, schedule: Schedule) -> list[int]:
+        """Return the value of the promises of each class."""
+        chosen = schedule.alternative[schedule.alternative != NONE]
+        total = np.zeros(len(self.weights), dtype=np.int64)
+        np.add.at(total, self.number[problem.job[chosen]], problem.value[chosen])
+        return [int(value) for value in total]
+
+    def bound(self, value: int, k: int, values: Sequence[int]) -> int:
+        """Return the bound of a class that a bound of the weighted sum proves.
+
+        It holds where the classes before have at least these values.
+        """
+        rest = value - sum(w * v for w, v in zip(self.weights[:k], values, strict=False))
+        return rest // self.weights[k] // self.units[k] * self.units[k]
+
+    def up_to(self, k: int, ratio: int) -> AdmittedClasses:
+        """Return the classes up to one, with weights of this ratio; those after count nothing."""
+        numbers = range(len(self.weights))
+        return replace(self, weights=tuple(ratio ** (k - i) if i <= k else 0 for i in numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +81,8 @@ class Problem:
         Alternatives of one job lie together, and jobs in order.
     demand
         (alternatives, rows): what the alternative asks of each row in each of its leases.
+    classes
+        The priority classes of `admitted`; None where it is one term.
     """
 
     capacity: Ints
@@ -52,6 +93,7 @@ class Problem:
     end: Ints
     value: Ints
     demand: Ints
+    classes: AdmittedClasses | None = None
 
     @property
     def jobs(self) -> int:
@@ -67,6 +109,15 @@ class Problem:
     def horizon(self) -> int:
         """The number of leases."""
         return int(self.capacity.shape[1])
+
+    @property
+    def counted(self) -> Ints:
+        """What each alternative counts in `admitted`, its classes weighted (alternatives,)."""
+        if self.classes is None:
+            return self.value
+        weights = np.array(self.classes.weights, dtype=np.int64)
+        counted: Ints = self.value * weights[self.classes.number[self.job]]
+        return counted
 
     @property
     def lost(self) -> Ints:
@@ -104,8 +155,8 @@ class Schedule:
     runs: Bools
 
     def admitted(self, problem: Problem) -> int:
-        """Value of all promises."""
-        return int(problem.value[self.alternative[self.alternative != NONE]].sum())
+        """Value of all promises, priority classes weighted."""
+        return int(problem.counted[self.alternative[self.alternative != NONE]].sum())
 
     def broken(self, problem: Problem) -> int:
         """Value lost of the promises that jobs have already."""

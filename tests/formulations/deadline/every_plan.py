@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement, product
+from operator import add
 from typing import Any
 
 MILLION = 10**6
@@ -177,12 +178,20 @@ class Every:
                         )
                     )
                 others = self._others(now, promised)
-                for (broken, admitted), given in known[key].items():
-                    values = {"broken": broken, "admitted": admitted, **others}
-                    yield Found(now, given, values)
+                for (broken, *admitted), given in known[key].items():
+                    values = {"broken": broken}
+                    values |= _named("admitted", self.promises.levels, admitted)
+                    yield Found(now, given, values | others)
 
     def _others(self, now: tuple[Do, ...], promised: tuple[bool, ...]) -> dict[str, int]:
-        disruption = best_effort = early = 0
+        disruption = early = 0
+        ready = [
+            job
+            for j, job in enumerate(self.jobs)
+            if self.before[j] or (job.get("deadline", {}).get("ready") or 0) <= self.promises.now
+        ]
+        levels = self.promises.levels_of(ready)
+        best_effort = [0] * max(len(levels), 1)
         busy = {host for before in self.before if before is not None for host in before.hosts}
         opened: set[str] = set()
         for j, do in enumerate(now):
@@ -199,13 +208,21 @@ class Every:
                 if "deadline" in job:
                     work = 1000 * job["deadline"]["work_s"]
                 share = MILLION * self.promises.gain(j, do.option, len(set(do.hosts))) // work
-                best_effort += job.get("weight", 1) * min(MILLION, share)
+                amount = job.get("weight", 1) * min(MILLION, share)
+                best_effort = list(
+                    map(add, best_effort, self.promises.by_level(levels, job, amount))
+                )
         return {
             "disruption": disruption,
-            "best_effort": best_effort,
+            **_named("best_effort", levels, best_effort),
             "early": early,
             "opened": len(opened),
         }
+
+
+def _named(term: str, levels: list[int], values: list[int]) -> dict[str, int]:
+    names = [f"{term}_{k}" for k in range(1, len(levels) + 1)] or [term]
+    return dict(zip(names, values, strict=True))
 
 
 def _kind(do: Do) -> tuple[int, int] | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import combinations
+from operator import add, ge
 from typing import Any, NamedTuple
 
 Raw = dict[str, Any]
-Values = dict[tuple[int, int], tuple["Given | None", ...]]
-"""By (broken, admitted) the promises of some jobs."""
+Values = dict[tuple[int, ...], tuple["Given | None", ...]]
+"""By (broken, *admitted) the promises of some jobs."""
 
 
 class Do(NamedTuple):
@@ -46,6 +47,26 @@ class Promises:
         self.gone = [self._away(lease) for lease in range(self.horizon)]
         self.before = [self._before(job) for job in self.jobs]
         self._given: dict[tuple[int, Do | None], list[Given]] = {}
+        asking = [
+            job
+            for job in self.jobs
+            if "promise" in job.get("deadline", {}) or job.get("deadline", {}).get("due")
+        ]
+        self.levels = self.levels_of(asking)
+
+    def levels_of(self, jobs: list[Raw]) -> list[int]:
+        """The priorities by which a term is decided that counts these jobs; [] if it is one."""
+        if self.raw["policy"].get("priority") == "preemption":
+            return []
+        waiting = {job.get("priority", 0) for job in jobs if "running" not in job}
+        every = {job.get("priority", 0) for job in jobs}
+        return sorted(every, reverse=True) if len(waiting) > 1 else []
+
+    @staticmethod
+    def by_level(levels: list[int], job: Raw, value: int) -> tuple[int, ...]:
+        """An amount of a job, in the place of its priority."""
+        priority = job.get("priority", 0)
+        return tuple(value * (level == priority) for level in levels) if levels else (value,)
 
     def _away(self, lease: int) -> set[str]:
         begin = self.now + lease * self.length
@@ -222,18 +243,19 @@ class Promises:
         return tuple(asked)
 
     def kept(self, lists: tuple[tuple[int, Do | None, bool | None], ...]) -> dict[Any, Any]:
-        """Best choices of promises: (broken, admitted) to the promises, none beaten by another.
+        """Best choices of promises: (broken, *admitted) to the promises, none beaten by another.
 
         Each list entry is a job, what it does now, and whether it must have a promise (None: as it
         likes).
         """
         capacity = [row[2] for row in self.capacity]
         start = tuple(tuple(row[1:]) for row in capacity)
-        states: dict[Any, dict[tuple[int, int], tuple[Given | None, ...]]] = {start: {(0, 0): ()}}
+        none = (0,) * (1 + max(len(self.levels), 1))
+        states: dict[Any, dict[tuple[int, ...], tuple[Given | None, ...]]] = {start: {none: ()}}
         for j, do, must in lists:
             old = self.jobs[j].get("deadline", {}).get("promise")
             loss = 0 if old is None else old["value"]
-            after: dict[Any, dict[tuple[int, int], tuple[Given | None, ...]]] = {}
+            after: dict[Any, dict[tuple[int, ...], tuple[Given | None, ...]]] = {}
             moves: list[Given | None] = [] if must is False else list(self.offered(j, do))
             if not must:
                 moves.append(None)
@@ -244,11 +266,11 @@ class Promises:
                         continue
                     value = 0 if given is None else given.value
                     kept = after.setdefault(rest, {})
-                    for (broken, admitted), had in values.items():
-                        key = broken + max(0, loss - value), admitted + value
-                        kept.setdefault(key, (*had, given))
+                    more = max(0, loss - value), *self.by_level(self.levels, self.jobs[j], value)
+                    for before, had in values.items():
+                        kept.setdefault(tuple(map(add, before, more)), (*had, given))
             states = {left: _unbeaten(values) for left, values in after.items()}
-        every: dict[tuple[int, int], tuple[Given | None, ...]] = {}
+        every: dict[tuple[int, ...], tuple[Given | None, ...]] = {}
         for values in states.values():
             for key, had in values.items():
                 every.setdefault(key, had)
@@ -265,11 +287,10 @@ class Promises:
         return tuple(rows)
 
 
-def _unbeaten(values: dict[tuple[int, int], Any]) -> dict[tuple[int, int], Any]:
-    """Keep what nothing beats in both: the less, and the more."""
-    best, most = {}, -1
-    for broken, admitted in sorted(values, key=lambda pair: (pair[0], -pair[1])):
-        if admitted > most:
-            best[broken, admitted] = values[broken, admitted]
-            most = admitted
+def _unbeaten(values: dict[tuple[int, ...], Any]) -> dict[tuple[int, ...], Any]:
+    """Keep what nothing beats in all: the less in the first, and the more in the others."""
+    best: dict[tuple[int, ...], Any] = {}
+    for key in sorted(values, key=lambda key: (key[0], *(-part for part in key[1:]))):
+        if not any(all(map(ge, other[1:], key[1:])) for other in best):
+            best[key] = values[key]
     return best

@@ -44,7 +44,7 @@ def round_of(seed: int) -> Raw:
             "horizon": horizon,
             "outages": [_outage(rng, hosts, horizon) for _ in range(rng.choice([0, 0, 0, 1, 2]))],
         },
-        "policy": {"formulation": "deadline"},
+        "policy": {"formulation": "deadline", "priority": "preemption"},
     }
 
 

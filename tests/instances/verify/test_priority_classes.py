@@ -121,7 +121,7 @@ def test_a_plan_with_classes_is_read_as_it_was_written() -> None:
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
 
 
-@pytest.mark.parametrize("formulation", ["deadline", "replicas"])
+@pytest.mark.parametrize("formulation", ["replicas"])
 def test_other_policies_refuse_strict_priority(formulation: str) -> None:
     assert Policy(formulation=formulation).priority == "preemption"
     with pytest.raises(ValidationError, match="not for policy"):

@@ -24,12 +24,18 @@ from collections.abc import Mapping
 import numpy as np
 
 from placewright.array_types import Floats, Ints
+from placewright.formulations.common.priority_classes import class_terms
 from placewright.formulations.deadline.models.integrated.gangs import Gangs
 from placewright.formulations.deadline.models.integrated.modes import NOT_NOW, Modes, modes_of
 from placewright.formulations.deadline.problem.alternatives import tasks_of
 from placewright.formulations.deadline.problem.capacity_rows import largest_host_gpus
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.current_lease import best_effort_value
+from placewright.formulations.deadline.problem.priorities import (
+    BEST_EFFORT,
+    number_of,
+    priority_classes,
+)
 from placewright.formulations.deadline.problem.problem import ADMITTED, BROKEN, NONE, Schedule
 from placewright.formulations.gang.models.host.disruption_budget import add_budget_rows
 from placewright.formulations.gang.models.host.gpus import add_gpus
@@ -183,7 +189,12 @@ class IntegratedModel:
         kept = (problem.loss[problem.job] - problem.lost)[alternatives]
         lost = float(problem.loss.sum())
         model.term(BROKEN, self._chosen, -kept, sense="min", constant=lost)
-        model.term(ADMITTED, self._chosen, problem.value[alternatives], sense="max")
+        value, classes = problem.value[alternatives], problem.classes
+        number = np.zeros(problem.jobs, dtype=np.int64) if classes is None else classes.number
+        names = (ADMITTED,) if classes is None else class_terms(ADMITTED, len(classes.weights))
+        for k, name in enumerate(names):
+            of = number[problem.job[alternatives]] == k
+            model.term(name, self._chosen, np.where(of, value, 0), sense="max")
         constant = 0
         for entries in self._entries.values():
             for e in (e for e in entries if exact.entries[e].job != ANY_JOB):
@@ -199,8 +210,8 @@ class IntegratedModel:
         none = exact.y[:0]
         model.term("disruption", none, np.zeros(0), sense="min", constant=float(constant))
         value_of = self._term_values()
-        for term in ("best_effort", "early"):
-            model.term(term, exact.y, value_of[term], sense="max")
+        for term, values in value_of.items():
+            model.term(term, exact.y, values, sense="max")
 
     def _term_values(self) -> Mapping[str, Ints]:
         """Return what each entry contributes to the terms of the current lease.
@@ -208,9 +219,9 @@ class IntegratedModel:
         A job without a promise counts there as on the fewest hosts.
         """
         round_, largest = self.admission.round, largest_host_gpus(self.admission.round)
-        value_of = {
-            term: np.zeros(len(self._gang), dtype=np.int64) for term in ("best_effort", "early")
-        }
+        classes = priority_classes(round_, BEST_EFFORT)
+        names = class_terms(BEST_EFFORT, len(classes)) or (BEST_EFFORT,)
+        value_of = {term: np.zeros(len(self._gang), dtype=np.int64) for term in (*names, "early")}
         for e, gang in enumerate(self._gang):
             gang_, o = self.gangs.each[gang], self._option(e)
             job = round_.jobs[gang_.job]
@@ -219,7 +230,7 @@ class IntegratedModel:
                 continue
             pace = Pace() if job.deadline is None else job.deadline.pace(o)
             hosts = min_hosts(job.options[o], largest)
-            value_of["best_effort"][e] = best_effort_value(
+            value_of[names[number_of(classes, job)]][e] = best_effort_value(
                 round_, job, work_per_lease(pace, round_.leases.length_s, hosts)
             )
         return value_of

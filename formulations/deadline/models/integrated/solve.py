@@ -10,19 +10,25 @@ from collections.abc import Iterator
 
 from placewright.array_types import Floats
 from placewright.formulations.bound_arithmetic import HOLD_SLACK, proven_whole
+from placewright.formulations.common.priority_classes import write_out_terms
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.models.integrated.gangs import Gangs, compile_gangs
 from placewright.formulations.deadline.models.integrated.model import IntegratedModel
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.current_lease import PLACES
-from placewright.formulations.deadline.problem.problem import ADMITTED, BROKEN, NONE, Schedule
+from placewright.formulations.deadline.problem.priorities import (
+    ADMITTED,
+    BEST_EFFORT,
+    priority_classes,
+)
+from placewright.formulations.deadline.problem.problem import BROKEN, NONE, Schedule
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.model import num_task_variables
 from placewright.formulations.gang.placement.assignment import assign_gpus, preemptor_of
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.terms import SENSE
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
+from placewright.instances.policies import sense_of, term_of
 
 
 def solve_integrated(
@@ -45,7 +51,10 @@ def solve_integrated(
     integrated = IntegratedModel(admission, gangs)
     held: list[tuple[str, int]] = []
     start: Floats | None = None
-    for term in terms:
+    classes = {
+        term: len(priority_classes(admission.round, term)) for term in (ADMITTED, BEST_EFFORT)
+    }
+    for term in write_out_terms(terms, classes):
         if term == BROKEN and not admission.problem.loss.any():
             continue
         arrays = integrated.model.arrays(term)
@@ -55,8 +64,8 @@ def solve_integrated(
         if outcome is None:
             return
         bound = outcome.bound
-        if bound is not None and term in (BROKEN, ADMITTED) and not gangs.evicted:
-            yield Bound(term, proven_whole(bound, SENSE[term]), tuple(held))
+        if bound is not None and term_of(term) in (BROKEN, ADMITTED) and not gangs.evicted:
+            yield Bound(term, proven_whole(bound, sense_of(term)), tuple(held))
         if outcome.values is None or outcome.objective is None:
             return
         start = outcome.values

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from placewright.instances.documents.deadline import UNIT
+from placewright.instances.documents.deadline import UNIT, Pace
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
+from placewright.instances.verify.precedence import ClassTerm
 from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.rules.deadline.lease_arithmetic import lease_work
 from placewright.instances.verify.rules.deadline.lease_work import LeaseProgress
+from placewright.instances.verify.rules.gang.entitlement import Entitlement
+from placewright.instances.verify.rules.gang.priority import classes_of, sums_of_classes
 from placewright.topology.units import MILLION
 
 
@@ -19,28 +25,85 @@ def broken(reading: Reading) -> int:
     return total
 
 
-def admitted(reading: Reading) -> int:
-    """Sum of the values of the promises after the round."""
+def admitted(reading: Reading) -> int | dict[str, int]:
+    """Sum of the values of the promises after the round; by priority class if there are several."""
     promises = reading.promises
-    if promises is None:
-        return 0
-    return sum(promises.section.jobs[number].promise.value for number in promises.numbers.values())
+    values: dict[str, int] = {}
+    if promises is not None:
+        for job, number in promises.numbers.items():
+            values[job] = promises.section.jobs[number].promise.value
+    classes = _classes_of_admitted(reading.round)
+    if not classes:
+        return sum(values.values())
+    of = Entitlement(reading.round).of
+    return sums_of_classes(classes, ((of(reading.jobs[j], 0), v) for j, v in values.items()))
 
 
-def best_effort(reading: Reading) -> int:
+def best_effort(reading: Reading) -> int | dict[str, int]:
     """Weight times millionths of the work that the current lease does, of jobs without a promise.
 
-    The work of a job that says none is as long as the horizon.
+    The work of a job that says none is as long as the horizon. By priority class if there are
+    several.
     """
-    leases, pacing, total = reading.round.leases, LeaseProgress(reading), 0
-    everything = UNIT * leases.horizon * leases.length_s
-    for placed in reading.placed:
-        job = placed.job
-        if reading.promise_of(job.name) is None:
-            work = everything if job.deadline is None else job.deadline.work
-            share = MILLION * pacing.gained(job, placed.chosen) // work
-            total += job.weight * min(MILLION, share)
-    return total
+    pacing = LeaseProgress(reading)
+    counted = [
+        (placed.job, _share(reading.round, placed.job, pacing.gained(placed.job, placed.chosen)))
+        for placed in reading.placed
+        if reading.promise_of(placed.job.name) is None
+    ]
+    classes = _classes_of_best_effort(reading.round)
+    if not classes:
+        return sum(amount for _, amount in counted)
+    of = Entitlement(reading.round).of
+    return sums_of_classes(classes, ((of(job, 0), amount) for job, amount in counted))
+
+
+def class_terms(round_: Round) -> dict[str, ClassTerm]:
+    """Return the terms of priority classes of a round."""
+    return {**_classes_of_admitted(round_), **_classes_of_best_effort(round_)}
+
+
+def _classes_of_admitted(round_: Round) -> dict[str, ClassTerm]:
+    """Return the classes of the jobs that may have a promise: each asks its most valuable one."""
+    if "admitted" not in round_.policy.by_class:
+        return {}
+    most = {job.name: max(_values(job), default=0) for job in round_.jobs}
+    asking = [job for job in round_.jobs if any(_values(job))]
+    of = Entitlement(round_).of
+    return classes_of("admitted", asking, lambda job, _: most[job.name], of, pinned=True)
+
+
+def _classes_of_best_effort(round_: Round) -> dict[str, ClassTerm]:
+    """Return the classes of the jobs that may run now: each asks what a lease does at most."""
+    if "best_effort" not in round_.policy.by_class:
+        return {}
+
+    def worth(job: Job, option: int) -> int:
+        pace = Pace() if job.deadline is None else job.deadline.pace(option)
+        hosts = [1, *(entry for entry, _ in pace.spanning)]
+        return _share(round_, job, max(lease_work(pace, round_.leases.length_s, n) for n in hosts))
+
+    ready = [job for job in round_.jobs if job.running is not None or _is_ready(round_, job)]
+    return classes_of("best_effort", ready, worth, Entitlement(round_).of, pinned=True)
+
+
+def _values(job: Job) -> list[int]:
+    if job.deadline is None:
+        return []
+    given = [] if job.deadline.promise is None else [job.deadline.promise.value]
+    return given + [due.value for due in job.deadline.due]
+
+
+def _is_ready(round_: Round, job: Job) -> bool:
+    ready = None if job.deadline is None else job.deadline.ready
+    return ready is None or ready <= round_.now
+
+
+def _share(round_: Round, job: Job, gained: int) -> int:
+    """Return the weight of a job times the millionths that something is of its work."""
+    leases = round_.leases
+    work = UNIT * leases.horizon * leases.length_s if job.deadline is None else job.deadline.work
+    return job.weight * min(MILLION, MILLION * gained // work)
 
 
 def early(reading: Reading) -> int:

@@ -47,12 +47,15 @@ def classes_of(
     jobs: Iterable[Job],
     worth: Callable[[Job, int], int],
     precedence: Callable[[Job, int], Precedence],
+    *,
+    pinned: bool = False,
 ) -> dict[str, ClassTerm]:
     """Return the terms that a term stands for, highest class first; {} if for itself.
 
-    `worth` and `precedence` are those of a job with an option.
+    `worth` and `precedence` are those of a job with an option; with `pinned` pinned jobs count.
     """
-    found = _per_precedence(jobs, worth, precedence)
+    competing = (job for job in jobs if pinned or not is_pinned(job))
+    found = _per_precedence(competing, worth, precedence)
     if sum(one.waits for one in found.values()) < 2:
         return {}
     classes = [
@@ -116,8 +119,6 @@ def _per_precedence(
 ) -> dict[Precedence, _Level]:
     levels: dict[Precedence, _Level] = {}
     for job in jobs:
-        if is_pinned(job):
-            continue
         offered = range(len(job.options)) if job.running is None else [job.running.option]
         best: dict[Precedence, int] = {}
         for option in offered:
