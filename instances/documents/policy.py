@@ -156,9 +156,9 @@ class Policy(Document):
     which free GPUs are useful or stranded, in the term `stranded` (None: the tasks of the round's
     jobs, of a pending one those of its first option).
 
-    `priority`: `strict` decides the main term (`value`, of `interleaving` `weighted_throughput`)
-    class by class, the highest precedence first; with `preemption` priority says only who may
-    preempt whom. `deadline` and `replicas` have `preemption` alone.
+    `priority`: `strict` decides the main terms (`value`, of `interleaving` `weighted_throughput`,
+    of `deadline` `admitted` and `best_effort`) class by class, the highest precedence first; with
+    `preemption` priority says only who may preempt whom. `replicas` has `preemption` alone.
 
     `aging` raises the value of jobs that wait, and `backfill` reserves GPUs for the first of them
     (None: neither). `limits` holds in every plan.
