@@ -25,6 +25,7 @@ from placewright.instances.policies import sense_of, term_of
 from placewright.rounds import prove_bounds
 
 Raw = dict[str, Any]
+BUNDLED = "strict-promises"
 LIBRARY = Path(verification.__file__).parents[1] / "library"
 SEEDS = {"highs": range(30), "cp-sat": range(30, 40), "cbc": range(40, 50), "scip": range(50, 60)}
 OTHER_MODELS = {
@@ -141,7 +142,7 @@ def test_no_plan_beats_the_bound_of_a_class_without_the_integrated_model(
 
 
 def test_the_bundled_round_promises_the_urgent_job_first() -> None:
-    round_ = load_round(LIBRARY / "strict-promises.yaml")
+    round_ = load_round(LIBRARY / f"{BUNDLED}.yaml")
     plan = solve_round(round_, isolation="none")
     assert plan.certificate is not None
     assert [(t.name, t.value, t.bound, t.asked) for t in plan.certificate.terms] == [
