@@ -42,6 +42,7 @@ from placewright.formulations.gang.models.aggregate.host_columns import (
 from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.models.aggregate.term_by_term import later_bounds
 from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.completion import complete
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.upgrade import upgrade_options
@@ -69,7 +70,8 @@ class IncrementalGang:
         """Yield plans and bounds, as `run` does."""
         if self._has_plan and not session.expired() and _applies(problem):
             try:
-                yield from self._adapt(problem, session)
+                adapt = self._adapt_classes if problem.priority_classes else self._adapt
+                yield from adapt(problem, session)
             except Exception as error:  # noqa: BLE001 - a fault here must not cost the plan
                 session.degraded.append(f"adapted: {type(error).__name__}: {error}")
         if session.best is None:
@@ -124,6 +126,37 @@ class IncrementalGang:
             # With other patterns the search may end elsewhere.
             yield from run(problem, session)
 
+    def _adapt_classes(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+        """Adapt the last plan, and search on unless little can be gained in each priority class.
+
+        Displacement and exchange maximise the weighted sum. Its bound says little of the lower
+        classes, so each has its relaxation, from the patterns of the last round.
+        """
+        empty = Placement(problem, cleared=True)
+        grid = ResourceGrid(problem, empty)
+        if not host_patterns_apply(problem, grid):
+            return
+        if self._warm_start is not None and not self._warm_start.is_valid_for(problem):
+            self._warm_start = None
+        placement = Placement(problem)
+        displace_greedily(placement)
+        solved = self._solve(problem, session, empty, placement)
+        _improve(session, placement, self._prices(problem, grid))
+        complete(placement)
+        yield assign(placement, ADAPTED)
+        yield from trivial_bounds(problem)
+        first = problem.value_terms[0]
+        bounds, _ = collect_bounds(bound_by_relaxation(session, *solved.model, first))
+        yield from bounds
+        yield from later_bounds(session, *solved.model, problem.value_terms)
+        if _classes_are_near_bounds(problem, session):
+            return
+        yield from migrate(session, problem, PricedModel(*solved.model), solved.outcome, placement)
+        if _classes_are_near_bounds(problem, session):
+            yield from later_bounds(session, *solved.model)
+        elif not session.expired():
+            yield from run(problem, session)
+
     def _prices(self, problem: Problem, grid: ResourceGrid) -> DualPrices | None:
         """Return the prices of the last relaxation for this round, None without one."""
         last = self._warm_start
@@ -169,6 +202,23 @@ def _is_near_bound(session: Session, placement: Placement, bound: float) -> bool
     return bound - placement.value <= little or near(bound, placement.value, session.gap)
 
 
+def _classes_are_near_bounds(problem: Problem, session: Session) -> bool:
+    """Whether the bound of each priority class leaves too little to gain for a search."""
+    best, bounds = session.best, session.best_known.bounds
+    if best is None:
+        return False
+    tuning = parameters.PARAMETERS.incremental
+    running = sum(len(c.jobs) * c.choices[0].own_value for c in problem.classes if c.running)
+    return all(
+        term in bounds
+        and bounds[term] - best[term]
+        <= max(
+            tuning.negligible_class_gain_rel * (running + abs(best[term])), session.gap * one.asked
+        )
+        for term, one in zip(problem.value_terms, problem.priority_classes, strict=True)
+    )
+
+
 def _exchange(session: Session, placement: Placement, prices: DualPrices | None) -> None:
     """Exchange jobs on hosts that hold less than they could, until the time is over."""
     lossy = _hosts_by_loss(placement, prices)
@@ -192,7 +242,7 @@ def _applies(problem: Problem) -> bool:
     What is stranded depends on which host each job is on, which displacement ignores.
     """
     return (
-        problem.terms[0] == VALUE
+        problem.weighted_terms[0] == VALUE
         and STRANDED not in problem.terms
         and bool(problem.running)
         and not problem.vacate.any()

@@ -349,12 +349,15 @@ class IncrementalParameters:
         Gap to the bound of the last prices at which no linear relaxation is solved.
     negligible_gain_rel
         Part of the value of all that runs; if the bound leaves no more to gain, no search is made.
+    negligible_class_gain_rel
+        The same of each priority class: their bounds, in turn, are less tight.
     max_kept_patterns
         Patterns with which the next round begins, those of least loss at the relaxation's prices.
     """
 
     price_gap_rel: float = 9e-4
     negligible_gain_rel: float = 2e-4
+    negligible_class_gain_rel: float = 1e-3
     max_kept_patterns: int = 5_000
 
 

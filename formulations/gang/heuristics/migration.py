@@ -411,7 +411,11 @@ def displace_by_model(
         arrays = program.arrays(VALUE, without=program.held)
         excluded = _columns_to_exclude(arrays, counts, columns, relaxed)
     else:
-        excluded = _columns_to_exclude(program.arrays(terms[-1]), counts, columns, of_classes)
+        held = {f"hold:{term}" for term in terms[:-1]}
+        arrays = program.arrays(
+            terms[-1], without=[name for name in program.held if name not in held]
+        )
+        excluded = _columns_to_exclude(arrays, counts, columns, of_classes)
     gap = None
     if best is not None:
         for term in terms:

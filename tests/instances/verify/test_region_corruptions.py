@@ -166,7 +166,8 @@ PLAN: Raw = {
     ],
 }
 TERMS = {
-    "value": 2000 + 10_000 - 4000,
+    "value_1": 10_000,
+    "value_2": 2000 - 4000,
     "remote_reads": 5 + (8 + 3 + 2),
     "egress_cost": 5 * 7 + 2 * 3,
     "gpu_cost": 3 * 2001 + 3 * 1000,
