@@ -48,7 +48,7 @@ def print_plan(console: Console, round_: Round, plan: Plan, selection: Selection
     console.print()
     waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
     if selection.jobs:
-        print_selected(console, jobs, plan, milli, selection.jobs)
+        print_selected(console, jobs, plan, milli, selection.jobs, round_.now)
     elif selection.waiting:
         _print_waiting(console, round_, waiting, milli, selection)
     else:
@@ -110,7 +110,7 @@ def _print_waiting(
         jobs = {job.name: job for job in round_.jobs}
         if len(waiting) > MAX_ROWS:
             print_table(console, waiting_table(waiting, milli))
-        print_waiting(console, jobs, waiting, milli, selection.waiting_rows)
+        print_waiting(console, jobs, waiting, milli, selection.waiting_rows, round_.now)
     elif selection.waiting:
         console.print("No job waits.")
         console.print()

@@ -36,6 +36,10 @@ def untrue(round_: Raw, plan: Raw) -> str:
         if said in ("data", "no_region"):
             if said == "no_region" and can:
                 return f"{job.name} may start in {can}"
+            detail = given(decision)
+            known = [{"region": one["region"], "at": one["ready"]} for one in entries]
+            if known and {k: v for k, v in detail.items() if v is not False} not in known:
+                return f"{job.name} waits for {known}, the plan says {detail}"
             continue
         mine = {name: views[name] for name in can}
         if fault := _untrue(mine, job, decision):

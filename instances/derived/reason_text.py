@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from placewright.instances.documents.plan import Detail, Reason
 from placewright.instances.documents.quantities import amount_text, memory_text
 from placewright.instances.errors import printable
@@ -27,11 +29,14 @@ MEANINGS = {
 }
 """What each reason says of every job that waits for it."""
 
-_TIMES = {
-    Reason.PROMISED_LATER: ", the first at",
-    Reason.REFUSED: "; it could be promised to be done at",
+_AT = {
+    Reason.PROMISED_LATER: "has a promise; the first of its leases begins",
+    Reason.REFUSED: "none of its due times is promised; the earliest that could be is",
+    Reason.NOT_BEFORE: "may not start before its time,",
+    Reason.RESERVED: "has a reservation",
+    Reason.HELD_FOR_MAINTENANCE: "would not end before the maintenance of hosts that it needs,",
 }
-"""What the time of a reason is, where it is not when the job may start."""
+"""What reasons say with a time, which follows."""
 
 _BESIDE = {
     Reason.NEVER_FITS: "even when all is empty",
@@ -40,34 +45,50 @@ _BESIDE = {
 }
 
 
-def reason_text(reason: Reason, detail: Detail | None) -> str:
-    """Say why a job waits, with the facts of its detail."""
+def _at(seconds: int) -> str:
+    return f"at {seconds} s"
+
+
+def reason_text(reason: Reason, detail: Detail | None, when: Callable[[int], str] = _at) -> str:
+    """Say why a job waits, with the facts of its detail; `when` writes a time on the clock."""
     detail = detail or Detail()
+    text = _with_facts(reason, detail, when) or MEANINGS[reason]
+    if detail.region is not None and reason not in (Reason.QUOTA, Reason.DATA):
+        text = f"in region {detail.region}: {text}"
+    if detail.option is not None:
+        text = f"option {detail.option}: {text}"
+    return f"{text}; whether it fits at all is not decided" if detail.unproven else text
+
+
+def _with_facts(reason: Reason, detail: Detail, when: Callable[[int], str]) -> str:
+    """Say why a job waits if the detail has the facts, else ""."""
+    text = ""
     if detail.cells is not None and detail.tenant is not None:
         text = _of_cells(reason, detail, detail.cells)
-    elif reason in _BESIDE and (lack := _lack(detail, _BESIDE[reason])):
-        text = lack
+    elif reason in _BESIDE:
+        text = _lack(detail, _BESIDE[reason])
     elif reason is Reason.QUOTA and detail.tenant is not None:
         where = "" if detail.region is None else f"in region {detail.region}"
         text = _quota(detail, where) or f"has too little left of its quota {where}".rstrip()
         text = f"tenant {detail.tenant} {text}"
-    elif reason is Reason.HELD_FOR_RESERVATION and detail.job is not None:
-        text = f"would delay the reservation of job {detail.job} at {detail.at} s"
-    elif detail.at is not None and reason in _TIMES:
-        text = f"{MEANINGS[reason]}{_TIMES[reason]} {detail.at} s"
     elif detail.at is not None:
-        text = f"{MEANINGS[reason]}: at {detail.at} s"
-    elif detail.startable:
-        text = "fits beside all that starts, but no better plan was found in which it starts"
+        text = _at_a_time(reason, detail, when(detail.at))
+    elif reason is Reason.NOT_CHOSEN and not detail.unproven:
+        where = "beside all that starts"
+        if not detail.startable:
+            where = "where jobs of its precedence or lower start"
+        text = f"fits {where}; no better plan was found with it"
     elif reason is Reason.INVALID and detail.message is not None:
         text = printable(detail.message)
-    else:
-        text = MEANINGS[reason]
-    if detail.region is not None and reason is not Reason.QUOTA:
-        text = f"in region {detail.region} {text}"
-    if detail.option is not None:
-        text = f"option {detail.option}: {text}"
-    return f"{text}; whether it fits at all is not decided" if detail.unproven else text
+    return text
+
+
+def _at_a_time(reason: Reason, detail: Detail, time: str) -> str:
+    if reason is Reason.HELD_FOR_RESERVATION and detail.job is not None:
+        return f"would delay the reservation of job {detail.job} {time}"
+    if reason is Reason.DATA and detail.region is not None:
+        return f"region {detail.region} has such GPUs, and all data of the job {time}"
+    return f"{_AT.get(reason, MEANINGS[reason])} {time}"
 
 
 def _quota(detail: Detail, where: str = "") -> str:
@@ -78,49 +99,60 @@ def _quota(detail: Detail, where: str = "") -> str:
     excess = _number(detail.resource, detail.excess)
     text = f"uses {used} {where}".rstrip()
     if detail.job is not None:
-        text += f", what preempted job {detail.job} held included, as only higher jobs may have it"
+        text += f" with what preempted job {detail.job} gave back, for higher jobs alone"
     return f"{text}; the job asks {_amount(detail.resource, detail.asked)}, {excess} too many"
 
 
 def _of_cells(reason: Reason, detail: Detail, unused: int) -> str:
     """Say what the cells of a tenant lack."""
-    left = f"{unused} of its cells {'is' if unused == 1 else 'are'} not in use"
-    if reason is Reason.CAPACITY and (free := _part(detail.resource, detail.free, detail.asked)):
+    if reason is Reason.NOT_CHOSEN:
         return (
-            f"tenant {detail.tenant} has no usable cell: {left}, and of level {detail.level} and "
-            f"above {free} that it may claim are free"
+            f"fits what is left of the cells of tenant {detail.tenant}, but none was found for it"
+        )
+    asked, free = _asked_and_free(detail)
+    if reason is Reason.CAPACITY and free:
+        return (
+            f"tenant {detail.tenant} may still claim {asked} in cells of level {detail.level} and "
+            f"above, and {free} of usable ones are free"
         )
     if quota := _quota(detail, "in its cells"):
         return f"tenant {detail.tenant} {quota}"
-    left = left if unused else "all of its cells are in use"
-    return (
-        f"does not fit the cells of tenant {detail.tenant} beside its guaranteed jobs there; {left}"
-    )
+    left = f"{unused} not in use" if unused else "all in use"
+    return f"does not fit the cells of tenant {detail.tenant} beside its guaranteed jobs ({left})"
 
 
 def _lack(detail: Detail, beside: str) -> str:
     """Say what an option lacks beside some jobs, "" if the detail does not."""
-    has = _part(detail.resource, detail.free, detail.asked)
-    if detail.resource == "mig":
-        has = "no place for its slice"
-    elif has:
-        has += " free"
+    asked, free = _asked_and_free(detail)
     group = "" if detail.group is None else f" of group {detail.group}"
     where = "" if detail.domain is None else f"{detail.level} {detail.domain}"
     if detail.host is not None:
-        return f"no host takes a task{group} {beside}: {detail.host} has {has}"
+        lacks = f"{detail.host} has {free} free, a task asks {asked}"
+        if detail.resource == "mig":
+            lacks = f"{detail.host} has no place for its slice"
+        return f"no host takes a task{group} {beside}: {lacks}"
     if detail.tasks is not None and not (detail.places or detail.resource):
         return f"no open host may take a task{group} {beside}"
     if detail.tasks is not None:
         one = f" one {detail.level}" if where else ""
         text = f"at most {detail.places} of {detail.tasks} tasks{group} fit{one} {beside}"
-        if detail.free is not None and detail.asked is not None and detail.free >= detail.asked:
-            has = f"{_amount(detail.resource, detail.free)} free, in parts that are too small"
-        facts = " has ".join(filter(None, (where, has)))
-        return f"{text} ({facts})" if facts else text
-    if has:
-        return f"for its groups together {where or 'the cluster'} has {has} {beside}"
+        if not free:
+            return f"{text} ({where})" if where else text
+        scarce = f"{where} has {free} free" if where else f"{free} free"
+        if (detail.free or 0) >= (detail.asked or 0):
+            return f"{text} ({scarce}, in parts that are too small)"
+        return f"{text} ({scarce}, the {detail.tasks} ask {asked})"
+    if free:
+        has = where or ("the cluster" if detail.region is None else f"region {detail.region}")
+        return f"its groups together ask {asked}, and {has} has {free} free {beside}"
     return f"its groups fit {where} one by one {beside}, but not at once" if where else ""
+
+
+def _asked_and_free(detail: Detail) -> tuple[str, str]:
+    """Return what is asked and what is free, with units; "" if a detail does not say."""
+    if detail.resource is None or detail.asked is None or detail.free is None:
+        return "", ""
+    return _amount(detail.resource, detail.asked), _amount(detail.resource, detail.free)
 
 
 def _part(resource: str | None, part: int | None, whole: int | None) -> str:

@@ -16,7 +16,7 @@ from placewright.formulations.geo.problem.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
 from placewright.formulations.plan_messages import Bound, Candidate, DataPlan
 from placewright.formulations.session import Session
-from placewright.instances.documents.plan import Decision, Reason
+from placewright.instances.documents.plan import Decision, Detail, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.decisions import Why
 from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
@@ -62,7 +62,10 @@ class GeoDecider:
         jobs = range(len(self._round.jobs))
         waiting = [j for j in jobs if self._round.jobs[j].running is None]
         waiting = [j for j in waiting if j not in candidate.starts and j not in data.waits]
-        reasons = dict.fromkeys(data.waits, Why(Reason.DATA))
+        reasons = {
+            j: Why(Reason.DATA, Detail(region=problem.wan.regions[region], at=ready))
+            for j, (region, ready) in data.waits.items()
+        }
         nowhere = never_runnable(problem, waiting, data.creates)
         reasons |= dict.fromkeys(nowhere, Why(Reason.NO_REGION))
 

@@ -102,7 +102,7 @@ class CellReasons:
             fitting = fits(beside, choice, most)
         if fitting is not False:
             doubt |= {} if fitting else {"unproven": True}
-            return Verdict(Reason.NOT_CHOSEN, doubt)
+            return Verdict(Reason.NOT_CHOSEN, facts | doubt)
         if short := self._cells.short(tenant):
             return Verdict(Reason.CAPACITY, {**facts, **short, **doubt})
         return Verdict(Reason.QUOTA, facts | doubt)

@@ -74,7 +74,15 @@ def solved(run, monkeypatch, tmp_path):
     return lambda *words: run("solve", tmp_path / "round.json", *words)
 
 
-WHY = "not_chosen: no better plan was found in which it starts"
+WHY = (
+    "not_chosen: fits where jobs of its precedence or lower start; no better plan was found with it"
+)
+
+
+@pytest.fixture(autouse=True)
+def wide(run, monkeypatch):
+    """No row of a table is broken."""
+    monkeypatch.setenv("COLUMNS", "200")
 
 
 def rows(text: str) -> list[str]:

@@ -128,5 +128,6 @@ def test_a_reason_and_its_facts_make_one_sentence() -> None:
     said = {name: reason_text(found[name].reason, found[name].detail) for name in (late, "wide")}
     assert said[late] == ("tenant research uses 16 of 16 GPUs; the job asks 8 GPUs, 8 too many")
     assert said["wide"] == (
-        "at most 2 of 3 tasks fit one rack even when all is empty (rack a has 16 of 24 GPUs free)"
+        "at most 2 of 3 tasks fit one rack even when all is empty "
+        "(rack a has 16 GPUs free, the 3 ask 24 GPUs)"
     )

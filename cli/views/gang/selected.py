@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.format.table import MAX_ROWS, print_table, table
-from placewright.cli.format.text import NONE, count, gpus, number, spans
+from placewright.cli.format.text import NONE, after, count, gpus, number, spans
 from placewright.cli.views.gang.facts import OUTCOMES
 from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.documents.plan import DecisionKind
@@ -62,6 +62,7 @@ def print_waiting(
     waiting: Sequence[Decision],
     milli: Mapping[str, int],
     limit: int | None,
+    now: int,
 ) -> None:
     """List the waiting jobs, those of the highest priority and then the largest first.
 
@@ -86,7 +87,7 @@ def print_waiting(
             *((job.tenant or NONE,) if tenants else ()),
             *((number(job.priority),) if priorities else ()),
             gpus(milli[job.name]),
-            _why(decision) or "the plan gives no reason",
+            _why(decision, now) or "the plan gives no reason",
         )
     print_table(console, made)
     if limit is not None and len(order) > limit:
@@ -101,27 +102,32 @@ def print_selected(
     plan: Plan,
     milli: Mapping[str, int],
     names: Sequence[str],
+    now: int,
 ) -> None:
     """Print single jobs: the decision and why, and the place of each task."""
     decisions = {decision.job: decision for decision in plan.decisions}
     for name in dict.fromkeys(names):
-        print_table(console, _job_table(jobs[name], decisions[name], milli[name]))
+        print_table(console, _job_table(jobs[name], decisions[name], milli[name], now))
         if decisions[name].tasks:
             print_table(console, _task_table(jobs[name], decisions[name]))
 
 
-def _why(decision: Decision) -> str | None:
+def _why(decision: Decision, now: int) -> str | None:
     """Return the reason for which a job waits, with what is known of it."""
     if decision.reason is None:
         return None
-    return f"{decision.reason}: {reason_text(decision.reason, decision.detail)}"
+
+    def when(at: int) -> str:
+        return f"at {after(at, now)}"
+
+    return f"{decision.reason}: {reason_text(decision.reason, decision.detail, when)}"
 
 
-def _job_table(job: Job, decision: Decision, milli: int) -> Table:
+def _job_table(job: Job, decision: Decision, milli: int, now: int) -> Table:
     made = table(f"Job {job.name}", "what", "value")
     rows = {
         "decision": OUTCOMES[decision.decision],
-        "why": _why(decision),
+        "why": _why(decision, now),
         "displaced by": ", ".join(decision.displaced_by) or None,
         "GPUs": gpus(milli),
         "option": None if decision.option is None else job.options[decision.option].name,

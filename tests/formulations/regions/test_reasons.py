@@ -60,7 +60,8 @@ def test_a_job_for_which_each_region_is_too_small_never_fits() -> None:
     _, found = waiting(round_of([two]))
     assert found["two"].reason is Reason.NEVER_FITS
     assert told(found["two"]) == (
-        "in region west at most 1 of 2 tasks fit even when all is empty (4 of 6 GPUs free)"
+        "in region west: at most 1 of 2 tasks fit even when all is empty "
+        "(4 GPUs free, the 2 ask 6 GPUs)"
     )
 
 

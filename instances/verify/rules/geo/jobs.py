@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.plan import Reason
+from placewright.instances.documents.plan import Detail, Reason
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.verify.data_facts import Data, bits
 from placewright.instances.verify.reading import Reading
@@ -108,16 +108,22 @@ def region_quota(reading: Reading) -> Iterator[Finding]:
 def data_reason(reading: Reading) -> Iterator[Finding]:
     """Require that the reasons about data and regions are true.
 
-    A job with reason `data` is listed in the section `reads`. For one with `no_region` no region is
-    feasible even once all copies are done.
+    A job with reason `data` is listed in the section `reads`, with the region and time that come
+    with the reason. For one with `no_region` no region is feasible even once all copies are done.
     """
     data = reading.data
     if data is None:
         return
-    waiting = frozenset(one.job for one in data.reads.waiting)
+    waiting = {one.job: (one.region, one.ready) for one in data.reads.waiting}
+    details = {decision.job: decision.detail or Detail() for decision in reading.plan.decisions}
     for path, job, given in waiting_jobs(reading):
-        problem = None
-        if given is Reason.DATA and job.name not in waiting:
+        problem, detail = None, details[job.name]
+        said, known = (detail.region, detail.at), waiting.get(job.name)
+        if given is Reason.DATA and known and said not in (known, (None, None)):
+            problem = (
+                f"in region {detail.region!r} at {detail.at}; expected {known[0]!r} at {known[1]}"
+            )
+        elif given is Reason.DATA and not known:
             problem = "of which the section 'reads' says nothing; expected where it has its data"
         elif given is Reason.NO_REGION and (regions := _could_run(data, job)):
             problem = which_could_run(data, regions)
