@@ -126,3 +126,32 @@ def test_other_policies_refuse_strict_priority(formulation: str) -> None:
     assert Policy(formulation=formulation).priority == "preemption"
     with pytest.raises(ValidationError, match="not for policy"):
         Policy(formulation=formulation, priority="strict")
+
+
+TURNS = {"profile": {"stages": [9, 5, 4, 3]}}
+PROMISED = {"deadline": {"work_s": 600, "due": [{"at": 1800, "value": 5}]}}
+
+
+@pytest.mark.parametrize(
+    ("formulation", "more", "terms"),
+    [
+        ("interleaving", TURNS, ("weighted_throughput",)),
+        ("deadline", PROMISED, ("admitted", "best_effort")),
+    ],
+)
+def test_classes_of_other_terms_are_merged_alike(
+    formulation: str, more: dict[str, Any], terms: tuple[str, ...]
+) -> None:
+    """Formulation and verifier each have their own; the certificate is checked by the latter's."""
+    jobs = [job(f"j{priority}", priority, 1, **more) for priority in range(10)]
+    round_ = round_of(*jobs, policy={"formulation": formulation})
+    plan = solve_round(round_, isolation="none", time_limit=5)
+    assert verify(round_, plan).ok
+    assert plan.certificate is not None
+    for term in terms:
+        found = [
+            [one.priority for one in result.precedences]
+            for result in plan.certificate.terms
+            if result.name.startswith(term)
+        ]
+        assert found == [[9], [8], [7], [6], [5], [4], [3, 2], [1, 0]]
