@@ -15,7 +15,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.verify.cluster_facts import HostFacts
-from placewright.instances.verify.reading import Reading, demand
+from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.rules.gang.maintenance import Windows
 from placewright.instances.verify.rules.gang.reservation_section import Path
 from placewright.instances.verify.rules.gang.waiting import Turn, end_of
@@ -90,7 +90,7 @@ class Timeline:
         ]
         starts = [p for p in reading.started if p.job.name in in_turn]
         self.starts: Sequence[Held] = [
-            Held(p.job, p.option, tuple(p.decision.tasks), end_of(p.job, now), False)
+            held_by(p, now, is_bound=False)
             for p in sorted(starts, key=lambda p: in_turn[p.job.name])
         ]
 
@@ -158,6 +158,12 @@ class Timeline:
                 if uses[tenant.name][name] > most:
                     return f"tenant {tenant.name!r} would hold more {name} than its quota"
         return ""
+
+
+def held_by(placed: Placed, now: int, *, is_bound: bool) -> Held:
+    """Return what a placed job holds by its tasks that can be read."""
+    tasks = tuple(one.task for one in placed.tasks)
+    return Held(placed.job, placed.option, tasks, end_of(placed.job, now), is_bound)
 
 
 def is_part(group: TaskGroup) -> bool:

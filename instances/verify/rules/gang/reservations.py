@@ -26,9 +26,9 @@ from placewright.instances.verify.rules.gang.reservation_section import (
 )
 from placewright.instances.verify.rules.gang.reservation_timeline import (
     FOREVER,
-    Held,
     Reserved,
     Timeline,
+    held_by,
 )
 from placewright.instances.verify.rules.gang.waiting import Turn, end_of, may_start, queue_key
 
@@ -246,12 +246,10 @@ class _Replay:
     def _kept(self) -> Iterator[Finding]:
         """Require that no job that starts or moves delays a reservation."""
         after = [
-            Held(
-                placed.job,
-                placed.option,
-                tuple(placed.decision.tasks),
-                end_of(placed.job, self._now),
-                placed.job.name not in self._starts and placed.job.running is None,
+            held_by(
+                placed,
+                self._now,
+                is_bound=placed.job.name not in self._starts and placed.job.running is None,
             )
             for placed in self._reading.placed
         ]
