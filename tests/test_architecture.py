@@ -8,7 +8,7 @@ import grimp
 from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("topology", "solver", "instances", "formulations", "rounds", "cli")
+FOLDERS = ("topology", "solver", "instances", "formulations", "rounds", "explain", "cli")
 
 
 def test_the_import_contracts_hold():

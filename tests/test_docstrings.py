@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = (
     "benchmarks",
     "cli",
+    "explain",
     "formulations",
     "fuzz",
     "instances",

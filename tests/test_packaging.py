@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("cli", "formulations", "instances", "rounds", "solver", "topology")
+FOLDERS = ("cli", "explain", "formulations", "instances", "rounds", "solver", "topology")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETTINGS = PYPROJECT["tool"]["setuptools"]
 

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (
-    *("benchmarks", "cli", "docs", "formulations", "instances", "rounds", "solver"),
+    *("benchmarks", "cli", "docs", "explain", "formulations", "instances", "rounds", "solver"),
     *("tests", "topology"),
 )
 FILES = [
