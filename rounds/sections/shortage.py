@@ -38,7 +38,7 @@ def _of_group(placement: Placement, group: Group, open_: Bools) -> dict[str, Any
         return {}
     inside, where = _inside(placement, group.required, best)
     lack: dict[str, Any] = {**where, "tasks": group.count, "places": places}
-    return lack | _scarce(placement, group, allowed & inside)
+    return lack | scarce(placement, group, allowed & inside)
 
 
 def _inside(placement: Placement, level: int, domain: int | None) -> tuple[Bools, dict[str, Any]]:
@@ -51,17 +51,24 @@ def _inside(placement: Placement, level: int, domain: int | None) -> tuple[Bools
 
 
 def _of_task(placement: Placement, group: Group, allowed: Bools) -> dict[str, Any]:
-    """Return what the host lacks that comes closest to holding a task of a group."""
-    lack: dict[str, Any] = {"tasks": group.count, "places": 0}
+    """Return the host that comes closest to holding a task of a group, and what it lacks."""
+    return {"tasks": group.count, "places": 0, **shortage_of_task(placement, group, allowed)}
+
+
+def shortage_of_task(placement: Placement, group: Group, allowed: Bools) -> dict[str, Any]:
+    """Return what the host lacks that comes closest to holding a task.
+
+    Nothing without hosts, or for a task that asks for nothing.
+    """
     hosts = np.flatnonzero(allowed)
-    if not len(hosts):
-        return lack
     names, asked, free = _per_task(placement, group, hosts)
+    if not len(hosts) or not names:
+        return {}
     short = free < asked
     least = np.where(short, free / asked, 2.0).min(axis=1)
     best = int(np.lexsort((-least, short.sum(axis=1)))[0])
     r = int(np.where(short[best], free[best] / asked, 2.0).argmin())
-    return lack | {
+    return {
         "host": placement.problem.cluster.hosts[hosts[best]],
         "resource": names[r],
         "asked": int(asked[r]),
@@ -101,7 +108,7 @@ def _per_task(placement: Placement, group: Group, hosts: Ints) -> tuple[list[str
     return names, np.array(asked), np.array(free).T.reshape(len(hosts), len(names))
 
 
-def _scarce(placement: Placement, group: Group, hosts: Bools) -> dict[str, Any]:
+def scarce(placement: Placement, group: Group, hosts: Bools) -> dict[str, Any]:
     """Return the resource for which alone too few tasks of a group have places, if there is one."""
     problem, shape = placement.problem, group.shape
     gpu, count = int(problem.shape_gpu[shape]), group.count

@@ -20,6 +20,7 @@ from placewright.formulations.gang.placement.greedy import lift_all, place_choic
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.gang.problem.mig_layouts import FREE
+from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 
 Counts: TypeAlias = tuple[int, ...]
@@ -66,15 +67,29 @@ def most_places(
     held = tasks_by_level(placement.problem.cluster, group, fitting)
     if level == NO_LEVEL:
         return min(int(held[0].sum()), group.count), None
-    limit = group.domain_limit
-    most = limit.max_tasks if limit is not None and level >= limit.level else group.count
     # Of equal domains the first whose hosts take most, so that it is none without hosts.
     tasks = np.bincount(
         placement.problem.cluster.domain[level], weights=fitting, minlength=len(held[level])
     )
     best = int(np.lexsort((-np.arange(len(tasks)), tasks, held[level]))[-1])
-    places = min(int(held[level][best]), most)
-    return places - places % (1 if group.slices is None else group.slices.size), best
+    return int(_places(group, held[level], level)[best]), best
+
+
+def places_by_domain(cluster: Cluster, group: Group, fitting: Ints, level: int) -> Ints:
+    """Return how many tasks of a group have places together in each domain of a level (domains,).
+
+    `fitting` has how many each host takes.
+    """
+    return _places(group, tasks_by_level(cluster, group, fitting)[level], level)
+
+
+def _places(group: Group, held: Ints, level: int) -> Ints:
+    """Return what domains hold of a group whose tasks all are in one of them: whole slices."""
+    limit = group.domain_limit
+    most = limit.max_tasks if limit is not None and level >= limit.level else group.count
+    places: Ints = np.minimum(held, most)
+    places -= places % (1 if group.slices is None else group.slices.size)
+    return places
 
 
 class _Search:
