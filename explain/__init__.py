@@ -1,1 +1,1 @@
-"""Why a job waits, and what it would cost to start it all the same."""
+"""Why a job waits: nearest places, the loss of starting it all the same, corrections."""

@@ -1,0 +1,1 @@
+"""Corrections: the least changes of a round with which a waiting job starts."""
