@@ -216,9 +216,12 @@ def term_names() -> tuple[str, ...]:
 
 
 def term_of(name: str) -> str:
-    """Return the term of a policy that a name is part of: of `value_2` it is `value`."""
-    stem, _, number = name.rpartition("_")
-    return stem if number.isdecimal() else name
+    """Return the term of a policy that a name is part of: of `value_2` it is `value`.
+
+    The sum of all shares that come after the compared ones, `share_all`, is part of `share`.
+    """
+    stem, _, part = name.rpartition("_")
+    return stem if part.isdecimal() or part == "all" else name
 
 
 def sense_of(name: str) -> Sense:

@@ -168,7 +168,7 @@ def fast() -> tuple[Round, Plan]:
             job("far", 4, "books"),
             job("wide", 8, {"dataset": "books", "gib": 512, **here}),
             job("soon", 8, {"dataset": "web", "gib": 512, **here}),
-            job("later", 8, {"dataset": "code", "gib": 100, **here}, regions=["south"]),
+            job("later", 8, {"dataset": "code", "gib": 100}, regions=["south"]),
             job("big", 8, {"dataset": "web", "gib": 512, **here}),
         ],
         copying=[{"dataset": "web", "region": "west", "ready": at(90)}],
@@ -195,7 +195,7 @@ def fast() -> tuple[Round, Plan]:
                     "tasks": [{"host": "s0", "gpus": list(range(8))}],
                 },
                 {"job": "soon", "decision": "wait", "reason": "data"},
-                {"job": "later", "decision": "wait", "reason": "capacity"},
+                {"job": "later", "decision": "wait", "reason": "not_chosen"},
                 {"job": "big", "decision": "wait", "reason": "capacity"},
             ],
             "sections": [
