@@ -66,9 +66,9 @@ def verify(
 
         bounds = prove_bounds(round_, plan, time_limit=time_limit)
     if output_format is Format.JSON:
-        typer.echo(json.dumps(_object(plan, verification, bounds), indent=2))
+        typer.echo(json.dumps(verdict_object(plan, verification, bounds), indent=2))
     else:
-        _print_verdict(out(), plan_file, round_, verification, verbose)
+        print_verdict(out(), plan_file, round_, verification, verbose)
         if verbose:
             _print_rules(out(), plan, verification)
         if bounds is not None:
@@ -136,7 +136,7 @@ def check_one_stdin(*files: str | None) -> None:
         raise typer.BadParameter("- is given twice; expected at most one document from stdin")
 
 
-def _object(
+def verdict_object(
     plan: Plan, verification: Verification, bounds: Sequence[TermResult] | None
 ) -> dict[str, object]:
     """Return what `--format json` prints (docs/cli.md)."""
@@ -154,8 +154,12 @@ def _object(
     }
 
 
-def _print_verdict(
-    console: Console, plan_file: str, round_: Round, verification: Verification, verbose: bool
+def print_verdict(
+    console: Console,
+    plan_file: str,
+    round_: Round,
+    verification: Verification,
+    verbose: bool = False,
 ) -> None:
     """Say in one line that a plan is valid, or list what it breaks."""
     from placewright.cli.format.text import count
