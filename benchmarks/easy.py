@@ -1,13 +1,20 @@
-"""EASY backfilling, written from its description: Lifka, JSSPP 1995, on hosts with GPUs.
+"""EASY backfilling, written from its descriptions, on hosts with GPUs.
 
 The queue is first come, first served. Its first job that does not fit gets a reservation when
 enough is expected to be free; any later job starts if it ends by then or leaves enough.
+
+References
+----------
+Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995. Mu'alem and Feitelson, "Utilization,
+predictability, workloads, and user runtime estimates in scheduling the IBM SP2 with backfilling",
+IEEE TPDS 12, 2001, section 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -46,11 +53,22 @@ class _Run:
 
 
 class Easy:
-    """The state of a cluster under EASY backfilling; without `reserve` jobs are just passed."""
+    """The state of a cluster under EASY backfilling, or under a simpler rule beside it.
 
-    def __init__(self, hosts: int, gpus: int, *, reserve: bool = True) -> None:
+    Parameters
+    ----------
+    passing
+        Which jobs may pass one that does not fit: those that do not delay its reservation (EASY),
+        any that fits, or none (first come, first served).
+    """
+
+    unproven = 0
+
+    def __init__(
+        self, hosts: int, gpus: int, *, passing: Literal["no later", "any", "none"] = "no later"
+    ) -> None:
         self._free = np.full(hosts, gpus, dtype=np.int64)
-        self._reserve = reserve
+        self._passing = passing
         self._running: dict[str, _Run] = {}
         self._queue: list[Arrival] = []
 
@@ -65,7 +83,9 @@ class Easy:
         for job in list(self._queue):
             places = _places(self._free, job)
             if places is None:
-                if shadow is None and self._reserve:
+                if self._passing == "none":
+                    break
+                if shadow is None and self._passing == "no later":
                     shadow = self._shadow(now, job)
                 continue
             if shadow is not None and now + job.expected > shadow[0]:

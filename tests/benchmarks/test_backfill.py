@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from benchmarks.easy import Arrival, Easy
@@ -15,14 +17,17 @@ FOUR = {
 
 
 @pytest.mark.parametrize(
-    ("reserve", "answer"),
+    ("passing", "answer"),
     [
-        (True, {"A": 10, "B": 15, "C": 8, "D": 24}),
-        (False, {"A": 10, "B": 22, "C": 8, "D": 17}),
+        ("no later", {"A": 10, "B": 15, "C": 8, "D": 24}),
+        ("any", {"A": 10, "B": 22, "C": 8, "D": 17}),
+        ("none", {"A": 10, "B": 15, "C": 21, "D": 24}),
     ],
 )
-def test_four_jobs_end_as_described(reserve: bool, answer: dict[str, int]) -> None:
-    easy = Easy(1, 4, reserve=reserve)
+def test_four_jobs_end_as_described(
+    passing: Literal["no later", "any", "none"], answer: dict[str, int]
+) -> None:
+    easy = Easy(1, 4, passing=passing)
     ends: dict[str, int] = {}
     seconds = {job.name: job.seconds for job in FOUR.values()}
     for now in range(30):
