@@ -155,18 +155,20 @@ class _NecessityRows:
 
         Where shares have memory or GPUs are cut, any task there is one.
         """
-        slots = self.slots
-        for p in mine.tolist():
-            share = self.stay_gpu[p] < WHOLE_GPU
-            on_host = self.slots_on[h]
-            for i in on_host[np.isin(slots.gpu[on_host], self.m.stays.gpus[p])].tolist():
-                uses = self.uses_of[i]
-                uses = uses[~self.whole_use[uses] & (slots.use[uses] != self.m.stays.s[p])]
-                if share and self.m.problem.part_demands is None:
-                    least = slots.free[i] + 1.0 - self.stay_gpu[p]
-                    yield from self._reason(least, (slots.use[uses],), (slots.use_milli[uses],))
-                else:
-                    yield from self._reason(1.0, (slots.use[uses],))
+        m, slots = self.m, self.slots
+        own_uses = m.stays.s[mine]
+        for i in self.slots_on[h].tolist():
+            there = mine[[slots.gpu[i] in m.stays.gpus[p] for p in mine.tolist()]]
+            if not len(there):
+                continue
+            uses = self.uses_of[i]
+            uses = uses[~self.whole_use[uses] & ~np.isin(slots.use[uses], own_uses)]
+            own = self.stay_gpu[there]
+            if (own < WHOLE_GPU).all() and m.problem.part_demands is None:
+                least = slots.free[i] + 1.0 - int(own.sum())
+                yield from self._reason(least, (slots.use[uses],), (slots.use_milli[uses],))
+            else:
+                yield from self._reason(1.0, (slots.use[uses],))
 
     def _whole_gpus(self, h: int, mine: Ints) -> int:
         """Append the two rows of the whole GPUs of a host; return the column of the reason."""
