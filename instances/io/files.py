@@ -19,6 +19,7 @@ from placewright.instances.checks.invalid_jobs import with_invalid_jobs
 from placewright.instances.checks.round import check_cluster, check_round
 from placewright.instances.documents.base import API_VERSION, Document
 from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import MAX_ERRORS, InvalidInputError, merged
@@ -105,6 +106,17 @@ def load_plan(path: AnyPath) -> Plan:
         The file cannot be read, or is not a valid Plan.
     """
     return _loaded(path, {"Plan": parse_plan})
+
+
+def load_edits(path: AnyPath) -> Edits:
+    """Read Edits; whether they suit a round is for `apply_edits` to say.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or is not a valid list of Edits.
+    """
+    return _loaded(path, {"Edits": parse_edits})
 
 
 def load_values(path: AnyPath) -> Any:
@@ -200,6 +212,17 @@ def parse_plan(raw: Mapping[str, Any], file: str | None = None) -> Plan:
         It is not a valid Plan.
     """
     return _document(Plan, raw, file)
+
+
+def parse_edits(raw: Mapping[str, Any], file: str | None = None) -> Edits:
+    """Turn plain values into Edits.
+
+    Raises
+    ------
+    InvalidInputError
+        They are no valid Edits.
+    """
+    return _document(Edits, raw, file)
 
 
 def write(document: Document, path: AnyPath) -> None:

@@ -12,14 +12,20 @@ from typing import Any, Literal, get_args
 
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 
-Kind = Literal["Round", "Plan", "Cluster"]
+Kind = Literal["Round", "Plan", "Cluster", "Edits"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FOLDER = Path(__file__).parents[1] / "schema"
 
-_DOCUMENTS: dict[Kind, type[Document]] = {"Round": Round, "Plan": Plan, "Cluster": ClusterDocument}
+_DOCUMENTS: dict[Kind, type[Document]] = {
+    "Round": Round,
+    "Plan": Plan,
+    "Cluster": ClusterDocument,
+    "Edits": Edits,
+}
 
 
 def json_schema(kind: Kind) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from pydantic import ValidationError
 from placewright.instances.checks.cells import check_cells
 from placewright.instances.checks.invalid_jobs import with_invalid_jobs
 from placewright.instances.checks.round import check_jobs, check_limits, known_hosts
+from placewright.instances.derived.arrived_copies import with_arrived_copies
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.names import check_known, check_unique
+from placewright.instances.derived.work_done import jobs_after_work
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.geo import Copying, Dataset, Geo, Region, WanLink
@@ -25,8 +27,8 @@ from placewright.instances.errors import ENTRY, InvalidInputError, Path
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.presets.health import with_health
 from placewright.rounds.sections.cells import bindings_of
-from placewright.rounds.state.promises import jobs_after_work, jobs_with_promises
-from placewright.rounds.state.transfers import geo_after_plan, with_arrived_copies, with_updates
+from placewright.rounds.state.promises import jobs_with_promises
+from placewright.rounds.state.transfers import geo_after_plan, with_updates
 
 __all__ = ["Changes", "apply_changes", "apply_plan"]
 

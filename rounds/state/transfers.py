@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from placewright.instances.derived.arrived_copies import with_arrived_copies, with_replicas
 from placewright.instances.documents.geo import Copying, Dataset, Geo, Region, WanLink
 from placewright.instances.documents.plan_data import Drop, Flow
 from placewright.instances.documents.round import Round
@@ -110,30 +111,12 @@ def geo_after_plan(round_: Round, sections: Iterable[Mapping[str, Any]]) -> Geo:
     gone = {(drop.dataset, drop.region) for drop in drops}
     touched = {name for name, _ in gone}
     datasets = tuple(
-        _with_replicas(one, (r for r in one.replicas if (one.name, r) not in gone))
+        with_replicas(one, (r for r in one.replicas if (one.name, r) not in gone))
         if one.name in touched
         else one
         for one in geo.datasets
     )
     return geo.model_copy(update={"datasets": datasets, "copying": (*geo.copying, *copies)})
-
-
-def with_arrived_copies(geo: Geo, now: int) -> Geo:
-    """Return the section with replicas in place of the copies that are complete by now."""
-    done: defaultdict[str, list[str]] = defaultdict(list)
-    for copy in geo.copying:
-        if copy.ready <= now:
-            done[copy.dataset].append(copy.region)
-    if not done:
-        return geo
-    datasets = tuple(
-        _with_replicas(one, dict.fromkeys((*one.replicas, *done[one.name])))
-        if one.name in done
-        else one
-        for one in geo.datasets
-    )
-    copying = tuple(copy for copy in geo.copying if copy.ready > now)
-    return geo.model_copy(update={"datasets": datasets, "copying": copying})
 
 
 def with_updates(
@@ -158,10 +141,6 @@ def with_updates(
             "copying": tuple(one for one in coming if (one.dataset, one.region) not in there),
         }
     )
-
-
-def _with_replicas(dataset: Dataset, regions: Iterable[str]) -> Dataset:
-    return dataset.model_copy(update={"replicas": tuple(regions)})
 
 
 def _without(region: Region, gib: int) -> Region:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from placewright.instances.checks.round import check_round
+from placewright.instances.derived.arrived_copies import with_arrived_copies
 from placewright.instances.documents.geo import Copying, Dataset, Geo, Region, WanLink
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
@@ -14,7 +15,7 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine
-from placewright.rounds.state.transfers import TransferOrders, geo_after_plan, with_arrived_copies
+from placewright.rounds.state.transfers import TransferOrders, geo_after_plan
 
 Raw = dict[str, Any]
 

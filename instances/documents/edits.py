@@ -1,0 +1,236 @@
+"""The Edits document: what is changed in a round, one edit after the other.
+
+The question "what if" asks a round with edits, and a correction that lets a job start is a list of
+them. `instances/edits` applies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from placewright.instances.documents.arrangement import AntiAffinity, Apart, Slices
+from placewright.instances.documents.base import (
+    API_VERSION,
+    MAX_AMOUNT,
+    MAX_COUNT,
+    Count,
+    Document,
+    Flag,
+    Index,
+    Many,
+    Name,
+)
+from placewright.instances.documents.cluster import DomainEntry, HostEntry, HostName
+from placewright.instances.documents.deadline import MAX_DUE, Due
+from placewright.instances.documents.geo import MAX_REGIONS
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.policy import DisruptionLimits
+from placewright.instances.documents.quantities import Amounts, Mib, MilliCpu, MilliGpu, Resources
+from placewright.instances.errors import InvalidInputError
+
+LimitName = Literal["preempted_jobs", "preempted_gpus", "migrated_jobs", "lost_gpu_s", "min_run_s"]
+Asked = Literal[
+    "required",
+    "joint_required",
+    "slices",
+    "apart",
+    "anti_affinity",
+    "gpu_models",
+    "hosts",
+    "due",
+    "regions",
+    "not_before",
+]
+"""What a job may ask or not: a field of the job, its options, its task groups or its deadline."""
+
+Seconds = Annotated[int, Field(strict=True, ge=-MAX_AMOUNT, le=MAX_AMOUNT)]
+Hosts = Annotated[Many[HostName], Field(min_length=1)]
+Names = Annotated[Many[Name], Field(min_length=1)]
+
+
+class AddEdit(Document):
+    """New domains and hosts: those given, or `count` copies of what a domain or host has.
+
+    A copy of the domain or host `like` is below the same parent. Its name and those of what is in
+    it begin with `new1-`, those of a second copy with `new2-`. All hosts of copies are healthy.
+    """
+
+    like: Name | None = None
+    count: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
+    domains: Many[DomainEntry] = ()
+    hosts: Many[HostEntry] = ()
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        given = bool(self.domains or self.hosts)
+        if given == (self.like is not None):
+            what = "given beside hosts; expected one of the two" if given else "missing"
+            raise InvalidInputError(
+                f"{what}; expected what to copy, or hosts or domains",
+                path=("like",),
+                value=self.like,
+                show_value=given,
+            )
+        return self
+
+
+class QuotaEdit(Document):
+    """A tenant's quota: set `to` amounts, `more` or `less` by amounts, or `without` resources."""
+
+    to: Amounts = Field(default_factory=dict)
+    more: Amounts = Field(default_factory=dict)
+    less: Amounts = Field(default_factory=dict)
+    without: Many[Name] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        _refuse_repeated((*self.to, *self.more, *self.less, *self.without), "resource")
+        return self
+
+
+class LimitsEdit(Document):
+    """Limits of the disruption budget: set `to` new ones, or `without` some."""
+
+    to: DisruptionLimits = DisruptionLimits()
+    without: Many[LimitName] = ()
+
+
+class JobEdit(Document):
+    """What one job asks from now on; what is not named stays.
+
+    `priority`, `weight`, `held`, `not_before` and `anti_affinity` are fields of the job. `due`
+    takes the place of all its due times, and `due_later_s` moves each of them. `regions` are all in
+    which it may run and `add_regions` further ones; with `remote` it may (or may not) read any of
+    its data in another region.
+
+    `only` leaves it one of its options, by index. All other fields are of its options and
+    task groups, all of them or those chosen by `option` and `group`: `joint_required` is the level
+    `required` of options, and `add_gpu_models` allows further models. `without` names what the job
+    no longer asks.
+    """
+
+    priority: Annotated[int, Field(strict=True, ge=-(10**9), le=10**9)] | None = None
+    weight: Annotated[int, Field(strict=True, ge=0, le=10**6)] | None = None
+    held: Flag | None = None
+    not_before: Index | None = None
+    anti_affinity: AntiAffinity | None = None
+    due: Annotated[Many[Due], Field(min_length=1, max_length=MAX_DUE)] | None = None
+    due_later_s: Seconds | None = None
+    regions: Annotated[Many[Name], Field(min_length=1, max_length=MAX_REGIONS)] | None = None
+    add_regions: Annotated[Many[Name], Field(max_length=MAX_REGIONS)] = ()
+    remote: Flag | None = None
+    only: Index | None = None
+    option: Index | None = None
+    group: Index | None = None
+    count: Count | None = None
+    gpu: MilliGpu | None = None
+    cpu: MilliCpu | None = None
+    memory: Mib | None = None
+    gpu_memory: Mib | None = None
+    resources: Resources = Field(default_factory=dict)
+    gpu_models: Names | None = None
+    add_gpu_models: Many[Name] = ()
+    hosts: Hosts | None = None
+    required: Name | None = None
+    joint_required: Name | None = None
+    slices: Slices | None = None
+    apart: Apart | None = None
+    without: Many[Asked] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.model_fields_set - {"option", "group"}:
+            raise InvalidInputError("empty; expected what changes", show_value=False)
+        _refuse_repeated(self.without, "field")
+        for name in self.without:
+            if getattr(self, name) is not None:
+                raise InvalidInputError(
+                    "given although the job is to be without it; expected one of the two",
+                    path=(name,),
+                    show_value=False,
+                )
+        for one, other in (("regions", "add_regions"), ("gpu_models", "add_gpu_models")):
+            if getattr(self, one) is not None and getattr(self, other):
+                raise InvalidInputError(
+                    f"given beside {one}; expected one of the two", path=(other,), show_value=False
+                )
+        return self
+
+
+class ReplicateEdit(Document):
+    """New replicas of a dataset, as if they had been copied there already."""
+
+    dataset: Name
+    regions: Annotated[Many[Name], Field(min_length=1, max_length=MAX_REGIONS)]
+
+
+class Edit(Document):
+    """One change of a round: exactly one of these fields.
+
+    Hosts, by name or range: `drain` empties them and keeps arrivals off, `fail` makes them
+    unhealthy, `restore` makes them healthy and no longer drained, `release` takes away the
+    reservations on them. `add` adds hosts, and the domains that they are in.
+
+    `quota`, by tenant, and `limits` change what the policy allows. `job`, by name, changes what
+    jobs ask. `remove` takes jobs away as if they had never been, `end` those that run as if they
+    had ended, and `submit` adds pending ones. `replicate` puts data into further regions.
+
+    `at` sets the clock, in seconds, and `advance_s` moves it: jobs whose expected end has come are
+    gone, and those with deadlines have done work.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    drain: Hosts | None = None
+    fail: Hosts | None = None
+    restore: Hosts | None = None
+    release: Hosts | None = None
+    add: AddEdit | None = None
+    quota: Annotated[dict[Name, QuotaEdit], Field(min_length=1)] | None = None
+    limits: LimitsEdit | None = None
+    job: Annotated[dict[Name, JobEdit], Field(min_length=1)] | None = None
+    remove: Names | None = None
+    end: Names | None = None
+    submit: Annotated[Many[Job], Field(min_length=1, max_length=MAX_COUNT)] | None = None
+    replicate: ReplicateEdit | None = None
+    at: Index | None = None
+    advance_s: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            what = f"{' and '.join(given)} in one edit" if given else "empty"
+            raise InvalidInputError(f"{what}; expected exactly one change", show_value=False)
+        return self
+
+    @property
+    def verb(self) -> str:
+        """Name of the field that is given."""
+        return next(n for n in type(self).model_fields if getattr(self, n) is not None)
+
+    @property
+    def value(self) -> Any:
+        """What is given."""
+        return getattr(self, self.verb)
+
+
+class Edits(Document):
+    """Edits of a round, made in this order."""
+
+    apiVersion: Literal["placewright/v1alpha2"] = API_VERSION  # noqa: N815
+    kind: Literal["Edits"] = "Edits"
+    edits: Many[Edit] = ()
+
+
+def _refuse_repeated(names: Iterable[str], what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidInputError(
+                f"{what} {name!r} given twice; expected each once", show_value=False
+            )
+        seen.add(name)

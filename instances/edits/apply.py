@@ -1,0 +1,85 @@
+"""Edits applied to a round: one pure function for each verb, and the result checked like a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from placewright.instances.checks.invalid_jobs import with_invalid_jobs
+from placewright.instances.checks.round import check_round
+from placewright.instances.documents.edits import Edit, Edits
+from placewright.instances.documents.round import Round
+from placewright.instances.edits import clock, hosts, jobs, regions, tenants
+from placewright.instances.errors import InvalidInputError
+
+_FUNCTIONS: Mapping[str, Callable[[Round, Any], Round]] = {
+    "drain": hosts.drain,
+    "fail": hosts.fail,
+    "restore": hosts.restore,
+    "release": hosts.release,
+    "add": hosts.add,
+    "quota": tenants.quota,
+    "limits": tenants.limits,
+    "job": jobs.job,
+    "remove": jobs.remove,
+    "end": jobs.end,
+    "submit": jobs.submit,
+    "replicate": regions.replicate,
+    "at": clock.at,
+    "advance_s": clock.advance,
+}
+
+
+def apply_edits(round_: Round, edits: Edits) -> Round:
+    """Return the round with all edits made, in their order.
+
+    Parameters
+    ----------
+    round_
+        A round that `check_round` accepts, or read leniently.
+    edits
+        The changes. An edit that changes nothing leaves the round as it is.
+
+    Raises
+    ------
+    InvalidInputError
+        An edit names what the round does not have, or leads to a round that makes no sense. The
+        path begins with `edits` and the index of the edit.
+    """
+    made = [round_]
+    for i, edit in enumerate(edits.edits):
+        made.append(_applied(made[-1], edit, i))
+    if made[-1] == round_:
+        return round_
+    try:
+        return _checked(made[-1])
+    except InvalidInputError:
+        # Only now is it worth the time to look for the edit from which on the round is wrong.
+        for i, one in enumerate(made[1:]):
+            try:
+                _checked(one)
+            except InvalidInputError as error:
+                raise _of_edit(error, i, edits.edits[i]) from None
+        raise
+
+
+def _applied(round_: Round, edit: Edit, index: int) -> Round:
+    try:
+        return _FUNCTIONS[edit.verb](round_, edit.value)
+    except InvalidInputError as error:
+        raise error.under("edits", index, edit.verb) from None
+
+
+def _checked(round_: Round) -> Round:
+    if round_.invalid:  # an edit may have made them valid
+        return with_invalid_jobs(round_)
+    check_round(round_)
+    return round_
+
+
+def _of_edit(error: InvalidInputError, index: int, edit: Edit) -> InvalidInputError:
+    return InvalidInputError(
+        f"leads to an invalid round: {error.errors[0].text()}",
+        path=("edits", index, edit.verb),
+        show_value=False,
+    )

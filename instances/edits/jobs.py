@@ -1,0 +1,180 @@
+"""Edits of jobs: what they ask, and which there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from placewright.instances.derived.names import check_known
+from placewright.instances.documents.edits import JobEdit
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
+
+_OF_JOB = ("priority", "weight", "held", "not_before", "anti_affinity", "regions")
+_OF_GROUP = (
+    "count",
+    "gpu",
+    "cpu",
+    "memory",
+    "gpu_memory",
+    "gpu_models",
+    "hosts",
+    "required",
+    "slices",
+    "apart",
+)
+
+
+def job(round_: Round, edits: dict[str, JobEdit]) -> Round:
+    """Change what jobs ask, by name."""
+    known = {one.name for one in round_.jobs}
+    for name in edits:
+        check_known(name, known, "job", (name,))
+    jobs: list[Job] = []
+    for one in round_.jobs:
+        edit = edits.get(one.name)
+        try:
+            jobs.append(one if edit is None else _changed(one, edit))
+        except InvalidInputError as error:
+            raise error.under(one.name) from None
+    return round_.model_copy(update={"jobs": tuple(jobs)})
+
+
+def remove(round_: Round, names: Sequence[str]) -> Round:
+    """Take jobs away as if they had never been."""
+    known = {one.name for one in round_.jobs}
+    for i, name in enumerate(names):
+        check_known(name, known, "job", (i,))
+    return round_.without_jobs(frozenset(names))
+
+
+def end(round_: Round, names: Sequence[str]) -> Round:
+    """Take running jobs away as if they had ended."""
+    known = {one.name: one for one in round_.jobs}
+    for i, name in enumerate(names):
+        check_known(name, known, "job", (i,))
+        if known[name].running is None:
+            raise InvalidInputError("does not run; expected a running job", path=(i,), value=name)
+    return round_.without_jobs(frozenset(names))
+
+
+def submit(round_: Round, jobs: Sequence[Job]) -> Round:
+    """Add pending jobs."""
+    taken = {one.name for one in round_.jobs}
+    for i, one in enumerate(jobs):
+        if one.name in taken:
+            raise InvalidInputError(
+                "job exists already; expected a new name", path=(i, "name"), value=one.name
+            )
+        if one.running is not None:
+            raise InvalidInputError(
+                "given; expected a pending job", path=(i, "running"), show_value=False
+            )
+        taken.add(one.name)
+    return round_.model_copy(update={"jobs": (*round_.jobs, *jobs)})
+
+
+def _changed(one: Job, edit: JobEdit) -> Job:
+    update: dict[str, Any] = {
+        name: getattr(edit, name) for name in _OF_JOB if getattr(edit, name) is not None
+    }
+    for name in ("not_before", "anti_affinity", "regions"):
+        if name in edit.without:
+            update[name] = None
+    if edit.add_regions and one.regions is not None:
+        update["regions"] = tuple(dict.fromkeys((*one.regions, *edit.add_regions)))
+    if edit.remote is not None:
+        update["reads"] = tuple(r.model_copy(update={"remote": edit.remote}) for r in one.reads)
+    if edit.due is not None or edit.due_later_s is not None or "due" in edit.without:
+        update["deadline"] = _deadline(one, edit)
+    update["options"] = _options(one, edit)
+    changed = one.model_copy(update=update)
+    return changed if edit.only is None else _only(changed, edit.only)
+
+
+def _deadline(one: Job, edit: JobEdit) -> Any:
+    deadline = one.deadline
+    if deadline is None:
+        raise InvalidInputError(
+            "the job has no deadline; expected one that has",
+            path=("due" if edit.due is not None else "due_later_s",),
+            show_value=False,
+        )
+    due = deadline.due if edit.due is None else edit.due
+    if "due" in edit.without:
+        due = ()
+    later = edit.due_later_s or 0
+    if due and due[0].at + later < 0:
+        raise InvalidInputError(
+            f"expected at least {-due[0].at}", path=("due_later_s",), value=later
+        )
+    moved = tuple(d.model_copy(update={"at": d.at + later}) for d in due)
+    # Validated, as due times have to ascend.
+    return type(deadline).model_validate({**dict(deadline), "due": moved})
+
+
+def _options(one: Job, edit: JobEdit) -> tuple[Option, ...]:
+    if edit.option is not None and edit.option >= len(one.options):
+        raise InvalidInputError(
+            f"expected an option of the job, 0 to {len(one.options) - 1}",
+            path=("option",),
+            value=edit.option,
+        )
+    most = max(len(option.groups) for option in one.options)
+    if edit.group is not None and edit.group >= most:
+        raise InvalidInputError(
+            f"expected a task group of the job, 0 to {most - 1}", path=("group",), value=edit.group
+        )
+    return tuple(
+        option if edit.option not in (None, o) else _option(option, edit)
+        for o, option in enumerate(one.options)
+    )
+
+
+def _option(option: Option, edit: JobEdit) -> Option:
+    groups = tuple(
+        group if edit.group not in (None, g) else _group(group, edit)
+        for g, group in enumerate(option.groups)
+    )
+    update: dict[str, Any] = {"groups": groups}
+    if edit.joint_required is not None or "joint_required" in edit.without:
+        update["required"] = edit.joint_required
+    changed = option.model_copy(update=update)
+    return option if changed == option else changed
+
+
+def _group(group: TaskGroup, edit: JobEdit) -> TaskGroup:
+    update: dict[str, Any] = {
+        name: getattr(edit, name) for name in _OF_GROUP if getattr(edit, name) is not None
+    }
+    update |= {name: None for name in edit.without if name in _OF_GROUP}
+    if edit.gpu is not None:
+        update["mig"] = None  # it asks GPUs, no slice of one
+    if edit.resources:
+        update["resources"] = {**group.resources, **edit.resources}
+    if edit.add_gpu_models and group.gpu_models is not None:
+        update["gpu_models"] = tuple(dict.fromkeys((*group.gpu_models, *edit.add_gpu_models)))
+    return group.model_copy(update=update)
+
+
+def _only(one: Job, option: int) -> Job:
+    """Return a job with one of its options."""
+    if option >= len(one.options):
+        raise InvalidInputError(
+            f"expected an option of the job, 0 to {len(one.options) - 1}",
+            path=("only",),
+            value=option,
+        )
+    update: dict[str, Any] = {"options": (one.options[option],)}
+    if one.running is not None:
+        if one.running.option != option:
+            raise InvalidInputError(
+                f"expected the option that runs, {one.running.option}", path=("only",), value=option
+            )
+        update["running"] = one.running.model_copy(update={"option": 0})
+    if one.deadline is not None and one.deadline.paces:
+        paces = (one.deadline.paces[option],)
+        update["deadline"] = one.deadline.model_copy(update={"paces": paces})
+    return one.model_copy(update=update)
