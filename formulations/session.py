@@ -75,7 +75,15 @@ class GangFormulation(Protocol):
         ...
 
 
-def _unavailable(*_: Any) -> Iterator[Any]:
+class Lawful(Protocol):
+    """Puts jobs back that a candidate preempts for nothing."""
+
+    def __call__(self, round_: Round, candidate: Candidate, /) -> Candidate | None:
+        """Return the candidate with needless victims in their places, None if it is unlawful."""
+        ...
+
+
+def _unavailable(*_: Any) -> Any:
     """Stand for a service that nobody provides."""
     raise RuntimeError("expected a session with all services that its formulation asks for")
 
@@ -135,9 +143,9 @@ class Session:
     has_plan
         Whether the round is part of a decision that has a plan already. Then phases that only
         serve to have some plan early are of no use.
-    inner_rounds, region_rounds, gang
+    inner_rounds, region_rounds, gang, lawful
         Services: who decides rounds of gangs inside another decision, those of regions side by
-        side, and gang problems.
+        side, and gang problems; and who puts needless victims back.
     best_known
         What is known of the round.
     clock, degraded
@@ -156,6 +164,7 @@ class Session:
     inner_rounds: InnerRounds = _unavailable
     region_rounds: RegionRounds = _unavailable
     gang: GangFormulation = _unavailable
+    lawful: Lawful = _unavailable
     best_known: BestKnown = field(default_factory=BestKnown)
     clock: Clock = field(default_factory=Clock)
     degraded: list[str] = field(default_factory=list)

@@ -207,7 +207,10 @@ def _solve_integrated(state: _Run) -> Iterator[Candidate | Bound]:
             yield step
         else:
             plan, schedule = step
-            yield with_promises(state.admission, plan, schedule, Offers(state.admission))[0]
+            # Whoever is back in its place has the current lease, which promises must say.
+            kept = state.session.lawful(state.admission.round, plan)
+            if kept is not None:
+                yield with_promises(state.admission, kept, schedule, Offers(state.admission))[0]
 
 
 def _placement_seconds(state: _Run) -> float:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.derived.outages import unavailable_hosts
+from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.round import Round
 from placewright.rounds.displacement.changes import Changes, Rank
@@ -168,6 +169,12 @@ def lawful(round_: Round, hosts: Sequence[str], candidate: Candidate) -> Candida
         left = {j: by for j, by in candidate.preempted.items() if j != victim}
         candidate = replace(candidate, preempted=left)
     return candidate
+
+
+def lawful_in(round_: Round, candidate: Candidate) -> Candidate | None:
+    """Return a `lawful` candidate whose places count the hosts as the round lists them."""
+    hosts = [host for entry in round_.cluster.hosts for host in expand(entry.name)]
+    return lawful(round_, hosts, candidate)
 
 
 def displacers(

@@ -15,6 +15,7 @@ from placewright.instances.documents.plan import Decision, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import PolicyRegistry
 from placewright.rounds.decisions import Why
+from placewright.rounds.displacement.victims import lawful_in
 from placewright.rounds.inner_rounds import solve_inner_round
 from placewright.rounds.regions.region_rounds import RegionSolver
 from placewright.rounds.settings import Settings, Solver
@@ -39,6 +40,7 @@ class Resources:
         """Open a session with the services that formulations ask for; see `Settings.session`."""
         with self.settings.session(meter, solver) as session:
             session.inner_rounds, session.gang = solve_inner_round, self.gang
+            session.lawful = lawful_in
             session.region_rounds = RegionSolver(self.settings, self.executor)
             yield session
 
