@@ -36,6 +36,7 @@ from benchmarks.report import (
     figures_table,
     keep,
     kept,
+    means_table,
     rows_table,
     summary_table,
 )
@@ -71,7 +72,7 @@ BENCHMARKS = {
     ),
     "deadline": Benchmark(deadline.cases, deadline.run, partial(over_cost, "deadline")),
     "geo": Benchmark(geo.cases, geo.run, partial(over_cost, "geo")),
-    "backfill": Benchmark(backfill.cases, backfill.run, partial(over_cost, "backfill")),
+    "backfill": Benchmark(backfill.cases, backfill.run, backfill.draw),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
 }
 
@@ -115,9 +116,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print()
     else:
         out = Console(width=WIDTH)
-        tables = [rows_table(rows), summary_table(rows)]
+        tables = [rows_table(rows)]
         if any(row.figures for row in rows):
-            tables.insert(1, figures_table(rows))
+            tables.append(figures_table(rows))
+        if len({(row.case, row.method) for row in rows}) < len(rows):
+            tables.append(means_table(rows))
+        if any(row.term for row in rows):
+            tables.append(summary_table(rows))
         for table in tables:
             out.print(table)
             out.print()

@@ -10,17 +10,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from benchmarks.easy import Arrival, Easy
+from benchmarks.plots import figure_bars
 from benchmarks.report import OURS, Row
 from placewright import Changes, Engine, Round
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind
 
-__all__ = ["Case", "cases", "run"]
+__all__ = ["Case", "cases", "draw", "run"]
 
 HOSTS, GPUS = 64, 8
 ROUND_S = 60
@@ -160,6 +162,15 @@ def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
             if quick and method == f"{OURS} depth all":
                 continue
             yield _row(case, method, arrivals, make())
+
+
+def draw(rows: Sequence[Row], target: Path) -> None:
+    """Draw mean and longest waits by size."""
+    panels = {
+        f"{what} wait, rounds": {f"{what} wait, {size}": size for size in SIZES}
+        for what in ("mean", "longest")
+    }
+    figure_bars(rows, target, panels)
 
 
 def _row(case: Case, method: str, arrivals: Sequence[Arrival], scheduler: _Scheduler) -> Row:

@@ -6,9 +6,9 @@ written or its ending names no kind of picture.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from benchmarks.report import OURS, Row
@@ -16,13 +16,13 @@ from benchmarks.report import OURS, Row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["over_cost", "over_size"]
+__all__ = ["figure_bars", "over_cost", "over_size"]
 
 PERCENT_FLOOR = 0.001
 """Gaps of at most this many percent share the bottom line."""
 
 _MARKS = ("o", "s", "^", "D", "v", "P")
-_COLOURS = ("#0f5ea8", "#7f7f7f", "#e69f00", "#009e73", "#cc79a7", "#d55e00")
+_COLOURS = ("#0f5ea8", "#7f7f7f", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 _LINE_COLOURS = (_COLOURS[0], _COLOURS[5], _COLOURS[3])
 _GAP = f"gap to the best bound, % (at least {PERCENT_FLOOR})"
 
@@ -111,6 +111,44 @@ def over_size(
         axes.set(xlabel="GPUs")
     figure.legend(*right.get_legend_handles_labels(), loc="outside right center", frameon=False)
     figure.suptitle(f"{benchmark}: lines are medians per size, marks are rounds")
+    figure.savefig(target, dpi=150)
+
+
+def figure_bars(rows: Sequence[Row], target: Path, panels: Mapping[str, Mapping[str, str]]) -> None:
+    """Draw figures as bars: a line of panels per case, a bar per method, the mean over the seeds.
+
+    A thin line goes from the least to the most of the seeds.
+
+    Parameters
+    ----------
+    panels
+        By the label of its axis, the groups of bars of a panel: their labels, by the figure.
+    """
+    from matplotlib.figure import Figure
+
+    cases = list(dict.fromkeys(row.case for row in rows))
+    methods = list(dict.fromkeys(row.method for row in rows))
+    figure = Figure(figsize=(4.5 * len(panels), 3.5 * len(cases)), layout="constrained")
+    grid = figure.subplots(len(cases), len(panels), squeeze=False)
+    width = 0.8 / len(methods)
+    for case, line in zip(cases, grid, strict=True):
+        for (label, titles), axes in zip(panels.items(), line, strict=True):
+            for i, method in enumerate(methods):
+                mine = [row for row in rows if (row.case, row.method) == (case, method)]
+                for x, title in enumerate(titles):
+                    found = [row.figures[title] for row in mine if title in row.figures]
+                    if not found:
+                        continue
+                    at, mean = x + (i - (len(methods) - 1) / 2) * width, fmean(found)
+                    around = [[mean - min(found)], [max(found) - mean]]
+                    named = {"label": method} if x == 0 else {}
+                    colour = _COLOURS[i % len(_COLOURS)]
+                    axes.bar(at, mean, width, yerr=around, color=colour, ecolor="0.3", **named)
+            axes.set_xticks(range(len(titles)), list(titles.values()))
+            axes.set(title=case, ylabel=label)
+            axes.grid(axis="y", alpha=0.3, linewidth=0.5)
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False)
     figure.savefig(target, dpi=150)
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Literal, TypeAlias
 
 from rich import box
@@ -25,6 +26,7 @@ __all__ = [
     "figures_table",
     "keep",
     "kept",
+    "means_table",
     "rows_table",
     "summary_table",
 ]
@@ -145,6 +147,28 @@ def figures_table(rows: Sequence[Row]) -> Table:
         texts = (_number(f) if isinstance(f, int) else _figure(f, 2) for f in figures)
         made.add_row(case, row.method, *texts)
     return made
+
+
+def means_table(rows: Sequence[Row]) -> Table:
+    """Return a line per case and method: the means over the seeds of its further figures."""
+    titles = tuple(dict.fromkeys(title for row in rows for title in row.figures))
+    made = _table("case", "method", "seeds", *titles, left=2)
+    alike: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row.figures:
+            alike.setdefault((row.case, row.method), []).append(row)
+    last = None
+    for (case, method), mine in alike.items():
+        if last not in (None, case):
+            made.add_row()
+        means = (fmean(values) if (values := _of(mine, title)) else None for title in titles)
+        name, last = "" if case == last else case, case
+        made.add_row(name, method, str(len(mine)), *(_figure(mean, 2) for mean in means))
+    return made
+
+
+def _of(rows: Iterable[Row], title: str) -> list[float]:
+    return [row.figures[title] for row in rows if title in row.figures]
 
 
 def summary_table(rows: Sequence[Row]) -> Table:

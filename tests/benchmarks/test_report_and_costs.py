@@ -560,3 +560,23 @@ def test_the_speed_tables_give_each_job_more_on_faster_gpus_and_on_more_of_them(
         slow, fast = (application.goodput(model, 1, 1e4) for model in ("k80", "v100"))
         assert 0 < slow < fast
         assert application.goodput("v100", 4, 1e4) > 2 * fast
+
+
+def test_figures_of_several_seeds_have_means(bench):
+    rows = [
+        bench.report.Row("stream", "EASY", seed, "done", figures={"mean wait": wait})
+        for seed, wait in ((0, 2.0), (1, 5.0))
+    ]
+    rows.append(bench.report.Row("stream", "none", 0, "done", figures={"longest wait": 7.0}))
+    _, _, easy, none = rendered(bench.report.means_table(rows)).splitlines()
+    assert easy.split() == ["stream", "EASY", "2", "3.50", "-"]
+    assert none.split() == ["none", "1", "-", "7.00"]
+
+
+def test_bars_are_drawn_of_the_figures_that_rows_have(bench, tmp_path):
+    pytest.importorskip("matplotlib")
+    figures = {"mean wait, small": 2.0, "longest wait, small": 3.0}
+    rows = [bench.report.Row("stream", method, 0, "done", figures=figures) for method in METHODS]
+    picture = tmp_path / "bars.svg"
+    importlib.import_module("benchmarks.backfill").draw(rows, picture)
+    assert picture.stat().st_size > 1000
