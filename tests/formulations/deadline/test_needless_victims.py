@@ -1,4 +1,4 @@
-"""A job that a plan of the integrated model stops for nothing goes on, and has the current lease."""
+"""A job that a plan of the integrated model stops for nothing goes on, with the current lease."""
 
 from __future__ import annotations
 
