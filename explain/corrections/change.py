@@ -1,0 +1,122 @@
+"""A change: what somebody could do for a waiting job, and the least amount that lets it start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from placewright.explain.corrections.least_amount import least_amount
+from placewright.explain.minimal_subset import minimal_subset
+from placewright.instances.documents.edits import Edit
+
+Suffices: TypeAlias = Callable[[Sequence[Edit]], bool | None]
+"""Whether the job starts once a round is edited so; None if that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A change of some amount.
+
+    Attributes
+    ----------
+    text
+        What is done, as a phrase: `16 tasks instead of 17`.
+    edits
+        The same as edits of the round.
+    least
+        Whether no smaller amount is known to suffice, because none does.
+    """
+
+    text: str
+    edits: tuple[Edit, ...]
+    least: bool = True
+
+
+class Change(Protocol):
+    """One change of a kind, from its least amount to its largest."""
+
+    @property
+    def kind(self) -> str:
+        """Key of its cost."""
+        ...
+
+    @property
+    def strongest(self) -> Form:
+        """The change in its largest amount."""
+        ...
+
+    def least(self, suffices: Suffices) -> Form:
+        """Return the change in the least amount that suffices; of the largest that is known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A change without amounts: it is made or not."""
+
+    kind: str
+    strongest: Form
+
+    def least(self, _: Suffices) -> Form:
+        """Return the change."""
+        return self.strongest
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """A change by an amount: from 1 to `most`, each suffices if a smaller one does.
+
+    `text` and `edits` are those of an amount.
+    """
+
+    kind: str
+    most: int
+    text: Callable[[int], str]
+    edits: Callable[[int], tuple[Edit, ...]]
+
+    @property
+    def strongest(self) -> Form:
+        """The change in its largest amount."""
+        return Form(self.text(self.most), self.edits(self.most))
+
+    def least(self, suffices: Suffices) -> Form:
+        """Return the change in its least amount, by bisection."""
+        found = least_amount(0, self.most, lambda amount: suffices(self.edits(amount)))
+        return Form(self.text(found.least), self.edits(found.least), found.proven)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A change of hosts or jobs: of as few of these names as suffice, the first ones preferred.
+
+    The least set is minimal: it does not suffice without any one of its names.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    text: Callable[[Sequence[str]], str]
+    edits: Callable[[Sequence[str]], tuple[Edit, ...]]
+
+    @property
+    def strongest(self) -> Form:
+        """The change of all names."""
+        return Form(self.text(self.names), self.edits(self.names))
+
+    def least(self, suffices: Suffices) -> Form:
+        """Return the change of a minimal set of names, by QuickXplain."""
+        known = True
+
+        def enough(names: Sequence[str]) -> bool:
+            nonlocal known
+            answer = suffices(self.edits(names) if names else ())
+            known = known and answer is not None
+            return bool(answer)
+
+        found = minimal_subset(self.names, enough)
+        return Form(self.text(found), self.edits(found), known)
+
+
+def edit_of(**change: Any) -> Edit:
+    """Return one edit: `edit_of(end=["old"])`."""
+    return Edit.model_validate(change)

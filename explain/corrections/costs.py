@@ -1,0 +1,58 @@
+"""Who makes a change, and what it costs: what is easiest to do comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Who(StrEnum):
+    """Who makes a change."""
+
+    YOU = "you"
+    """The owner of the job."""
+    TIME = "time"
+    """Nobody: who waits."""
+    ADMIN = "admin"
+    """Who sets quotas and reservations."""
+    OPERATOR = "operator"
+    """Who repairs and buys hosts."""
+    OTHERS = "others"
+    """The owners of jobs that give way."""
+
+
+class Cost(NamedTuple):
+    """Who makes a change of some kind, and its cost: a whole number, at least 1."""
+
+    who: Who
+    cost: int
+
+
+COSTS: Mapping[str, Cost] = {
+    "models": Cost(Who.YOU, 2),
+    "any_host": Cost(Who.YOU, 2),
+    "level": Cost(Who.YOU, 2),
+    "remote": Cost(Who.YOU, 2),
+    "region": Cost(Who.YOU, 2),
+    "resume": Cost(Who.YOU, 2),
+    "slices": Cost(Who.YOU, 3),
+    "apart": Cost(Who.YOU, 3),
+    "label": Cost(Who.YOU, 3),
+    "cpu": Cost(Who.YOU, 3),
+    "memory": Cost(Who.YOU, 3),
+    "due": Cost(Who.YOU, 3),
+    "tasks": Cost(Who.YOU, 4),
+    "gpu": Cost(Who.YOU, 4),
+    "time": Cost(Who.TIME, 4),
+    "ended": Cost(Who.TIME, 5),
+    "quota": Cost(Who.ADMIN, 5),
+    "release": Cost(Who.ADMIN, 5),
+    "keep_using": Cost(Who.ADMIN, 5),
+    "replicate": Cost(Who.ADMIN, 5),
+    "repair": Cost(Who.OPERATOR, 6),
+    "preempt": Cost(Who.OTHERS, 7),
+    "give_way": Cost(Who.OTHERS, 7),
+    "hosts": Cost(Who.OPERATOR, 9),
+}
+"""The default costs, by kind of change. Costs of several changes add up."""

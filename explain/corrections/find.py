@@ -1,0 +1,148 @@
+"""Corrections of a waiting job: minimal changes with which it starts, in least amounts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from placewright.explain.corrections.change import Change, Form
+from placewright.explain.corrections.costs import COSTS, Cost, Who
+from placewright.explain.corrections.minimal_sets import MAX_CHANGES, minimal_corrections
+from placewright.instances.documents.edits import Edit, Edits
+from placewright.instances.documents.round import Round
+from placewright.instances.edits.apply import apply_edits
+from placewright.instances.errors import InvalidInputError
+
+Starts: TypeAlias = Callable[[Round], bool | None]
+"""Whether the job starts in a round while nobody else moves or stops; None: that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One change of a correction: who makes it, and what it is."""
+
+    who: Who
+    kind: str
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """Changes with which a job starts.
+
+    Attributes
+    ----------
+    parts
+        The changes, whoever makes most of them first.
+    cost
+        The sum of their costs.
+    minimal
+        Whether the job does not start without one of them, and each amount is the least that does.
+    """
+
+    parts: tuple[Part, ...]
+    cost: int
+    minimal: bool
+
+    @property
+    def who(self) -> tuple[Who, ...]:
+        """Everybody who has to act, in the order of `Who`."""
+        return tuple(who for who in Who if any(part.who is who for part in self.parts))
+
+    @property
+    def text(self) -> str:
+        """All changes as one phrase."""
+        return ", and ".join(part.form.text for part in self.parts)
+
+    @property
+    def edits(self) -> Edits:
+        """All changes as edits of the round, as `whatif` takes them."""
+        return Edits(edits=tuple(edit for part in self.parts for edit in part.form.edits))
+
+    def document(self) -> dict[str, Any]:
+        """Return the correction as a part of a JSON document."""
+        return {
+            "who": [str(who) for who in self.who],
+            "cost": self.cost,
+            "text": self.text,
+            "minimal": self.minimal,
+            "edits": self.edits.model_dump(mode="json", exclude_unset=True)["edits"],
+        }
+
+
+def corrections(
+    round_: Round,
+    changes: Sequence[Change],
+    starts: Starts,
+    *,
+    costs: Mapping[str, Cost] = COSTS,
+    most: int = MAX_CHANGES,
+) -> Iterator[Correction]:
+    """Yield all minimal corrections of a waiting job, the cheapest first.
+
+    Parameters
+    ----------
+    round_
+        In which the job does not start.
+    changes
+        In the order in which they are made where a correction has several.
+    starts
+        Asked of rounds with edits.
+    costs
+        By kind of change.
+    most
+        The largest number of changes of one correction.
+    """
+    world = _Edited(round_, starts)
+
+    def all_of(chosen: frozenset[int]) -> bool | None:
+        return world.starts([changes[c].strongest for c in sorted(chosen)])
+
+    prices = [costs[change.kind].cost for change in changes]
+    for found in minimal_corrections(prices, all_of, most=most):
+        if not found.changes:
+            continue
+        forms = _least_forms({c: changes[c] for c in sorted(found.changes)}, prices, world)
+        parts = [Part(costs[changes[c].kind].who, changes[c].kind, forms[c]) for c in forms]
+        is_minimal = found.proven and all(form.least for form in forms.values())
+        parts.sort(key=lambda part: list(Who).index(part.who))
+        yield Correction(tuple(parts), found.cost, is_minimal)
+
+
+def _least_forms(
+    chosen: Mapping[int, Change], prices: Sequence[int], world: _Edited
+) -> dict[int, Form]:
+    """Return the changes in least amounts: made least one after the other, the dearest first."""
+    forms = {c: change.strongest for c, change in chosen.items()}
+    for c in sorted(chosen, key=lambda c: -prices[c]):
+
+        def suffices(edits: Sequence[Edit], c: int = c) -> bool | None:
+            tried = {**forms, c: replace(forms[c], edits=tuple(edits))}
+            return world.starts(list(tried.values()))
+
+        forms[c] = chosen[c].least(suffices)
+    return forms
+
+
+class _Edited:
+    """Asks whether the job starts in a round with some changes; each question once."""
+
+    def __init__(self, round_: Round, starts: Starts) -> None:
+        self._round, self._starts = round_, starts
+        self._known: dict[str, bool | None] = {}
+
+    def starts(self, forms: Sequence[Form]) -> bool | None:
+        edits = Edits(edits=tuple(edit for form in forms for edit in form.edits))
+        key = edits.model_dump_json(exclude_unset=True)
+        if key not in self._known:
+            self._known[key] = self._asked(edits)
+        return self._known[key]
+
+    def _asked(self, edits: Edits) -> bool | None:
+        try:
+            changed = apply_edits(self._round, edits)
+        except InvalidInputError:
+            # Such as fewer tasks than the slices of another option have.
+            return False
+        return self._starts(changed)

@@ -1,0 +1,185 @@
+"""Changes that the owner of a job can make: to ask less, or to ask it elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from placewright.explain.corrections.change import Amounts, Change, Form, Step, edit_of
+from placewright.instances.documents.edits import Edit
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import TaskGroup
+from placewright.instances.documents.quantities import amount_text, write_amount
+from placewright.instances.documents.round import Round
+from placewright.topology.units import HOST_LEVEL
+
+T = TypeVar("T")
+Where = tuple[int, int]
+"""A task group: index of the option, and in it."""
+
+_UNITS = {"gpu": (1000, 50), "cpu": (1000, 100), "memory": (1024, 64), "gpu_memory": (1024, 64)}
+"""By how much less is asked: of more than the first amount by it, of others by the second."""
+
+
+def own_changes(round_: Round, job: Job) -> Iterator[Change]:
+    """Yield what the owner of a pending job could do, in the order of application."""
+    groups = {
+        (o, g): group
+        for o, option in enumerate(job.options)
+        for g, group in enumerate(option.groups)
+    }
+    yield from _elsewhere(round_, job, groups)
+    yield from _levels(round_, job, groups)
+    yield from _arrangement(job, groups)
+    for field in ("cpu", "memory", "gpu_memory", "gpu"):
+        yield from _less(job, groups, field)
+    yield from _fewer_tasks(job, groups)
+    yield from _sooner(job)
+    yield from _later_due(round_, job)
+    yield from _other_regions(round_, job)
+
+
+def _step(kind: str, text: str, *edits: Edit) -> Step:
+    return Step(kind, Form(text, edits))
+
+
+def _of(job: Job, where: Where | None = None, **change: Any) -> Edit:
+    """Return the edit of a job, in one task group or in all."""
+    chosen = {} if where is None else {"option": where[0], "group": where[1]}
+    return edit_of(job={job.name: {**chosen, **change}})
+
+
+def _same(groups: dict[Where, TaskGroup], of: Callable[[TaskGroup], T]) -> dict[T, list[Where]]:
+    """Return the task groups by what they ask, in order."""
+    found: dict[T, list[Where]] = {}
+    for where, group in groups.items():
+        found.setdefault(of(group), []).append(where)
+    return found
+
+
+def _elsewhere(round_: Round, job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
+    models = dict.fromkeys(entry.gpu_model for entry in round_.cluster.hosts)
+    asked = [set(group.gpu_models) for group in groups.values() if group.gpu_models is not None]
+    for model in models:
+        if any(model not in allowed for allowed in asked):
+            yield _step("models", f"also on {model}", _of(job, add_gpu_models=[model]))
+    if any(group.hosts is not None for group in groups.values()):
+        yield _step("any_host", "on any host", _of(job, without=["hosts"]))
+
+
+def _levels(round_: Round, job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
+    """Yield each wider level, and none at all: applied last, since it is the widest."""
+    order = (*round_.cluster.levels, HOST_LEVEL)
+    of_groups = _same(groups, lambda group: group.required)
+    for level, places in of_groups.items():
+        if level is None:
+            continue
+        text = f"tasks of a group in one {{}} instead of one {level}"
+        for wider in reversed(order[: order.index(level)]):
+            edits = [_of(job, where, required=wider) for where in places]
+            yield _step("level", text.format(wider), *edits)
+        edits = [_of(job, where, without=["required"]) for where in places]
+        yield _step("level", f"tasks of a group not in one {level}", *edits)
+    for level in dict.fromkeys(option.required for option in job.options):
+        if level is None:
+            continue
+        indices = [o for o, option in enumerate(job.options) if option.required == level]
+        for wider in reversed(order[: order.index(level)]):
+            edits = [_of_option(job, o, joint_required=wider) for o in indices]
+            yield _step("level", f"all groups in one {wider} instead of one {level}", *edits)
+        edits = [_of_option(job, o, without=["joint_required"]) for o in indices]
+        yield _step("level", f"all groups not in one {level}", *edits)
+
+
+def _of_option(job: Job, option: int, **change: Any) -> Edit:
+    return edit_of(job={job.name: {"option": option, **change}})
+
+
+def _arrangement(job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
+    if any(group.slices is not None for group in groups.values()):
+        yield _step("slices", "without slices", _of(job, without=["slices"]))
+    if any(group.apart is not None for group in groups.values()):
+        yield _step("apart", "tasks not kept apart", _of(job, without=["apart"]))
+    if job.anti_affinity is not None:
+        text = f"without its label {job.anti_affinity.label}"
+        yield _step("label", text, _of(job, without=["anti_affinity"]))
+
+
+def _less(job: Job, groups: dict[Where, TaskGroup], field: str) -> Iterator[Change]:
+    """Yield less of a resource per task: down to one unit, not to nothing."""
+    able = {w: g for w, g in groups.items() if not (field.startswith("gpu") and g.mig is not None)}
+    for amount, places in _same(able, lambda group: int(getattr(group, field))).items():
+        whole, part = _UNITS[field]
+        unit = whole if amount > whole else part
+        if amount > unit:
+            yield _less_of(job, field, places, amount, unit)
+
+
+def _less_of(job: Job, field: str, places: Sequence[Where], amount: int, unit: int) -> Amounts:
+    """Return the change by which some groups ask less of a resource, by units."""
+    on_gpus = field == "gpu_memory"
+    resource = "memory" if on_gpus else field
+
+    def text(units: int) -> str:
+        left = amount_text(resource, amount - units * unit)
+        per = "on each GPU" if on_gpus else "per task"
+        return f"{left} {per} instead of {amount_text(resource, amount)}"
+
+    def edits(units: int) -> tuple[Edit, ...]:
+        left = write_amount(resource, amount - units * unit)
+        return tuple(_of(job, where, **{field: left}) for where in places)
+
+    return Amounts(resource, (amount - 1) // unit, text, edits)
+
+
+def _fewer_tasks(job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
+    asked = _same(groups, lambda g: (g.count, 1 if g.slices is None else g.slices.size))
+    for (count, size), places in asked.items():
+        if count > size:
+            yield _fewer_of(job, places, count, size)
+
+
+def _fewer_of(job: Job, places: Sequence[Where], count: int, size: int) -> Amounts:
+    """Return the change by which some groups have fewer tasks, by slices if they have any."""
+
+    def text(slices: int) -> str:
+        left = count - slices * size
+        return f"{left:,} task{'' if left == 1 else 's'} instead of {count:,}"
+
+    def edits(slices: int) -> tuple[Edit, ...]:
+        return tuple(_of(job, where, count=count - slices * size) for where in places)
+
+    return Amounts("tasks", (count - 1) // size, text, edits)
+
+
+def _sooner(job: Job) -> Iterator[Change]:
+    if job.held:
+        yield _step("resume", "no longer held", _of(job, held=False))
+    if job.not_before is not None:
+        yield _step("resume", "may start at once", _of(job, without=["not_before"]))
+
+
+def _later_due(round_: Round, job: Job) -> Iterator[Change]:
+    """Yield later due times, by lengths of a lease up to the horizon."""
+    if job.deadline is None or not job.deadline.due:
+        return
+    length, horizon = round_.leases.length_s, round_.leases.horizon
+    yield Amounts(
+        "due",
+        horizon,
+        lambda leases: f"due {leases * length:,} s later",
+        lambda leases: (_of(job, due_later_s=leases * length),),
+    )
+
+
+def _other_regions(round_: Round, job: Job) -> Iterator[Change]:
+    if "geo" not in round_.policy.spec.sections:
+        return
+    if any(not read.remote for read in job.reads):
+        yield _step("remote", "data read from other regions", _of(job, remote=True))
+    for region in _missing(job.regions, (one.name for one in round_.geo.regions)):
+        yield _step("region", f"also in region {region}", _of(job, add_regions=[region]))
+
+
+def _missing(allowed: Sequence[str] | None, names: Iterable[str]) -> Iterator[str]:
+    return (name for name in names if allowed is not None and name not in allowed)
