@@ -14,7 +14,17 @@ import typer
 import placewright
 from placewright.cli.format.output import note
 from placewright.cli.format.usage import usage_text
-from placewright.cli.verbs import audit, convert, generate, preset, show, solve, verify
+from placewright.cli.verbs import (
+    audit,
+    convert,
+    diff,
+    generate,
+    preset,
+    show,
+    solve,
+    verify,
+    whatif,
+)
 
 app = typer.Typer(
     name="placewright",
@@ -28,6 +38,8 @@ app = typer.Typer(
 app.command("solve")(solve.solve)
 app.command("verify")(verify.verify)
 app.command("audit")(audit.audit)
+app.command("whatif")(whatif.whatif)
+app.command("diff")(diff.diff)
 app.command("validate")(verify.validate)
 app.command("show")(show.show)
 app.add_typer(preset.preset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from placewright.formulations.plan_messages import Candidate
@@ -56,6 +56,21 @@ def wait_decision(job: Job, why: Why | None = None) -> Decision:
     return Decision.model_construct(
         job=job.name, decision=DecisionKind.WAIT, reason=why.reason, detail=why.detail
     )
+
+
+def with_reasons(
+    round_: Round, decisions: tuple[Decision, ...], reasons: Mapping[int, Why]
+) -> tuple[Decision, ...]:
+    """Return decisions with the reasons of jobs that wait; the same ones if none changes."""
+    new = {
+        j: why for j, why in reasons.items() if (decisions[j].reason, decisions[j].detail) != why
+    }
+    if not new:
+        return decisions
+    reasoned = list(decisions)
+    for j, why in new.items():
+        reasoned[j] = wait_decision(round_.jobs[j], why)
+    return tuple(reasoned)
 
 
 def with_invalid(round_: Round, decisions: Iterable[Decision]) -> tuple[Decision, ...]:

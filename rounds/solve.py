@@ -22,12 +22,13 @@ from placewright.rounds.certificate import (
     refuse_beaten_bounds,
     with_status,
 )
-from placewright.rounds.decisions import decisions_of, wait_decision, with_invalid
+from placewright.rounds.decisions import decisions_of, with_invalid, with_reasons
 from placewright.rounds.displacement.victims import lawful
 from placewright.rounds.errors import InternalError
 from placewright.rounds.policies.base import DECIDERS, Resources
 from placewright.rounds.regions.executors import check_executor
 from placewright.rounds.settings import Isolation, Settings, Solver
+from placewright.rounds.starting_candidate import starting_candidate
 from placewright.rounds.state.memory import Memory
 from placewright.rounds.usage import Meter, versions
 
@@ -53,6 +54,7 @@ def solve_round(
     progress: Progress | None = None,
     isolation: Isolation = "process",
     executor: Executor | None = None,
+    start: Plan | None = None,
 ) -> Plan:
     """Decide one round.
 
@@ -84,6 +86,9 @@ def solve_round(
         Decides the regions of a round of policy `geo` side by side, such as
         `open_executor` opens; None: here, or in local processes if that pays. Rounds of
         other policies take none.
+    start
+        A valid plan of a similar round. What it decides for the jobs of this round is the first
+        candidate, if that is a plan of this round: the result is another only if it is better.
 
     Returns
     -------
@@ -110,7 +115,8 @@ def solve_round(
     )
     check_executor(round, executor)
     with no_collection():
-        return Solve(round, settings, progress, Memory(), gang_formulation.run, executor).plan()
+        gang = gang_formulation.run
+        return Solve(round, settings, progress, Memory(), gang, executor).plan(start=start)
 
 
 class Solve:
@@ -137,8 +143,11 @@ class Solve:
         self._has_reasons, self._verify_seconds = False, 0.0
         self._progress_error: Exception | None = None
 
-    def plan(self, solver: Solver | None = None) -> Plan:
-        """Return the best plan, verified. Without a `solver`, one is started for this round."""
+    def plan(self, solver: Solver | None = None, start: Plan | None = None) -> Plan:
+        """Return the best plan, verified, the search begun with what `start` decides here.
+
+        Without a `solver`, one is started for this round.
+        """
         self.default_decisions = self.memory.default_decisions(self.round)
         self.decider = DECIDERS[self.round.policy.formulation].decider(self.round, self.resources)
         self.terms = self.decider.terms
@@ -147,6 +156,8 @@ class Solve:
             # The hash of the round, needed at the end; it is computed while the solver works.
             self.digest = background.submit(self.memory.digest, self.given)
             try:
+                if start is not None:
+                    self._begin(start, session)
                 for step in self.decider.steps(session):
                     if isinstance(step, Candidate):
                         self._consider(step, session)
@@ -173,6 +184,11 @@ class Solve:
         except KeyboardInterrupt:
             session.degraded.append(INTERRUPTED)
             return self._finish_despite_interrupt(session)
+
+    def _begin(self, start: Plan, session: Session) -> None:
+        """Consider a plan of a similar round; that it does not suit this one is no fault."""
+        self._consider(starting_candidate(self.round, start, self.decider.hosts), session)
+        session.degraded.clear()
 
     def _consider(self, candidate: Candidate, session: Session) -> None:
         """Verify a candidate and keep it if it is the best so far."""
@@ -224,29 +240,18 @@ class Solve:
     def _document(self, candidate: Candidate, reasoned: bool) -> Plan:
         decisions = decisions_of(self.round, self.decider.hosts, self.default_decisions, candidate)
         if reasoned:
-            decisions = self._with_reasons(decisions, candidate)
+            decisions = with_reasons(self.round, decisions, self.decider.reasons(candidate))
         sections = tuple(s for s in self.decider.sections(candidate, decisions) if s is not None)
         return Plan.model_construct(
             round=None, decisions=decisions, sections=sections, certificate=None
         )
 
-    def _with_reasons(
-        self, decisions: tuple[Decision, ...], candidate: Candidate
-    ) -> tuple[Decision, ...]:
-        """Return decisions with the reasons of jobs that wait; the same ones if none changes."""
-        reasons = self.decider.reasons(candidate).items()
-        new = {j: why for j, why in reasons if (decisions[j].reason, decisions[j].detail) != why}
-        if not new:
-            return decisions
-        reasoned = list(decisions)
-        for j, why in new.items():
-            reasoned[j] = wait_decision(self.round.jobs[j], why)
-        return tuple(reasoned)
-
     def _final_decisions(self, candidate: Candidate, session: Session) -> tuple[Decision, ...]:
         """Return the decisions of the best plan with reasons, if these pass verification."""
         decisions = self.document.decisions
-        reasoned = decisions if self._has_reasons else self._with_reasons(decisions, candidate)
+        reasoned = decisions
+        if not self._has_reasons:
+            reasoned = with_reasons(self.round, decisions, self.decider.reasons(candidate))
         if reasoned is decisions:
             return decisions
         plan = self.document.model_copy(update={"decisions": reasoned})

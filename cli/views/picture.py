@@ -27,8 +27,8 @@ MAX_TITLE = 80
 HATCH_POINTS = 0.5
 
 
-def check_picture(path: str) -> None:
-    """Refuse early what could only fail after a document was read.
+def check_picture(path: str, option: str = "-o") -> None:
+    """Refuse early what could only fail after a document was read; `option` names the picture.
 
     Raises
     ------
@@ -38,13 +38,13 @@ def check_picture(path: str) -> None:
     if Path(path).suffix.lower() not in SUFFIXES:
         raise typer.BadParameter(
             f"{path} is no picture's name; expected it to end in {' or '.join(SUFFIXES)}",
-            param_hint="-o",
+            param_hint=option,
         )
     if find_spec("matplotlib") is None:
         raise typer.BadParameter(
             "a picture needs matplotlib, which is not installed; "
             "expected what pip install 'placewright[plot]' brings",
-            param_hint="-o",
+            param_hint=option,
         )
 
 

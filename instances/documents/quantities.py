@@ -129,6 +129,11 @@ def amount_text(resource: str, amount: int) -> str:
     return f"{number} {_NOUNS[resource]}{'' if number == '1' else 's'}"
 
 
+def part_text(resource: str, part: int, whole: int) -> str:
+    """Return a part of an amount, with the unit once: "8 of 16 GPUs"."""
+    return f"{amount_text(resource, part).partition(' ')[0]} of {amount_text(resource, whole)}"
+
+
 def _amounts(raw: Any) -> Any:
     """Return amounts by resource in small units."""
     if not isinstance(raw, dict):

@@ -152,8 +152,11 @@ class _Placed(NamedTuple):
     tasks: Sequence[Task]
 
 
-def occupancy_of(round_: Round, plan: Plan | None = None) -> Occupancy:
-    """Return who uses each GPU of a round, or of a round and a valid plan for it."""
+def occupancy_of(round_: Round, plan: Plan | None = None, *, both: bool = False) -> Occupancy:
+    """Return who uses each GPU of a round, or of a round and a valid plan for it.
+
+    `both` keeps who held what before the plan even if that moves nobody.
+    """
     cluster = build_cluster(round_.cluster)
     jobs = {job.name: job for job in round_.jobs}
     running = {
@@ -186,7 +189,7 @@ def occupancy_of(round_: Round, plan: Plan | None = None) -> Occupancy:
     else:
         together = [[m["job"] for m in group["members"]] for group in groups_in(plan)]
         parts = parts_of(_held(cluster, holders, index, after, together))
-        moved = any(d.decision in MOVES for d in plan.decisions)
+        moved = both or any(d.decision in MOVES for d in plan.decisions)
     host, gpu = conditions_of(round_, cluster)
     return Occupancy(
         cluster,

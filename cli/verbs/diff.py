@@ -1,0 +1,90 @@
+"""The verb `diff`: two plans side by side."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placewright.cli.format.output import check_output, note_written, out, warn_of_invalid_jobs
+from placewright.cli.verbs.options import Format, Lenient
+from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
+
+if TYPE_CHECKING:
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
+
+
+def diff(
+    round_file: Annotated[
+        str, typer.Argument(metavar="ROUND", help="Round of the plans; - is stdin.")
+    ],
+    before_file: Annotated[str, typer.Argument(metavar="BEFORE", help="The first plan.")],
+    after_file: Annotated[str, typer.Argument(metavar="AFTER", help="The second plan.")],
+    round_after_file: Annotated[
+        str | None,
+        typer.Option("--round-after", metavar="ROUND", help="Round of AFTER, if it is another."),
+    ] = None,
+    picture: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Draw before and after as .png or .svg."),
+    ] = None,
+    output_format: Annotated[
+        Format, typer.Option("--format", help="What to print: tables, or an object as JSON.")
+    ] = Format.TABLE,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print every job that differs, also only in place.")
+    ] = False,
+    lenient: Lenient = False,
+) -> None:
+    """Compare two plans: who starts, moves or stops in one only, and which terms are better.
+
+    Both have to be valid (else exit 7). A difference is proven if it holds between the best plans
+    of the two rounds.
+
+    Example: placewright diff round.yaml today.json tomorrow.json
+    """
+    check_one_stdin(round_file, before_file, after_file, round_after_file)
+    if picture is not None:
+        from placewright.cli.views.picture import check_picture
+
+        check_picture(picture, "--picture")
+        check_output(picture, round_file, before_file, after_file)
+    from placewright.explain.comparison import compare
+    from placewright.instances.io.files import load_round
+
+    round_ = load_round(round_file, lenient=lenient)
+    warn_of_invalid_jobs(round_)
+    round_after = round_
+    if round_after_file is not None:
+        round_after = load_round(round_after_file, lenient=lenient)
+        warn_of_invalid_jobs(round_after)
+    before = _read(round_, round_file, before_file)
+    after = _read(round_after, round_after_file or round_file, after_file)
+    comparison = compare(round_, before, round_after, after)
+    if picture is not None:
+        from placewright.cli.views.difference_picture import draw_difference
+
+        draw_difference(round_, before, round_after, after, picture)
+        note_written(picture)
+    from placewright.cli.views.comparison import comparison_object, print_comparison
+    from placewright.cli.views.gang.selected import Selection
+
+    if output_format is Format.JSON:
+        typer.echo(json.dumps(comparison_object(comparison), indent=2))
+    else:
+        print_comparison(out(), comparison, round_after.now, Selection(everything))
+
+
+def _read(round_: Round, round_file: str, plan_file: str) -> Plan:
+    """Read a plan that has to be valid for its round."""
+    from placewright.instances.io.files import load_plan
+    from placewright.instances.verify import verify
+
+    plan = load_plan(plan_file)
+    check_pair(round_, plan, round_file, plan_file)
+    found = verify(round_, plan)
+    if not found.ok:
+        raise typer.Exit(report_violations(found, plan_file))
+    return plan

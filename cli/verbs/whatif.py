@@ -1,0 +1,204 @@
+"""The verb `whatif`: a round with edits, and what that changes in its plan."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from placewright.cli.format.output import (
+    STANDARD,
+    check_output,
+    note_written,
+    out,
+    warn_of_invalid_jobs,
+    warn_of_units,
+)
+from placewright.cli.interrupts import interrupts
+from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient
+from placewright.cli.verbs.solve import BackendName
+
+Hosts = list[str] | None
+
+
+def whatif(
+    round_file: Annotated[
+        str, typer.Argument(metavar="ROUND", help="Round as it is, YAML or JSON; - is stdin.")
+    ],
+    edits_file: Annotated[
+        str | None,
+        typer.Option("-e", "--edits", metavar="FILE", help="Edits, made before those below."),
+    ] = None,
+    drain: Annotated[
+        Hosts, typer.Option(metavar="HOST", help="Empty a host or range h[0-3]; may be repeated.")
+    ] = None,
+    fail: Annotated[Hosts, typer.Option(metavar="HOST", help="Hosts fail.")] = None,
+    restore: Annotated[
+        Hosts, typer.Option(metavar="HOST", help="Hosts are healthy and no longer drained.")
+    ] = None,
+    release: Annotated[
+        Hosts, typer.Option(metavar="HOST", help="Hosts are no longer reserved.")
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LIKE[=N]", help="Add N copies of a rack, another domain or a host."),
+    ] = None,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TENANT.RESOURCE=AMOUNT", help="A quota: 64, +16, -16 or none."),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LIMIT=NUMBER", help="A disruption limit, such as preempted_jobs=2."),
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="JOB.FIELD=VALUE", help="What a job asks: train.count=4, or =none."
+        ),
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option(metavar="JOB", help="Jobs that had never been.")
+    ] = None,
+    end: Annotated[
+        list[str] | None, typer.Option(metavar="JOB", help="Running jobs that have ended.")
+    ] = None,
+    submit: Annotated[
+        list[str] | None,
+        typer.Option("-f", "--submit", metavar="FILE", help="A job, or jobs, that are submitted."),
+    ] = None,
+    replicate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DATASET=REGION", help="Data that another region holds, too."),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Set the clock, or move it by +TIME.")
+    ] = None,
+    plan_file: Annotated[
+        str | None, typer.Option("--plan", metavar="PLAN", help="Plan of the round as it is.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write the plan of the edited round."),
+    ] = None,
+    edited_file: Annotated[
+        str | None, typer.Option("--edited", metavar="FILE", help="Write the edited round.")
+    ] = None,
+    picture: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Draw before and after as .png or .svg."),
+    ] = None,
+    output_format: Annotated[
+        Format, typer.Option("--format", help="What to print: tables, or an object as JSON.")
+    ] = Format.TABLE,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(metavar="TIME", parser=SOLVING_TIME, help="Of each plan; else the round's."),
+    ] = None,
+    gap: Annotated[
+        float | None,
+        typer.Option(metavar="G", min=0, max=1, help="Stop at this gap of the first term."),
+    ] = None,
+    backend: Annotated[BackendName, typer.Option(help="Solver to use.")] = BackendName.AUTO,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Seed of both searches.")
+    ] = None,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Work limits, not the clock.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print every job that differs, also only in place.")
+    ] = False,
+    lenient: Lenient = False,
+) -> None:
+    """Change a round, plan it before and after, and say what differs, and what of that is proven.
+
+    Edits are made in the order of the options here, those of --edits first. The second search
+    begins with the first plan.
+
+    Example: placewright whatif round.yaml --add rack3 --quota research.gpu=+64
+    """
+    from placewright.cli.verbs.edit_options import EditOptions, read_edits
+    from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
+
+    check_one_stdin(round_file, edits_file, plan_file, *(submit or ()))
+    inputs = tuple(
+        file for file in (round_file, edits_file, plan_file, *(submit or ())) if file is not None
+    )
+    for file in (output, edited_file, picture):
+        check_output(file, *inputs)
+    if output_format is Format.JSON and STANDARD in (output, edited_file):
+        raise typer.BadParameter("expected a file beside --format json", param_hint="-o")
+    if picture is not None:
+        from placewright.cli.views.picture import check_picture
+
+        check_picture(picture, "--picture")
+    given = read_edits(
+        EditOptions(
+            file=edits_file,
+            drain=drain or (),
+            fail=fail or (),
+            restore=restore or (),
+            release=release or (),
+            add=add or (),
+            quota=quota or (),
+            limit=limit or (),
+            change=change or (),
+            remove=remove or (),
+            end=end or (),
+            submit=submit or (),
+            replicate=replicate or (),
+            at=at,
+        )
+    )
+    from placewright.explain.whatif import whatif as ask
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.io.files import load_plan, load_round, write
+    from placewright.instances.verify import verify
+
+    round_ = load_round(round_file, lenient=lenient)
+    warn_of_units(round_)
+    warn_of_invalid_jobs(round_)
+    plan = None
+    if plan_file is not None:
+        plan = load_plan(plan_file)
+        check_pair(round_, plan, round_file, plan_file)
+        found = verify(round_, plan)
+        if not found.ok:
+            raise typer.Exit(report_violations(found, plan_file))
+    try:
+        with interrupts.stopping():
+            answer = ask(
+                round_,
+                given.edits,
+                plan=plan,
+                time_limit=time_limit,
+                gap=gap,
+                backend=backend.value,
+                seed=seed,
+                deterministic=deterministic or None,
+            )
+    except InvalidInputError as error:
+        raise given.blamed(error) from None
+    for document, file in ((answer.after, output), (answer.round_after, edited_file)):
+        if file is not None:
+            with interrupts.writing(file):
+                write(document, file)
+            note_written(file)
+    if picture is not None:
+        from placewright.cli.views.difference_picture import draw_difference
+
+        draw_difference(answer.round, answer.before, answer.round_after, answer.after, picture)
+        note_written(picture)
+    if STANDARD not in (output, edited_file):
+        from placewright.cli.views.comparison import print_whatif, whatif_object
+        from placewright.cli.views.gang.selected import Selection
+
+        if output_format is Format.JSON:
+            typer.echo(json.dumps(whatif_object(answer, given.edits), indent=2))
+        else:
+            print_whatif(out(), answer, given.edits, Selection(everything))
+    certificate = answer.after.certificate
+    if certificate is not None and "interrupted" in certificate.degraded:
+        raise typer.Exit(interrupts.exit_code)

@@ -1,0 +1,289 @@
+"""Two plans side by side: who is decided otherwise, what each term gains, and what stays free.
+
+The plans may be of two rounds, such as one before and after an edit. A difference in a term is
+*proven* if it holds between the best plans of the two rounds, whatever the search missed. The best
+value of a term lies between the plan's value and its bound, if every earlier term is proven; these
+two intervals are compared. If they overlap, the difference is undecided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from math import inf
+from typing import Literal, NamedTuple
+
+from placewright.explain.free_domains import FreeDomains, free_domains
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, TermResult
+from placewright.instances.documents.round import Round
+from placewright.instances.policies import sense_of, term_of
+from placewright.instances.verify import verify
+
+Change = Literal[
+    "starts", "no longer starts", "stops", "no longer stops", "moves", "no longer moves",
+    "new", "gone", "other option", "other place", "other reason", "other facts",
+]  # fmt: skip
+CHANGES: tuple[Change, ...] = (
+    "stops", "no longer starts", "starts", "no longer stops", "moves", "no longer moves",
+    "other option", "new", "gone", "other reason", "other place", "other facts",
+)  # fmt: skip
+"""In the order in which they are told."""
+
+Verdict = Literal["same", "proven", "undecided"]
+"""Of a difference between the best plans: there is none, there is one, or it is not known."""
+
+RUNS = (DecisionKind.START, DecisionKind.KEEP, DecisionKind.MIGRATE)
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """A job that two plans do not decide alike.
+
+    Parameters
+    ----------
+    job
+        The job, as in the round after; as in the one before if it is gone.
+    change
+        What is different.
+    before, after
+        The two decisions; None where the job is not in the round.
+    """
+
+    job: Job
+    change: Change
+    before: Decision | None
+    after: Decision | None
+
+    @property
+    def milli_gpu(self) -> int:
+        """What the job holds in the later plan in which it runs; if it waits in both, asks."""
+        for one in (self.after, self.before):
+            if one is not None and one.option is not None and one.option < len(self.job.options):
+                return self.job.options[one.option].milli_gpu
+        if self.job.running is not None:
+            return self.job.options[self.job.running.option].milli_gpu
+        return max(option.milli_gpu for option in self.job.options)
+
+
+@dataclass(frozen=True, slots=True)
+class TermDifference:
+    """A term of both plans; None for that of a round that has no such term.
+
+    Parameters
+    ----------
+    difference
+        Value after less value before.
+    verdict
+        What is proven of the difference between the best plans.
+    at_least, at_most
+        Bounds on that difference; infinite if there is none.
+    """
+
+    before: TermResult | None
+    after: TermResult | None
+    difference: int | None
+    verdict: Verdict
+    at_least: float = -inf
+    at_most: float = inf
+
+    @property
+    def term(self) -> TermResult:
+        """The term itself, as it is after."""
+        known = self.after or self.before
+        if known is None:
+            raise ValueError("expected a term of one of the two plans")
+        return known
+
+
+class WaitingJobs(NamedTuple):
+    """Jobs that wait in the plan after for one reason, of a quota for that of one tenant.
+
+    `used` and `limit` are of the quota of `resource`.
+    """
+
+    reason: Reason | None
+    jobs: tuple[str, ...]
+    milli_gpu: int
+    tenant: str | None = None
+    resource: str | None = None
+    used: int | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The difference between two plans.
+
+    Parameters
+    ----------
+    jobs
+        Those decided otherwise, what costs most first (`CHANGES`), then by priority and size.
+    terms
+        Every term of both.
+    free
+        Whole domains that are free, of each level.
+    waiting
+        Why jobs wait in the plan after, most GPUs first.
+    """
+
+    jobs: tuple[JobChange, ...]
+    terms: tuple[TermDifference, ...]
+    free: tuple[FreeDomains, ...]
+    waiting: tuple[WaitingJobs, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs: no decision, no term, nothing free."""
+        return (
+            not self.jobs
+            and not any(one.difference != 0 for one in self.terms)
+            and not any(one.before != one.after or one.added for one in self.free)
+        )
+
+    def of(self, *changes: Change) -> list[JobChange]:
+        """Return the jobs with one of these changes."""
+        return [one for one in self.jobs if one.change in changes]
+
+
+def compare(round_: Round, plan: Plan, round_after: Round, plan_after: Plan) -> Comparison:
+    """Compare two valid plans, of one round or of two.
+
+    Parameters
+    ----------
+    round_, plan
+        The first round and its plan.
+    round_after, plan_after
+        The second round and its plan. Jobs, hosts and domains of one name are the same.
+    """
+    jobs = {job.name: job for job in round_after.jobs}
+    changes = _job_changes({job.name: job for job in round_.jobs}, plan, jobs, plan_after)
+    order = {change: number for number, change in enumerate(CHANGES)}
+    return Comparison(
+        jobs=tuple(sorted(changes, key=lambda c: (order[c.change], -c.job.priority, -c.milli_gpu))),
+        terms=tuple(_term_differences(_terms(round_, plan), _terms(round_after, plan_after))),
+        free=free_domains(round_, plan, round_after, plan_after),
+        waiting=tuple(_waiting(jobs, plan_after)),
+    )
+
+
+def _job_changes(
+    jobs: Mapping[str, Job], plan: Plan, jobs_after: Mapping[str, Job], plan_after: Plan
+) -> Iterator[JobChange]:
+    before = {decision.job: decision for decision in plan.decisions}
+    after = {decision.job: decision for decision in plan_after.decisions}
+    for name, old in before.items():
+        if name not in after:
+            yield JobChange(jobs[name], "gone", old, None)
+            continue
+        change = _change(old, after[name])
+        if change is not None:
+            yield JobChange(jobs_after[name], change, old, after[name])
+    for name, new in after.items():
+        if name not in before:
+            yield JobChange(jobs_after[name], "new", None, new)
+
+
+def _change(old: Decision, new: Decision) -> Change | None:
+    ran, runs = old.decision in RUNS, new.decision in RUNS
+    if ran != runs:
+        if DecisionKind.PREEMPT in (old.decision, new.decision):
+            return "no longer stops" if runs else "stops"
+        return "starts" if runs else "no longer starts"
+    if not runs:
+        if (old.decision, old.reason) != (new.decision, new.reason):
+            return "other reason"
+        return None if old.detail == new.detail else "other facts"
+    moved, moves = (one.decision is DecisionKind.MIGRATE for one in (old, new))
+    if moved != moves:
+        return "moves" if moves else "no longer moves"
+    if old.option != new.option:
+        return "other option"
+    return None if old.tasks == new.tasks else "other place"
+
+
+def _terms(round_: Round, plan: Plan) -> list[TermResult]:
+    """Return the terms of a plan's certificate; without one only values are known."""
+    if plan.certificate is not None:
+        return list(plan.certificate.terms)
+    values = verify(round_, plan).terms
+    return [TermResult(name=name, sense=sense_of(name), value=v) for name, v in values.items()]
+
+
+def _term_differences(
+    before: Sequence[TermResult], after: Sequence[TermResult]
+) -> Iterator[TermDifference]:
+    """Yield the terms in their order after, those of before alone where they were."""
+    intervals = [_with_intervals(one) for one in (before, after)]
+    old, new = ({_key(term): (term, span) for term, span in one} for one in intervals)
+    for key in _merged(list(old), list(new)):
+        if key not in old or key not in new:
+            found = old.get(key, (None, None))[0], new.get(key, (None, None))[0]
+            yield TermDifference(*found, difference=None, verdict="undecided")
+            continue
+        (one, (low, high)), (other, (low_after, high_after)) = old[key], new[key]
+        at_least, at_most = low_after - high, high_after - low
+        verdict: Verdict = "undecided"
+        if at_least == at_most == 0:
+            verdict = "same"
+        elif at_least > 0 or at_most < 0:
+            verdict = "proven"
+        yield TermDifference(one, other, other.value - one.value, verdict, at_least, at_most)
+
+
+def _key(term: TermResult) -> tuple[object, ...]:
+    """Return what makes a term the same in two rounds: of a priority class its precedences."""
+    return term_of(term.name) if term.precedences else term.name, term.precedences
+
+
+def _merged(old: list[tuple[object, ...]], new: list[tuple[object, ...]]) -> list[
+    tuple[object, ...]
+]:  # fmt: skip
+    """Return the keys of two lists, each once."""
+    pairs = zip_longest(new, [key for key in old if key not in new])
+    return list(dict.fromkeys(key for pair in pairs for key in pair if key is not None))
+
+
+def _with_intervals(
+    terms: Sequence[TermResult],
+) -> Iterator[tuple[TermResult, tuple[float, float]]]:
+    """Yield each term with the interval of its value in the best plan."""
+    known = True
+    for term in terms:
+        low, high = -inf, inf
+        if known and term.bound is not None:
+            low, high = sorted((float(term.value), float(term.bound)))
+        elif known:
+            low, high = (term.value, inf) if term.sense == "max" else (-inf, term.value)
+        known = known and (low == high or term.status == "optimal")
+        yield term, (low, high)
+
+
+def _waiting(jobs: Mapping[str, Job], plan: Plan) -> list[WaitingJobs]:
+    groups: dict[tuple[object, ...], list[Decision]] = {}
+    for decision in plan.decisions:
+        if decision.decision is DecisionKind.WAIT:
+            detail = decision.detail if decision.reason is Reason.QUOTA else None
+            key = (
+                decision.reason,
+                detail and detail.tenant,
+                detail and detail.resource,
+                detail and detail.region,
+            )
+            groups.setdefault(key, []).append(decision)
+    found: list[WaitingJobs] = []
+    for decisions in groups.values():
+        first = decisions[0]
+        names = tuple(decision.job for decision in decisions)
+        milli = sum(max(o.milli_gpu for o in jobs[name].options) for name in names)
+        if first.reason is Reason.QUOTA and first.detail is not None:
+            one = first.detail
+            found.append(
+                WaitingJobs(
+                    first.reason, names, milli, one.tenant, one.resource, one.used, one.limit
+                )
+            )
+        else:
+            found.append(WaitingJobs(first.reason, names, milli))
+    return sorted(found, key=lambda group: -group.milli_gpu)
