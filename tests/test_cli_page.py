@@ -17,7 +17,7 @@ import typer
 
 from placewright.cli.app import main
 from placewright.cli.commands import app
-from placewright.instances.io.files import parse_round, write
+from placewright.instances.io.files import parse_edits, parse_round, write
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests" / "data"
@@ -73,6 +73,11 @@ def test_completion_is_explained():
 
 HOST = {"gpus": 8, "gpu_model": "H100"}
 TASKS = [{"index": i, "host": f"h{i}", "gpus": list(range(8))} for i in range(4)]
+EDITS = {
+    "apiVersion": "placewright/v1alpha2",
+    "kind": "Edits",
+    "edits": [{"fail": ["h4"]}, {"job": {"sweep": {"count": 2}}}],
+}
 ROUND = {
     "apiVersion": "placewright/v1alpha2",
     "kind": "Round",
@@ -85,6 +90,8 @@ ROUND = {
             {"name": "h[8-15]", "parent": "r1", **HOST},
         ],
     },
+    "tenants": [{"name": "research", "quota": {"gpu": 128}}],
+    "reservations": [{"host": "h15"}],
     "jobs": [
         {
             "name": "train",
@@ -110,9 +117,14 @@ def folder(tmp_path_factory):
         (here / f"{name}.csv").symlink_to(found)
     (here / "profiles.csv").write_text("model,num_gpu,iter_ms\nbert,1,100\nbert,2,110\n")
     write(parse_round(ROUND), here / "round.yaml")
+    write(parse_edits(EDITS), here / "edits.yaml")
+    (here / "job.yaml").write_text("{name: new, options: [{groups: [{gpu: 8}]}]}\n")
     made = ("placewright generate cluster", "placewright generate round --policy geo")
     with contextlib.chdir(here):
         assert main(["solve", "round.yaml", "-o", "plan.json"]) == 0
+        assert main(["solve", "round.yaml", "-o", "other.json", "--time-limit", "0"]) == 0
+        edits = ["-e", "edits.yaml", "--edited", "edited.yaml", "-o", "after.json"]
+        assert main(["whatif", "round.yaml", *edits]) == 0
         for line in EXAMPLES:
             if line.startswith(made):
                 assert main(shlex.split(line)[1:]) == 0

@@ -39,6 +39,7 @@ class Kind(StrEnum):
     ROUND = "Round"
     PLAN = "Plan"
     CLUSTER = "Cluster"
+    EDITS = "Edits"
 
 
 @generate.command("cluster")
@@ -172,7 +173,7 @@ def _regions(
 def schema(
     kind: Annotated[
         Kind,
-        typer.Argument(metavar="KIND", case_sensitive=False, help="Round, Plan or Cluster."),
+        typer.Argument(metavar="KIND", case_sensitive=False, help="Round, Plan, Cluster or Edits."),
     ] = Kind.ROUND,
 ) -> None:
     """Print the JSON Schema of a kind of document.

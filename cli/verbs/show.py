@@ -110,12 +110,15 @@ def _read(
     file: str, plan_file: str | None, round_file: str | None, lenient: bool
 ) -> tuple[Round | ClusterDocument, Plan | None]:
     """Read the documents to draw, without invalid jobs; a plan must fit its round."""
+    from placewright.instances.documents.edits import Edits
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.round import Round
     from placewright.instances.io.files import load, load_plan, load_round
     from placewright.instances.verify import verify
 
     document = load(file, lenient=lenient)
+    if isinstance(document, Edits):
+        raise typer.BadParameter(f"{file} is an Edits; expected a Round, a Plan or a Cluster")
     if isinstance(document, Round):
         warn_of_invalid_jobs(document)
     if plan_file is None and round_file is None and not isinstance(document, Plan):

@@ -83,7 +83,7 @@ def verify(
 
 def validate(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Round, cluster or plan; - is stdin.")
+        str, typer.Argument(metavar="FILE", help="Round, cluster, plan or edits; - is stdin.")
     ],
     lenient: Lenient = False,
 ) -> None:
@@ -92,14 +92,14 @@ def validate(
     Example: placewright validate round.yaml
     """
     from placewright.cli.views.summary import document_text
-    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.cluster import ClusterDocument
     from placewright.instances.documents.round import Round
     from placewright.instances.io.files import load
 
     document = load(file, lenient=lenient)
     if isinstance(document, Round):
         warn_of_invalid_jobs(document)
-    if not isinstance(document, Plan):
+    if isinstance(document, Round | ClusterDocument):
         warn_of_units(document)
     out().print(f"{file}: valid {document.kind}, {document_text(document)}", soft_wrap=True)
 

@@ -118,21 +118,23 @@ def _job_table(changes: list[JobChange], now: int) -> Table:
             number(one.job.priority),
             gpus(one.milli_gpu),
             one.change,
-            _side(one, one.before, now),
+            _side(one, one.before),
             _side(one, one.after, now),
         )
     return made
 
 
-def _side(change: JobChange, decision: Decision | None, now: int) -> str:
-    """Say what one of the two plans decides."""
+def _side(change: JobChange, decision: Decision | None, now: int | None = None) -> str:
+    """Say what one of the two plans decides; with `now` a reason has its facts."""
     if decision is None:
         return "not in the round"
     if decision.decision is DecisionKind.WAIT:
         if decision.reason is None:
             return "waits"
-        text = reason_text(decision.reason, decision.detail, lambda at: f"at {after(at, now)}")
-        return f"waits, {decision.reason}: {text}"
+        if now is None:
+            return f"waits, {decision.reason}"
+        facts = reason_text(decision.reason, decision.detail, lambda at: f"at {after(at, now)}")
+        return f"waits, {decision.reason}: {facts}"
     said = OUTCOMES[decision.decision]
     if decision.displaced_by:
         said += f", displaced by {several(decision.displaced_by, MAX_JOBS)}"

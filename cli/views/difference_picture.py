@@ -42,7 +42,13 @@ def draw_difference(
     change = Plan(decisions=tuple(decisions), sections=plan_after.sections)
     occupancy = occupancy_of(drawn, change, both=True)
     title = f"Before and after: {round_after.name}"
-    draw(occupancy, path, title, "migrated: elsewhere after; preempted: runs before only; started: runs after only", lambda _: None)
+    draw(
+        occupancy,
+        path,
+        title,
+        "migrated: elsewhere after; preempted: runs before only; started: runs after only",
+        lambda _: None,
+    )
 
 
 def _decision(name: str, first: Decision | None, second: Decision | None) -> Decision:

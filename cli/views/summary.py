@@ -8,13 +8,16 @@ from placewright.cli.views.gang.facts import MOVES, OUTCOMES, Occupancy, occupan
 from placewright.cli.views.geo.replica_facts import section_of
 from placewright.cli.views.policies import VIEWS
 from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import DecisionKind, Plan, Reason
 from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
 from placewright.instances.documents.round import Round
 
 
-def document_text(document: Round | ClusterDocument | Plan) -> str:
+def document_text(document: Round | ClusterDocument | Plan | Edits) -> str:
     """Count what a document holds."""
+    if isinstance(document, Edits):
+        return count(len(document.edits), "edit")
     if isinstance(document, Plan):
         return plan_text(document)
     if isinstance(document, ClusterDocument):

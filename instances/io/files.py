@@ -51,7 +51,7 @@ _D = TypeVar("_D", bound=Document)
 _T = TypeVar("_T")
 
 
-def load(path: AnyPath, *, lenient: bool = False) -> Round | ClusterDocument | Plan:
+def load(path: AnyPath, *, lenient: bool = False) -> Round | ClusterDocument | Plan | Edits:
     """Read a document of any kind and check its references; a Round as `load_round` does.
 
     Raises
@@ -59,10 +59,11 @@ def load(path: AnyPath, *, lenient: bool = False) -> Round | ClusterDocument | P
     InvalidInputError
         The file cannot be read, or is not a valid document.
     """
-    parsers: dict[str, Callable[[Any, str], Round | ClusterDocument | Plan]] = {
+    parsers: dict[str, Callable[[Any, str], Round | ClusterDocument | Plan | Edits]] = {
         "Round": partial(parse_round, lenient=lenient),
         "Cluster": parse_cluster,
         "Plan": parse_plan,
+        "Edits": parse_edits,
     }
     return _loaded(path, parsers)
 
