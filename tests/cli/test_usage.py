@@ -31,7 +31,7 @@ WRONG = {
     "generate round --gpus 8": "--jobs: missing",
     "generate round --gpus 9 --jobs 1": "--gpus: 9: expected a multiple of 8",
     "convert chronus t.csv --gpus 8 -o r.json --lease ever": "--lease: ever: expected a time",
-    "schema Solution": "KIND: Solution: expected one of round, plan, cluster",
+    "schema Solution": "KIND: Solution: expected one of round, plan, cluster, edits",
     "verify - -": "- is given twice; expected at most one document from stdin",
 }
 
