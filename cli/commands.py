@@ -18,6 +18,7 @@ from placewright.cli.verbs import (
     audit,
     convert,
     diff,
+    explain,
     generate,
     preset,
     show,
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 app.command("solve")(solve.solve)
 app.command("verify")(verify.verify)
+app.command("explain")(explain.explain)
 app.command("audit")(audit.audit)
 app.command("whatif")(whatif.whatif)
 app.command("diff")(diff.diff)

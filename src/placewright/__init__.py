@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from placewright.explain.explanation import Explanation, explain_job
     from placewright.instances.documents.cluster import ClusterDocument
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.round import Round
@@ -29,6 +30,7 @@ __all__ = [
     "Cluster",
     "ClusterDocument",
     "Engine",
+    "Explanation",
     "InvalidInputError",
     "Plan",
     "Round",
@@ -36,6 +38,7 @@ __all__ = [
     "__version__",
     "defragment",
     "drain",
+    "explain_job",
     "hot_swap",
     "load_cluster",
     "load_plan",
@@ -53,12 +56,14 @@ _HOMES = {
     "Cluster": "placewright.topology",
     "ClusterDocument": "placewright.instances.documents.cluster",
     "Engine": "placewright.rounds",
+    "Explanation": "placewright.explain.explanation",
     "InvalidInputError": "placewright.instances.errors",
     "Plan": "placewright.instances.documents.plan",
     "Round": "placewright.instances.documents.round",
     "Verification": "placewright.instances.verify",
     "defragment": "placewright.instances.presets.presets",
     "drain": "placewright.instances.presets.presets",
+    "explain_job": "placewright.explain.explanation",
     "hot_swap": "placewright.instances.presets.presets",
     "load_cluster": "placewright.instances.io.files",
     "load_plan": "placewright.instances.io.files",

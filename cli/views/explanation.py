@@ -1,0 +1,189 @@
+"""An explanation as text: verdict, because, where, cost, and what is proven."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from placewright.cli.format.text import count, count_gpus, several, term_text
+from placewright.explain.explanation import Verdict
+from placewright.explain.facts.fact import Stratum
+from placewright.instances.documents.quantities import amount_text
+
+if TYPE_CHECKING:
+    from placewright.explain.explanation import Explanation
+    from placewright.explain.loss import Loss
+    from placewright.explain.places import GroupPlaces, Place
+    from placewright.instances.documents.job import Job
+
+MAX_KINDS, MAX_JOBS = 6, 3
+LABELS: Mapping[Stratum, str] = {
+    Stratum.ASKS: "asks",
+    Stratum.RULES: "rule",
+    Stratum.AWAY: "away",
+    Stratum.HELD: "runs",
+    Stratum.TAKEN: "plan",
+}
+MISSING = "gpu_model", "mig"
+
+
+def verdict_text(explanation: Explanation, *, beside: bool) -> str:
+    """Return what the verdict says; `beside` a plan, or of a round alone."""
+    match explanation.verdict:
+        case Verdict.NEVER:
+            return "can never run here"
+        case Verdict.NEVER_WITHIN_RULES:
+            cells = all(f.kind == "cells" for f in explanation.conflict if f.stratum == 2)
+            return f"can never run within its tenant's {'cells' if cells else 'quota'}"
+        case Verdict.NOT_UNTIL_HOSTS_ARE_BACK:
+            return "cannot run until hosts are back"
+        case Verdict.NOT_NOW:
+            return "cannot start now"
+        case Verdict.OTHERS_INSTEAD:
+            return "could have started, but for what the plan starts instead"
+        case Verdict.COULD_START:
+            return f"could start {'beside all that the plan starts' if beside else 'now'}"
+        case Verdict.UNDECIDED:
+            return "could not be decided within the limit"
+
+
+def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
+    """Yield the lines of an explanation; `beside` a plan, or of a round alone."""
+    yield f"{job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
+    if explanation.conflict:
+        yield from _because(explanation)
+    for places in explanation.places:
+        yield from _where(places)
+    if explanation.cost is not None:
+        yield ""
+        yield f"  Starting it all the same would cost: {_cost(explanation.cost)}"
+    yield ""
+    yield f"  {_proven(explanation)}"
+
+
+def asked(job: Job) -> str:
+    """Say what a job asks in its first option, whose it is, and its priority."""
+    groups = job.options[0].groups
+    parts = [
+        f"{group.count} x {count_gpus(group.gpu)}" if group.count > 1 else count_gpus(group.gpu)
+        for group in groups
+    ]
+    sizes = " and ".join(parts) if len(parts) <= MAX_JOBS else count_gpus(job.options[0].milli_gpu)
+    words = [sizes]
+    if len(job.options) > 1:
+        words.append(f"or {count(len(job.options) - 1, 'other option')}")
+    if job.tenant is not None:
+        words.append(f"tenant {job.tenant}")
+    return ", ".join([*words, f"priority {job.priority}"])
+
+
+def _because(explanation: Explanation) -> Iterator[str]:
+    lasting = explanation.verdict in (
+        Verdict.NEVER,
+        Verdict.NEVER_WITHIN_RULES,
+        Verdict.NOT_UNTIL_HOSTS_ARE_BACK,
+    )
+    minimal = explanation.proof is not None and explanation.proof.minimal
+    it = "run" if lasting else "start"
+    said = f" (minimal: without any one of these it could {it})" if minimal else ""
+    yield ""
+    yield f"  Because{said}"
+    for fact in explanation.conflict:
+        yield f"    {LABELS[fact.stratum]:6} {fact.text}"
+
+
+def _where(places: GroupPlaces) -> Iterator[str]:
+    tasks = count(places.tasks, "task")
+    yield ""
+    if places.level is None:
+        yield f"  Where: tasks that hosts hold, of {places.tasks:,}"
+    else:
+        yield (
+            f"  Where: {places.level}s that hold most of its {tasks} "
+            f"({places.whole:,} of {count(places.total, places.level)} would hold all, empty)"
+        )
+    width = max((len(_name(places, place)) for place in places.places), default=0)
+    for place in places.places:
+        yield f"    {_name(places, place):{width}}  {_place(places, place)}"
+    for name, hosts, lack in places.unfit[:MAX_KINDS]:
+        yield f"    {name}, {count(hosts, 'host')}: none, {_lack(lack)}"
+
+
+def _name(places: GroupPlaces, place: Place) -> str:
+    return place.name if places.level else f"{place.name}, {count(place.hosts, 'host')}"
+
+
+def _place(places: GroupPlaces, place: Place) -> str:
+    said = [f"{place.now:,} now, {place.empty:,} if empty"]
+    if place.away:
+        said.append(f"{count(place.away, 'host')} away")
+    text = ", ".join(said)
+    if place.now < places.tasks and place.occupants:
+        who = (
+            f"{count(one.jobs, 'job')} {_RELATION[one.relation]} ({count_gpus(one.milli_gpu)})"
+            for one in place.occupants
+        )
+        text += f"; in the way: {', '.join(who)}"
+    return text
+
+
+_RELATION = {
+    "pinned": "pinned",
+    "higher": "of higher priority",
+    "equal": "of the same priority",
+    "lower": "of lower priority",
+}
+
+
+def _lack(lack: Mapping[str, Any]) -> str:
+    resource = lack.get("resource")
+    if resource is None:
+        return "not among its hosts"
+    if resource == "gpu_model":
+        return "another GPU model"
+    if resource == "mig":
+        return "no such MIG slice"
+    return f"at most {amount_text(resource, lack['free'])}"
+
+
+def _cost(cost: Loss) -> str:
+    if cost.startable is False:
+        return f"no plan starts it, whoever moves or stops ({cost.proof})"
+    if cost.is_tie:
+        return f"nothing: an equally good plan starts it{_instead(cost)}"
+    if cost.term is None:
+        return "not known: no plan that starts it was found"
+    least = term_text(cost.term, cost.at_least)
+    if cost.at_most is None:
+        return f"at least {least} of {cost.term} ({cost.proof})"
+    most = term_text(cost.term, cost.at_most)
+    if cost.at_most == 0:
+        return f"nothing: a better plan starts it{_instead(cost)}"
+    if cost.at_least == cost.at_most:
+        return f"{most} of {cost.term} ({cost.proof}){_instead(cost)}"
+    if cost.at_least == 0:
+        return f"at most {most} of {cost.term}{_instead(cost)}"
+    return f"{least} to {most} of {cost.term}{_instead(cost)}"
+
+
+def _instead(cost: Loss) -> str:
+    if not cost.instead:
+        return ""
+    said = [f"{one.job}: {one.before} -> {one.after}" for one in cost.instead]
+    return f"; {several(said, MAX_JOBS)}"
+
+
+def _proven(explanation: Explanation) -> str:
+    asked_ = f"{count(explanation.facts, 'fact')}, {count(explanation.questions, 'question')}"
+    proof = explanation.proof
+    if proof is None:
+        return asked_
+    unproven = [
+        fact.text
+        for fact, witness in zip(explanation.conflict, proof.witnesses, strict=True)
+        if witness.plan is None
+    ]
+    bound = "no bound within the limit" if proof.blocked is None else f"bound {proof.blocked}"
+    plans = count(len(proof.witnesses) - len(unproven), "verified plan")
+    text = f"Proof: {bound}, {plans}; {asked_}"
+    return text if not unproven else f"{text}; not proven to be needed: {'; '.join(unproven)}"

@@ -1,0 +1,34 @@
+"""What explaining needs to know of each policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from placewright.explain.facts.fact import Fact
+from placewright.explain.places import GroupPlaces
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.policies import PolicyRegistry
+
+
+class PolicyFacts(NamedTuple):
+    """The facts of a policy, and the question whether a job starts if nobody moves or stops.
+
+    `base` returns the round in which all facts hold: one job waits beside those that run, or that
+    hold something after a plan. `facts` returns them in the order of preference, for a base round,
+    the job, and that plan. `question` turns a world into a round whose best plan answers the
+    question: its first term is above 0 exactly if the job starts. `places` returns the nearest
+    places of the job's first option in a base round.
+    """
+
+    base: Callable[[Round, str, Plan | None], Round]
+    facts: Callable[[Round, str, Plan | None], list[Fact]]
+    question: Callable[[Round, str], Round]
+    places: Callable[[Round, str], tuple[GroupPlaces, ...]] = lambda *_: ()
+
+
+FACTS: PolicyRegistry[PolicyFacts] = PolicyRegistry(
+    {"gang": "placewright.explain.facts.gang:POLICY"}
+)
+"""The facts of each policy."""

@@ -1,0 +1,73 @@
+"""Rules that bind a job: the quotas of its tenant; of a guaranteed job the cells of all tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from placewright.explain.facts.fact import Edit, Fact, Stratum, named
+from placewright.instances.documents.policy import Tenant
+from placewright.instances.documents.quantities import amount_text
+from placewright.instances.documents.round import Round
+
+
+def rules(round_: Round, name: str) -> Iterator[Fact]:
+    """Yield the rules that bind a pending job."""
+    job = named(name, round_)
+    own = next((tenant for tenant in round_.tenants if tenant.name == job.tenant), None)
+    if own is None:
+        return
+    yield from _quotas(own)
+    if own.cells and not job.opportunistic:
+        for tenant in sorted(round_.tenants, key=lambda one: one is not own):
+            if tenant.cells:
+                yield _cells(tenant, own=tenant is own)
+
+
+def _quotas(tenant: Tenant) -> Iterator[Fact]:
+    for resource, amount in tenant.quota.items():
+        yield Fact(
+            Stratum.RULES,
+            "quota",
+            f"tenant {tenant.name} may hold {amount_text(resource, amount)}",
+            _without_quota(tenant.name, resource),
+            {"tenant": tenant.name, "resource": resource, "amount": amount},
+        )
+
+
+def _cells(tenant: Tenant, *, own: bool) -> Fact:
+    owned = ", ".join(
+        f"{one.count:,} {one.level}{'' if one.count == 1 else 's'}"
+        + (f" of {one.gpu_model}" if one.gpu_model else "")
+        for one in tenant.cells
+    )
+    text = f"tenant {tenant.name} owns {owned}"
+    if own:
+        text = f"guaranteed jobs of tenant {tenant.name} run in its cells: {owned}"
+
+    def edit(round_: Round) -> Round:
+        bindings = tuple(one for one in round_.bindings if one.tenant != tenant.name)
+        return _edit_tenant(
+            round_.model_copy(update={"bindings": bindings}), tenant.name, _NO_CELLS
+        )
+
+    return Fact(Stratum.RULES, "cells", text, edit, {"tenant": tenant.name, "own": own})
+
+
+_NO_CELLS: Mapping[str, Any] = {"cells": ()}
+
+
+def _without_quota(name: str, resource: str) -> Edit:
+    def edit(round_: Round) -> Round:
+        (quota,) = (one.quota for one in round_.tenants if one.name == name)
+        left = {other: amount for other, amount in quota.items() if other != resource}
+        return _edit_tenant(round_, name, {"quota": left})
+
+    return edit
+
+
+def _edit_tenant(round_: Round, name: str, update: Mapping[str, Any]) -> Round:
+    tenants = tuple(
+        one.model_copy(update=update) if one.name == name else one for one in round_.tenants
+    )
+    return round_.model_copy(update={"tenants": tenants})

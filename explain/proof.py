@@ -1,0 +1,92 @@
+"""Proof of a conflict: a bound by which its world has no plan, and a plan for each fact removed.
+
+Neither is taken from the oracle: the bound is that of `prove_bounds` for the plan in which nothing
+happens, and each plan passes `verify` in the world of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from placewright.explain.facts.fact import Fact, World
+from placewright.explain.facts.policies import FACTS
+from placewright.explain.oracle import Proof, SolvingOracle
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import prove_bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A plan that starts the job in a world; None if none was found in time."""
+
+    world: World
+    plan: Plan | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictProof:
+    """What is proven of a conflict.
+
+    Parameters
+    ----------
+    blocked
+        The proof of the bound by which nothing starts the job in the conflict's world.
+    witnesses
+        Of each fact of the conflict, the world without it and a verified plan there.
+    """
+
+    blocked: Proof | None
+    witnesses: tuple[Witness, ...]
+
+    @property
+    def minimal(self) -> bool:
+        """Whether the job starts without any one of the facts."""
+        return all(witness.plan is not None for witness in self.witnesses)
+
+
+def question_of(world: World) -> Round:
+    """Return the round whose best plan tells whether the job of a world starts."""
+    return FACTS[world.base.policy.formulation].question(world.round, world.job)
+
+
+def prove(
+    conflict: Sequence[Fact], world: Callable[[Sequence[Fact]], World], solving: SolvingOracle
+) -> ConflictProof:
+    """Prove a conflict as far as the time allows.
+
+    Parameters
+    ----------
+    world
+        Of the facts that hold.
+    solving
+        Finds the plans; its answers are not believed.
+    """
+    witnesses = []
+    for fact in conflict:
+        without = world([one for one in conflict if one is not fact])
+        witnesses.append(Witness(without, _plan_that_starts(without, solving)))
+    return ConflictProof(_bound_of_none(world(conflict), solving), tuple(witnesses))
+
+
+def _plan_that_starts(world: World, solving: SolvingOracle) -> Plan | None:
+    """Return a plan of the question's round that starts the job and passes `verify`."""
+    question = question_of(world)
+    plan = solving.best(question).plan
+    if plan is None:
+        return None
+    checked = verify(question, plan)
+    started = checked.ok and checked.terms[question.policy.terms[0]] > 0
+    return plan if started else None
+
+
+def _bound_of_none(world: World, solving: SolvingOracle) -> Proof | None:
+    """Return the proof of a bound by which no plan starts the job; None without such a bound."""
+    question = question_of(world)
+    plan, seconds = solving.best(question).plan, solving.left()
+    if plan is None or seconds <= 0:
+        return None
+    start, *_ = prove_bounds(question, plan, time_limit=seconds, isolation=solving.budget.isolation)
+    return start.proof if start.value == 0 and start.bound == 0 else None
