@@ -67,11 +67,11 @@ def move_section(
         if job.running is not None
     }
     numbers: dict[Slot, int] = {}
-    asked = _Asked(round)
+    asked = Asked(round)
     moves = [_move(asked, *running[decision.job], decision.tasks, numbers) for decision in migrated]
     for stopped in preempted:
         del running[stopped]
-    sequencer = MoveSequencer(moves, _free(asked, round.cluster, running.values(), numbers))
+    sequencer = MoveSequencer(moves, free_amounts(asked, round.cluster, running.values(), numbers))
     sequencer.sequence()
     return {
         "kind": "moves",
@@ -81,7 +81,7 @@ def move_section(
 
 
 def _move(
-    asked: _Asked,
+    asked: Asked,
     option: Option,
     places: Iterable[Task],
     new_places: Iterable[Task],
@@ -101,7 +101,7 @@ def _move(
     )
 
 
-class _Asked:
+class Asked:
     """The demands of tasks on their slots.
 
     Where there are MIG slices, all other tasks take a part of every memory slice, and a MIG slice
@@ -144,8 +144,8 @@ class _Asked:
             yield (task.host, (gpu, MEDIA)), WHOLE_GPU
 
 
-def _free(
-    asked: _Asked,
+def free_amounts(
+    asked: Asked,
     cluster: ClusterDocument,
     running: Iterable[tuple[Option, Iterable[Task]]],
     numbers: Mapping[Slot, int],

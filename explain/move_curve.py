@@ -1,0 +1,394 @@
+"""What moves buy: the round that a placement leads to, solved, and its plan cut after each move.
+
+Running jobs are where the placement has them, and may move; those that wait may start. Each point
+of the curve is a plan of that round which `verify` accepts, better than all points before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+from placewright.explain.stages import Stage, stages_of
+from placewright.formulations.gang import run as gang
+from placewright.formulations.plan_messages import Candidate
+from placewright.instances.documents.plan import DecisionKind, Plan, TermResult
+from placewright.instances.documents.policy import DisruptionLimits, PolicyLimits
+from placewright.instances.documents.round import Round
+from placewright.instances.policies import GANG, sense_of
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+from placewright.rounds.certificate import better
+from placewright.rounds.decisions import DefaultDecisions, decisions_of
+from placewright.rounds.displacement.victims import lawful
+from placewright.rounds.policies.base import DECIDERS, Resources
+from placewright.rounds.settings import Isolation, Settings
+from placewright.rounds.state.changes import apply_plan
+
+SHARES = (0.5, 0.8, 0.95)
+"""Shares of the gain of all moves of which the curve tells how many moves they take."""
+
+MOST_POINTS = 64
+"""Points that are verified, beside those of the shares and of a number of moves asked for."""
+
+DISRUPTION = "disruption"
+MOVED = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)
+
+
+@dataclass(frozen=True, slots=True)
+class MovePoint:
+    """A plan of the round that the placement leads to.
+
+    Parameters
+    ----------
+    moves
+        Jobs that it migrates or preempts.
+    starts
+        Jobs that it starts.
+    milli_gpu
+        Milli-GPU of the jobs that it starts, less those of the jobs that it preempts.
+    terms
+        Its terms, as `verify` computes them.
+    plan
+        The plan, without a certificate.
+    """
+
+    moves: int
+    starts: int
+    milli_gpu: int
+    terms: Mapping[str, int]
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class MoveCurve:
+    """What moves buy.
+
+    Parameters
+    ----------
+    round
+        The round that the placement leads to; points are plans of it.
+    points
+        At first the placement as it is, then plans with more and more moves, each better than the
+        one before in the first term that differs.
+    stages
+        The moves of the last point in the order in which they pay, with the starts that then have
+        room, as indices of jobs.
+    term
+        The first term in which the last point differs from the placement; None: moves buy nothing.
+    bound
+        No plan of the round that is as good in earlier terms is better in `term`; None if there is
+        no bound.
+    proof
+        Whether that bound is `certified` or `claimed`.
+    """
+
+    round: Round
+    points: tuple[MovePoint, ...]
+    stages: tuple[Stage, ...]
+    term: str | None = None
+    bound: float | None = None
+    proof: str | None = None
+
+    def gain(self, point: MovePoint) -> int:
+        """Return what a point gains in `term` over the placement."""
+        if self.term is None:
+            return 0
+        gain = point.terms[self.term] - self.points[0].terms[self.term]
+        return gain if sense_of(self.term) == "max" else -gain
+
+    @property
+    def distance(self) -> float | None:
+        """How far the placement is from the bound in `term`."""
+        if self.term is None or self.bound is None:
+            return None
+        return abs(self.bound - self.points[0].terms[self.term])
+
+    def first_with(self, share: float) -> MovePoint:
+        """Return the point of fewest moves that has a share of the gain of all moves."""
+        whole = self.gain(self.points[-1])
+        return next(p for p in self.points if self.gain(p) >= share * whole)
+
+
+@dataclass(frozen=True, slots=True)
+class WithinMoves:
+    """The best plan found that moves no more than a number of jobs.
+
+    Parameters
+    ----------
+    allowed
+        Jobs that may migrate or be preempted, together.
+    point
+        The plan, of the round that the placement leads to.
+    terms
+        The terms that are bounded for all plans with so many moves: the first one, and later ones
+        as long as the plan is the one that was solved for.
+    """
+
+    allowed: int
+    point: MovePoint
+    terms: tuple[TermResult, ...]
+
+
+def has_moves(round_: Round) -> bool:
+    """Whether the plans of a round can be cut into stages.
+
+    Those of policy `gang` can, without cells and backfilling, by which jobs have to start at once.
+    """
+    return (
+        round_.policy.spec is GANG
+        and round_.policy.backfill is None
+        and not any(tenant.cells for tenant in round_.tenants)
+    )
+
+
+class Moves:
+    """The moves that improve a valid placement of a round of policy `gang`.
+
+    Parameters
+    ----------
+    round_, plan
+        A round and a plan that `verify` accepts for it.
+    time_limit, backend, isolation
+        As for `solve_round`, of each search.
+    """
+
+    def __init__(
+        self,
+        round_: Round,
+        plan: Plan,
+        *,
+        time_limit: float | None = None,
+        backend: str = "auto",
+        isolation: Isolation = "process",
+    ) -> None:
+        valid = round_.valid_part()
+        self.round = _with_disruption(
+            apply_plan(valid, plan.without_jobs(round_.invalid), restart_s={})
+        )
+        self._time_limit, self._backend, self._isolation = time_limit, backend, isolation
+
+    @cached_property
+    def curve(self) -> MoveCurve:
+        """The curve, of the best plan found without a limit on moves."""
+        solved = self._solve(self.round)
+        prefixes = self._prefixes(solved)
+        chosen = sorted(_spread(prefixes.last_stages, MOST_POINTS))
+        points = _rising([prefixes.placement, *map(prefixes.point, chosen), prefixes.whole])
+        term = next((t for t, v in points[-1].terms.items() if v != points[0].terms[t]), None)
+        if term is None:
+            return MoveCurve(self.round, tuple(points), ())
+        curve = MoveCurve(self.round, tuple(points), prefixes.stages, term)
+        for share in SHARES:
+            points = _rising([*points, *_refine(prefixes, curve, share)])
+        result = _result(solved, term)
+        return MoveCurve(
+            self.round,
+            tuple(points),
+            prefixes.stages,
+            term,
+            None if result is None else result.bound,
+            None if result is None else result.proof,
+        )
+
+    def within(self, allowed: int) -> WithinMoves:
+        """Return the best plan found that migrates and preempts at most so many jobs together."""
+        solved = self._solve(_within(self.round, allowed))
+        prefixes = self._prefixes(solved)
+        found = prefixes.within(allowed)
+        if (other := self._known_within(allowed)) is not None:
+            found = other if better(other.terms, found.terms, tuple(found.terms)) else found
+        results = () if solved.certificate is None else solved.certificate.terms
+        kept = results if found.terms == prefixes.whole.terms else results[:1]
+        return WithinMoves(allowed, found, kept)
+
+    def _known_within(self, allowed: int) -> MovePoint | None:
+        if "curve" not in self.__dict__:
+            return None
+        return [p for p in self.curve.points if p.moves <= allowed][-1]
+
+    def _solve(self, round_: Round) -> Plan:
+        return solve_round(
+            round_,
+            time_limit=self._time_limit,
+            backend=self._backend,
+            isolation=self._isolation,
+        )
+
+    def _prefixes(self, solved: Plan) -> Prefixes:
+        return Prefixes(self.round, solved)
+
+
+class Prefixes:
+    """The plans that the stages of a plan lead to, one after the other.
+
+    Attributes
+    ----------
+    stages
+        Moves, and the starts that have room after them.
+    last_stages
+        Numbers of the stages after which the next one moves jobs, or nothing comes.
+    moved
+        Jobs moved after each stage.
+    """
+
+    def __init__(self, round_: Round, solved: Plan) -> None:
+        self.round, self._solved = round_, solved
+        self.stages = stages_of(round_, solved)
+        self.moved = list(accumulate(len(stage.moves) for stage in self.stages))
+        self.last_stages = [
+            i
+            for i in range(len(self.stages))
+            if i + 1 == len(self.stages) or self.stages[i + 1].moves
+        ]
+        self._default = DefaultDecisions()(round_)
+        settings = Settings.of(round_)
+        self._decider = DECIDERS[round_.policy.formulation].decider(
+            round_, Resources(settings, gang.run)
+        )
+        self._host = {name: h for h, name in enumerate(self._decider.hosts)}
+        self._points: dict[int, MovePoint | None] = {}
+
+    @cached_property
+    def placement(self) -> MovePoint:
+        """The placement as it is: nobody moves and nobody starts."""
+        point = self._of(())
+        if point is None:
+            raise ValueError("the placement breaks a rule; expected a valid one")
+        return point
+
+    @cached_property
+    def whole(self) -> MovePoint:
+        """The plan itself."""
+        plan = self._solved.model_copy(update={"certificate": None, "round": None})
+        return _point(self.round, plan, verify(self.round, plan).terms)
+
+    def point(self, stage: int) -> MovePoint | None:
+        """Return the plan after a stage; None if it would break a rule."""
+        if stage not in self._points:
+            jobs = [j for s in self.stages[: stage + 1] for j in (*s.moves, *s.starts)]
+            self._points[stage] = self._of(jobs)
+        return self._points[stage]
+
+    def within(self, allowed: int) -> MovePoint:
+        """Return the plan after the last stage until which at most so many jobs move."""
+        if self.whole.moves <= allowed:
+            return self.whole
+        for stage in reversed(self.last_stages):
+            if self.moved[stage] <= allowed and (found := self.point(stage)) is not None:
+                return found
+        return self.placement
+
+    def _of(self, jobs: Sequence[int]) -> MovePoint | None:
+        hosts, decisions = self._decider.hosts, self._solved.decisions
+        starts = {
+            j: (d.option, tuple((t.group, t.index, self._host[t.host], t.gpus) for t in d.tasks))
+            for j in jobs
+            if (d := decisions[j]).option is not None
+        }
+        slots = {j: tuple(t.slot for t in decisions[j].tasks) for j in starts}
+        candidate = lawful(
+            self.round,
+            hosts,
+            Candidate(
+                {
+                    j: (option, places)
+                    for j, (option, places) in starts.items()
+                    if option is not None
+                },
+                "stages",
+                preempted={j: -1 for j in jobs if j not in starts},
+                slots={j: slot for j, slot in slots.items() if any(s is not None for s in slot)},
+            ),
+        )
+        if candidate is None:
+            return None
+        made = decisions_of(self.round, hosts, self._default, candidate)
+        sections = tuple(s for s in self._decider.sections(candidate, made) if s is not None)
+        plan = Plan(decisions=made, sections=sections)
+        verification = verify(self.round, plan)
+        return _point(self.round, plan, verification.terms) if verification.ok else None
+
+
+def _point(round_: Round, plan: Plan, terms: Mapping[str, int]) -> MovePoint:
+    milli = 0
+    kinds = [decision.decision for decision in plan.decisions]
+    for job, decision in zip(round_.jobs, plan.decisions, strict=True):
+        if decision.decision is DecisionKind.START and decision.option is not None:
+            milli += job.options[decision.option].milli_gpu
+        elif decision.decision is DecisionKind.PREEMPT and job.running is not None:
+            milli -= job.options[job.running.option].milli_gpu
+    moves, starts = sum(k in MOVED for k in kinds), kinds.count(DecisionKind.START)
+    return MovePoint(moves, starts, milli, dict(terms), plan)
+
+
+def _rising(points: Sequence[MovePoint | None]) -> list[MovePoint]:
+    """Return those points, by moves, that are better than all with as many moves or fewer."""
+    found: list[MovePoint] = []
+    for point in sorted((p for p in points if p is not None), key=lambda p: p.moves):
+        if not found:
+            found.append(point)
+        elif better(point.terms, found[-1].terms, tuple(point.terms)):
+            if found[-1].moves == point.moves and len(found) > 1:
+                found.pop()
+            found.append(point)
+    return found
+
+
+def _refine(prefixes: Prefixes, curve: MoveCurve, share: float) -> Iterator[MovePoint]:
+    """Yield points with fewer moves that have a share of the curve's gain, by bisection."""
+    goal = share * curve.gain(curve.points[-1])
+    first = curve.first_with(share)
+    low = max((p.moves for p in curve.points if curve.gain(p) < goal), default=-1)
+    between = [i for i in prefixes.last_stages if low < prefixes.moved[i] < first.moves]
+    while between:
+        middle = between[len(between) // 2]
+        point = prefixes.point(middle)
+        if point is not None:
+            yield point
+        if point is not None and curve.gain(point) >= goal:
+            between = between[: len(between) // 2]
+        else:
+            between = between[len(between) // 2 + 1 :]
+
+
+def _spread(stages: Sequence[int], most: int) -> set[int]:
+    """Return all stages, or so many at even distances, the first and the last among them."""
+    if len(stages) <= most:
+        return set(stages)
+    return {stages[k * (len(stages) - 1) // (most - 1)] for k in range(most)}
+
+
+def _with_disruption(round_: Round) -> Round:
+    """Return a round in which no job moves for nothing: `disruption` is a term, the last if new."""
+    terms = round_.policy.terms
+    if DISRUPTION in terms:
+        return round_
+    policy = round_.policy.model_copy(update={"terms": (*terms, DISRUPTION)})
+    return round_.model_copy(update={"policy": policy})
+
+
+def _within(round_: Round, allowed: int) -> Round:
+    """Return a round with a disruption budget of so many migrated and so many preempted jobs."""
+    limits = round_.policy.limits or PolicyLimits()
+    budget = limits.disruption or DisruptionLimits()
+
+    def least(known: int | None) -> int:
+        return allowed if known is None else min(known, allowed)
+
+    budget = budget.model_copy(
+        update={
+            "migrated_jobs": least(budget.migrated_jobs),
+            "preempted_jobs": least(budget.preempted_jobs),
+        }
+    )
+    limits = limits.model_copy(update={"disruption": budget})
+    policy = round_.policy.model_copy(update={"limits": limits})
+    return round_.model_copy(update={"policy": policy})
+
+
+def _result(plan: Plan, term: str) -> TermResult | None:
+    terms = () if plan.certificate is None else plan.certificate.terms
+    return next((result for result in terms if result.name == term), None)
