@@ -1,14 +1,21 @@
-"""The audit of a placement, whoever made it: valid or not, and how far from the proven bounds."""
+"""The audit of a placement, whoever made it.
+
+Valid or not, how far each term is from its proven bound, what moves would buy, and how fragmented
+what is free is.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placewright.explain.fragmentation import Fragmentation, fragmentation_of, is_measured
+from placewright.explain.move_curve import MoveCurve, Moves, WithinMoves, has_moves
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify
 from placewright.rounds import prove_bounds
 from placewright.rounds.settings import Isolation
+from placewright.rounds.state.changes import apply_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +29,21 @@ class Audit:
     terms
         Each term with its proven bound and gap, the bounds of later terms with the earlier ones
         held at the placement's values; () if it breaks a rule.
+    curve
+        What moves would buy; None if the placement breaks a rule, or `has_moves` says no.
+    within
+        The best plan found with the moves asked for, if any were.
+    placed, moved
+        Fragmentation as the placement leaves it, and after all moves of the curve and their starts;
+        None where it is not measured.
     """
 
     verification: Verification
     terms: tuple[TermResult, ...] = ()
+    curve: MoveCurve | None = None
+    within: WithinMoves | None = None
+    placed: Fragmentation | None = None
+    moved: Fragmentation | None = None
 
     @property
     def ok(self) -> bool:
@@ -37,21 +55,42 @@ def audit(
     round: Round,  # noqa: A002
     plan: Plan,
     *,
+    moves: int | None = None,
     time_limit: float | None = None,
     backend: str = "auto",
     isolation: Isolation = "process",
 ) -> Audit:
-    """Judge a placement: rules, and the distance of each term from its proven bound.
+    """Judge a placement.
 
     Parameters
     ----------
     round, plan
         A round, and any plan for it, also one that another scheduler made.
+    moves
+        Also look for the best plan that moves at most so many jobs.
     time_limit, backend, isolation
-        As for `solve_round`.
+        As for `solve_round`, of each search: that for bounds, that for moves, and that for the best
+        plan with so many `moves`.
     """
     verification = verify(round, plan.model_copy(update={"certificate": None}))
     if not verification.ok:
         return Audit(verification=verification)
     terms = prove_bounds(round, plan, time_limit=time_limit, backend=backend, isolation=isolation)
-    return Audit(verification=verification, terms=terms)
+    curve = within = placed = moved = None
+    if has_moves(round):
+        search = Moves(round, plan, time_limit=time_limit, backend=backend, isolation=isolation)
+        curve = search.curve
+        within = None if moves is None else search.within(moves)
+    if is_measured(round):
+        led_to = apply_plan(round.valid_part(), plan.without_jobs(round.invalid), restart_s={})
+        placed = fragmentation_of(led_to)
+        if curve is not None and len(curve.points) > 1:
+            moved = fragmentation_of(apply_plan(led_to, curve.points[-1].plan, restart_s={}))
+    return Audit(
+        verification=verification,
+        terms=terms,
+        curve=curve,
+        within=within,
+        placed=placed,
+        moved=moved,
+    )

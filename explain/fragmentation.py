@@ -17,6 +17,7 @@ from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.policies import GANG
 from placewright.instances.verify import verify
 from placewright.rounds.decisions import DefaultDecisions
 from placewright.topology.units import WHOLE_GPU
@@ -75,6 +76,11 @@ class Fragmentation:
     stranded: float | None
     useless: int | None
     tasks: tuple[WholeTasks, ...]
+
+
+def is_measured(round_: Round) -> bool:
+    """Whether fragmentation is measured in a round: those of policy `gang`."""
+    return round_.policy.spec is GANG
 
 
 def fragmentation_of(round_: Round) -> Fragmentation:

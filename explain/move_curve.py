@@ -7,7 +7,7 @@ of the curve is a plan of that round which `verify` accepts, better than all poi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -76,21 +76,32 @@ class MoveCurve:
     stages
         The moves of the last point in the order in which they pay, with the starts that then have
         room, as indices of jobs.
+    results
+        The terms of the best plan found, with bounds that hold whoever moves or stops.
     term
         The first term in which the last point differs from the placement; None: moves buy nothing.
-    bound
-        No plan of the round that is as good in earlier terms is better in `term`; None if there is
-        no bound.
-    proof
-        Whether that bound is `certified` or `claimed`.
     """
 
     round: Round
     points: tuple[MovePoint, ...]
     stages: tuple[Stage, ...]
+    results: tuple[TermResult, ...]
     term: str | None = None
-    bound: float | None = None
-    proof: str | None = None
+
+    @property
+    def result(self) -> TermResult | None:
+        """The result of `term`: no plan that is as good in earlier terms beats its bound."""
+        return next((result for result in self.results if result.name == self.term), None)
+
+    @property
+    def bound(self) -> float | None:
+        """The bound of `term`; None if there is none."""
+        return None if self.result is None else self.result.bound
+
+    @property
+    def is_proven_best(self) -> bool:
+        """Whether no plan is better than the best one found, in any term."""
+        return bool(self.results) and all(result.gap == 0 for result in self.results)
 
     def gain(self, point: MovePoint) -> int:
         """Return what a point gains in `term` over the placement."""
@@ -176,22 +187,15 @@ class Moves:
         solved = self._solve(self.round)
         prefixes = self._prefixes(solved)
         chosen = sorted(_spread(prefixes.last_stages, MOST_POINTS))
+        results = () if solved.certificate is None else solved.certificate.terms
         points = _rising([prefixes.placement, *map(prefixes.point, chosen), prefixes.whole])
         term = next((t for t, v in points[-1].terms.items() if v != points[0].terms[t]), None)
         if term is None:
-            return MoveCurve(self.round, tuple(points), ())
-        curve = MoveCurve(self.round, tuple(points), prefixes.stages, term)
+            return MoveCurve(self.round, tuple(points), (), results)
+        curve = MoveCurve(self.round, tuple(points), prefixes.stages, results, term)
         for share in SHARES:
             points = _rising([*points, *_refine(prefixes, curve, share)])
-        result = _result(solved, term)
-        return MoveCurve(
-            self.round,
-            tuple(points),
-            prefixes.stages,
-            term,
-            None if result is None else result.bound,
-            None if result is None else result.proof,
-        )
+        return replace(curve, points=tuple(points))
 
     def within(self, allowed: int) -> WithinMoves:
         """Return the best plan found that migrates and preempts at most so many jobs together."""
@@ -387,8 +391,3 @@ def _within(round_: Round, allowed: int) -> Round:
     limits = limits.model_copy(update={"disruption": budget})
     policy = round_.policy.model_copy(update={"limits": limits})
     return round_.model_copy(update={"policy": policy})
-
-
-def _result(plan: Plan, term: str) -> TermResult | None:
-    terms = () if plan.certificate is None else plan.certificate.terms
-    return next((result for result in terms if result.name == term), None)

@@ -7,19 +7,31 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import out, warn_of_invalid_jobs
-from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient
+from placewright.cli.format.output import (
+    check_output,
+    note,
+    note_written,
+    out,
+    warn_of_invalid_jobs,
+)
+from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, MoveCount
 from placewright.cli.verbs.verify import (
+    check_moves,
     check_one_stdin,
     check_pair,
+    point_object,
     print_verdict,
     report_violations,
     verdict_object,
+    within_object,
 )
 
 if TYPE_CHECKING:
     from placewright.explain.audit import Audit
+    from placewright.explain.fragmentation import Fragmentation
+    from placewright.explain.move_curve import MoveCurve
     from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
 
 
 def audit(
@@ -27,6 +39,19 @@ def audit(
     plan_file: Annotated[
         str, typer.Argument(metavar="PLAN", help="A placement of its jobs; - is stdin.")
     ],
+    moves: MoveCount = None,
+    picture: Annotated[
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Also draw what moves buy, as .png or .svg."
+        ),
+    ] = None,
+    plans: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="Also write the round after the placement, and a plan per point."
+        ),
+    ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(
@@ -38,34 +63,127 @@ def audit(
     ] = Format.TABLE,
     lenient: Lenient = False,
 ) -> None:
-    """Judge a placement, whoever made it: rules, and distance from the proven bounds.
+    """Judge a placement, whoever made it: rules, distance from the bounds, what moves would buy.
 
     A placement that breaks a rule is not judged further (exit 7).
 
-    Example: placewright audit round.yaml plan.json
+    Example: placewright audit round.yaml plan.json --moves 10 -o audit.svg
     """
     check_one_stdin(round_file, plan_file)
+    if picture is not None:
+        from placewright.cli.views.picture import check_picture
+
+        check_picture(picture)
+        check_output(picture, round_file, plan_file)
     from placewright.explain.audit import audit as judge
     from placewright.instances.io.files import load_plan, load_round
 
     round_, plan = load_round(round_file, lenient=lenient), load_plan(plan_file)
     warn_of_invalid_jobs(round_)
     check_pair(round_, plan, round_file, plan_file)
-    found = judge(round_, plan, time_limit=time_limit)
+    if moves is not None:
+        check_moves(round_)
+    found = judge(round_, plan, moves=moves, time_limit=time_limit)
     if output_format is Format.JSON:
         typer.echo(json.dumps(_object(plan, found), indent=2))
     else:
         print_verdict(out(), plan_file, round_, found.verification)
         if found.ok:
-            from placewright.cli.format.table import print_table
-            from placewright.cli.views.gang.tables import terms_table
-
-            out().print()
-            print_table(out(), terms_table(found.terms, "Distance from the proven bounds"))
+            _print(found)
     if not found.ok:
         raise typer.Exit(report_violations(found.verification, plan_file))
+    if picture is not None:
+        _draw(found, round_, picture)
+    if plans is not None and found.curve is not None:
+        _write_plans(found.curve, plans)
+
+
+def _print(found: Audit) -> None:
+    from placewright.cli.format.table import print_table
+    from placewright.cli.views.gang.audit_tables import fragmentation_table, print_curve
+    from placewright.cli.views.gang.tables import terms_table
+
+    console = out()
+    console.print()
+    print_table(console, terms_table(found.terms, "Distance from the proven bounds"))
+    moves = 0
+    if found.curve is not None:
+        print_curve(console, found.curve, found.within)
+        moves = found.curve.points[-1].moves
+    if found.placed is not None:
+        print_table(console, fragmentation_table(found.placed, found.moved, moves))
+
+
+def _draw(found: Audit, round_: Round, path: str) -> None:
+    """Draw the curve; where moves buy nothing there is no picture."""
+    if found.curve is None or found.curve.term is None:
+        note("placewright: moves buy nothing that could be drawn; no picture was written")
+        return
+    from placewright.cli.views.gang.move_curve import draw_curve
+    from placewright.cli.views.picture import save_figure
+
+    title = f"What moves buy in round {round_.name}"
+    save_figure(draw_curve(found.curve, title), path, title)
+    note_written(path)
+
+
+def _write_plans(curve: MoveCurve, folder: str) -> None:
+    """Write the round that the placement leads to, and the plan of each point by its moves."""
+    from pathlib import Path
+
+    from placewright.instances.io.files import write
+
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    write(curve.round, str(target / "round.json"))
+    for point in curve.points[1:]:
+        write(point.plan, str(target / f"moves-{point.moves:04}.json"))
+    note_written(folder)
 
 
 def _object(plan: Plan, found: Audit) -> dict[str, object]:
     """Return what `--format json` prints (docs/cli.md)."""
-    return verdict_object(plan, found.verification, found.terms if found.ok else None)
+    made = verdict_object(plan, found.verification, found.terms if found.ok else None)
+    if found.curve is not None:
+        made["moves"] = _curve_object(found.curve)
+    if found.within is not None:
+        made["within"] = within_object(found.within)
+    if found.placed is not None:
+        made["fragmentation"] = {
+            name: _fragmentation_object(state)
+            for name, state in (("placed", found.placed), ("moved", found.moved))
+            if state is not None
+        }
+    return made
+
+
+def _curve_object(curve: MoveCurve) -> dict[str, object]:
+    from placewright.explain.move_curve import SHARES
+
+    jobs = curve.round.jobs
+    decisions = curve.points[-1].plan.decisions
+    return {
+        "term": curve.term,
+        "bounds": [term.model_dump() for term in curve.results],
+        "distance": curve.distance,
+        "points": [point_object(point) | {"gain": curve.gain(point)} for point in curve.points],
+        "shares": [
+            {"share": share, "moves": curve.first_with(share).moves}
+            for share in (SHARES if curve.term is not None else ())
+        ],
+        "order": [
+            {
+                "moves": [
+                    {"job": jobs[j].name, "decision": decisions[j].decision} for j in stage.moves
+                ],
+                "starts": [jobs[j].name for j in stage.starts],
+            }
+            for stage in curve.stages
+        ],
+    }
+
+
+def _fragmentation_object(state: Fragmentation) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return asdict(state)

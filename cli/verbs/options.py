@@ -29,6 +29,14 @@ Lenient = Annotated[
 ]
 
 
+MoveCount = Annotated[
+    int | None,
+    typer.Option(
+        "--moves", metavar="K", min=0, help="Also find the best plan that moves K jobs or fewer."
+    ),
+]
+
+
 class Format(StrEnum):
     """What is printed to stdout: text for people, or JSON."""
 

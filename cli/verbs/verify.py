@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli.format.output import STANDARD, note, out, warn_of_invalid_jobs, warn_of_units
-from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient
+from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, MoveCount
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from placewright.explain.move_curve import MovePoint, WithinMoves
     from placewright.instances.documents.plan import Plan, TermResult
     from placewright.instances.documents.round import Round
     from placewright.instances.verify import Verification
@@ -33,9 +34,12 @@ def verify(
     time_limit: Annotated[
         float | None,
         typer.Option(
-            metavar="TIME", parser=SOLVING_TIME, help="Of --bound: 90, 2m; else the round's."
+            metavar="TIME",
+            parser=SOLVING_TIME,
+            help="Of --bound, --moves: 90, 2m; else the round's.",
         ),
     ] = None,
+    moves: MoveCount = None,
     verbose: Annotated[
         bool,
         typer.Option("-v", "--verbose", help="Also list the rules, and each term as recomputed."),
@@ -59,14 +63,23 @@ def verify(
 
     round_, plan = load_round(round_file, lenient=lenient), load_plan(plan_file)
     check_pair(round_, plan, round_file, plan_file)
+    if moves is not None:
+        check_moves(round_)
     verification = check(round_, plan)
-    bounds = None
+    bounds = within = None
     if bound and verification.ok:
         from placewright.rounds import prove_bounds
 
         bounds = prove_bounds(round_, plan, time_limit=time_limit)
+    if moves is not None and verification.ok:
+        from placewright.explain.move_curve import Moves
+
+        within = Moves(round_, plan, time_limit=time_limit).within(moves)
     if output_format is Format.JSON:
-        typer.echo(json.dumps(verdict_object(plan, verification, bounds), indent=2))
+        made = verdict_object(plan, verification, bounds)
+        if within is not None:
+            made["within"] = within_object(within)
+        typer.echo(json.dumps(made, indent=2))
     else:
         print_verdict(out(), plan_file, round_, verification, verbose)
         if verbose:
@@ -77,6 +90,11 @@ def verify(
 
             out().print()
             print_table(out(), terms_table(bounds, "Bounds, proven now"))
+        if within is not None:
+            from placewright.cli.views.gang.audit_tables import print_within
+
+            out().print()
+            print_within(out(), within)
     if not verification.ok:
         raise typer.Exit(report_violations(verification, plan_file))
 
@@ -134,6 +152,44 @@ def check_one_stdin(*files: str | None) -> None:
     """
     if files.count(STANDARD) > 1:
         raise typer.BadParameter("- is given twice; expected at most one document from stdin")
+
+
+def check_moves(round_: Round) -> None:
+    """Refuse to look for moves in a round whose plans cannot be cut into stages.
+
+    Raises
+    ------
+    typer.BadParameter
+        If the round has another policy than `gang`, cells, or backfilling.
+    """
+    from placewright.explain.move_curve import has_moves
+
+    if not has_moves(round_):
+        raise typer.BadParameter(
+            f"the round has policy {round_.policy.formulation!r}, cells or backfilling; "
+            "expected policy 'gang' without these",
+            param_hint="--moves",
+        )
+
+
+def point_object(point: MovePoint) -> dict[str, object]:
+    """Return a point of the curve of moves, without its plan."""
+    return {
+        "moves": point.moves,
+        "starts": point.starts,
+        "milli_gpu": point.milli_gpu,
+        "terms": dict(point.terms),
+    }
+
+
+def within_object(within: WithinMoves) -> dict[str, object]:
+    """Return the best plan with so many moves, and what bounds all such plans."""
+    return {
+        "allowed": within.allowed,
+        **point_object(within.point),
+        "bounds": [term.model_dump() for term in within.terms],
+        "plan": within.point.plan.model_dump(mode="json", exclude_none=True),
+    }
 
 
 def verdict_object(

@@ -70,7 +70,6 @@ def draw(
     InvalidInputError
         If the file cannot be written.
     """
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     figure = draw_map(occupancy) if mapped else Figure(figsize=(PAPER[0], NO_MAP_INCHES))
@@ -79,6 +78,19 @@ def draw(
     figure.text(0, 1 + 0.4 / height, shortened(title, MAX_TITLE), size=11, weight="bold")
     figure.text(0, 1 + 0.2 / height, subtitle, size=9)
     add_panels(figure)
+    save_figure(figure, path, title)
+
+
+def save_figure(figure: Figure, path: str, title: str) -> None:
+    """Write a figure, in the format of the path's suffix.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be written.
+    """
+    from matplotlib import rc_context
+
     content = BytesIO()
     suffix = Path(path).suffix.lower()[1:]
     # A fixed salt and no date: the same plan gives the same bytes. Text stays text, to search in.

@@ -1,0 +1,180 @@
+"""Tables of an audit: what moves buy, in which order, and how fragmented what is free is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
+from placewright.cli.format.text import NONE, count, gpus, number, percent, several, term_text
+from placewright.cli.views.gang.facts import OUTCOMES
+from placewright.cli.views.gang.move_tables import moves_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from placewright.explain.fragmentation import Fragmentation
+    from placewright.explain.move_curve import MoveCurve, MovePoint, WithinMoves
+
+MAX_STARTS = 3
+SHARE_ROWS = (0.5, 0.8, 0.95, 1.0)
+
+
+def print_curve(console: Console, curve: MoveCurve, within: WithinMoves | None) -> None:
+    """Print how many moves buy how much, and the moves in the order in which they pay."""
+    if curve.term is None:
+        proven = (
+            "no plan is better (proven)" if curve.is_proven_best else "no better plan was found"
+        )
+        console.print(f"Moves buy nothing: {proven}.")
+        console.print()
+        if within is not None:
+            print_within(console, within)
+        return
+    made = table(
+        f"What moves buy, in {curve.term}",
+        "moves",
+        "starts",
+        "GPUs more",
+        curve.term,
+        "of the gain",
+        "of the distance",
+        right=("moves", "starts", "GPUs more", curve.term, "of the gain", "of the distance"),
+    )
+    for point in rows_of(curve):
+        made.add_row(*_row(curve, point))
+    print_table(console, made)
+    console.print(distance_text(curve))
+    console.print()
+    if within is not None:
+        print_within(console, within)
+    _print_order(console, curve)
+
+
+def rows_of(curve: MoveCurve) -> list[MovePoint]:
+    """Return the placement, the points that have the shares of the gain, and the last one."""
+    chosen = [curve.points[0], *(curve.first_with(share) for share in SHARE_ROWS)]
+    return list({id(point): point for point in chosen}.values())
+
+
+def distance_text(curve: MoveCurve) -> str:
+    """Say how much of the proven distance all moves close."""
+    last = curve.points[-1]
+    result = curve.result
+    if curve.term is None or result is None or not curve.distance:
+        return "There is no bound on what moves can buy."
+    closed = percent(curve.gain(last) / curve.distance)
+    bound = term_text(curve.term, result.bound)
+    return (
+        f"{count(last.moves, 'move')} close {closed} of the distance to the {result.proof} bound "
+        f"{bound}, which holds whoever moves or stops."
+    )
+
+
+def print_within(console: Console, within: WithinMoves) -> None:
+    """Print the best plan found with a number of moves, beside what bounds all such plans."""
+    point = within.point
+    made = table(
+        f"Best plan found with at most {count(within.allowed, 'move')}",
+        "term",
+        "value",
+        "bound",
+        "proof",
+        right=("value", "bound"),
+    )
+    results = {result.name: result for result in within.terms}
+    for name, value in point.terms.items():
+        result = results.get(name)
+        made.add_row(
+            name,
+            term_text(name, value),
+            term_text(name, result.bound if result else None),
+            (result.proof if result else None) or NONE,
+        )
+    console.print(made)
+    console.print(
+        f"It moves or stops {count(point.moves, 'job')}, starts {point.starts:,}, and has "
+        f"{gpus(point.milli_gpu)} GPUs more in use."
+    )
+    console.print()
+
+
+def _row(curve: MoveCurve, point: MovePoint) -> tuple[str, ...]:
+    gain, whole, distance = curve.gain(point), curve.gain(curve.points[-1]), curve.distance
+    term = curve.term or ""
+    return (
+        number(point.moves),
+        number(point.starts),
+        gpus(point.milli_gpu),
+        term_text(term, point.terms[term]),
+        percent(gain / whole),
+        percent(gain / distance) if distance else NONE,
+    )
+
+
+def _print_order(console: Console, curve: MoveCurve) -> None:
+    """Print the moves in the order in which they pay, each with what starts after it."""
+    jobs = curve.round.jobs
+    moves = {m.job: m for m in moves_of({j.name: j for j in jobs}, curve.points[-1].plan)}
+    made = table(
+        "Moves, those that pay first before others",
+        "move",
+        "job",
+        "decision",
+        "GPUs",
+        "from",
+        "to, or why",
+        "then starts",
+        right=("move", "GPUs"),
+    )
+    step = 0
+    for stage, following in zip(curve.stages, (*curve.stages[1:], None), strict=True):
+        starts = list(stage.starts)
+        if following is not None and not following.moves:
+            starts += following.starts
+        for number_, j in enumerate(stage.moves, 1):
+            step += 1
+            move = moves.get(jobs[j].name)
+            if step > MAX_ROWS or move is None:
+                continue
+            last = number_ == len(stage.moves)
+            made.add_row(
+                number(step),
+                move.job,
+                OUTCOMES[move.kind],
+                gpus(move.milli_gpu),
+                move.source,
+                move.target,
+                several([jobs[k].name for k in starts], MAX_STARTS) if last and starts else "",
+            )
+    print_table(console, made)
+    print_rest(console, step, "more move")
+
+
+def fragmentation_table(placed: Fragmentation, moved: Fragmentation | None, moves: int) -> Table:
+    """Show what is free and who can use it, as placed and after all moves."""
+    columns = ["as placed", *([] if moved is None else [f"after {count(moves, 'move')}"])]
+    made = table("Fragmentation", "", *columns, right=columns)
+    states = [placed, *([] if moved is None else [moved])]
+    made.add_row("GPUs free", *(gpus(s.free) for s in states))
+    made.add_row("  of these whole", *(number(s.whole) for s in states))
+    for i, level in enumerate(placed.domains):
+        made.add_row(
+            f"{level.level}s free as a whole",
+            *(f"{s.domains[i].free:,} of {s.domains[i].total:,}" for s in states),
+        )
+    made.add_row(
+        "GPUs stranded for the mix (FGD)",
+        *(NONE if s.stranded is None else gpus(s.stranded) for s in states),
+    )
+    made.add_row(
+        "GPUs of no use to any waiting job",
+        *("none waits" if s.useless is None else gpus(s.useless) for s in states),
+    )
+    for i, size in enumerate(placed.tasks):
+        made.add_row(
+            f"GPUs stranded for tasks of {size.gpus} (room for)",
+            *(f"{gpus(s.tasks[i].stranded)} ({s.tasks[i].tasks:,})" for s in states),
+        )
+    return made

@@ -1,0 +1,99 @@
+"""The curve of what moves buy, on tiny rounds beside all plans of the rule book of the fuzz."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from fuzz.play import read, read_plan
+from fuzz.policies.gang import POLICY
+from fuzz.policy import TooManyPlansError
+from fuzz.small_units import in_small_units
+from placewright.explain.move_curve import Moves, has_moves
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.policies import sense_of
+from placewright.instances.verify import verify
+
+
+def placements(seeds: range) -> Iterator[tuple[Round, Plan]]:
+    """Yield tiny rounds, each with any of its valid plans."""
+    for seed in seeds:
+        rng = Random(seed)
+        try:
+            raw = POLICY.draw(rng)
+            valid = [judged for judged in POLICY.plans(raw, rng) if not judged.broken]
+        except TooManyPlansError:
+            continue
+        round_ = read(raw)
+        if has_moves(round_) and valid:
+            yield round_, read_plan(rng.choice(valid).document())
+
+
+def all_plans(round_: Round) -> list[tuple[int, dict[str, int]]]:
+    """Return the moves and the terms of all valid plans of a round."""
+    written = json.loads(round_.model_dump_json(exclude_none=True))
+    raw: dict[str, Any] = in_small_units(written)
+    found = []
+    for judged in POLICY.plans(raw, Random(0)):
+        if not judged.broken:
+            decisions = [one["decision"] for one in judged.document()["decisions"]]
+            moves = sum(kind in ("migrate", "preempt") for kind in decisions)
+            found.append((moves, dict(judged.terms)))
+    return found
+
+
+def signed(values: dict[str, int]) -> list[int]:
+    return [v if sense_of(t) == "max" else -v for t, v in values.items()]
+
+
+def check_curve(round_: Round, plan: Plan) -> int:
+    """Check a curve, and return how many moves it has."""
+    curve = Moves(round_, plan, isolation="none").curve
+    assert all(verify(curve.round, p.plan).ok for p in curve.points)
+    assert all(dict(verify(curve.round, p.plan).terms) == p.terms for p in curve.points)
+    goods = [signed(dict(point.terms)) for point in curve.points]
+    assert goods == sorted(goods)
+    assert len({tuple(one) for one in goods}) == len(goods)
+    moves = [point.moves for point in curve.points]
+    assert moves == sorted(moves)
+    assert (curve.points[0].moves, curve.points[0].starts) == (0, 0)
+    return moves[-1]
+
+
+def test_points_are_valid_plans_each_better_than_those_with_fewer_moves():
+    longest = [check_curve(round_, plan) for round_, plan in placements(range(60))]
+    assert len(longest) > 20
+    assert max(longest) >= 1
+
+
+def check_within(round_: Round, plan: Plan, allowed: int) -> bool | None:
+    """Check the best plan for so many moves; return whether no plan is better."""
+    moves = Moves(round_, plan, isolation="none")
+    found = moves.within(allowed)
+    assert found.point.moves <= allowed
+    assert verify(moves.round, found.point.plan).ok
+    try:
+        plans = [terms for used, terms in all_plans(moves.round) if used <= allowed]
+    except TooManyPlansError:
+        return None
+    best = max(plans, key=signed)
+    goods = signed(best), signed(dict(found.point.terms))
+    assert goods[0] >= goods[1]
+    for result in found.terms[:1]:  # later bounds hold with the earlier terms held
+        assert result.name == next(iter(best))
+        sign = 1 if result.sense == "max" else -1
+        assert result.bound is None or sign * result.bound >= goods[0][0] - 1e-6
+    return goods[0] == goods[1]
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 2])
+def test_no_plan_with_so_many_moves_beats_the_bound_and_mostly_none_the_plan(allowed):
+    best = [check_within(round_, plan, allowed) for round_, plan in placements(range(100, 130))]
+    looked = [one for one in best if one is not None]
+    assert len(looked) > 10
+    assert sum(looked) >= 0.9 * len(looked)
