@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.array_types import Bools, Ints
+from placewright.explain.free_domains import free_and_total
 from placewright.formulations.gang.placement.host_state import HostState
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
@@ -24,11 +25,11 @@ from placewright.topology.units import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)
-class FreeDomains:
-    """Domains of a level that have GPUs, and those of them that are free as a whole.
+class WholeDomains:
+    """Domains of a level that have GPUs, and those of them all of whose GPUs are free and open.
 
-    A domain is free as a whole if nothing runs on its hosts, and all that have GPUs are open:
-    healthy, not reserved, not to be vacated.
+    That is, on hosts on which nothing runs, and which are healthy, not to be vacated, and without
+    any reservation.
     """
 
     level: str
@@ -72,7 +73,7 @@ class Fragmentation:
 
     free: int
     whole: int
-    domains: tuple[FreeDomains, ...]
+    domains: tuple[WholeDomains, ...]
     stranded: float | None
     useless: int | None
     tasks: tuple[WholeTasks, ...]
@@ -87,18 +88,20 @@ def fragmentation_of(round_: Round) -> Fragmentation:
     """Return the fragmentation of a round beside the jobs that run."""
     problem = compile_round(round_)
     state = HostState(problem)
-    free = _free(problem, state)
-    whole = (free == WHOLE_GPU).sum(axis=1)
+    gpus = _free(problem, state)
+    kept = Plan(decisions=DefaultDecisions()(round_))
+    free, total = free_and_total(round_, kept)
+    whole = (gpus == WHOLE_GPU).sum(axis=1)
     sizes = 1 << np.arange(int(problem.cluster.gpu_count.max(initial=0)).bit_length())
     return Fragmentation(
-        free=int(free.sum()),
+        free=int(gpus.sum()),
         whole=int(whole.sum()),
-        domains=_domains(round_, problem),
-        stranded=_stranded(round_),
-        useless=_useless(problem, state, free),
+        domains=tuple(WholeDomains(level, free[level], total[level]) for level in total),
+        stranded=_stranded(round_, kept),
+        useless=_useless(problem, state, gpus),
         tasks=tuple(
             WholeTasks(
-                size, fits := int((whole // size).sum()), int(free.sum()) - fits * size * WHOLE_GPU
+                size, fits := int((whole // size).sum()), int(gpus.sum()) - fits * size * WHOLE_GPU
             )
             for size in sizes.tolist()
         ),
@@ -113,28 +116,6 @@ def _free(problem: Problem, state: HostState) -> Ints:
     usable[exists] = problem.usable
     free: Ints = np.where(usable & problem.open[:, None], state.gpu_free, 0)
     return free
-
-
-def _domains(round_: Round, problem: Problem) -> tuple[FreeDomains, ...]:
-    cluster = problem.cluster
-    busy = np.zeros(cluster.num_hosts, dtype=np.bool_)
-    busy[
-        [
-            cluster.host_index[task.host]
-            for job in round_.jobs
-            if job.running is not None
-            for task in job.running.tasks
-        ]
-    ] = True
-    has = cluster.gpu_count > 0
-    taken = busy | (has & ~problem.open)
-    found: list[FreeDomains] = []
-    for level, name in enumerate(cluster.levels):
-        domain, number = cluster.domain[level], len(cluster.names[level])
-        with_gpus = np.bincount(domain[has], minlength=number) > 0
-        in_use = np.bincount(domain[taken], minlength=number) > 0
-        found.append(FreeDomains(name, int((with_gpus & ~in_use).sum()), int(with_gpus.sum())))
-    return tuple(found)
 
 
 def _useless(problem: Problem, state: HostState, free: Ints) -> int | None:
@@ -156,7 +137,7 @@ def _useless(problem: Problem, state: HostState, free: Ints) -> int | None:
     return int(free[~useful].sum())
 
 
-def _stranded(round_: Round) -> float | None:
+def _stranded(round_: Round, kept: Plan) -> float | None:
     mix = round_.policy.mix
     if mix is not None:
         weight = sum(kind.weight for kind in mix)
@@ -167,5 +148,4 @@ def _stranded(round_: Round) -> float | None:
         return None
     policy = round_.policy.model_copy(update={"terms": ("value", "stranded")})
     asked = round_.model_copy(update={"policy": policy})
-    kept = Plan(decisions=DefaultDecisions()(round_))
     return verify(asked, kept).terms["stranded"] / weight

@@ -31,8 +31,8 @@ def free_domains(
     round_: Round, plan: Plan, round_after: Round, plan_after: Plan
 ) -> tuple[FreeDomains, ...]:
     """Count the free domains of each level after two plans; domains without GPUs do not count."""
-    free, total = _counts(round_, plan)
-    free_after, total_after = _counts(round_after, plan_after)
+    free, total = free_and_total(round_, plan)
+    free_after, total_after = free_and_total(round_after, plan_after)
     levels = dict.fromkeys((*free, *free_after))
     return tuple(
         FreeDomains(
@@ -45,7 +45,7 @@ def free_domains(
     )
 
 
-def _counts(round_: Round, plan: Plan) -> tuple[dict[str, int], dict[str, int]]:
+def free_and_total(round_: Round, plan: Plan) -> tuple[dict[str, int], dict[str, int]]:
     """Return the free domains and all domains with GPUs, by level."""
     cluster = build_cluster(round_.cluster)
     has = cluster.gpu_count > 0
