@@ -1,26 +1,18 @@
-"""`explain_job`: why a job waits, as a minimal conflict of facts, with what is proven of it."""
+"""An explanation: why a job waits, as a minimal conflict of facts, with what is proven of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from placewright.explain.conflict import fall_apart, preferred_conflict
-from placewright.explain.facts.fact import Fact, Stratum, World
-from placewright.explain.facts.policies import FACTS, PolicyFacts
-from placewright.explain.loss import Loss, can_be_asked, loss_of_starting
-from placewright.explain.oracle import Answer, Budget, Oracle, SolvingOracle
+from placewright.explain.corrections.find import Corrections
+from placewright.explain.facts.fact import Fact, World
+from placewright.explain.loss import Loss
 from placewright.explain.places import GroupPlaces
-from placewright.explain.proof import ConflictProof, prove
-from placewright.instances.derived.names import check_known
+from placewright.explain.proof import ConflictProof
 from placewright.instances.documents.base import API_VERSION
-from placewright.instances.documents.plan import DecisionKind, Plan
-from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.verify import verify
-from placewright.rounds.settings import Isolation
+from placewright.instances.documents.plan import Plan
 
 
 class Verdict(StrEnum):
@@ -37,18 +29,6 @@ class Verdict(StrEnum):
     OTHERS_INSTEAD = "others_instead"
     COULD_START = "could_start"
     UNDECIDED = "undecided"
-
-
-_VERDICTS = {
-    Stratum.ASKS: Verdict.NEVER,
-    Stratum.RULES: Verdict.NEVER_WITHIN_RULES,
-    Stratum.AWAY: Verdict.NOT_UNTIL_HOSTS_ARE_BACK,
-    Stratum.HELD: Verdict.NOT_NOW,
-    Stratum.TAKEN: Verdict.OTHERS_INSTEAD,
-}
-
-_COSTS = {Verdict.NOT_NOW, Verdict.OTHERS_INSTEAD, Verdict.COULD_START}
-"""Verdicts of jobs that some plan may start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +57,8 @@ class Explanation:
         The nearest places of each task group of the job's first option, where they are known.
     cost
         What it costs the plan to start the job all the same; None if that was not asked.
+    corrections
+        What would let it run; None if that was not asked.
     questions
         How often the oracle was asked.
     """
@@ -90,167 +72,13 @@ class Explanation:
     plan: Plan | None
     places: tuple[GroupPlaces, ...]
     cost: Loss | None
+    corrections: Corrections | None
     questions: int
 
     @property
     def facts(self) -> int:
         """How many facts there are; each host or job of a group counts."""
         return sum(max(1, len(fact.names)) for fact in self.universe)
-
-
-def explain_job(
-    round_: Round,
-    plan: Plan | None,
-    job: str,
-    *,
-    time_limit: float | None = None,
-    backend: str = "auto",
-    seed: int | None = None,
-    deterministic: bool | None = None,
-    isolation: Isolation = "process",
-) -> Explanation:
-    """Explain why a job waits: in a round as it is, or beside what a plan starts.
-
-    Parameters
-    ----------
-    round_
-        A round that `check_round` accepts.
-    plan
-        A plan of the round that `verify` accepts, whoever made it; None: the round as it is.
-    job
-        Name of a job that waits.
-    time_limit
-        Wall-clock seconds of all questions and proofs together; those of the round by default.
-    backend, seed, deterministic, isolation
-        As of `solve_round`, for each question.
-
-    Raises
-    ------
-    InvalidInputError
-        If the job is unknown, runs, makes no sense, or the plan starts it; or an argument is out of
-        its range.
-    ValueError
-        If the plan breaks a rule.
-    """
-    check_waits(round_, plan, job)
-    seconds = round_.limits.time_s if time_limit is None else time_limit
-    budget = Budget(seconds, backend, seed, deterministic, isolation)
-    if plan is not None and not (checked := verify(round_, plan)).ok:
-        raise ValueError(f"the plan breaks a rule: {checked.violations[0]}")
-    valid = round_.valid_part()
-    made = None if plan is None else plan.without_jobs(round_.invalid)
-    with SolvingOracle.opened(budget) as solving:
-        return _Search(valid, made, job, solving, solving).explanation()
-
-
-def check_waits(round_: Round, plan: Plan | None, job: str) -> None:
-    """Refuse a job that does not wait.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is unknown, runs, makes no sense, or the plan starts it.
-    """
-    jobs = {one.name: one for one in round_.jobs}
-    check_known(job, jobs, "job", ("job",))
-    if jobs[job].running is not None:
-        raise InvalidInputError("runs; expected a job that waits", path=("job",), value=job)
-    if job in round_.invalid:
-        problem = f"makes no sense: {round_.invalid[job]}; expected a valid job"
-        raise InvalidInputError(problem, path=("job",), value=job)
-    if plan is not None and any(
-        one.job == job and one.decision is DecisionKind.START for one in plan.decisions
-    ):
-        raise InvalidInputError(
-            "is started by the plan; expected a job that waits", path=("job",), value=job
-        )
-
-
-class _Search:
-    """The search for one explanation."""
-
-    def __init__(
-        self, round_: Round, plan: Plan | None, job: str, oracle: Oracle, solving: SolvingOracle
-    ) -> None:
-        self._round, self._plan, self._job = round_, plan, job
-        self._oracle, self._solving = oracle, solving
-        self._policy: PolicyFacts = FACTS[round_.policy.formulation]
-        self._questions = 0
-
-    def explanation(self) -> Explanation:
-        """Return what keeps the job from starting now, else beside the plan."""
-        found = self._of(None)
-        if found.verdict is Verdict.COULD_START and self._plan is not None:
-            found = self._of(self._plan)
-        return replace(found, cost=self._cost(found.verdict))
-
-    def _of(self, plan: Plan | None) -> Explanation:
-        base = self._policy.base(self._round, self._job, plan)
-        facts = self._policy.facts(base, self._job, plan)
-        self._base = base
-        answer = self._ask(facts, facts)
-        if answer.starts is not False:
-            verdict = Verdict.COULD_START if answer.starts else Verdict.UNDECIDED
-            return self._explanation(verdict, facts, facts, plan=answer.plan)
-        conflict = preferred_conflict(facts, lambda kept: self._blocked(facts, kept))
-        verdict = _VERDICTS[max(fact.stratum for fact in conflict)]
-        universe, conflict = fall_apart(facts, conflict, self._blocked)
-        proof = prove(conflict, lambda kept: self._world(universe, kept), self._solving)
-        return self._explanation(verdict, universe, conflict, proof=proof)
-
-    def _explanation(
-        self,
-        verdict: Verdict,
-        universe: Sequence[Fact],
-        holds: Sequence[Fact],
-        *,
-        proof: ConflictProof | None = None,
-        plan: Plan | None = None,
-    ) -> Explanation:
-        return Explanation(
-            job=self._job,
-            verdict=verdict,
-            conflict=() if proof is None else tuple(holds),
-            universe=tuple(universe),
-            world=self._world(universe, holds),
-            proof=proof,
-            plan=plan,
-            places=self._policy.places(self._base, self._job),
-            cost=None,
-            questions=self._questions,
-        )
-
-    def _cost(self, verdict: Verdict) -> Loss | None:
-        """Return what starting the job costs the plan, where that is a question."""
-        plan, seconds = self._plan, self._solving.left()
-        if plan is None or plan.certificate is None or verdict not in _COSTS or seconds <= 0:
-            return None
-        if not can_be_asked(self._round):
-            return None
-        budget = self._solving.budget
-        return loss_of_starting(
-            self._round,
-            plan,
-            self._job,
-            time_limit=seconds,
-            backend=budget.backend,
-            seed=budget.seed,
-            deterministic=budget.deterministic,
-            isolation=budget.isolation,
-        )
-
-    def _world(self, universe: Sequence[Fact], kept: Sequence[Fact]) -> World:
-        holding = set(map(id, kept))
-        removed = tuple(fact for fact in reversed(universe) if id(fact) not in holding)
-        return World(self._base, self._job, removed)
-
-    def _ask(self, universe: Sequence[Fact], kept: Sequence[Fact]) -> Answer:
-        self._questions += 1
-        return self._oracle.start(self._world(universe, kept))
-
-    def _blocked(self, universe: Sequence[Fact], kept: Sequence[Fact]) -> bool | None:
-        starts = self._ask(universe, kept).starts
-        return None if starts is None else not starts
 
 
 def document(explanation: Explanation, digest: str) -> dict[str, Any]:
@@ -279,6 +107,9 @@ def document(explanation: Explanation, digest: str) -> dict[str, Any]:
             "minimal": proof.minimal,
             "witnesses": sum(witness.plan is not None for witness in proof.witnesses),
         },
+        "corrections": None
+        if explanation.corrections is None
+        else explanation.corrections.document(),
         "facts": explanation.facts,
         "questions": explanation.questions,
     }

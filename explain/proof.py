@@ -67,11 +67,11 @@ def prove(
     witnesses = []
     for fact in conflict:
         without = world([one for one in conflict if one is not fact])
-        witnesses.append(Witness(without, _plan_that_starts(without, solving)))
+        witnesses.append(Witness(without, plan_that_starts(without, solving)))
     return ConflictProof(_bound_of_none(world(conflict), solving), tuple(witnesses))
 
 
-def _plan_that_starts(world: World, solving: SolvingOracle) -> Plan | None:
+def plan_that_starts(world: World, solving: SolvingOracle) -> Plan | None:
     """Return a plan of the question's round that starts the job and passes `verify`."""
     question = question_of(world)
     plan = solving.best(question).plan

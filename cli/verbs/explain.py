@@ -30,6 +30,10 @@ def explain(
     job: Annotated[
         str | None, typer.Option("--job", metavar="NAME", help="The job that waits.")
     ] = None,
+    corrections: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, max=50, help="How many changes that help, of each kind."),
+    ] = 6,
     output_format: Annotated[
         TextFormat, typer.Option("--format", help="What to print: text, or an object as JSON.")
     ] = TextFormat.TEXT,
@@ -39,7 +43,7 @@ def explain(
     ] = None,
     lenient: Lenient = False,
 ) -> None:
-    """Say why a job waits: the fewest facts that keep it from starting, with their proof.
+    """Say why a job waits, and what would let it start: the fewest facts, with their proof.
 
     Without a plan: why it cannot start in the round as it is. Exit 6 if nothing could be decided
     within the limit.
@@ -50,7 +54,8 @@ def explain(
         raise typer.BadParameter("missing; expected the name of a job", param_hint="--job")
     check_one_stdin(round_file, plan_file)
     from placewright.cli.views.explanation import lines
-    from placewright.explain.explanation import Verdict, document, explain_job
+    from placewright.explain.explain_job import explain_job
+    from placewright.explain.explanation import Verdict, document
     from placewright.instances.io.digest import round_digest
     from placewright.instances.io.files import load_plan, load_round
     from placewright.instances.verify import verify
@@ -64,7 +69,7 @@ def explain(
         checked = verify(round_, plan)
         if not checked.ok:
             raise typer.Exit(report_violations(checked, plan_file))
-    explanation = explain_job(round_, plan, job, time_limit=time_limit)
+    explanation = explain_job(round_, plan, job, corrections=corrections, time_limit=time_limit)
     if output_format is TextFormat.JSON:
         typer.echo(json.dumps(document(explanation, round_digest(round_)), indent=2))
     else:

@@ -11,6 +11,7 @@ from placewright.explain.facts.fact import Stratum
 from placewright.instances.documents.quantities import amount_text
 
 if TYPE_CHECKING:
+    from placewright.explain.corrections.find import Correction, Corrections
     from placewright.explain.explanation import Explanation
     from placewright.explain.loss import Loss
     from placewright.explain.places import GroupPlaces, Place
@@ -54,6 +55,8 @@ def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
         yield from _because(explanation)
     for places in explanation.places:
         yield from _where(places)
+    if explanation.corrections is not None:
+        yield from _corrections(explanation.corrections)
     if explanation.cost is not None:
         yield ""
         yield f"  Starting it all the same would cost: {_cost(explanation.cost)}"
@@ -107,6 +110,25 @@ def _where(places: GroupPlaces) -> Iterator[str]:
         yield f"    {_name(places, place):{width}}  {_place(places, place)}"
     for name, hosts, lack in places.unfit[:MAX_KINDS]:
         yield f"    {name}, {count(hosts, 'host')}: none, {_lack(lack)}"
+
+
+def _corrections(found: Corrections) -> Iterator[str]:
+    some_day = None if found.some_day == found.now else found.some_day
+    for title, some in (
+        ("Could run here, some day, if any one of these were so", some_day),
+        ("Would start now, if any one of these were so", found.now),
+    ):
+        if not some:
+            continue
+        yield ""
+        yield f"  {title}"
+        width = max(len(_who(one)) for one in some)
+        for one in some:
+            yield f"    {_who(one):{width}}  {one.text}"
+
+
+def _who(correction: Correction) -> str:
+    return " + ".join(map(str, correction.who))
 
 
 def _name(places: GroupPlaces, place: Place) -> str:

@@ -35,7 +35,7 @@ def cluster_changes(round_: Round, job: Job, taken: Sequence[str] = ()) -> Itera
         yield Names(
             "give_way",
             tuple(taken),
-            lambda names: f"instead of {_some(names, 'job')}",
+            lambda names: f"without the start of {some(names, 'job')}",
             lambda names: (edit_of(remove=list(names)),),
         )
     yield from _data(round_, job)
@@ -83,14 +83,14 @@ def _asked(option: Option, resource: str) -> int:
 def _hosts_back(round_: Round) -> Iterator[Change]:
     reserved = _expanded(one.host for one in round_.reservations)
     if reserved:
-        yield Names("release", reserved, lambda n: f"release {_some(n, 'host')}", _edits("release"))
+        yield Names("release", reserved, lambda n: f"release {some(n, 'host')}", _edits("release"))
     vacated = _expanded(round_.policy.vacate)
     if vacated:
         text = "keep using {}".format
-        yield Names("keep_using", vacated, lambda n: text(_some(n, "host")), _edits("restore"))
+        yield Names("keep_using", vacated, lambda n: text(some(n, "host")), _edits("restore"))
     away = _expanded(entry.name for entry in round_.cluster.hosts if not entry.healthy)
     if away:
-        yield Names("repair", away, lambda n: f"repair {_some(n, 'host')}", _edits("restore"))
+        yield Names("repair", away, lambda n: f"repair {some(n, 'host')}", _edits("restore"))
 
 
 def _edits(verb: str) -> Callable[[Sequence[str]], tuple[Edit, ...]]:
@@ -137,10 +137,10 @@ def _expanded(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _ended(names: Sequence[str]) -> str:
-    return f"{_some(names, 'job')} {'has' if len(names) == 1 else 'have'} ended"
+    return f"{some(names, 'job')} {'has' if len(names) == 1 else 'have'} ended"
 
 
-def _some(names: Sequence[str], noun: str) -> str:
+def some(names: Sequence[str], noun: str) -> str:
     """Write the first names, and how many there are of several: `job old`, `4 jobs (a, b, ...)`."""
     if len(names) == 1:
         return f"{noun} {names[0]}"

@@ -22,11 +22,20 @@ class Who(StrEnum):
     """The owners of jobs that give way."""
 
 
+PER_CHANGE = 30
+"""Of each change beside its own cost: corrections of fewer changes come first."""
+
+
 class Cost(NamedTuple):
     """Who makes a change of some kind, and its cost: a whole number, at least 1."""
 
     who: Who
     cost: int
+
+    @property
+    def price(self) -> int:
+        """What it adds to the cost of a correction."""
+        return self.cost + PER_CHANGE
 
 
 COSTS: Mapping[str, Cost] = {
@@ -55,4 +64,4 @@ COSTS: Mapping[str, Cost] = {
     "give_way": Cost(Who.OTHERS, 7),
     "hosts": Cost(Who.OPERATOR, 9),
 }
-"""The default costs, by kind of change. Costs of several changes add up."""
+"""The default costs, by kind of change; kinds that are left out of a table are not proposed."""

@@ -71,6 +71,28 @@ class Correction:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Corrections:
+    """What would let a job run.
+
+    Attributes
+    ----------
+    some_day
+        With these it could run here, once all that does not last is over; None where the verdict
+        does not last.
+    now
+        With these it starts while nobody else moves, or by preemption.
+    """
+
+    some_day: tuple[Correction, ...] | None
+    now: tuple[Correction, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return the corrections as a part of a JSON document."""
+        some_day = None if self.some_day is None else [one.document() for one in self.some_day]
+        return {"some_day": some_day, "now": [one.document() for one in self.now]}
+
+
 def corrections(
     round_: Round,
     changes: Sequence[Change],
@@ -99,7 +121,7 @@ def corrections(
     def all_of(chosen: frozenset[int]) -> bool | None:
         return world.starts([changes[c].strongest for c in sorted(chosen)])
 
-    prices = [costs[change.kind].cost for change in changes]
+    prices = [costs[change.kind].price for change in changes]
     for found in minimal_corrections(prices, all_of, most=most):
         if not found.changes:
             continue

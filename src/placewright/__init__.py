@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from placewright.explain.explanation import Explanation, explain_job
+    from placewright.explain.explain_job import explain_job
+    from placewright.explain.explanation import Explanation
     from placewright.instances.documents.cluster import ClusterDocument
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.round import Round
@@ -63,7 +64,7 @@ _HOMES = {
     "Verification": "placewright.instances.verify",
     "defragment": "placewright.instances.presets.presets",
     "drain": "placewright.instances.presets.presets",
-    "explain_job": "placewright.explain.explanation",
+    "explain_job": "placewright.explain.explain_job",
     "hot_swap": "placewright.instances.presets.presets",
     "load_cluster": "placewright.instances.io.files",
     "load_plan": "placewright.instances.io.files",

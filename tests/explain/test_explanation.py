@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from placewright.explain.explanation import Explanation, Verdict, explain_job
+from placewright.explain.explain_job import explain_job
+from placewright.explain.explanation import Explanation, Verdict
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_round, parse_round

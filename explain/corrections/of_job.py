@@ -1,0 +1,134 @@
+"""Corrections of an explained job: what would let it run some day, and what would start it now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from placewright.explain.corrections.change import Form, edit_of
+from placewright.explain.corrections.cluster import cluster_changes, some
+from placewright.explain.corrections.costs import COSTS, Cost
+from placewright.explain.corrections.find import Correction, Corrections, Part, corrections
+from placewright.explain.corrections.own import own_changes
+from placewright.explain.corrections.victims import cheapest_victims
+from placewright.explain.explanation import Explanation, Verdict
+from placewright.explain.facts.fact import Stratum, World, named
+from placewright.explain.oracle import Oracle, SolvingOracle
+from placewright.explain.proof import plan_that_starts
+from placewright.instances.documents.round import Round
+from placewright.instances.edits.apply import apply_edits
+from placewright.instances.policies import GANG
+
+_UP_TO: Mapping[Verdict, Stratum] = {
+    Verdict.NEVER: Stratum.ASKS,
+    Verdict.NEVER_WITHIN_RULES: Stratum.RULES,
+    Verdict.NOT_UNTIL_HOSTS_ARE_BACK: Stratum.AWAY,
+}
+"""Of verdicts that last, the facts that hold in the world of "some day": up to this stratum."""
+
+FEW_CHANGES, ENOUGH = 2, 3
+"""Corrections of more changes than this are told only where fewer corrections have been found."""
+
+_BLOCKED = {*_UP_TO, Verdict.NOT_NOW, Verdict.OTHERS_INSTEAD}
+
+
+class JobCorrections:
+    """The search for the corrections of one explained job.
+
+    Parameters
+    ----------
+    round_
+        The round as it is.
+    oracle
+        Asked whether the job starts.
+    solving
+        Finds the plan that verifies each correction.
+    costs
+        By kind of change.
+    """
+
+    def __init__(
+        self,
+        round_: Round,
+        explanation: Explanation,
+        oracle: Oracle,
+        solving: SolvingOracle,
+        costs: Mapping[str, Cost] = COSTS,
+    ) -> None:
+        self._round, self._explanation = round_, explanation
+        self._oracle, self._solving, self._costs = oracle, solving, costs
+        self._job = explanation.job
+        self._base = explanation.world.base
+        self._taken = [
+            name
+            for fact in explanation.universe
+            if fact.stratum is Stratum.TAKEN
+            for name in fact.names
+        ]
+
+    def found(self, most: int) -> Corrections:
+        """Return the first corrections, up to `most` of each list, as far as the time allows."""
+        verdict = self._explanation.verdict
+        if verdict not in _BLOCKED or not most:
+            return Corrections(None, ())
+        some_day = None
+        if verdict in _UP_TO:
+            lasting = [f for f in self._explanation.universe if f.stratum <= _UP_TO[verdict]]
+            holding = set(map(id, lasting))
+            removed = tuple(f for f in reversed(self._explanation.universe) if id(f) not in holding)
+            world = World(self._base, self._job, removed).round
+            some_day = tuple(self._first(world, most))
+        now = self._first(self._base, most)
+        if (victims := self._victims()) is not None:
+            now = sorted([*now, victims], key=lambda one: one.cost)
+        return Corrections(some_day, tuple(now))
+
+    def _first(self, world: Round, most: int) -> list[Correction]:
+        """Return the first corrections of a world; ones of many changes only where few help."""
+        found: list[Correction] = []
+        for one in islice(self._verified(world), most):
+            if len(one.parts) > FEW_CHANGES and len(found) >= ENOUGH:
+                break
+            found.append(one)
+        return found
+
+    def _verified(self, world: Round) -> Iterator[Correction]:
+        """Yield corrections of a world of which a plan that starts the job passes `verify`."""
+        job = named(self._job, world)
+        changes = [*own_changes(world, job), *cluster_changes(world, job, self._taken)]
+        changes = [change for change in changes if change.kind in self._costs]
+        for one in corrections(world, changes, self._starts, costs=self._costs):
+            if self._solving.left() <= 0:
+                return
+            edited = World(apply_edits(world, one.edits), self._job)
+            if plan_that_starts(edited, self._solving) is not None:
+                yield one
+
+    def _starts(self, round_: Round) -> bool | None:
+        return self._oracle.start(World(round_, self._job)).starts
+
+    def _victims(self) -> Correction | None:
+        """Return the cheapest preemptions and moves of the real round, where there are any."""
+        blocked_by_jobs = any(f.stratum is Stratum.HELD for f in self._explanation.conflict)
+        if self._round.policy.formulation != GANG.name or not blocked_by_jobs:
+            return None
+        seconds, budget = self._solving.left(), self._solving.budget
+        if seconds <= 0 or "preempt" not in self._costs or self._taken:
+            return None
+        victims = cheapest_victims(
+            self._round,
+            self._job,
+            time_limit=seconds,
+            backend=budget.backend,
+            seed=budget.seed,
+            deterministic=budget.deterministic,
+            isolation=budget.isolation,
+        )
+        if victims is None or not (victims.preempted or victims.migrated):
+            return None
+        said = [f"preempt {some(victims.preempted, 'job')}"] if victims.preempted else []
+        said += [f"move {some(victims.migrated, 'job')}"] if victims.migrated else []
+        edits = (edit_of(end=list(victims.preempted)),) if victims.preempted else ()
+        cost = self._costs["preempt"]
+        form = Form(" and ".join(said), edits, victims.disruption == victims.at_least)
+        return Correction((Part(cost.who, "preempt", form),), cost.price, form.least)

@@ -1,0 +1,61 @@
+"""Corrections that an explanation tells: applied as edits, they start the job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from placewright import explain_job, load_round, solve_round
+from placewright.explain.corrections.costs import COSTS
+from placewright.explain.explanation import Verdict
+from placewright.explain.facts.fact import World, without_waiting
+from placewright.explain.oracle import Budget, SolvingOracle
+from placewright.instances.edits.apply import apply_edits
+
+QUICKSTART = Path(__file__).parents[2] / "instances" / "library" / "quickstart.yaml"
+
+
+@pytest.mark.parametrize(
+    ("job", "verdict", "some_day", "now"),
+    [
+        (
+            "colossus",
+            Verdict.NEVER,
+            {"tasks of a group not in one rack", "3 tasks instead of 4"},
+            {"2 tasks instead of 4"},
+        ),
+        (
+            "homework",
+            Verdict.NEVER_WITHIN_RULES,
+            {"4 GPUs more of quota for students"},
+            {"4 GPUs more of quota for students"},
+        ),
+        ("render", Verdict.OTHERS_INSTEAD, None, {"repair host b2"}),
+    ],
+)
+def test_quickstart(job: str, verdict: Verdict, some_day: set[str] | None, now: set[str]) -> None:
+    round_ = load_round(QUICKSTART)
+    plan = solve_round(round_, isolation="none")
+    found = explain_job(round_, plan, job, corrections=6, isolation="none")
+    assert found.verdict is verdict
+    assert found.corrections is not None
+    if some_day is None:
+        assert found.corrections.some_day is None
+    else:
+        assert found.corrections.some_day is not None
+        assert some_day <= {one.text for one in found.corrections.some_day}
+    assert now <= {one.text for one in found.corrections.now}
+    with SolvingOracle.opened(Budget(30.0, isolation="none")) as oracle:
+        for one in found.corrections.now:
+            edited = apply_edits(found.world.base, one.edits)
+            assert oracle.start(World(edited, job)).starts
+
+
+def test_costs_leave_out_what_is_not_to_be_proposed() -> None:
+    round_ = load_round(QUICKSTART)
+    costs = {kind: cost for kind, cost in COSTS.items() if kind != "quota"}
+    found = explain_job(round_, None, "homework", corrections=6, costs=costs, isolation="none")
+    assert found.corrections is not None
+    assert {part.kind for one in found.corrections.now for part in one.parts} == {"gpu", "tasks"}
+    assert without_waiting(round_, "homework") == found.world.base
