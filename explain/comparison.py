@@ -1,24 +1,26 @@
 """Two plans side by side: who is decided otherwise, what each term gains, and what stays free.
 
-The plans may be of two rounds, such as one before and after an edit. A difference in a term is
-*proven* if it holds between the best plans of the two rounds, whatever the search missed. The best
-value of a term lies between the plan's value and its bound, if every earlier term is proven; these
-two intervals are compared. If they overlap, the difference is undecided.
+The plans may be of two rounds, such as one before and after an edit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
-from math import inf
 from typing import Literal, NamedTuple
 
 from placewright.explain.free_domains import FreeDomains, free_domains
+from placewright.explain.term_differences import TermDifference, term_differences
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, TermResult
+from placewright.instances.documents.plan import (
+    Decision,
+    DecisionKind,
+    Plan,
+    Reason,
+    TermResult,
+)
 from placewright.instances.documents.round import Round
-from placewright.instances.policies import sense_of, term_of
+from placewright.instances.policies import sense_of
 from placewright.instances.verify import verify
 
 Change = Literal[
@@ -30,9 +32,6 @@ CHANGES: tuple[Change, ...] = (
     "other option", "new", "gone", "other reason", "other place", "other facts",
 )  # fmt: skip
 """In the order in which they are told."""
-
-Verdict = Literal["same", "proven", "undecided"]
-"""Of a difference between the best plans: there is none, there is one, or it is not known."""
 
 RUNS = (DecisionKind.START, DecisionKind.KEEP, DecisionKind.MIGRATE)
 
@@ -65,36 +64,6 @@ class JobChange:
         if self.job.running is not None:
             return self.job.options[self.job.running.option].milli_gpu
         return max(option.milli_gpu for option in self.job.options)
-
-
-@dataclass(frozen=True, slots=True)
-class TermDifference:
-    """A term of both plans; None for that of a round that has no such term.
-
-    Parameters
-    ----------
-    difference
-        Value after less value before.
-    verdict
-        What is proven of the difference between the best plans.
-    at_least, at_most
-        Bounds on that difference; infinite if there is none.
-    """
-
-    before: TermResult | None
-    after: TermResult | None
-    difference: int | None
-    verdict: Verdict
-    at_least: float = -inf
-    at_most: float = inf
-
-    @property
-    def term(self) -> TermResult:
-        """The term itself, as it is after."""
-        known = self.after or self.before
-        if known is None:
-            raise ValueError("expected a term of one of the two plans")
-        return known
 
 
 class WaitingJobs(NamedTuple):
@@ -162,7 +131,13 @@ def compare(round_: Round, plan: Plan, round_after: Round, plan_after: Plan) -> 
     order = {change: number for number, change in enumerate(CHANGES)}
     return Comparison(
         jobs=tuple(sorted(changes, key=lambda c: (order[c.change], -c.job.priority, -c.milli_gpu))),
-        terms=tuple(_term_differences(_terms(round_, plan), _terms(round_after, plan_after))),
+        terms=tuple(
+            term_differences(
+                _terms(round_, plan),
+                _terms(round_after, plan_after),
+                of_all_plans=_bounds_all_plans(round_) and _bounds_all_plans(round_after),
+            )
+        ),
         free=free_domains(round_, plan, round_after, plan_after),
         waiting=tuple(_waiting(jobs, plan_after)),
     )
@@ -211,53 +186,9 @@ def _terms(round_: Round, plan: Plan) -> list[TermResult]:
     return [TermResult(name=name, sense=sense_of(name), value=v) for name, v in values.items()]
 
 
-def _term_differences(
-    before: Sequence[TermResult], after: Sequence[TermResult]
-) -> Iterator[TermDifference]:
-    """Yield the terms in their order after, those of before alone where they were."""
-    intervals = [_with_intervals(one) for one in (before, after)]
-    old, new = ({_key(term): (term, span) for term, span in one} for one in intervals)
-    for key in _merged(list(old), list(new)):
-        if key not in old or key not in new:
-            found = old.get(key, (None, None))[0], new.get(key, (None, None))[0]
-            yield TermDifference(*found, difference=None, verdict="undecided")
-            continue
-        (one, (low, high)), (other, (low_after, high_after)) = old[key], new[key]
-        at_least, at_most = low_after - high, high_after - low
-        verdict: Verdict = "undecided"
-        if at_least == at_most == 0:
-            verdict = "same"
-        elif at_least > 0 or at_most < 0:
-            verdict = "proven"
-        yield TermDifference(one, other, other.value - one.value, verdict, at_least, at_most)
-
-
-def _key(term: TermResult) -> tuple[object, ...]:
-    """Return what makes a term the same in two rounds: of a priority class its precedences."""
-    return term_of(term.name) if term.precedences else term.name, term.precedences
-
-
-def _merged(old: list[tuple[object, ...]], new: list[tuple[object, ...]]) -> list[
-    tuple[object, ...]
-]:  # fmt: skip
-    """Return the keys of two lists, each once."""
-    pairs = zip_longest(new, [key for key in old if key not in new])
-    return list(dict.fromkeys(key for pair in pairs for key in pair if key is not None))
-
-
-def _with_intervals(
-    terms: Sequence[TermResult],
-) -> Iterator[tuple[TermResult, tuple[float, float]]]:
-    """Yield each term with the interval of its value in the best plan."""
-    known = True
-    for term in terms:
-        low, high = -inf, inf
-        if known and term.bound is not None:
-            low, high = sorted((float(term.value), float(term.bound)))
-        elif known:
-            low, high = (term.value, inf) if term.sense == "max" else (-inf, term.value)
-        known = known and (low == high or term.status == "optimal")
-        yield term, (low, high)
+def _bounds_all_plans(round_: Round) -> bool:
+    """Whether bounds speak of all plans: cells and backfilling place some jobs by a rule."""
+    return round_.policy.backfill is None and not any(one.cells for one in round_.tenants)
 
 
 def _waiting(jobs: Mapping[str, Job], plan: Plan) -> list[WaitingJobs]:

@@ -56,10 +56,8 @@ def _quotas(comparison: Comparison) -> Iterator[str]:
     if limited:
         jobs = sum(len(one.jobs) for one in limited)
         full = ", ".join(text for one in limited if (text := _quota(one)))
-        yield (
-            f"{jobs:,} of {waiting:,} waiting jobs {'waits' if jobs == 1 else 'wait'} for a quota"
-            f"{f': {full}' if full else ''}."
-        )
+        who = f"{jobs:,} of {waiting:,} waiting jobs" if waiting > 1 else "The waiting job"
+        yield f"{who} {'waits' if jobs == 1 else 'wait'} for a quota{f': {full}' if full else ''}."
 
 
 def _quota(waiting: WaitingJobs) -> str:

@@ -29,7 +29,8 @@ from placewright.instances.documents.quantities import part_text
 from placewright.instances.edits.sentences import sentence_of
 
 if TYPE_CHECKING:
-    from placewright.explain.comparison import Change, Comparison, JobChange, TermDifference
+    from placewright.explain.comparison import Change, Comparison, JobChange
+    from placewright.explain.term_differences import TermDifference
     from placewright.explain.whatif import WhatIf
     from placewright.instances.documents.edits import Edits
     from placewright.instances.documents.plan import Decision, TermResult
