@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -103,11 +104,12 @@ class Easy:
     def _shadow(self, now: int, job: Arrival) -> tuple[int, Ints] | None:
         """Return when a job is expected to fit, and what each host has left beside it then."""
         free = self._free.copy()
-        for run in sorted(self._running.values(), key=lambda r: r.expected_end(now)):
-            free += run.hosts * run.job.gpus
+        ends = {name: run.expected_end(now) for name, run in self._running.items()}
+        for at, names in groupby(sorted(ends, key=ends.__getitem__), key=ends.__getitem__):
+            for run in map(self._running.__getitem__, names):
+                free += run.hosts * run.job.gpus
             places = _places(free, job)
             if places is not None:
-                at = run.expected_end(now)
                 return at, free - places * job.gpus
         return None
 
