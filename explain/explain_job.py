@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from placewright.explain.conflict import fall_apart, preferred_conflict
 from placewright.explain.corrections.costs import COSTS, Cost
-from placewright.explain.corrections.of_job import JobCorrections
 from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Fact, Stratum, World
 from placewright.explain.facts.policies import FACTS, PolicyFacts
+from placewright.explain.job_corrections import JobCorrections
 from placewright.explain.loss import Loss, can_be_asked, loss_of_starting
 from placewright.explain.oracle import Answer, Budget, Oracle, SolvingOracle
 from placewright.explain.proof import ConflictProof, prove
