@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks import (
+    audit,
     backends,
     backfill,
     deadline,
@@ -73,6 +74,7 @@ BENCHMARKS = {
     "deadline": Benchmark(deadline.cases, deadline.run, partial(over_cost, "deadline")),
     "geo": Benchmark(geo.cases, geo.run, partial(over_cost, "geo")),
     "backfill": Benchmark(backfill.cases, backfill.run, backfill.draw),
+    "audit": Benchmark(audit.cases, audit.run, audit.draw),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
 }
 
