@@ -123,7 +123,7 @@ def _draw(found: Audit, round_: Round, path: str) -> None:
     from placewright.cli.views.picture import save_figure
 
     title = f"What moves buy in round {round_.name}"
-    save_figure(draw_curve(found.curve, title), path, title)
+    save_figure(draw_curve(found.curve, found.within, title), path, title)
     note_written(path)
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from placewright.explain.fragmentation import Fragmentation
-    from placewright.explain.move_curve import MoveCurve, MovePoint, WithinMoves
+    from placewright.explain.move_curve import MoveCurve, WithinMoves
+    from placewright.explain.prefixes import MovePoint
 
 MAX_STARTS = 3
 SHARE_ROWS = (0.5, 0.8, 0.95, 1.0)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placewright.cli.format.colours import BANDS, LARGE
-from placewright.cli.format.text import percent, shortened, term_text
+from placewright.cli.format.text import count, percent, shortened, term_text
 from placewright.instances.policies import sense_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from placewright.explain.move_curve import MoveCurve
+    from placewright.explain.move_curve import MoveCurve, WithinMoves
 
 SIZE = (7.5, 4.6)
 SHARE_MARKS = (0.5, 0.8, 0.95)
-LINE, MARK, BOUND = BANDS[1], LARGE[2], "#333333"
+LINE, MARK, FEW, BOUND = BANDS[1], LARGE[2], LARGE[1], "#333333"
 MAX_TITLE = 70
 
 
-def draw_curve(curve: MoveCurve, title: str) -> Figure:
-    """Return a figure of a curve on which moves buy something."""
+def draw_curve(curve: MoveCurve, within: WithinMoves | None, title: str) -> Figure:
+    """Return a figure of a curve on which moves buy something, and of the best plan for a few."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -56,6 +56,17 @@ def draw_curve(curve: MoveCurve, title: str) -> Figure:
             textcoords="offset points",
             ha="right" if found.moves > moves[-1] / 2 else "left",
             va="bottom" if found.moves > moves[-1] / 2 else "top",
+            size=9,
+        )
+    if within is not None:
+        few = within.point
+        axes.plot([few.moves], [few.terms[term]], "D", color=FEW, markersize=5)
+        axes.annotate(
+            f"best found with {count(within.allowed, 'move')} or fewer",
+            (few.moves, few.terms[term]),
+            xytext=(8, -2),
+            textcoords="offset points",
+            va="top",
             size=9,
         )
     axes.set_title(shortened(title, MAX_TITLE), loc="left", size=11, weight="bold")
