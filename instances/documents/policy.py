@@ -109,6 +109,14 @@ class Aging(Document):
         )
 
 
+def _depth(value: Any) -> Any:
+    """Refuse what is no depth, as one error and not one for each kind of value."""
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if value != "all" and not (number and 1 <= value <= MAX_COUNT):
+        raise ValueError(f'expected a whole number from 1 to {MAX_COUNT}, or "all"')
+    return value
+
+
 class Backfill(Document):
     """Backfilling: the first `depth` waiting jobs that do not fit now get a reservation.
 
@@ -116,7 +124,10 @@ class Backfill(Document):
     conservative backfilling.
     """
 
-    depth: Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)] | Literal["all"] = 1
+    depth: Annotated[
+        Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)] | Literal["all"],
+        BeforeValidator(_depth),
+    ] = 1
 
 
 class DisruptionLimits(Document):
