@@ -167,8 +167,9 @@ def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
 
 def draw(rows: Sequence[Row], target: Path) -> None:
     """Draw mean and longest waits by size."""
+    sizes = [size for size in SIZES if size != "gangs"]
     panels = {
-        f"{what} wait, rounds": {f"{what} wait, {size}": size for size in SIZES}
+        f"{what} wait, rounds": {f"{what} wait, {size}": size for size in sizes}
         for what in ("mean", "longest")
     }
     figure_bars(rows, target, panels)
