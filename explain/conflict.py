@@ -104,7 +104,7 @@ def fall_apart(
             if named is not None:
                 universe, conflict = finer, _replaced(conflict, whole, named)
                 waiting += [part for part in named if part.partitions is not None]
-            break
+                break
     return universe, conflict
 
 

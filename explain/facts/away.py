@@ -7,7 +7,7 @@ good as any other.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from placewright.explain.facts.fact import Fact, Stratum, group, named
@@ -29,7 +29,7 @@ def away(round_: Round, name: str) -> list[Fact]:
     if not causes:
         return []
     domains = _domains(round_.cluster)
-    return [_hosts(tuple(causes), causes, domains, "")]
+    return [_hosts(tuple(causes), causes, domains)]
 
 
 def _causes(round_: Round, name: str) -> dict[str, tuple[str, ...]]:
@@ -54,9 +54,14 @@ def _hosts(
     names: tuple[str, ...],
     causes: Mapping[str, tuple[str, ...]],
     domains: Sequence[Mapping[str, str]],
-    where: str,
+    depth: int = 0,
 ) -> Fact:
-    """Return the fact that some hosts are away, all in the domain that `where` names."""
+    """Return the fact that some hosts are away.
+
+    From depth 1 on they are away for the same causes, from depth 2 on in one domain of the first
+    level, and so on.
+    """
+    where = f" in {domains[depth - 2][names[0]]}" if depth > 1 else ""
     why = " and ".join(dict.fromkeys(cause for name in names for cause in causes[name]))
     if len(names) == 1:
         text = f"host {names[0]} is {why}"
@@ -64,13 +69,10 @@ def _hosts(
         text = f"{len(names):,} hosts are {why}{where}"
 
     def partitions(_: Sequence[Fact]) -> Iterable[Sequence[Fact]]:
-        yield [_hosts(part, causes, domains, where) for part in _parts(names, causes.__getitem__)]
-        for level in domains:
-            yield [
-                _hosts(part, causes, domains, f" in {level[part[0]]}")
-                for part in _parts(names, _pairs(causes, level))
-            ]
-        yield [_hosts((name,), causes, domains, "") for name in names]
+        for deeper in range(depth + 1, len(domains) + 2):
+            parts = _parts(names, causes, domains[: deeper - 1])
+            yield [_hosts(part, causes, domains, deeper) for part in parts]
+        yield [_hosts((name,), causes, domains) for name in names]
 
     about = {
         "hosts": list(names),
@@ -79,17 +81,16 @@ def _hosts(
     return group(Stratum.AWAY, "hosts", text, names, back, about, partitions)
 
 
-def _parts(names: Sequence[str], key: Callable[[str], Hashable]) -> Iterator[tuple[str, ...]]:
+def _parts(
+    names: Sequence[str],
+    causes: Mapping[str, tuple[str, ...]],
+    domains: Sequence[Mapping[str, str]],
+) -> Iterator[tuple[str, ...]]:
+    """Yield the hosts that are away for the same causes in the same domains."""
     parts: defaultdict[Hashable, list[str]] = defaultdict(list)
     for name in names:
-        parts[key(name)].append(name)
+        parts[causes[name], tuple(level[name] for level in domains)].append(name)
     return map(tuple, parts.values())
-
-
-def _pairs(
-    causes: Mapping[str, tuple[str, ...]], level: Mapping[str, str]
-) -> Callable[[str], Hashable]:
-    return lambda name: (causes[name], level[name])
 
 
 def _domains(cluster: ClusterDocument) -> list[dict[str, str]]:

@@ -58,7 +58,8 @@ class Fact:
         Of a group, the edit of any names: edits of several groups at once.
     partitions
         Of a group that can fall apart, the ways in which it does, the coarsest first; each is a
-        list of facts that together are this one. The sentences of the conflict so far are given.
+        list of facts that together are this one. The sentences of the conflict so far are given. A
+        fact that is all of a partition has fewer of them.
     """
 
     stratum: Stratum

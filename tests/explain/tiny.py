@@ -21,6 +21,9 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 
+MAX_PLACES = 2_000
+"""Places of the job that are looked at in one world."""
+
 
 def waiting(seeds: Iterable[int]) -> Iterator[tuple[Round, Plan, str]]:
     """Yield rounds with a plan each, and each job that waits in it."""
@@ -36,7 +39,13 @@ def waiting(seeds: Iterable[int]) -> Iterator[tuple[Round, Plan, str]]:
 
 
 def starts(world: World) -> bool:
-    """Whether some plan starts the job of a world where all that runs is pinned."""
+    """Whether some plan starts the job of a world where all that runs is pinned.
+
+    Raises
+    ------
+    TooManyPlansError
+        There are too many places to enumerate.
+    """
     document = world.round.model_dump(mode="json", exclude_defaults=True)
     for job in document["jobs"]:
         if "running" in job:
@@ -47,7 +56,9 @@ def starts(world: World) -> bool:
     judgement = Judgement(facts)
     enumeration = Enumeration(facts)
     (index,) = (i for i, job in enumerate(facts.jobs) if job.name == world.job)
-    return any(
-        choices[index] != WAIT and not judgement.between(choices, room=enumeration.room)
-        for choices in enumeration
-    )
+    for number, choices in enumerate(enumeration):
+        if number >= MAX_PLACES:
+            raise TooManyPlansError
+        if choices[index].kind != WAIT and not judgement.between(choices, room=enumeration.room):
+            return True
+    return False
