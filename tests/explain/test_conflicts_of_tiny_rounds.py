@@ -102,9 +102,9 @@ def test_the_conflict_is_the_preferred_one_of_all(
             every = {frozenset(map(id, kept)): blocked(kept) for kept in subsets(facts)}
         except TooManyPlansError:
             continue
-        for kept in every:
+        for kept, is_blocked in every.items():
             # Monotone: with one fact more it is blocked still.
-            assert not every[kept] or all(every[kept | {id(fact)}] for fact in facts)
+            assert not is_blocked or all(every[kept | {id(fact)}] for fact in facts)
         minimal = [
             kept
             for kept, is_blocked in every.items()
