@@ -108,7 +108,7 @@ def _print(found: Audit) -> None:
     print_table(console, terms_table(found.terms, "Distance from the proven bounds"))
     moves = 0
     if found.curve is not None:
-        print_curve(console, found.curve, found.within)
+        print_curve(console, found.terms, found.curve, found.within)
         moves = found.curve.points[-1].moves
     if found.placed is not None:
         print_table(console, fragmentation_table(found.placed, found.moved, moves))

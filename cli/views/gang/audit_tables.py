@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -17,18 +18,31 @@ if TYPE_CHECKING:
     from placewright.explain.fragmentation import Fragmentation
     from placewright.explain.move_curve import MoveCurve, WithinMoves
     from placewright.explain.prefixes import MovePoint
+    from placewright.instances.documents.plan import TermResult
 
 MAX_STARTS = 3
 SHARE_ROWS = (0.5, 0.8, 0.95, 1.0)
 
 
-def print_curve(console: Console, curve: MoveCurve, within: WithinMoves | None) -> None:
-    """Print how many moves buy how much, and the moves in the order in which they pay."""
+def print_curve(
+    console: Console,
+    placed: Sequence[TermResult],
+    curve: MoveCurve,
+    within: WithinMoves | None,
+) -> None:
+    """Print how many moves buy how much, and the moves in the order in which they pay.
+
+    `placed` are the terms of the placement with their proven bounds.
+    """
     if curve.term is None:
         proven = (
             "no plan is better (proven)" if curve.is_proven_best else "no better plan was found"
         )
         console.print(f"Moves buy nothing: {proven}.")
+        if curve.is_proven_best and placed[0].gap:
+            console.print(
+                f"The distance in {placed[0].name} lies in which jobs were started, not in where."
+            )
         console.print()
         if within is not None:
             print_within(console, within)
@@ -67,9 +81,10 @@ def distance_text(curve: MoveCurve) -> str:
         return "There is no bound on what moves can buy."
     closed = percent(curve.gain(last) / curve.distance)
     bound = term_text(curve.term, result.bound)
+    closing = "closes" if last.moves == 1 else "close"
     return (
-        f"{count(last.moves, 'move')} close {closed} of the distance to the {result.proof} bound "
-        f"{bound}, which holds whoever moves or stops."
+        f"{count(last.moves, 'move')} {closing} {closed} of the distance to the {result.proof} "
+        f"bound {bound}, which holds whoever moves or stops."
     )
 
 
