@@ -80,7 +80,9 @@ def audit(
     if has_moves(round):
         search = Moves(round, plan, time_limit=time_limit, backend=backend, isolation=isolation)
         curve = search.curve
-        within = None if moves is None else search.within(moves)
+        if moves is not None:
+            within = search.within(moves)
+            curve = curve.with_point(within.point)
     if is_measured(round):
         led_to = apply_plan(round.valid_part(), plan.without_jobs(round.invalid), restart_s={})
         placed = fragmentation_of(led_to)

@@ -43,7 +43,7 @@ class MoveCurve:
         one before in the first term that differs.
     stages
         The moves of the last point in the order in which they pay, with the starts that then have
-        room, as indices of jobs.
+        room, as indices of jobs. Points lie along them, but for those of `with_point`.
     results
         The terms of the best plan found, with bounds that hold whoever moves or stops.
     term
@@ -84,6 +84,13 @@ class MoveCurve:
         if self.term is None or self.bound is None:
             return None
         return abs(self.bound - self.points[0].terms[self.term])
+
+    def with_point(self, point: MovePoint) -> MoveCurve:
+        """Return the curve with a plan found otherwise, if its last point is better than that."""
+        last = self.points[-1]
+        if self.term is None or not better(last.terms, point.terms, tuple(last.terms)):
+            return self
+        return replace(self, points=tuple(_rising([*self.points, point])))
 
     def first_with(self, share: float) -> MovePoint:
         """Return the point of fewest moves that has a share of the gain of all moves."""

@@ -29,6 +29,8 @@ class MovePoint:
     ----------
     moves
         Jobs that it migrates or preempts.
+    stops
+        Jobs that it preempts, which are among the moves.
     starts
         Jobs that it starts.
     milli_gpu
@@ -40,6 +42,7 @@ class MovePoint:
     """
 
     moves: int
+    stops: int
     starts: int
     milli_gpu: int
     terms: Mapping[str, int]
@@ -146,4 +149,5 @@ def _point(round_: Round, plan: Plan, terms: Mapping[str, int]) -> MovePoint:
         elif decision.decision is DecisionKind.PREEMPT and job.running is not None:
             milli -= job.options[job.running.option].milli_gpu
     moves, starts = sum(k in MOVED for k in kinds), kinds.count(DecisionKind.START)
-    return MovePoint(moves, starts, milli, dict(terms), plan)
+    stops = kinds.count(DecisionKind.PREEMPT)
+    return MovePoint(moves, stops, starts, milli, dict(terms), plan)

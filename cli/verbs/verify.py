@@ -177,6 +177,7 @@ def point_object(point: MovePoint) -> dict[str, object]:
     """Return a point of the curve of moves, without its plan."""
     return {
         "moves": point.moves,
+        "stops": point.stops,
         "starts": point.starts,
         "milli_gpu": point.milli_gpu,
         "terms": dict(point.terms),

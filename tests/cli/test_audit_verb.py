@@ -112,7 +112,7 @@ def test_the_text_has_the_curve_the_order_and_what_is_free(scattered, capsys):
     assert main(["audit", *scattered, "--moves", "1"]) == 0
     printed = capsys.readouterr().out
     assert "2 moves close 100 % of the distance" in printed
-    assert "It moves or stops 1 job, starts 1, and has 2 GPUs more in use." in printed
+    assert "It moves 1 job, stops 0, starts 1, and has 2 GPUs more in use." in printed
     assert "Moves, those that pay first before others" in printed
     assert "Fragmentation" in printed
 

@@ -50,12 +50,21 @@ def print_curve(
     made = table(
         f"What moves buy, in {curve.term}",
         "moves",
+        "of these stop",
         "starts",
         "GPUs more",
         curve.term,
         "of the gain",
         "of the distance",
-        right=("moves", "starts", "GPUs more", curve.term, "of the gain", "of the distance"),
+        right=(
+            "moves",
+            "of these stop",
+            "starts",
+            "GPUs more",
+            curve.term,
+            "of the gain",
+            "of the distance",
+        ),
     )
     for point in rows_of(curve):
         made.add_row(*_row(curve, point))
@@ -110,8 +119,8 @@ def print_within(console: Console, within: WithinMoves) -> None:
         )
     console.print(made)
     console.print(
-        f"It moves or stops {count(point.moves, 'job')}, starts {point.starts:,}, and has "
-        f"{gpus(point.milli_gpu)} GPUs more in use."
+        f"It moves {count(point.moves - point.stops, 'job')}, stops {point.stops:,}, starts "
+        f"{point.starts:,}, and has {gpus(point.milli_gpu)} GPUs more in use."
     )
     console.print()
 
@@ -121,6 +130,7 @@ def _row(curve: MoveCurve, point: MovePoint) -> tuple[str, ...]:
     term = curve.term or ""
     return (
         number(point.moves),
+        number(point.stops),
         number(point.starts),
         gpus(point.milli_gpu),
         term_text(term, point.terms[term]),
