@@ -76,16 +76,35 @@ def explain_job(
     check_waits(round_, plan, job)
     seconds = round_.limits.time_s if time_limit is None else time_limit
     budget = Budget(seconds, backend, seed, deterministic, isolation)
-    if plan is not None and not (checked := verify(round_, plan)).ok:
-        raise ValueError(f"the plan breaks a rule: {checked.violations[0]}")
-    valid = round_.valid_part()
-    made = None if plan is None else plan.without_jobs(round_.invalid)
+    valid, made = checked_parts(round_, plan)
     with SolvingOracle.opened(budget) as solving:
-        found = _Search(valid, made, job, solving, solving).explanation()
+        found = explained(valid, made, job, solving, in_full=True)
         if not corrections:
             return found
         search = JobCorrections(valid, found, solving, solving, costs)
         return replace(found, corrections=search.found(corrections))
+
+
+def explained(
+    round_: Round, plan: Plan | None, job: str, solving: SolvingOracle, *, in_full: bool
+) -> Explanation:
+    """Explain a job of what `checked_parts` returns; `in_full` with places and cost."""
+    return _Search(round_, plan, job, solving, solving).explanation(in_full=in_full)
+
+
+def checked_parts(round_: Round, plan: Plan | None) -> tuple[Round, Plan | None]:
+    """Return a round and its plan without jobs that make no sense.
+
+    Raises
+    ------
+    ValueError
+        If the plan breaks a rule.
+    """
+    if plan is None:
+        return round_.valid_part(), None
+    if not (checked := verify(round_, plan)).ok:
+        raise ValueError(f"the plan breaks a rule: {checked.violations[0]}")
+    return round_.valid_part(), plan.without_jobs(round_.invalid)
 
 
 def check_waits(round_: Round, plan: Plan | None, job: str) -> None:
@@ -122,12 +141,15 @@ class _Search:
         self._policy: PolicyFacts = FACTS[round_.policy.formulation]
         self._questions = 0
 
-    def explanation(self) -> Explanation:
+    def explanation(self, *, in_full: bool) -> Explanation:
         """Return what keeps the job from starting now, else beside the plan."""
         found = self._of(None)
         if found.verdict is Verdict.COULD_START and self._plan is not None:
             found = self._of(self._plan)
-        return replace(found, cost=self._cost(found.verdict))
+        if not in_full:
+            return found
+        places = self._policy.places(self._base, self._job)
+        return replace(found, places=places, cost=self._cost(found.verdict))
 
     def _of(self, plan: Plan | None) -> Explanation:
         base = self._policy.base(self._round, self._job, plan)
@@ -160,7 +182,7 @@ class _Search:
             world=self._world(universe, holds),
             proof=proof,
             plan=plan,
-            places=self._policy.places(self._base, self._job),
+            places=(),
             cost=None,
             corrections=None,
             questions=self._questions,

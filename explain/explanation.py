@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from placewright.explain.corrections.find import Corrections
 from placewright.explain.facts.fact import Fact, World
 from placewright.explain.loss import Loss
 from placewright.explain.places import GroupPlaces
 from placewright.explain.proof import ConflictProof
-from placewright.instances.documents.base import API_VERSION
 from placewright.instances.documents.plan import Plan
 
 
@@ -79,37 +77,3 @@ class Explanation:
     def facts(self) -> int:
         """How many facts there are; each host or job of a group counts."""
         return sum(max(1, len(fact.names)) for fact in self.universe)
-
-
-def document(explanation: Explanation, digest: str) -> dict[str, Any]:
-    """Return an explanation as a JSON document.
-
-    Parameters
-    ----------
-    digest
-        Of the round, as plans name it.
-    """
-    proof = explanation.proof
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Explanation",
-        "round": digest,
-        "job": explanation.job,
-        "verdict": str(explanation.verdict),
-        "conflict": [
-            {"stratum": fact.stratum.title, "kind": fact.kind, **fact.about, "text": fact.text}
-            for fact in explanation.conflict
-        ],
-        "proof": None
-        if proof is None
-        else {
-            "blocked": proof.blocked,
-            "minimal": proof.minimal,
-            "witnesses": sum(witness.plan is not None for witness in proof.witnesses),
-        },
-        "corrections": None
-        if explanation.corrections is None
-        else explanation.corrections.document(),
-        "facts": explanation.facts,
-        "questions": explanation.questions,
-    }

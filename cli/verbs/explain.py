@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placewright.cli.format.output import out, warn_of_invalid_jobs
 from placewright.cli.verbs.options import SOLVING_TIME, Lenient
 from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
+
+if TYPE_CHECKING:
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
 
 EXIT_UNDECIDED = 6
 
@@ -30,6 +34,9 @@ def explain(
     job: Annotated[
         str | None, typer.Option("--job", metavar="NAME", help="The job that waits.")
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All jobs that wait, by what they wait for.")
+    ] = False,
     corrections: Annotated[
         int,
         typer.Option(metavar="N", min=0, max=50, help="How many changes that help, of each kind."),
@@ -50,13 +57,9 @@ def explain(
 
     Example: placewright explain round.yaml plan.json --job pretrain
     """
-    if job is None:
-        raise typer.BadParameter("missing; expected the name of a job", param_hint="--job")
+    if (job is None) is not everything:
+        raise typer.BadParameter("expected --job with the name of a job, or --all")
     check_one_stdin(round_file, plan_file)
-    from placewright.cli.views.explanation import lines
-    from placewright.explain.explain_job import explain_job
-    from placewright.explain.explanation import Verdict, document
-    from placewright.instances.io.digest import round_digest
     from placewright.instances.io.files import load_plan, load_round
     from placewright.instances.verify import verify
 
@@ -69,12 +72,58 @@ def explain(
         checked = verify(round_, plan)
         if not checked.ok:
             raise typer.Exit(report_violations(checked, plan_file))
+    as_json = output_format is TextFormat.JSON
+    decided = (
+        _explain_all(round_, plan, time_limit, as_json=as_json)
+        if job is None
+        else _explain_job(round_, plan, job, corrections, time_limit, as_json=as_json)
+    )
+    if not decided:
+        raise typer.Exit(EXIT_UNDECIDED)
+
+
+def _explain_job(
+    round_: Round,
+    plan: Plan | None,
+    job: str,
+    corrections: int,
+    time_limit: float | None,
+    *,
+    as_json: bool,
+) -> bool:
+    """Print why a job waits; return whether that was decided."""
+    from placewright.cli.views.explanation import lines
+    from placewright.explain.document import explanation_document
+    from placewright.explain.explain_job import explain_job
+    from placewright.explain.explanation import Verdict
+    from placewright.instances.io.digest import round_digest
+
     explanation = explain_job(round_, plan, job, corrections=corrections, time_limit=time_limit)
-    if output_format is TextFormat.JSON:
-        typer.echo(json.dumps(document(explanation, round_digest(round_)), indent=2))
+    if as_json:
+        document = explanation_document(explanation, round_digest(round_))
+        typer.echo(json.dumps(document, indent=2))
     else:
         asked = next(one for one in round_.jobs if one.name == job)
         for line in lines(asked, explanation, beside=plan is not None):
             out().print(line, soft_wrap=True)
-    if explanation.verdict is Verdict.UNDECIDED:
-        raise typer.Exit(EXIT_UNDECIDED)
+    return explanation.verdict is not Verdict.UNDECIDED
+
+
+def _explain_all(
+    round_: Round, plan: Plan | None, time_limit: float | None, *, as_json: bool
+) -> bool:
+    """Print why all jobs wait; return whether that was decided of any, or none waits."""
+    from placewright.cli.format.table import print_table
+    from placewright.cli.views.explanation import kinds_table
+    from placewright.explain.document import kinds_document
+    from placewright.explain.explanation import Verdict
+    from placewright.explain.kinds import explain_all
+    from placewright.instances.io.digest import round_digest
+
+    kinds = explain_all(round_, plan, time_limit=time_limit)
+    if as_json:
+        typer.echo(json.dumps(kinds_document(kinds, round_digest(round_)), indent=2))
+    else:
+        print_table(out(), kinds_table(kinds, beside=plan is not None))
+    verdicts = [kind.explanation.verdict for kind in kinds]
+    return not verdicts or any(verdict is not Verdict.UNDECIDED for verdict in verdicts)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from placewright.cli.format.text import count, count_gpus, several, term_text
+from placewright.cli.format.table import table
+from placewright.cli.format.text import count, count_gpus, gpus, several, shortened, term_text
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
 from placewright.instances.documents.quantities import amount_text
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from placewright.explain.corrections.find import Correction, Corrections
     from placewright.explain.explanation import Explanation
+    from placewright.explain.facts.fact import Fact
+    from placewright.explain.kinds import WaitingKind
     from placewright.explain.loss import Loss
     from placewright.explain.places import GroupPlaces, Place
     from placewright.instances.documents.job import Job
@@ -25,7 +30,8 @@ LABELS: Mapping[Stratum, str] = {
     Stratum.HELD: "runs",
     Stratum.TAKEN: "plan",
 }
-MISSING = "gpu_model", "mig"
+OF_THE_JOB = "held", "not_before"
+"""Kinds of facts that a job says of itself for now."""
 
 
 def verdict_text(explanation: Explanation, *, beside: bool) -> str:
@@ -64,6 +70,22 @@ def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
     yield f"  {_proven(explanation)}"
 
 
+def kinds_table(kinds: Sequence[WaitingKind], *, beside: bool) -> Table:
+    """Return a row for all jobs that wait for the same facts, those with most GPUs first."""
+    made = table("Waiting jobs", "jobs", "GPUs", "which", "why", right=("jobs", "GPUs"))
+    for kind in kinds:
+        why = [verdict_text(kind.explanation, beside=beside)]
+        why += [f"  {_label(fact)}  {fact.text}" for fact in kind.explanation.conflict]
+        which = several([shortened(name) for name in kind.jobs], MAX_JOBS)
+        made.add_row(f"{len(kind.jobs):,}", gpus(kind.milli_gpu), which, "\n".join(why))
+    return made
+
+
+def _label(fact: Fact) -> str:
+    """Return the word of a fact's stratum; what a job says of itself for now is no running job."""
+    return LABELS[fact.stratum] if fact.kind not in OF_THE_JOB else "now "
+
+
 def asked(job: Job) -> str:
     """Say what a job asks in its first option, whose it is, and its priority."""
     groups = job.options[0].groups
@@ -92,7 +114,7 @@ def _because(explanation: Explanation) -> Iterator[str]:
     yield ""
     yield f"  Because{said}"
     for fact in explanation.conflict:
-        yield f"    {LABELS[fact.stratum]:6} {fact.text}"
+        yield f"    {_label(fact)}   {fact.text}"
 
 
 def _where(places: GroupPlaces) -> Iterator[str]:

@@ -1,0 +1,83 @@
+"""Explanations as JSON documents; amounts are in small units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from placewright.explain.explanation import Explanation
+from placewright.explain.kinds import WaitingKind
+from placewright.explain.loss import Loss
+from placewright.explain.proof import ConflictProof
+from placewright.instances.documents.base import API_VERSION
+
+
+def explanation_document(explanation: Explanation, digest: str) -> dict[str, Any]:
+    """Return one explanation; `digest` is that of its round, as plans name it."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Explanation",
+        "round": digest,
+        "job": explanation.job,
+        **_verdict(explanation),
+        "proof": None if explanation.proof is None else _proof(explanation.proof),
+        "places": [asdict(places) for places in explanation.places],
+        "cost": None if explanation.cost is None else _cost(explanation.cost),
+        "corrections": None
+        if explanation.corrections is None
+        else explanation.corrections.document(),
+        "facts": explanation.facts,
+        "questions": explanation.questions,
+    }
+
+
+def kinds_document(kinds: Sequence[WaitingKind], digest: str) -> dict[str, Any]:
+    """Return all waiting jobs by what they wait for."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Explanations",
+        "round": digest,
+        "groups": [
+            {
+                "jobs": list(kind.jobs),
+                "milli_gpu": kind.milli_gpu,
+                **_verdict(kind.explanation),
+                "proof": None if kind.explanation.proof is None else _proof(kind.explanation.proof),
+            }
+            for kind in kinds
+        ],
+    }
+
+
+def _verdict(explanation: Explanation) -> dict[str, Any]:
+    return {
+        "verdict": str(explanation.verdict),
+        "conflict": [
+            {"stratum": fact.stratum.title, "kind": fact.kind, **fact.about, "text": fact.text}
+            for fact in explanation.conflict
+        ],
+    }
+
+
+def _proof(proof: ConflictProof) -> dict[str, Any]:
+    return {
+        "blocked": proof.blocked,
+        "minimal": proof.minimal,
+        "witnesses": sum(witness.plan is not None for witness in proof.witnesses),
+    }
+
+
+def _cost(cost: Loss) -> dict[str, Any]:
+    return {
+        "startable": cost.startable,
+        "term": cost.term,
+        "at_least": cost.at_least,
+        "at_most": cost.at_most,
+        "proof": cost.proof,
+        "tie": cost.is_tie,
+        "instead": [
+            {"job": one.job, "before": str(one.before), "after": str(one.after)}
+            for one in cost.instead
+        ],
+    }

@@ -1,0 +1,85 @@
+"""All waiting jobs of a round, those together that wait for the same facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placewright.explain.explain_job import checked_parts, explained
+from placewright.explain.explanation import Explanation
+from placewright.explain.oracle import Budget, SolvingOracle
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import DecisionKind, Plan
+from placewright.instances.documents.round import Round
+from placewright.rounds.settings import Isolation
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingKind:
+    """Jobs with the same verdict and conflict.
+
+    Parameters
+    ----------
+    jobs
+        Their names, in the order of the round.
+    milli_gpu
+        What their first options ask together.
+    explanation
+        That of the first of them.
+    """
+
+    jobs: tuple[str, ...]
+    milli_gpu: int
+    explanation: Explanation
+
+
+def explain_all(
+    round_: Round,
+    plan: Plan | None,
+    *,
+    time_limit: float | None = None,
+    backend: str = "auto",
+    seed: int | None = None,
+    deterministic: bool | None = None,
+    isolation: Isolation = "process",
+) -> tuple[WaitingKind, ...]:
+    """Explain all jobs that wait, those that ask most GPUs together first.
+
+    Parameters
+    ----------
+    round_, plan, time_limit, backend, seed, deterministic, isolation
+        As of `explain_job`; the time is that of all jobs together.
+
+    Raises
+    ------
+    ValueError
+        If the plan breaks a rule.
+    """
+    valid, made = checked_parts(round_, plan)
+    seconds = round_.limits.time_s if time_limit is None else time_limit
+    budget = Budget(seconds, backend, seed, deterministic, isolation)
+    alike: dict[str, list[Job]] = {}
+    for job in _waiting(valid, made):
+        # No question asks for what a job is worth.
+        asked = job.model_dump_json(exclude={"name", "weight", "submitted"})
+        alike.setdefault(asked, []).append(job)
+    kinds: dict[tuple[object, ...], tuple[Explanation, list[Job]]] = {}
+    with SolvingOracle.opened(budget) as solving:
+        for jobs in alike.values():
+            found = explained(valid, made, jobs[0].name, solving, in_full=False)
+            key = found.verdict, *(fact.text for fact in found.conflict)
+            kinds.setdefault(key, (found, []))[1].extend(jobs)
+    order = {job.name: j for j, job in enumerate(valid.jobs)}
+    made_kinds = (_kind(found, jobs, order) for found, jobs in kinds.values())
+    return tuple(sorted(made_kinds, key=lambda kind: -kind.milli_gpu))
+
+
+def _kind(found: Explanation, jobs: Sequence[Job], order: dict[str, int]) -> WaitingKind:
+    names = sorted((job.name for job in jobs), key=order.__getitem__)
+    return WaitingKind(tuple(names), sum(job.options[0].milli_gpu for job in jobs), found)
+
+
+def _waiting(round_: Round, plan: Plan | None) -> list[Job]:
+    started = () if plan is None else plan.decisions
+    starts = {one.job for one in started if one.decision is DecisionKind.START}
+    return [job for job in round_.jobs if job.running is None and job.name not in starts]
