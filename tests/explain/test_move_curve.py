@@ -66,8 +66,8 @@ def check_curve(round_: Round, plan: Plan) -> int:
 
 
 def test_points_are_valid_plans_each_better_than_those_with_fewer_moves():
-    longest = [check_curve(round_, plan) for round_, plan in placements(range(60))]
-    assert len(longest) > 20
+    longest = [check_curve(round_, plan) for round_, plan in placements(range(40))]
+    assert len(longest) > 20  # the others have cells, backfilling or too many plans
     assert max(longest) >= 1
 
 
@@ -93,7 +93,7 @@ def check_within(round_: Round, plan: Plan, allowed: int) -> bool | None:
 
 @pytest.mark.parametrize("allowed", [0, 1, 2])
 def test_no_plan_with_so_many_moves_beats_the_bound_and_mostly_none_the_plan(allowed):
-    best = [check_within(round_, plan, allowed) for round_, plan in placements(range(100, 130))]
+    best = [check_within(round_, plan, allowed) for round_, plan in placements(range(100, 114))]
     looked = [one for one in best if one is not None]
     assert len(looked) > 10
     assert sum(looked) >= 0.9 * len(looked)
