@@ -47,6 +47,11 @@ def _sentences(comparison: Comparison) -> Iterator[str]:
     if not comparison.of("starts") and not placed:
         yield "Nobody starts who did not start before."
         yield from _quotas(comparison)
+    chance = [
+        one.term.name for one in comparison.terms if one.difference and one.verdict == "undecided"
+    ]
+    if chance and comparison.jobs:
+        yield f"Undecided, and maybe due to the searches alone: {', '.join(chance)}."
 
 
 def _quotas(comparison: Comparison) -> Iterator[str]:

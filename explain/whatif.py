@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from placewright.explain.comparison import Comparison, compare
 from placewright.instances.documents.edits import Edits
@@ -11,6 +12,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from placewright.rounds.certificate import better
 from placewright.rounds.settings import Isolation
 from placewright.rounds.solve import INTERRUPTED
 
@@ -51,8 +53,9 @@ def whatif(
     """Solve a round before and after edits, and compare the two plans.
 
     Both are solved with the same limits and seed. The second search begins with the first plan as
-    far as that suits the edited round, so that what differs is due to the edits; edits that change
-    nothing give the same plan.
+    far as that suits the edited round, and edits that change nothing give the same plan. If the
+    second plan, without the edits, is better than the first, that is searched again from there.
+    So what differs is due to the edits, as far as the searches go.
 
     Parameters
     ----------
@@ -77,23 +80,45 @@ def whatif(
     """
     edited = apply_edits(round, edits)
 
-    def solved(one: Round, start: Plan | None) -> Plan:
-        return solve_round(
-            one,
-            time_limit=time_limit,
-            gap=gap,
-            backend=backend,
-            seed=seed,
-            deterministic=deterministic,
-            isolation=isolation,
-            start=start,
-        )
-
+    solve = partial(
+        solve_round,
+        gap=gap,
+        backend=backend,
+        seed=seed,
+        deterministic=deterministic,
+        isolation=isolation,
+    )
+    given = plan is not None
     if plan is None:
-        plan = solved(round, None)
-        if plan.certificate is not None and INTERRUPTED in plan.certificate.degraded:
+        plan = solve(round, time_limit=time_limit)
+        if _is_interrupted(plan):
             raise KeyboardInterrupt
     elif not (found := verify(round, plan)).ok:
         raise ValueError(f"the plan breaks a rule: {found.violations[0]}")
-    after = plan if edited == round else solved(edited, plan)
+    after = plan if edited == round else solve(edited, start=plan, time_limit=time_limit)
+    if not (given or after is plan or _is_optimal(plan) or _is_interrupted(after)):
+        # What the second search found by chance is no difference.
+        taken_over = solve(round, start=after, time_limit=0.0)
+        if _is_better(taken_over, plan):
+            plan = solve(round, start=taken_over, time_limit=time_limit)
     return WhatIf(round, plan, edited, after, compare(round, plan, edited, after))
+
+
+def _is_optimal(plan: Plan) -> bool:
+    return plan.certificate is not None and plan.certificate.status == "optimal"
+
+
+def _is_better(one: Plan, other: Plan) -> bool:
+    """Whether a plan is better than another of the same round."""
+    if one.certificate is None or other.certificate is None:
+        return False
+    values, before = (
+        {term.name: term.value for term in plan.certificate.terms}
+        for plan in (one, other)
+        if plan.certificate is not None
+    )
+    return better(values, before, tuple(values))
+
+
+def _is_interrupted(plan: Plan) -> bool:
+    return plan.certificate is not None and INTERRUPTED in plan.certificate.degraded

@@ -28,7 +28,7 @@ from placewright.rounds.errors import InternalError
 from placewright.rounds.policies.base import DECIDERS, Resources
 from placewright.rounds.regions.executors import check_executor
 from placewright.rounds.settings import Isolation, Settings, Solver
-from placewright.rounds.starting_candidate import starting_candidate
+from placewright.rounds.starting_candidates import starting_candidates
 from placewright.rounds.state.memory import Memory
 from placewright.rounds.usage import Meter, versions
 
@@ -187,7 +187,8 @@ class Solve:
 
     def _begin(self, start: Plan, session: Session) -> None:
         """Consider a plan of a similar round; that it does not suit this one is no fault."""
-        self._consider(starting_candidate(self.round, start, self.decider.hosts), session)
+        for candidate in starting_candidates(self.round, start, self.decider.hosts):
+            self._consider(candidate, session)
         session.degraded.clear()
 
     def _consider(self, candidate: Candidate, session: Session) -> None:
@@ -242,9 +243,7 @@ class Solve:
         if reasoned:
             decisions = with_reasons(self.round, decisions, self.decider.reasons(candidate))
         sections = tuple(s for s in self.decider.sections(candidate, decisions) if s is not None)
-        return Plan.model_construct(
-            round=None, decisions=decisions, sections=sections, certificate=None
-        )
+        return Plan.model_construct(decisions=decisions, sections=sections)
 
     def _final_decisions(self, candidate: Candidate, session: Session) -> tuple[Decision, ...]:
         """Return the decisions of the best plan with reasons, if these pass verification."""

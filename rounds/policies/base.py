@@ -78,17 +78,24 @@ def _no_classes(round_: Round) -> Mapping[str, PriorityClass]:  # noqa: ARG001
     return {}
 
 
+def _as_it_is(round_: Round, candidate: Candidate) -> Candidate:  # noqa: ARG001
+    """Return a first candidate unchanged."""
+    return candidate
+
+
 class PolicyDecider(NamedTuple):
     """How rounds of a policy are decided, and how plans for them are bounded.
 
     `decider` makes what decides a round. `bounds` yields bounds, and candidates that nobody reads,
     for a round, a valid plan for it, and a session that knows the plan's values. `classes` returns
-    the priority classes of a round by the terms that count them.
+    the priority classes of a round by the terms that count them. `completed` returns a first
+    candidate, taken over from another round, with what it leaves out.
     """
 
     decider: Callable[[Round, Resources], Decider]
     bounds: Callable[[Round, Plan, Resources, Session], Iterator[Candidate | Bound]]
     classes: Callable[[Round], Mapping[str, PriorityClass]] = _no_classes
+    completed: Callable[[Round, Candidate], Candidate] = _as_it_is
 
 
 def bounds_by_deciding(

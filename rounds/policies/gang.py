@@ -24,6 +24,7 @@ from placewright.rounds.policies.cells import (
     has_cells,
     residual_round_of_plan,
 )
+from placewright.rounds.policies.completed_start import completed_gangs
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.move_order import move_section
 from placewright.rounds.sections.reasons import reasons_of
@@ -81,4 +82,11 @@ def _classes(round_: Round) -> Mapping[str, PriorityClass]:
     return classes_by_term(VALUE, priority_classes(round_))
 
 
-POLICY = PolicyDecider(_decider, _bounds, _classes)
+def _completed(round_: Round, candidate: Candidate) -> Candidate:
+    """Return a first candidate with further starts, but for those that rules place."""
+    if has_cells(round_) or has_waiting_rules(round_):
+        return candidate
+    return completed_gangs(round_, candidate)
+
+
+POLICY = PolicyDecider(_decider, _bounds, _classes, _completed)

@@ -160,3 +160,45 @@ def test_the_edits_of_the_page_are_edits():
     from placewright.instances.io.yaml_json import parse_yaml
 
     assert len(parse_edits(parse_yaml(text)).edits) == 6
+
+
+def test_what_the_second_search_found_by_chance_is_no_difference(full):
+    """Before stands a plan without a better one: that of the edited round is taken over."""
+    round_ = parse_round(
+        {
+            **HEAD,
+            "kind": "Round",
+            "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 4, "gpu_model": "A"}]},
+            "jobs": [
+                {"name": "x", "options": [{"groups": [{"gpu": 2}]}]},
+                {"name": "y", "options": [{"groups": [{"gpu": 2}]}]},
+                {"name": "idle", "options": [{"groups": [{"gpu": 8}]}]},
+            ],
+        }
+    )
+    plans = [solve_round(round_, isolation="none", time_limit=limit) for limit in (0.0, None)]
+    worse = plans[0].model_copy(
+        update={"certificate": plans[0].certificate.model_copy(update={"status": "feasible"})}
+    )
+    asked_for: list[Any] = []
+
+    def solve(one: Round, **how: Any) -> Any:
+        asked_for.append((len(one.jobs), how.get("start") is not None, how["time_limit"]))
+        if len(asked_for) == 1:
+            waits = tuple(
+                d.model_copy(update={"decision": "wait", "option": None, "tasks": ()})
+                for d in worse.decisions
+            )
+            terms = tuple(
+                t.model_copy(update={"value": 0, "bound": None}) for t in worse.certificate.terms
+            )
+            certificate = worse.certificate.model_copy(update={"terms": terms})
+            return worse.model_copy(update={"decisions": waits, "certificate": certificate})
+        return solve_round(one, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("placewright.explain.whatif.solve_round", solve)
+        answer = asked(round_, {"remove": ["idle"]})
+    assert asked_for == [(3, False, None), (2, True, None), (3, True, 0.0), (3, True, None)]
+    assert [one.change for one in answer.comparison.jobs] == ["gone"]
+    assert answer.before.certificate.status == "optimal"

@@ -1,4 +1,4 @@
-"""A plan of a similar round as the first candidate of a round, as far as it suits it."""
+"""A plan of a similar round as the first candidates of a round, as far as it suits it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
+from placewright.rounds.policies.base import DECIDERS
 
 SOURCE = "start"
 _ARRIVALS = (DecisionKind.START, DecisionKind.MIGRATE)
 
 
-def starting_candidate(round_: Round, plan: Plan, hosts: Sequence[str]) -> Candidate:
-    """Return what a plan decides for the jobs of a round that it knows, without those it cannot.
+def starting_candidates(
+    round_: Round, plan: Plan, hosts: Sequence[str]
+) -> tuple[Candidate, Candidate]:
+    """Return what a plan decides for the jobs of a round that it knows; then completed.
 
     Jobs that the plan does not know wait, or stay where they run, and so does who would come to a
     host that is no longer there, or where nothing may arrive. Whether the rest is a plan of the
@@ -34,15 +37,15 @@ def starting_candidate(round_: Round, plan: Plan, hosts: Sequence[str]) -> Candi
     index = {name: at for at, name in enumerate(hosts)}
     numbers = {job.name: j for j, job in enumerate(round_.jobs)}
     closed = _closed(round_)
-    starts, slots, preempted = {}, {}, {}
+    starts, slots = {}, {}
+    stopped: dict[int, tuple[int, ...]] = {}
     for decision in plan.decisions:
         j = numbers.get(decision.job)
         if j is None:
             continue
         job = round_.jobs[j]
         if decision.decision is DecisionKind.PREEMPT and job.running is not None:
-            by = [numbers[name] for name in decision.displaced_by if name in numbers]
-            preempted[j] = by[0] if by else -1
+            stopped[j] = tuple(numbers[name] for name in decision.displaced_by if name in numbers)
         elif decision.decision in _ARRIVALS and decision.option is not None:
             moves = decision.decision is DecisionKind.MIGRATE
             suits = moves == (job.running is not None) and decision.option < len(job.options)
@@ -52,10 +55,16 @@ def starting_candidate(round_: Round, plan: Plan, hosts: Sequence[str]) -> Candi
             starts[j] = (decision.option, places)
             if any(task.slot is not None for task in decision.tasks):
                 slots[j] = tuple(task.slot for task in decision.tasks)
+    # Whoever was stopped for jobs none of which arrives stays.
+    preempted = {
+        j: by[0] if by else -1
+        for j, by in stopped.items()
+        if not by or any(other in starts for other in by)
+    }
     sections = {section["kind"]: section for section in plan.sections}
     promises, offers = _promises(sections.get("leases"), numbers)
     has_data = "geo" in round_.policy.spec.sections
-    return Candidate(
+    first = Candidate(
         starts,
         SOURCE,
         preempted,
@@ -65,6 +74,7 @@ def starting_candidate(round_: Round, plan: Plan, hosts: Sequence[str]) -> Candi
         offers=offers,
         data=_data(round_, sections, numbers) if has_data else None,
     )
+    return first, DECIDERS[round_.policy.formulation].completed(round_, first)
 
 
 def _closed(round_: Round) -> set[str]:
