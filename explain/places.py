@@ -20,6 +20,7 @@ from placewright.formulations.gang.placement.gang_tree import tasks_by_level
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
+from placewright.instances.documents.plan import Reason
 from placewright.rounds.sections.fixed_states import FixedStates
 from placewright.rounds.sections.shortage import scarce, shortage_of_task
 
@@ -103,7 +104,10 @@ class NearestPlaces:
     def __init__(self, problem: Problem) -> None:
         self._problem, self._cluster = problem, problem.cluster
         states = FixedStates(problem, Candidate({}, "running jobs"))
-        self._empty, self._now = states.placement(None), states.placement(states.all_started)
+        self._empty, self._now = (
+            states.placement(Reason.NEVER_FITS),
+            states.placement(states.all_started),
+        )
         self._job, self._host, self._milli = _held(problem)
         cluster = problem.cluster
         self._kinds, kind = np.unique(

@@ -16,7 +16,14 @@ Part = TypeVar("Part")
 Sense: TypeAlias = Literal["max", "min"]
 Priority: TypeAlias = Literal["strict", "preemption"]
 
-COMMON_REASONS = ("never_fits", "quota", "capacity", "displaced_by_priority", "not_chosen")
+COMMON_REASONS = (
+    "never_fits",
+    "quota",
+    "hosts_away",
+    "capacity",
+    "displaced_by_priority",
+    "not_chosen",
+)
 """Reasons for which a pending job waits whenever a policy places jobs."""
 
 

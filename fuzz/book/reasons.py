@@ -13,9 +13,10 @@ from fuzz.book.standing import Precedence, Standing
 from fuzz.book.states import State
 from fuzz.book.turns import Teams, Turns
 
-NEVER_FITS, QUOTA, CAPACITY, DISPLACED, NOT_CHOSEN = ORDER = (
+NEVER_FITS, QUOTA, AWAY, CAPACITY, DISPLACED, NOT_CHOSEN = ORDER = (
     "never_fits",
     "quota",
+    "hosts_away",
     "capacity",
     "displaced_by_priority",
     "not_chosen",
@@ -73,6 +74,7 @@ class Reasons:
             for host in facts.hosts
         )
         self.empty = State(empty, [[]])
+        self.open = State(self.facts, [[]])
 
     def _inside(self, host: int) -> bool:
         return self.region is None or host in self.region.hosts
@@ -90,6 +92,7 @@ class Reasons:
             QUOTA: lambda: any(
                 e > 0 for here in (False, True) for *_, e in self.quota(job, number, here).values()
             ),
+            AWAY: lambda: not self.open.fits(job, number),
             CAPACITY: lambda: not self.state(CAPACITY, job, number).fits(job, number),
             DISPLACED: lambda: not self.state(DISPLACED, job, number).fits(job, number),
         }
@@ -155,6 +158,8 @@ class Reasons:
         """Return the hosts that the test of a reason looks at, for an option of a job."""
         if reason == NEVER_FITS:
             return self.empty
+        if reason == AWAY:
+            return self.open
         mine = self.standing.of(job, number)
         stay = [(one, choice) for one, choice in self._pairs if choice.kind in (KEEP, MIGRATE)]
         above = [

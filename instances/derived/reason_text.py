@@ -11,6 +11,7 @@ from placewright.instances.errors import printable
 MEANINGS = {
     Reason.NEVER_FITS: "fits not even the empty, healthy cluster",
     Reason.QUOTA: "exceeds what is left of its tenant's quota",
+    Reason.HOSTS_AWAY: "does not fit until hosts are back that are away",
     Reason.CAPACITY: "does not fit beside the jobs that go on running",
     Reason.DISPLACED_BY_PRIORITY: "does not fit beside started jobs of higher precedence",
     Reason.DISRUPTION_LIMIT: "what it would evict exceeds the disruption budget",
@@ -40,6 +41,7 @@ _AT = {
 
 _BESIDE = {
     Reason.NEVER_FITS: "even when all is empty",
+    Reason.HOSTS_AWAY: "even when all open hosts are empty",
     Reason.CAPACITY: "beside running jobs",
     Reason.DISPLACED_BY_PRIORITY: "beside started jobs of higher precedence",
 }
@@ -67,6 +69,8 @@ def _with_facts(reason: Reason, detail: Detail, when: Callable[[int], str]) -> s
         text = _of_cells(reason, detail, detail.cells)
     elif reason in _BESIDE:
         text = _lack(detail, _BESIDE[reason])
+        if text and reason is Reason.HOSTS_AWAY:
+            text = f"until hosts are back: {text}"
     elif reason is Reason.QUOTA and detail.tenant is not None:
         where = "" if detail.region is None else f"in region {detail.region}"
         text = _quota(detail, where) or f"has too little left of its quota {where}".rstrip()

@@ -74,8 +74,10 @@ class Reason(StrEnum):
     """Why a job waits, of the option that comes furthest; docs/plans.md has the exact tests.
 
     `never_fits`: it does not fit the empty, healthy cluster. `quota`: it asks more than the plan
-    leaves of its tenant's quota. `capacity`: it does not fit beside the jobs that go on running.
-    `displaced_by_priority`: nor beside these and the started jobs of strictly higher precedence.
+    leaves of its tenant's quota. `hosts_away`: it does not fit without hosts that are unhealthy,
+    reserved or to be vacated, even if all others were empty. `capacity`: it does not fit beside the
+    jobs that go on running. `displaced_by_priority`: nor beside these and the started jobs of
+    strictly higher precedence.
     `promised_later`: it has a promise, and its leases come later. `refused`: it asked for a promise
     and got none. `data`: a region has such GPUs, and its data is on the way there. `no_region`:
     no region may run it with all its data. `not_asked`: the policy decides about data and starts
@@ -89,6 +91,7 @@ class Reason(StrEnum):
 
     NEVER_FITS = "never_fits"
     QUOTA = "quota"
+    HOSTS_AWAY = "hosts_away"
     CAPACITY = "capacity"
     DISPLACED_BY_PRIORITY = "displaced_by_priority"
     PROMISED_LATER = "promised_later"

@@ -81,7 +81,7 @@ class CellReasons:
     def _verdict(self, job: int, choice: Choice) -> Verdict:
         most = parameters.PARAMETERS.placement.max_feasibility_steps
         empty, beside = (
-            self._states.placement(None),
+            self._states.placement(Reason.NEVER_FITS),
             self._states.placement(self._states.all_started),
         )
         doubt: dict[str, Any] = {}

@@ -32,8 +32,8 @@ class Precedence(NamedTuple):
     priority: int
 
 
-StateKey: TypeAlias = tuple[int, int] | None
-"""How many of the started and of the preempted jobs count; None for the empty cluster."""
+StateKey: TypeAlias = tuple[int, int] | Reason
+"""How many of the started and of the preempted jobs count; of empty hosts, the reason of a test."""
 
 
 class FixedStates:
@@ -102,10 +102,20 @@ class FixedStates:
             )
         )
 
+    @cached_property
+    def _all_open(self) -> Placement:
+        """The open hosts as they are when empty, and no label anywhere."""
+        problem, empty = self._problem, self._empty.problem
+        bare = replace(empty.state.copy(), healthy=problem.state.healthy)
+        bare.gpu_free[~problem.usable] = 0
+        return Placement(
+            replace(empty, state=bare, cleared=bare, open=problem.open, usable=problem.usable)
+        )
+
     def key(self, reason: Reason, precedence: Precedence) -> StateKey:
         """Return the state that the test of a reason looks at, for a precedence."""
-        if reason is Reason.NEVER_FITS:
-            return None
+        if reason in (Reason.NEVER_FITS, Reason.HOSTS_AWAY):
+            return reason
         if precedence not in self._numbers:
             self._numbers[precedence] = (
                 sum(rank > precedence for rank in self._ranks),
@@ -118,8 +128,8 @@ class FixedStates:
 
     def placement(self, key: StateKey) -> Placement:
         """Return the hosts in a state; the last ones are known, and most after the one before."""
-        if key is None:
-            return self._empty
+        if isinstance(key, Reason):
+            return self._empty if key is Reason.NEVER_FITS else self._all_open
         if key not in self._known:
             if len(self._known) > 1:
                 del self._known[next(iter(self._known))]

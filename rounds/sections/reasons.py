@@ -23,6 +23,7 @@ from placewright.rounds.sections.shortage import shortage
 TESTS = (
     Reason.NEVER_FITS,
     Reason.QUOTA,
+    Reason.HOSTS_AWAY,
     Reason.CAPACITY,
     Reason.DISPLACED_BY_PRIORITY,
     Reason.NOT_CHOSEN,

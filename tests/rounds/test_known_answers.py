@@ -97,6 +97,7 @@ def test_each_reason_to_wait_has_its_facts() -> None:
         late: Reason.QUOTA,
         "index": Reason.CAPACITY,
         "wide": Reason.NEVER_FITS,
+        "newest": Reason.HOSTS_AWAY,
         "casual": Reason.DISPLACED_BY_PRIORITY,
         "peer": Reason.NOT_CHOSEN,
     }
@@ -125,9 +126,15 @@ def test_each_reason_to_wait_has_its_facts() -> None:
 def test_a_reason_and_its_facts_make_one_sentence() -> None:
     found = decisions(solve("why-jobs-wait"))
     late = next(name for name in ("train-1", "train-2", "train-3") if found[name].reason)
-    said = {name: reason_text(found[name].reason, found[name].detail) for name in (late, "wide")}
+    said = {
+        name: reason_text(found[name].reason, found[name].detail)
+        for name in (late, "wide", "newest")
+    }
     assert said[late] == ("tenant research uses 16 of 16 GPUs; the job asks 8 GPUs, 8 too many")
     assert said["wide"] == (
         "at most 2 of 3 tasks fit one rack even when all is empty "
         "(rack a has 16 GPUs free, the 3 ask 24 GPUs)"
+    )
+    assert said["newest"] == (
+        "until hosts are back: no open host may take a task even when all open hosts are empty"
     )

@@ -27,6 +27,8 @@ class ReasonStates:
 
     def of(self, test: Reason, job: Job, option: int) -> FreeHosts:
         """Return the hosts that a test looks at, for an option of a job."""
+        if test is Reason.HOSTS_AWAY:
+            return self._open
         if test is Reason.NEVER_FITS:
             if test not in self._known:
                 self._known[test] = FreeHosts(self._reading)

@@ -22,17 +22,25 @@ from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_pla
 from placewright.instances.verify.rules.gang.reason_tests import ReasonTests, asked_by
 from placewright.topology.units import WHOLE_GPU
 
-_TESTS = (Reason.NEVER_FITS, Reason.QUOTA, Reason.CAPACITY, Reason.DISPLACED_BY_PRIORITY)
+_TESTS = (
+    Reason.NEVER_FITS,
+    Reason.QUOTA,
+    Reason.HOSTS_AWAY,
+    Reason.CAPACITY,
+    Reason.DISPLACED_BY_PRIORITY,
+)
 """The tests of an option, in their order; one that passes all waits as `not_chosen`."""
 _PASSED = {
     Reason.NEVER_FITS: "fits the empty, healthy cluster",
     Reason.QUOTA: "fits what the plan leaves of its tenant's quota",
+    Reason.HOSTS_AWAY: "fits the empty hosts that are open",
     Reason.CAPACITY: "fits beside the jobs that go on running",
     Reason.DISPLACED_BY_PRIORITY: "fits beside the started jobs of higher precedence",
 }
 _FAILED = {
     Reason.NEVER_FITS: "does not fit the empty, healthy cluster",
     Reason.QUOTA: "exceeds what the plan leaves of its tenant's quota",
+    Reason.HOSTS_AWAY: "does not fit the empty hosts that are open",
     Reason.CAPACITY: "does not fit beside the jobs that go on running",
     Reason.DISPLACED_BY_PRIORITY: "does not fit beside the started jobs of higher precedence",
 }
