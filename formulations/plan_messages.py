@@ -62,16 +62,15 @@ class DataPlan:
     """What a plan says of data, by indices of jobs, datasets, regions and GPU models.
 
     `homes` has the region and GPU model of each job that can run, `creates` and `drops` the
-    dataset, the region and the time of each replica that comes or goes. `reads` has, for a job that
-    runs, the datasets that it reads from another region, with that region, and `waits` the region
-    where a job will have its data, and when. Indices are those of `common.wan.arrays.Wan`.
+    dataset, the region and the time of each replica that comes or goes. `waits` has the region
+    where a job will have its data, and when. What jobs read over links follows from where they run.
+    Indices are those of `common.wan.arrays.Wan`.
     """
 
     homes: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     creates: tuple[tuple[int, int, int], ...] = ()
     drops: tuple[tuple[int, int, int], ...] = ()
     flows: tuple[Flow, ...] = ()
-    reads: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     waits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 

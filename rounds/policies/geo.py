@@ -108,6 +108,8 @@ class GeoDecider:
         data, wan, jobs = candidate.data, self._problem.wan, self._round.jobs
         if data is None:
             return None
+        after = regions_after(self._problem, candidate.starts, candidate.preempted)
+        reads_of = self._problem.remote_reads_in(after)
         return {
             "kind": "reads",
             "readers": [
@@ -117,7 +119,7 @@ class GeoDecider:
                         {"dataset": wan.datasets[d], "source": wan.regions[s]} for d, s in reads
                     ],
                 }
-                for j, reads in sorted(data.reads.items())
+                for j, reads in sorted(reads_of.items())
             ],
             "waiting": [
                 {"job": jobs[j].name, "region": wan.regions[r], "ready": ready}

@@ -1,4 +1,4 @@
-"""Data orders of a plan: remote reads, jobs that wait for data, and the copies to make for them.
+"""Data orders of a plan: jobs that wait for data, and the copies to make for them.
 
 A job that lacks data in every region gets a copy in a region that may run it: one with GPUs left
 after the plan if possible, then where the fewest GiB are copied. A job that is eligible somewhere
@@ -28,12 +28,11 @@ Creates = Sequence[tuple[int, int, int]]
 
 
 def add_data_orders(problem: Problem, candidate: Candidate) -> Candidate:
-    """Return a candidate with its remote reads, waiting jobs, copies and their flows."""
+    """Return a candidate with its waiting jobs, copies and their flows."""
     region = regions_after(problem, candidate.starts, candidate.preempted)
     orders = _DataOrders(problem, candidate, region)
     copies = orders.copies()
     data = DataPlan(
-        reads=problem.remote_reads_in(region),
         waits=orders.waits(copies.creates),
         creates=copies.creates,
         flows=copies.flows,

@@ -3,10 +3,13 @@
 First the assignment model chooses the region of each job (assign.py). Each region then solves a
 gang round of its own, preemption included. Jobs without a place are offered to other regions in
 residual passes, in which jobs that have started are pinned, and so are the jobs on hosts that
-received tasks: so a later plan of a region is valid together with an earlier one.
+received tasks: so a later plan of a region is valid together with an earlier one. What preempted
+jobs gave back is closed to later passes (fixed_decisions.py).
 
 If the value is not close enough to its bound and as much time is left as this took, it is done once
 more with the rows of the bound (class_arrays.py), which allow hosts to be emptied for gangs.
+
+If the plan is refused, another one follows in which all running jobs stay where they are.
 """
 
 from __future__ import annotations
@@ -25,10 +28,11 @@ from placewright.formulations.geo.heuristics.anti_affinity import CrossRegionAnt
 from placewright.formulations.geo.heuristics.assign import RegionAssignment, assign_regions
 from placewright.formulations.geo.heuristics.data_orders import add_data_orders, regions_after
 from placewright.formulations.geo.heuristics.exchange import minimise_remote_reads
+from placewright.formulations.geo.heuristics.fixed_decisions import FixedDecisions
 from placewright.formulations.geo.heuristics.region_budgets import budgets_of_regions
 from placewright.formulations.geo.heuristics.region_quotas import quotas_of_regions
 from placewright.formulations.geo.heuristics.residual import ResidualCapacity
-from placewright.formulations.geo.heuristics.subproblem import FixedDecisions, RegionSubproblems
+from placewright.formulations.geo.heuristics.subproblem import RegionSubproblems
 from placewright.formulations.geo.models.current_capacity import (
     classes_at_current_capacity,
     classes_at_residual_capacity,
@@ -53,7 +57,8 @@ def decompose_by_region(
 ) -> Iterator[Candidate]:
     """Yield the best plan that decomposition by region finds.
 
-    An interrupt is raised after the plan of what was decided by then.
+    If it is refused and there is no other, the best one that leaves running jobs alone follows. An
+    interrupt is raised after the plan of what was decided by then.
 
     Parameters
     ----------
@@ -68,15 +73,15 @@ def decompose_by_region(
     last
         Whether no other plan follows.
     """
-    costs, began = running_jobs.problem.read_costs, time.monotonic()
+    problem, costs, began = running_jobs.problem, running_jobs.problem.read_costs, time.monotonic()
     regions, anti_affinity = (
-        RegionSubproblems(running_jobs.problem, running_jobs.gangs),
-        CrossRegionAntiAffinity(running_jobs.problem),
+        RegionSubproblems(problem, running_jobs.gangs),
+        CrossRegionAntiAffinity(problem),
     )
     first = running_jobs
     if anti_affinity:
         first = RunningJobs(
-            replace(running_jobs.problem, eligible=anti_affinity.first_regions()),
+            replace(problem, eligible=anti_affinity.first_regions()),
             running_jobs.gangs,
         )
         classes = build_job_classes(first)
@@ -87,13 +92,25 @@ def decompose_by_region(
         found.run(classes_at_current_capacity(first), session)
         took = 0.0 if session.deterministic else time.monotonic() - began
         # A gap of the weighted sum that is small may be all of the lower priority classes.
-        by_class = bool(running_jobs.problem.priority_classes)
+        by_class = bool(problem.priority_classes)
         gap = SHARPNESS if by_class else parameters.PARAMETERS.value_gap_rel
         if not session.expired(took) and not near(most, found.value, gap):
             other.run(classes, session)
     except KeyboardInterrupt as error:
         interrupt = error
-    fixed = max(found, other, key=lambda rounds: rounds.value).fixed
+    yield _candidate(max(found, other, key=lambda rounds: rounds.value), last)
+    if interrupt is not None:
+        raise interrupt
+    if session.best is None:
+        pinned = frozenset(np.flatnonzero(problem.current_region != NONE).tolist())
+        calm = _Decomposition(running_jobs, regions, anti_affinity, costs, pinned)
+        calm.run(classes_at_current_capacity(first), session)
+        yield _candidate(calm, last)
+
+
+def _candidate(rounds: _Decomposition, last: bool) -> Candidate:
+    """Return the plan of some passes, with identical jobs exchanged and with its data orders."""
+    problem, fixed = rounds.problem, rounds.fixed
     plan = Candidate(
         dict(fixed.starts),
         "regions",
@@ -101,16 +118,12 @@ def decompose_by_region(
         final=last,
         slots=dict(fixed.slots),
     )
-    yield add_data_orders(
-        running_jobs.problem,
-        minimise_remote_reads(running_jobs.problem, running_jobs.gangs, plan, costs),
-    )
-    if interrupt is not None:
-        raise interrupt
+    gangs = rounds.running_jobs.gangs
+    return add_data_orders(problem, minimise_remote_reads(problem, gangs, plan, rounds.costs))
 
 
 class _Decomposition:
-    """The decisions of all passes."""
+    """The decisions of all passes, in which running jobs of `pinned` stay where they are."""
 
     def __init__(
         self,
@@ -118,13 +131,14 @@ class _Decomposition:
         regions: RegionSubproblems,
         anti_affinity: CrossRegionAntiAffinity,
         costs: Ints,
+        pinned: frozenset[int] = frozenset(),
     ) -> None:
         self.running_jobs, self.problem, self.round = (
             running_jobs,
             running_jobs.problem,
             running_jobs.problem.round,
         )
-        self.regions, self.costs = regions, costs
+        self.regions, self.costs, self._pinned = regions, costs, pinned
         self.fixed = FixedDecisions()
         self._anti_affinity = anti_affinity
         self._tried: set[tuple[int, int]] = set()
@@ -188,14 +202,21 @@ class _Decomposition:
         regions[self.problem.current_region != NONE] = 0
         for j, _ in self._excluded():
             regions[j] -= 1
-        return [j for j in np.flatnonzero(regions).tolist() if j not in self.fixed.starts]
+        return [j for j in np.flatnonzero(regions).tolist() if self._may_start(j)]
+
+    def _may_start(self, job: int) -> bool:
+        """Whether a pending job has not started, nor a label that is closed."""
+        return job not in self.fixed.starts and not self.fixed.closed_to(self.round.jobs[job])
 
     def _solve_regions(self, assignment: RegionAssignment, session: Session) -> None:
         """Solve the region subproblems of an assignment and fix their decisions."""
-        region = assignment.region
+        region, every = assignment.region, self.round.jobs
+        self.fixed.pinned_jobs = self._pinned.union(
+            j for j, job in enumerate(every) if job.running and self.fixed.closed_to(job)
+        )
         if self._anti_affinity:
             where, region = self._current_regions(), region.copy()
-            self.fixed.pinned_jobs = self._anti_affinity.immovable(where)
+            self.fixed.pinned_jobs |= self._anti_affinity.immovable(where)
             region[[j for j, r in self._anti_affinity.forbidden(where) if region[j] == r]] = NONE
             region[self._anti_affinity.yielding(region)] = NONE
         order = np.argsort(region, kind="stable")
@@ -219,6 +240,7 @@ class _Decomposition:
             self._tried.update((j, subproblem.region) for j in jobs_of_region[subproblem.region])
             if answer.candidate is not None:
                 self.fixed.add(subproblem.region, subproblem.lift(answer.candidate), names)
+        self.fixed.close_what_was_given_back(self.round, names)
 
     def _current_regions(self) -> Ints:
         """Return the region of each job that runs or has started (jobs,), otherwise NONE."""
@@ -232,7 +254,7 @@ class _Decomposition:
         pending = np.flatnonzero(
             (self.problem.current_region == NONE) & (classes.class_of_job != NONE)
         ).tolist()
-        waiting = [j for j in pending if j not in self.fixed.starts]
+        waiting = [j for j in pending if self._may_start(j)]
         region = np.full(len(classes.class_of_job), NONE, dtype=np.int64)
         model = region.copy()
         for j, assignment_index in ResidualCapacity(classes).assign_greedily(
@@ -264,9 +286,5 @@ class _Decomposition:
                 groups = jobs[j].options[running.option].groups
                 for task in running.tasks:
                     taken[index[task.host]] -= groups[task.group].gpu
-        # Hosts on which a job was preempted are closed.
-        for j in self.fixed.preempted:
-            running = jobs[j].running
-            for task in () if running is None else running.tasks:
-                taken[index[task.host]] = BLOCKED_MILLI
+        taken[[index[host] for host in self.fixed.closed_hosts]] = BLOCKED_MILLI
         return taken

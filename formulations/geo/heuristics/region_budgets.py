@@ -8,7 +8,7 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.problem.disruption_budget import Disruption, DisruptionBudget
-from placewright.formulations.geo.heuristics.subproblem import FixedDecisions
+from placewright.formulations.geo.heuristics.fixed_decisions import FixedDecisions
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.instances.documents.policy import DisruptionLimits
 from placewright.topology.units import WHOLE_GPU

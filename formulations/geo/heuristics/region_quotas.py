@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.quotas import resources_held
-from placewright.formulations.geo.heuristics.subproblem import FixedDecisions, Quotas
+from placewright.formulations.geo.heuristics.fixed_decisions import FixedDecisions
+from placewright.formulations.geo.heuristics.subproblem import Quotas
 from placewright.formulations.geo.problem.compile import Problem
 
 
@@ -17,11 +18,16 @@ def quotas_of_regions(
     """Return the tenant quotas of each region subproblem.
 
     A quota of the whole round is split: a region gets what the tenant holds there, and what the
-    jobs assigned to it request as long as some of the quota is left.
+    jobs assigned to it request as long as some of the quota is left. What preempted jobs gave back
+    is not left.
     """
     jobs, current_region = problem.round.jobs, problem.current_region
     limits = {t.name: dict(t.quota) for t in problem.round.tenants if t.quota}
-    here = problem.quota
+    here = dict(problem.quota)
+    for j in fixed.preempted:
+        key, running = (int(current_region[j]), jobs[j].tenant), jobs[j].running
+        if key in here and running is not None:
+            here[key] = max(0, here[key] - jobs[j].options[running.option].milli_gpu)
     found: dict[int, dict[str, dict[str, int]]] = {r: {} for r in jobs_of_region}
     for (r, tenant), most in here.items():
         if r in found:
@@ -45,7 +51,7 @@ def quotas_of_regions(
             region, holds = int(where[start[1][0][2]]) if start else NONE, start is not None
         if holds:
             held[region, job.tenant].update(asked)
-            every[job.tenant].update(asked)
+        every[job.tenant].update(asked)
     for tenant, limit in limits.items():
         left = {
             name: max(most, before[tenant][name]) - every[tenant][name]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,9 +15,9 @@ from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.gang.problem.subproblem import cut_subproblem
+from placewright.formulations.geo.heuristics.fixed_decisions import FixedDecisions
 from placewright.formulations.geo.models.monolithic import PLACEMENT_TERMS
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.formulations.plan_messages import Candidate, Place, Slots
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.documents.geo import Geo
@@ -44,40 +44,6 @@ class RegionSubproblem(InnerRound):
     document: Callable[[], Round]
     gangs: Callable[[], Gangs]
     classes: tuple[PriorityClass, ...]
-
-
-@dataclass(slots=True)
-class FixedDecisions:
-    """Decisions of earlier passes, by indices of jobs in the whole round.
-
-    `starts`, `preempted` and `slots` are those of a candidate. `of_region` and `touched` have, by
-    region, the jobs that have started or migrated and the hosts that received tasks. Running jobs
-    in `pinned_jobs` may not migrate.
-    """
-
-    starts: dict[int, tuple[int, tuple[Place, ...]]] = field(default_factory=dict)
-    preempted: dict[int, int] = field(default_factory=dict)
-    slots: dict[int, Slots] = field(default_factory=dict)
-    of_region: dict[int, list[int]] = field(default_factory=dict)
-    touched: dict[int, set[str]] = field(default_factory=dict)
-    pinned_jobs: set[int] = field(default_factory=set)
-
-    def add(self, region: int, found: Candidate, names: Sequence[str]) -> None:
-        """Add the lifted plan of a region; `names` are those of all hosts."""
-        self.starts.update(found.starts)
-        self.preempted.update(found.preempted)
-        self.slots.update(found.slots)
-        self.of_region.setdefault(region, []).extend(found.starts)
-        touched = self.touched.setdefault(region, set())
-        touched.update(names[place[2]] for _, places in found.starts.values() for place in places)
-
-    def fixed_in(self, region: int) -> Sequence[int]:
-        """Return the jobs that have started or migrated in a region."""
-        return self.of_region.get(region, ())
-
-    def hosts(self, region: int) -> Collection[str]:
-        """Return the hosts of a region that received tasks."""
-        return self.touched.get(region, frozenset())
 
 
 class RegionSubproblems:
@@ -111,7 +77,7 @@ class RegionSubproblems:
             Tenant quotas in the region.
         fixed
             Earlier decisions. Jobs that have started or migrated are pinned, as are the jobs that
-            share a host with them; hosts on which jobs were preempted are closed.
+            share a host with them.
         model
             The GPU model of jobs that are assigned to one.
         budget
@@ -121,7 +87,8 @@ class RegionSubproblems:
         jobs = tuple(
             sorted({*pending, *fixed.fixed_in(region), *self.running[region]} - stopped.keys())
         )
-        touched, blocked = fixed.hosts(region), self._freed_hosts(stopped).get(region, ())
+        touched = fixed.hosts(region)
+        closed = sorted(fixed.closed_hosts & self._names[region])
         tenants = tuple(
             tenant.model_copy(update={"quota": quotas[tenant.name]})
             if tenant.name in quotas
@@ -132,7 +99,10 @@ class RegionSubproblems:
             "cluster": self._region_clusters[region],
             "jobs": tuple(self.round.jobs[j] for j in jobs),
             "tenants": tenants,
-            "reservations": (*self._reservations[region], *blocked),
+            "reservations": (
+                *self._reservations[region],
+                *(Reservation(host=host) for host in closed),
+            ),
             "policy": self._policy.model_copy(
                 update={"limits": None if budget is None else PolicyLimits(disruption=budget)}
             ),
@@ -149,22 +119,12 @@ class RegionSubproblems:
             return round_.model_copy(update={"jobs": mine})
 
         def arrays() -> Gangs:
-            if touched or blocked or not fixed.pinned_jobs.isdisjoint(jobs):
+            if touched or closed or not fixed.pinned_jobs.isdisjoint(jobs):
                 return compile_round(document(), classes=classes)
             variants = [model.get(j, NONE) for j in jobs]
             return cut_subproblem(self.gangs, round_, jobs, hosts, variants, restricted)
 
         return RegionSubproblem(region, document, arrays, classes, jobs=jobs, hosts=hosts)
-
-    def _freed_hosts(self, stopped: Iterable[int]) -> dict[int, list[Reservation]]:
-        """Return reservations that close the hosts of preempted jobs, by region."""
-        found: dict[int, dict[str, Reservation]] = {}
-        for j in stopped:
-            running = self.round.jobs[j].running
-            for task in () if running is None else running.tasks:
-                mine = found.setdefault(int(self.problem.current_region[j]), {})
-                mine[task.host] = Reservation(host=task.host)
-        return {region: list(mine.values()) for region, mine in found.items()}
 
     @cached_property
     def running(self) -> list[list[int]]:
