@@ -158,15 +158,6 @@ def _data(
             for flow in sections.get("flows", {}).get("flows", ())
             if flow["dataset"] in datasets and all(region in regions for region in flow["path"])
         ),
-        reads={
-            numbers[reader["job"]]: tuple(
-                (datasets[read["dataset"]], regions[read["source"]])
-                for read in reader["reads"]
-                if read["dataset"] in datasets and read["source"] in regions
-            )
-            for reader in reads.get("readers", ())
-            if reader["job"] in numbers
-        },
         waits={
             numbers[one["job"]]: (regions[one["region"]], one["ready"])
             for one in reads.get("waiting", ())
