@@ -20,6 +20,9 @@ from placewright.topology import State
 from placewright.topology.mig import MEMORY_SLICES
 from placewright.topology.units import WHOLE_GPU
 
+NUM_KNOWN = 4
+"""States that are known at a time: three belong to a precedence."""
+
 FULL = np.int16((1 << MEMORY_SLICES + 1) - 1)
 """A GPU without a free MIG slice: bits of all memory slices and of the media extensions."""
 
@@ -127,11 +130,11 @@ class FixedStates:
         return 0 if reason is Reason.CAPACITY else started, victims
 
     def placement(self, key: StateKey) -> Placement:
-        """Return the hosts in a state; the last ones are known, and most after the one before."""
+        """Return the hosts in a state; the last ones are known."""
         if isinstance(key, Reason):
             return self._empty if key is Reason.NEVER_FITS else self._all_open
         if key not in self._known:
-            if len(self._known) > 1:
+            if len(self._known) >= NUM_KNOWN:
                 del self._known[next(iter(self._known))]
             self._known[key] = self._new_placement(*key)
         return self._known[key]
@@ -148,12 +151,22 @@ class FixedStates:
         """Return the state beside the kept, migrated and first started jobs."""
         if not started:
             return self._after
+        if started == len(self._started):
+            return self._beside_all
         if started < self._charged:
             self._beside_started, self._charged = self._after.copy(), 0
         for j in self._started[self._charged : started]:
             self._charge_start(self._beside_started, j)
         self._charged = started
         return self._beside_started
+
+    @cached_property
+    def _beside_all(self) -> State:
+        """The state beside the kept, migrated and all started jobs."""
+        state = self._after.copy()
+        for j in self._started:
+            self._charge_start(state, j)
+        return state
 
     def _beside_running(self) -> State:
         """Return the state beside the kept and migrated jobs."""
