@@ -6,9 +6,8 @@ they do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tiny import waiting
+from collections.abc import Callable, Iterator
+from types import ModuleType
 
 from placewright.explain.facts.fact import Fact, Stratum, World
 from placewright.explain.facts.gang import base as base_round
@@ -98,18 +97,18 @@ def contradiction(round_: Round, plan: Plan, decision: Decision, oracle: Solving
     return ""
 
 
-def stated(seeds: range) -> Iterator[tuple[Round, Plan, Decision]]:
+def stated(tiny: ModuleType, seeds: range) -> Iterator[tuple[Round, Plan, Decision]]:
     """Plans of tiny rounds without cells, and each of their decisions with a reason of hosts."""
-    for round_, plan, job in waiting(seeds):
+    for round_, plan, job in tiny.waiting(seeds):
         decision = next(one for one in plan.decisions if one.job == job)
         if decision.reason in STATED and not any(tenant.cells for tenant in round_.tenants):
             yield round_.valid_part(), plan.without_jobs(round_.invalid), decision
 
 
-def found(seeds: range) -> tuple[int, list[str]]:
+def found(tiny: ModuleType, seeds: range) -> tuple[int, list[str]]:
     """How many reasons were compared, and those that the facts contradict."""
     compared, wrong = 0, []
-    for round_, plan, decision in stated(seeds):
+    for round_, plan, decision in stated(tiny, seeds):
         with SolvingOracle.opened(Budget(60.0, isolation="none")) as oracle:
             problem = contradiction(round_, plan, decision, oracle)
         compared += 1
@@ -118,7 +117,7 @@ def found(seeds: range) -> tuple[int, list[str]]:
     return compared, wrong
 
 
-def test_no_reason_contradicts_the_facts() -> None:
-    compared, wrong = found(range(ROUNDS))
+def test_no_reason_contradicts_the_facts(helper: Callable[[str, str], ModuleType]) -> None:
+    compared, wrong = found(helper(__file__, "tiny"), range(ROUNDS))
     assert wrong == []
     assert compared > ROUNDS // 2
