@@ -67,9 +67,7 @@ class EarliestTimes:
         if not _is_plain(job):
             return None
         option, held = job.options[0], self._held[: len(self._timeline.running) + starts]
-        for at in self._times(held, before):
-            if at >= last:
-                break
+        for at in self._times(held, before, last):
             if self._beside(at, len(held))[0].sum() < option.milli_gpu // WHOLE_GPU:
                 continue
             end = FOREVER if job.expected_runtime_s is None else at + job.expected_runtime_s
@@ -83,12 +81,16 @@ class EarliestTimes:
                 return at
         return None
 
-    def _times(self, held: Sequence[Held], before: Sequence[Reserved]) -> Iterator[int]:
-        """Yield now, and the later times at which something ends, in order."""
+    def _times(
+        self, held: Sequence[Held], before: Sequence[Reserved], last: float
+    ) -> Iterator[int]:
+        """Yield now, and the later times before `last` at which something ends, in order."""
         yield self._now
+        if last <= self._now + 1:
+            return
         ends = {one.end for one in held} | {r.end for r in before}
         ends |= self._timeline.windows.ends()
-        yield from sorted(int(end) for end in ends if self._now < end < FOREVER)
+        yield from sorted(int(end) for end in ends if self._now < end < min(last, FOREVER))
 
     def _most_tasks(
         self, job: Job, times: tuple[int, ...], end: float, held: int, before: Sequence[Reserved]

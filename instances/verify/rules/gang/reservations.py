@@ -6,8 +6,10 @@ before the plan and after it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 
 from pydantic import ValidationError
 
@@ -76,6 +78,7 @@ class _Replay:
         self._last = max(named) if named and len(named) == self._depth else None
         self._turns = {name: self._turn_of(reading.jobs[name]) for name in self._order}
         self._starts = {name: self._turns[name] for name in section.starts if name in self._turns}
+        self._turns_of_starts = sorted(self._starts.values())
         self._reserved: list[Reserved] = []
         self._timeline = Timeline(reading, self._starts)
         self._times = EarliestTimes(self._timeline)
@@ -203,9 +206,13 @@ class _Replay:
                     + ("a start, as it fits now" if is_behind else f"one at {at}, when it fits"),
                 )
 
+    @cached_property
+    def _all_stay(self) -> bool:
+        return all(running.pinned for running in self._reading.running.values())
+
     def _is_outranked(self, job: Job) -> bool:
         """Whether a job of higher precedence waits where running jobs may move or stop."""
-        if all(running.pinned for running in self._reading.running.values()):
+        if self._all_stay:
             return False
         waiting = (name for name in self._order if name not in self._starts)
         return any(self._rank(self._reading.jobs[name]) > self._rank(job) for name in waiting)
@@ -214,7 +221,7 @@ class _Replay:
         """Return the first time before `last` at which a job fits beside those before it."""
         turn = self._turns[job.name]
         before = [r for r in self._reserved if self._turns[r.job.name] < turn]
-        starts = sum(in_turn < turn for in_turn in self._starts.values())
+        starts = bisect_left(self._turns_of_starts, turn)
         return self._times.earliest(job, starts, before, last)
 
     def _in_order_of_time(self) -> Iterator[Finding]:
