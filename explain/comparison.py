@@ -33,6 +33,9 @@ CHANGES: tuple[Change, ...] = (
 )  # fmt: skip
 """In the order in which they are told."""
 
+OF_DECISIONS = ("moves", "shares", "communication")
+"""Kinds of sections that follow from the decisions."""
+
 RUNS = (DecisionKind.START, DecisionKind.KEEP, DecisionKind.MIGRATE)
 
 
@@ -95,18 +98,23 @@ class Comparison:
         Whole domains that are free, of each level.
     waiting
         Why jobs wait in the plan after, most GPUs first.
+    sections
+        Kinds of sections that differ, without those that say how jobs are decided: where data goes,
+        who takes turns, which leases were promised.
     """
 
     jobs: tuple[JobChange, ...]
     terms: tuple[TermDifference, ...]
     free: tuple[FreeDomains, ...]
     waiting: tuple[WaitingJobs, ...]
+    sections: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing differs: no decision, no term, nothing free."""
+        """Whether nothing differs: no decision, no section, no term, nothing free."""
         return (
             not self.jobs
+            and not self.sections
             and not any(one.difference != 0 for one in self.terms)
             and not any(one.before != one.after or one.added for one in self.free)
         )
@@ -140,6 +148,7 @@ def compare(round_: Round, plan: Plan, round_after: Round, plan_after: Plan) -> 
         ),
         free=free_domains(round_, plan, round_after, plan_after),
         waiting=tuple(_waiting(jobs, plan_after)),
+        sections=tuple(_sections(plan, plan_after)),
     )
 
 
@@ -184,6 +193,14 @@ def _terms(round_: Round, plan: Plan) -> list[TermResult]:
         return list(plan.certificate.terms)
     values = verify(round_, plan).terms
     return [TermResult(name=name, sense=sense_of(name), value=v) for name, v in values.items()]
+
+
+def _sections(plan: Plan, plan_after: Plan) -> Iterator[str]:
+    """Yield the kinds of sections that differ and do not follow from the decisions."""
+    old, new = ({s["kind"]: s for s in one.sections} for one in (plan, plan_after))
+    for kind in dict.fromkeys((*old, *new)):
+        if kind not in OF_DECISIONS and old.get(kind) != new.get(kind):
+            yield kind
 
 
 def _bounds_all_plans(round_: Round) -> bool:

@@ -47,6 +47,8 @@ def _sentences(comparison: Comparison) -> Iterator[str]:
     if not comparison.of("starts") and not placed:
         yield "Nobody starts who did not start before."
         yield from _quotas(comparison)
+    if comparison.sections:
+        yield f"Sections that differ: {', '.join(comparison.sections)}."
     chance = [
         one.term.name for one in comparison.terms if one.difference and one.verdict == "undecided"
     ]

@@ -96,6 +96,7 @@ def comparison_object(comparison: Comparison) -> dict[str, Any]:
             {name: value for name, value in one._asdict().items() if value is not None}
             for one in comparison.waiting
         ],
+        "sections": list(comparison.sections),
     }
 
 

@@ -10,13 +10,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from placewright.explain.comparison import Comparison, compare
     from placewright.explain.explain_job import explain_job
     from placewright.explain.explanation import Explanation
+    from placewright.explain.whatif import WhatIf, whatif
     from placewright.instances.documents.cluster import ClusterDocument
+    from placewright.instances.documents.edits import Edits
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.round import Round
+    from placewright.instances.edits.apply import apply_edits
     from placewright.instances.errors import InvalidInputError
-    from placewright.instances.io.files import load_cluster, load_plan, load_round, write
+    from placewright.instances.io.files import (
+        load_cluster,
+        load_edits,
+        load_plan,
+        load_round,
+        write,
+    )
     from placewright.instances.presets.presets import defragment, drain, hot_swap, minimal_victims
     from placewright.instances.presets.return_hosts import return_hosts
     from placewright.instances.verify import Verification, verify
@@ -30,24 +40,31 @@ __all__ = [
     "Changes",
     "Cluster",
     "ClusterDocument",
+    "Comparison",
+    "Edits",
     "Engine",
     "Explanation",
     "InvalidInputError",
     "Plan",
     "Round",
     "Verification",
+    "WhatIf",
     "__version__",
+    "apply_edits",
+    "compare",
     "defragment",
     "drain",
     "explain_job",
     "hot_swap",
     "load_cluster",
+    "load_edits",
     "load_plan",
     "load_round",
     "minimal_victims",
     "return_hosts",
     "solve_round",
     "verify",
+    "whatif",
     "write",
 ]
 
@@ -56,22 +73,29 @@ _HOMES = {
     "Changes": "placewright.rounds",
     "Cluster": "placewright.topology",
     "ClusterDocument": "placewright.instances.documents.cluster",
+    "Comparison": "placewright.explain.comparison",
+    "Edits": "placewright.instances.documents.edits",
     "Engine": "placewright.rounds",
     "Explanation": "placewright.explain.explanation",
     "InvalidInputError": "placewright.instances.errors",
     "Plan": "placewright.instances.documents.plan",
     "Round": "placewright.instances.documents.round",
     "Verification": "placewright.instances.verify",
+    "WhatIf": "placewright.explain.whatif",
+    "apply_edits": "placewright.instances.edits.apply",
+    "compare": "placewright.explain.comparison",
     "defragment": "placewright.instances.presets.presets",
     "drain": "placewright.instances.presets.presets",
     "explain_job": "placewright.explain.explain_job",
     "hot_swap": "placewright.instances.presets.presets",
+    "load_edits": "placewright.instances.io.files",
     "load_cluster": "placewright.instances.io.files",
     "load_plan": "placewright.instances.io.files",
     "load_round": "placewright.instances.io.files",
     "minimal_victims": "placewright.instances.presets.presets",
     "return_hosts": "placewright.instances.presets.return_hosts",
     "solve_round": "placewright.rounds",
+    "whatif": "placewright.explain.whatif",
     "verify": "placewright.instances.verify",
     "write": "placewright.instances.io.files",
 }
