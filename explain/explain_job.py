@@ -21,7 +21,7 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.verify import verify
 from placewright.rounds.settings import Isolation
 
-_VERDICTS = {
+VERDICTS = {
     Stratum.ASKS: Verdict.NEVER,
     Stratum.RULES: Verdict.NEVER_WITHIN_RULES,
     Stratum.AWAY: Verdict.NOT_UNTIL_HOSTS_ARE_BACK,
@@ -160,7 +160,7 @@ class _Search:
             verdict = Verdict.COULD_START if answer.starts else Verdict.UNDECIDED
             return self._explanation(verdict, facts, facts, plan=answer.plan)
         conflict = preferred_conflict(facts, lambda kept: self._blocked(facts, kept))
-        verdict = _VERDICTS[max(fact.stratum for fact in conflict)]
+        verdict = VERDICTS[max(fact.stratum for fact in conflict)]
         universe, conflict = fall_apart(facts, conflict, self._blocked)
         proof = prove(conflict, lambda kept: self._world(universe, kept), self._solving)
         return self._explanation(verdict, universe, conflict, proof=proof)

@@ -36,6 +36,11 @@ def facts(round_: Round, job: str, plan: Plan | None) -> list[Fact]:
 def question(world: Round, job: str) -> Round:
     """Return the round in which the start of a job is worth 1, and what runs stays."""
     policy = Policy(terms=("value",), priority="preemption", vacate=world.policy.vacate)
+    return worth_of(world, job, policy)
+
+
+def worth_of(world: Round, job: str, policy: Policy) -> Round:
+    """Return the round of a policy in which a job is worth 1, and what runs stays."""
     waits = named(job, world)
     return world.model_copy(
         update={

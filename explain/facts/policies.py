@@ -29,6 +29,6 @@ class PolicyFacts(NamedTuple):
 
 
 FACTS: PolicyRegistry[PolicyFacts] = PolicyRegistry(
-    {"gang": "placewright.explain.facts.gang:POLICY"}
+    {name: f"placewright.explain.facts.{name}:POLICY" for name in ("gang", "geo")}
 )
 """The facts of each policy."""

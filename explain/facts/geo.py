@@ -1,0 +1,45 @@
+"""Facts of policy `geo`: a job starts if some region has places for its tasks and all its data."""
+
+from __future__ import annotations
+
+from placewright.explain.facts.asks import asks
+from placewright.explain.facts.away import away
+from placewright.explain.facts.data import (
+    asks_of_data,
+    data_away,
+    quotas_of_regions,
+    rules_on_data,
+)
+from placewright.explain.facts.fact import Fact
+from placewright.explain.facts.gang import base, worth_of
+from placewright.explain.facts.held import Holders
+from placewright.explain.facts.policies import PolicyFacts
+from placewright.explain.facts.rules import rules
+from placewright.explain.facts.taken import held_and_taken
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.round import Round
+from placewright.instances.policies import GEO
+
+
+def facts(round_: Round, job: str, plan: Plan | None) -> list[Fact]:
+    """Return the facts of a base round, in the order of preference."""
+    return [
+        *asks(round_, job),
+        *asks_of_data(round_, job),
+        *rules(round_, job),
+        *quotas_of_regions(round_, job),
+        *rules_on_data(round_, job),
+        *away(round_, job),
+        *data_away(round_, job),
+        *held_and_taken(Holders(round_, job), plan),
+    ]
+
+
+def question(world: Round, job: str) -> Round:
+    """Return the round in which the start of a job is worth 1, and what runs stays."""
+    policy = Policy(formulation=GEO.name, terms=("value",), priority="preemption")
+    return worth_of(world, job, policy)
+
+
+POLICY = PolicyFacts(base, facts, question)

@@ -1,0 +1,122 @@
+"""Explanations beside the enumeration of all worlds of tiny rounds, by the rule book of the fuzz.
+
+The rule book enumerates all plans of a world in which all that runs is pinned. It shares no code
+with the verifier or the formulations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, combinations
+from random import Random
+
+from fuzz.play import read
+from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
+from fuzz.small_units import in_small_units
+from placewright.explain.conflict import preferred_conflict
+from placewright.explain.explain_job import VERDICTS, explain_job
+from placewright.explain.explanation import Explanation, Verdict
+from placewright.explain.facts.fact import Fact, World
+from placewright.explain.facts.policies import FACTS
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.rounds import solve_round
+
+MAX_FACTS = 9
+"""Facts of which all subsets are looked at; of more only those that a search asks for."""
+
+Starts = Callable[[World], bool]
+
+
+def waiting(policy: Policy, seeds: Iterable[int]) -> Iterator[tuple[Round, Plan, str]]:
+    """Yield tiny rounds with a plan each, and each job that waits in it."""
+    for seed in seeds:
+        try:
+            round_ = read(policy.draw(Random(seed)))
+        except TooManyPlansError:
+            continue
+        plan = solve_round(round_, isolation="none")
+        for decision in plan.decisions:
+            if decision.decision == "wait" and decision.job not in round_.invalid:
+                yield round_, plan, decision.job
+
+
+def pinned(world: World) -> Raw:
+    """Return the raw round of a world where all that runs is pinned."""
+    document = world.round.model_dump(mode="json", exclude_defaults=True)
+    for job in document["jobs"]:
+        if "running" in job:
+            job["running"]["pinned"] = True
+    raw: Raw = in_small_units(document)
+    return raw
+
+
+def decides_start(judged: Judged, job: str) -> bool:
+    """Whether a valid plan starts a job."""
+    decisions = judged.document()["decisions"] if not judged.broken else ()
+    return any(one["job"] == job and one["decision"] == "start" for one in decisions)
+
+
+def check(round_: Round, plan: Plan | None, job: str, starts: Starts) -> Explanation:
+    """Explain why a job waits, and compare with all worlds; return the explanation."""
+    found = explain_job(round_, plan, job, isolation="none")
+    policy = FACTS[round_.policy.formulation]
+    alone = policy.base(round_, job, None)
+    if plan is not None and not starts(World(alone, job)):
+        plan = None
+    base = alone if plan is None else policy.base(round_, job, plan)
+    assert found.world.base == base
+    if starts(World(base, job)):
+        assert found.verdict is Verdict.COULD_START
+        return found
+    worlds = _Worlds(base, job, policy.facts(base, job, plan), starts)
+    conflict = worlds.preferred()
+    assert found.verdict is VERDICTS[max(fact.stratum for fact in conflict)]
+    assert _sentences(found.conflict) == _sentences(conflict)
+    assert found.proof is not None
+    assert found.proof.blocked is not None
+    assert found.proof.minimal
+    assert not starts(found.world)
+    for witness in found.proof.witnesses:
+        assert starts(witness.world)
+    return found
+
+
+def _sentences(conflict: Sequence[Fact]) -> list[str]:
+    """Return what facts say that do not fall apart."""
+    return [fact.text for fact in conflict if not fact.names]
+
+
+class _Worlds:
+    """All worlds of some facts."""
+
+    def __init__(self, base: Round, job: str, facts: Sequence[Fact], starts: Starts) -> None:
+        self._base, self._job, self._facts, self._starts = base, job, facts, starts
+        self._known: dict[frozenset[int], bool] = {}
+
+    def blocked(self, kept: Iterable[int]) -> bool:
+        kept = frozenset(kept)
+        if kept not in self._known:
+            numbers = reversed(range(len(self._facts)))
+            removed = tuple(self._facts[i] for i in numbers if i not in kept)
+            self._known[kept] = not self._starts(World(self._base, self._job, removed))
+        return self._known[kept]
+
+    def preferred(self) -> list[Fact]:
+        """Return the preferred conflict: of all subsets, where they are few."""
+        every = range(len(self._facts))
+        if len(self._facts) > MAX_FACTS:
+            number = {id(fact): i for i, fact in enumerate(self._facts)}
+            return preferred_conflict(
+                self._facts, lambda kept: self.blocked(number[id(fact)] for fact in kept)
+            )
+        subsets = [*chain.from_iterable(combinations(every, n) for n in range(len(every) + 1))]
+        blocking = [set(kept) for kept in subsets if self.blocked(kept)]
+        for kept in blocking:
+            for other in every:
+                assert self.blocked({*kept, other}), "more facts block, too"
+        for fact in reversed(every):
+            without = [kept for kept in blocking if fact not in kept]
+            blocking = without or blocking
+        (conflict,) = blocking
+        return [self._facts[i] for i in sorted(conflict)]
