@@ -35,7 +35,7 @@ def waiting(policy: Policy, seeds: Iterable[int]) -> Iterator[tuple[Round, Plan,
             round_ = read(policy.draw(Random(seed)))
         except TooManyPlansError:
             continue
-        plan = solve_round(round_, isolation="none")
+        plan = solve_round(round_, time_limit=1.0, isolation="none")
         for decision in plan.decisions:
             if decision.decision == "wait" and decision.job not in round_.invalid:
                 yield round_, plan, decision.job
