@@ -40,10 +40,9 @@ def verdict_text(explanation: Explanation, *, beside: bool) -> str:
         case Verdict.NEVER:
             return "can never run here"
         case Verdict.NEVER_WITHIN_RULES:
-            cells = all(f.kind == "cells" for f in explanation.conflict if f.stratum == 2)
-            return f"can never run within its tenant's {'cells' if cells else 'quota'}"
+            return f"can never run within {_kinds(explanation, Stratum.RULES, RULES)}"
         case Verdict.NOT_UNTIL_HOSTS_ARE_BACK:
-            return "cannot run until hosts are back"
+            return f"cannot run until {_kinds(explanation, Stratum.AWAY, AWAY)}"
         case Verdict.NOT_NOW:
             return "cannot start now"
         case Verdict.OTHERS_INSTEAD:
@@ -52,6 +51,12 @@ def verdict_text(explanation: Explanation, *, beside: bool) -> str:
             return f"could start {'beside all that the plan starts' if beside else 'now'}"
         case Verdict.UNDECIDED:
             return "could not be decided within the limit"
+
+
+def _kinds(explanation: Explanation, stratum: Stratum, words: Mapping[str, str]) -> str:
+    """Say of what kinds the facts of a stratum in the conflict are."""
+    said = (words[fact.kind] for fact in explanation.conflict if fact.stratum is stratum)
+    return " and ".join(dict.fromkeys(said))
 
 
 def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:

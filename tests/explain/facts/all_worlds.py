@@ -22,8 +22,11 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 
-MAX_FACTS = 9
+MAX_FACTS = 8
 """Facts of which all subsets are looked at; of more only those that a search asks for."""
+
+RuleBook = Callable[[Raw, str], bool]
+"""Whether some plan of a raw round starts a job, where all that runs is pinned."""
 
 Starts = Callable[[World], bool]
 
@@ -41,6 +44,15 @@ def waiting(policy: Policy, seeds: Iterable[int]) -> Iterator[tuple[Round, Plan,
                 yield round_, plan, decision.job
 
 
+def checked(policy: Policy, seeds: Iterable[int], book: RuleBook) -> Iterator[Explanation]:
+    """Yield the explanations of jobs that wait in tiny rounds, compared with all their worlds."""
+    for round_, plan, job in waiting(policy, seeds):
+        try:
+            yield check(round_, plan, job, lambda world: book(pinned(world), world.job))
+        except TooManyPlansError:
+            continue
+
+
 def pinned(world: World) -> Raw:
     """Return the raw round of a world where all that runs is pinned."""
     document = world.round.model_dump(mode="json", exclude_defaults=True)
@@ -51,10 +63,14 @@ def pinned(world: World) -> Raw:
     return raw
 
 
-def decides_start(judged: Judged, job: str) -> bool:
+def starts_in(plans: Iterable[Judged], job: str) -> bool:
     """Whether a valid plan starts a job."""
-    decisions = judged.document()["decisions"] if not judged.broken else ()
-    return any(one["job"] == job and one["decision"] == "start" for one in decisions)
+    return any(
+        one["job"] == job and one["decision"] == "start"
+        for judged in plans
+        if not judged.broken
+        for one in judged.document()["decisions"]
+    )
 
 
 def check(round_: Round, plan: Plan | None, job: str, starts: Starts) -> Explanation:

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from types import ModuleType
+
+import pytest
 
 from fuzz.policies.geo import POLICY
-from placewright import explain_job, load_round
+from fuzz.policy import Raw
+from placewright import load_round
+from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
-from placewright.explain.facts.fact import World
-from tests.explain.facts.all_worlds import check, decides_start, pinned, waiting
 
 LIBRARY = Path(__file__).parents[3] / "instances" / "library"
 
 
-def starts(world: World) -> bool:
-    """Whether some plan starts the job of a world, by the rule book."""
-    raw = pinned(world)
-    for name in ("regions", "links", "datasets"):
-        raw.setdefault("geo", {}).setdefault(name, [])
-    raw["policy"] = {"formulation": "geo", "terms": ["value"], "priority": "preemption"}
-    return any(decides_start(judged, world.job) for judged in POLICY.plans(raw, Random(0)))
+@pytest.fixture(scope="module")
+def all_worlds(helper: Callable[[str, str], ModuleType]) -> ModuleType:
+    return helper(__file__, "all_worlds")
 
 
-def test_tiny_rounds_beside_all_their_worlds() -> None:
-    found = [check(*one, starts) for one in waiting(POLICY, range(60))]
+def test_tiny_rounds_beside_all_their_worlds(all_worlds: ModuleType) -> None:
+    def starts(raw: Raw, job: str) -> bool:
+        raw["policy"] = {"formulation": "geo", "terms": ["value"], "priority": "preemption"}
+        for name in ("regions", "links", "datasets"):
+            raw.setdefault("geo", {}).setdefault(name, [])
+        return bool(all_worlds.starts_in(POLICY.plans(raw, Random(0)), job))
+
+    found = list(all_worlds.checked(POLICY, range(40), starts))
     kinds = {fact.kind for one in found for fact in one.conflict}
-    assert kinds >= {"gpu", "read", "not_remote", "residency", "jobs"}
+    assert kinds >= {"gpu", "read", "not_remote", "regions", "jobs"}
     assert len({one.verdict for one in found}) >= 4
 
 
