@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from placewright.instances.documents.job import Job
 
 MAX_KINDS, MAX_JOBS = 6, 3
+RULES: Mapping[str, str] = {
+    "quota": "its tenant's quota",
+    "region_quota": "its tenant's quota",
+    "cells": "its tenant's cells",
+    "residency": "the residency of its data",
+}
+AWAY: Mapping[str, str] = {
+    "hosts": "hosts are back",
+    "link": "links are back",
+    "copying": "its data is there",
+}
 LABELS: Mapping[Stratum, str] = {
     Stratum.ASKS: "asks",
     Stratum.RULES: "rule",
