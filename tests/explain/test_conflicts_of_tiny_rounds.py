@@ -11,7 +11,8 @@ import pytest
 
 from fuzz.policy import TooManyPlansError
 from placewright.explain.conflict import preferred_conflict
-from placewright.explain.explanation import Explanation, Verdict, explain_job
+from placewright.explain.explain_job import explain_job
+from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Fact, Stratum, World
 from placewright.explain.facts.gang import POLICY
 
