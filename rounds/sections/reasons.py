@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.placement.feasibility import fits
+from placewright.formulations.gang.placement.feasibility import fits, group_fits, is_single
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Choice, Group
 from placewright.formulations.gang.problem.problem import Problem
@@ -161,6 +163,7 @@ class _Tests:
         self._known: dict[_Asked, bool | None] = {}
         self._shortages: dict[_Asked, dict[str, Any]] = {}
         self._within = WeakKeyDictionary[Placement, dict[int, Placement]]()
+        self._fitting = WeakKeyDictionary[Placement, dict[int, Ints]]()
 
     def of(
         self, job: int, choice: Choice, precedence: Precedence, region: int | None = None
@@ -196,12 +199,26 @@ class _Tests:
 
     def _fits(self, state: _State, choice: Choice) -> bool | None:
         key = state, choice.groups, choice.joint_level, choice.label
-        if key not in self._known:
+        if key not in self._known and is_single(choice):
+            self._known[key] = self._group_fits(state, choice.groups[0])
+        elif key not in self._known:
             most = min(parameters.PARAMETERS.placement.max_feasibility_steps, self._steps)
             self._known[key] = fits(self._placement(state), choice, most)
             if self._known[key] is None:
                 self._steps -= most
         return self._known[key]
+
+    def _group_fits(self, state: _State, group: Group) -> bool:
+        """Return whether the group of a single option fits, from what hosts of the cluster take."""
+        key, region = state
+        whole = self._states.placement(key)
+        known = self._fitting.setdefault(whole, {})
+        if group.shape not in known:
+            known[group.shape] = whole.fits(group.shape)
+        fitting = known[group.shape]
+        if region is not None and self._regions is not None:
+            fitting = np.where(self._regions.host_region == region, fitting, 0)
+        return group_fits(whole.problem.cluster, group, fitting)
 
     def _shortage(self, state: _State, choice: Choice) -> dict[str, Any]:
         key = state, choice.groups, choice.joint_level, choice.label

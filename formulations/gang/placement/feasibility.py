@@ -44,6 +44,9 @@ def fits(placement: Placement, choice: Choice, max_steps: int) -> bool | None:
 
     The placement is the same afterwards.
     """
+    if is_single(choice):
+        group = choice.groups[0]
+        return group_fits(placement.problem.cluster, group, placement.fits(group.shape))
     puts = place_choice(placement, choice)
     if puts is not None:
         lift_all(placement, choice, puts)
@@ -54,6 +57,19 @@ def fits(placement: Placement, choice: Choice, max_steps: int) -> bool | None:
         return _Search(placement, choice, max_steps).finds()
     except _UndecidedError:
         return None
+
+
+def is_single(choice: Choice) -> bool:
+    """Whether an option is one group whose places only a required level relates."""
+    return len(choice.groups) == 1 and not choice.is_tied
+
+
+def group_fits(cluster: Cluster, group: Group, fitting: Ints) -> bool:
+    """Return whether the group of a single option fits; `fitting` has what each host takes."""
+    held = np.minimum(fitting, group.count)
+    if group.required == NO_LEVEL:
+        return bool(held.sum() >= group.count)
+    return bool(np.bincount(cluster.domain[group.required], held).max(initial=0) >= group.count)
 
 
 def most_places(
