@@ -15,7 +15,7 @@ from placewright.explain.loss import Loss, can_be_asked, loss_of_starting
 from placewright.explain.oracle import Answer, Budget, Oracle, SolvingOracle
 from placewright.explain.proof import ConflictProof, prove
 from placewright.instances.derived.names import check_known
-from placewright.instances.documents.plan import DecisionKind, Plan
+from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.verify import verify
@@ -122,11 +122,11 @@ def check_waits(round_: Round, plan: Plan | None, job: str) -> None:
     if job in round_.invalid:
         problem = f"makes no sense: {round_.invalid[job]}; expected a valid job"
         raise InvalidInputError(problem, path=("job",), value=job)
-    if plan is not None and any(
-        one.job == job and one.decision is DecisionKind.START for one in plan.decisions
-    ):
+    if plan is not None and FACTS[round_.policy.formulation].starts(plan, job):
         raise InvalidInputError(
-            "is started by the plan; expected a job that waits", path=("job",), value=job
+            "is started or promised its time by the plan; expected a job that waits",
+            path=("job",),
+            value=job,
         )
 
 
@@ -153,7 +153,7 @@ class _Search:
 
     def _of(self, plan: Plan | None) -> Explanation:
         base = self._policy.base(self._round, self._job, plan)
-        facts = self._policy.facts(base, self._job, plan)
+        facts = self._policy.facts(base, self._job, None if plan is None else self._round)
         self._base = base
         answer = self._ask(facts, facts)
         if answer.starts is not False:

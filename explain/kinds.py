@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from placewright.explain.explain_job import checked_parts, explained
 from placewright.explain.explanation import Explanation
+from placewright.explain.facts.policies import FACTS
 from placewright.explain.oracle import Budget, SolvingOracle
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
@@ -80,6 +81,9 @@ def _kind(found: Explanation, jobs: Sequence[Job], order: dict[str, int]) -> Wai
 
 
 def _waiting(round_: Round, plan: Plan | None) -> list[Job]:
-    started = () if plan is None else plan.decisions
-    starts = {one.job for one in started if one.decision is DecisionKind.START}
-    return [job for job in round_.jobs if job.running is None and job.name not in starts]
+    pending = [job for job in round_.jobs if job.running is None]
+    if plan is None:
+        return pending
+    decided = [one.job for one in plan.decisions if one.decision is DecisionKind.WAIT]
+    starts, waits = FACTS[round_.policy.formulation].starts, set(decided)
+    return [job for job in pending if job.name in waits and not starts(plan, job.name)]

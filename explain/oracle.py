@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self
@@ -12,7 +12,7 @@ from placewright.collection import no_collection
 from placewright.explain.facts.fact import World
 from placewright.explain.facts.policies import FACTS
 from placewright.formulations.gang import run as gang
-from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.solve import Solve
@@ -32,6 +32,13 @@ class Answer:
     starts: bool | None
     plan: Plan | None = None
     proof: Proof | None = None
+
+
+def proof_of_best(terms: Sequence[TermResult]) -> Proof | None:
+    """Return the proof by which no plan is better in any term; None without one."""
+    if any(term.bound != term.value for term in terms):
+        return None
+    return "claimed" if any(term.proof == "claimed" for term in terms) else "certified"
 
 
 class Oracle(Protocol):
@@ -75,10 +82,10 @@ class SolvingOracle:
     def start(self, world: World) -> Answer:
         """Return whether the job of a world starts; not known once the time is over."""
         policy = world.base.policy.formulation
-        return self.best(FACTS[policy].question(world.round, world.job))
+        return self.best(FACTS[policy].question(world), world.job)
 
-    def best(self, question: Round) -> Answer:
-        """Answer the round of a question by its best plan and bound."""
+    def best(self, question: Round, job: str) -> Answer:
+        """Answer the round of a question by its best plan and the bounds of all its terms."""
         seconds = self.left()
         if seconds <= 0:
             return Answer(None)
@@ -98,10 +105,10 @@ class SolvingOracle:
             plan = Solve(question, settings, None, Memory(), gang.run).plan(self._solver)
         if plan.certificate is None:
             return Answer(None)
-        first = plan.certificate.terms[0]
-        if first.value > 0:
+        if FACTS[question.policy.formulation].starts(plan, job):
             return Answer(True, plan)
-        return Answer(False, plan, first.proof) if first.bound == 0 else Answer(None)
+        proof = proof_of_best(plan.certificate.terms)
+        return Answer(None, plan) if proof is None else Answer(False, plan, proof)
 
     def left(self) -> float:
         """Return the seconds that are left for questions."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from placewright.explain.facts.fact import Fact, World
 from placewright.explain.facts.policies import FACTS
-from placewright.explain.oracle import Proof, SolvingOracle
+from placewright.explain.oracle import Proof, SolvingOracle, proof_of_best
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -49,7 +49,7 @@ class ConflictProof:
 
 def question_of(world: World) -> Round:
     """Return the round whose best plan tells whether the job of a world starts."""
-    return FACTS[world.base.policy.formulation].question(world.round, world.job)
+    return FACTS[world.base.policy.formulation].question(world)
 
 
 def prove(
@@ -74,19 +74,19 @@ def prove(
 def plan_that_starts(world: World, solving: SolvingOracle) -> Plan | None:
     """Return a plan of the question's round that starts the job and passes `verify`."""
     question = question_of(world)
-    plan = solving.best(question).plan
-    if plan is None:
+    plan = solving.best(question, world.job).plan
+    if plan is None or not FACTS[question.policy.formulation].starts(plan, world.job):
         return None
-    checked = verify(question, plan)
-    started = checked.ok and checked.terms[question.policy.terms[0]] > 0
-    return plan if started else None
+    return plan if verify(question, plan).ok else None
 
 
 def _bound_of_none(world: World, solving: SolvingOracle) -> Proof | None:
     """Return the proof of a bound by which no plan starts the job; None without such a bound."""
     question = question_of(world)
-    plan, seconds = solving.best(question).plan, solving.left()
-    if plan is None or seconds <= 0:
+    answer, seconds = solving.best(question, world.job), solving.left()
+    if answer.plan is None or answer.starts or seconds <= 0:
         return None
-    start, *_ = prove_bounds(question, plan, time_limit=seconds, isolation=solving.budget.isolation)
-    return start.proof if start.value == 0 and start.bound == 0 else None
+    isolation = solving.budget.isolation
+    return proof_of_best(
+        prove_bounds(question, answer.plan, time_limit=seconds, isolation=isolation)
+    )

@@ -28,11 +28,12 @@ RULES: Mapping[str, str] = {
     "region_quota": "its tenant's quota",
     "cells": "its tenant's cells",
     "residency": "the residency of its data",
+    "conflict": "its conflicts with others",
 }
 AWAY: Mapping[str, str] = {
     "hosts": "hosts are back",
     "link": "links are back",
-    "copying": "its data is there",
+    "outage": "hosts are back",
 }
 LABELS: Mapping[Stratum, str] = {
     Stratum.ASKS: "asks",
@@ -41,8 +42,8 @@ LABELS: Mapping[Stratum, str] = {
     Stratum.HELD: "runs",
     Stratum.TAKEN: "plan",
 }
-OF_THE_JOB = "held", "not_before"
-"""Kinds of facts that a job says of itself for now."""
+FOR_NOW = "held", "not_before", "ready", "copying"
+"""Kinds of facts that hold for now and speak of no running job."""
 
 
 def verdict_text(explanation: Explanation, *, beside: bool) -> str:
@@ -98,8 +99,8 @@ def kinds_table(kinds: Sequence[WaitingKind], *, beside: bool) -> Table:
 
 
 def _label(fact: Fact) -> str:
-    """Return the word of a fact's stratum; what a job says of itself for now is no running job."""
-    return LABELS[fact.stratum] if fact.kind not in OF_THE_JOB else "now "
+    """Return the word of a fact's stratum; what else holds for now is no running job."""
+    return "now" if fact.stratum is Stratum.HELD and fact.kind in FOR_NOW else LABELS[fact.stratum]
 
 
 def asked(job: Job) -> str:

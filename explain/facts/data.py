@@ -76,12 +76,9 @@ def rules_on_data(round_: Round, name: str) -> Iterator[Fact]:
             )
 
 
-def data_away(round_: Round, name: str) -> Iterator[Fact]:
-    """Yield links that carry nothing now, and copies of a job's data that are under way."""
-    read = {one.dataset for one in named(name, round_).reads}
-    if not read:
-        return
-    for link in round_.geo.links:
+def links_away(round_: Round, name: str) -> Iterator[Fact]:
+    """Yield the links that carry nothing now, of a job that reads data."""
+    for link in round_.geo.links if named(name, round_).reads else ():
         if link.bandwidth == 0:
             yield Fact(
                 Stratum.AWAY,
@@ -90,11 +87,16 @@ def data_away(round_: Round, name: str) -> Iterator[Fact]:
                 _repaired(link),
                 {"source": link.source, "target": link.target},
             )
+
+
+def copies_under_way(round_: Round, name: str) -> Iterator[Fact]:
+    """Yield the copies of a job's data that are under way: nobody can read them yet."""
+    read = {one.dataset for one in named(name, round_).reads}
     for copy in round_.geo.copying:
         if copy.dataset in read and copy.ready > round_.now:
             text = f"{copy.dataset} is on its way to {copy.region}"
             yield Fact(
-                Stratum.AWAY,
+                Stratum.HELD,
                 "copying",
                 f"{text}, there in {copy.ready - round_.now:,} s",
                 _arrived(copy),

@@ -6,23 +6,21 @@ from placewright.explain.facts.asks import asks
 from placewright.explain.facts.away import away
 from placewright.explain.facts.data import (
     asks_of_data,
-    data_away,
+    copies_under_way,
+    links_away,
     quotas_of_regions,
     rules_on_data,
 )
 from placewright.explain.facts.fact import Fact
-from placewright.explain.facts.gang import base, worth_of
+from placewright.explain.facts.gang import base, question, starts
 from placewright.explain.facts.held import Holders
 from placewright.explain.facts.policies import PolicyFacts
 from placewright.explain.facts.rules import rules
 from placewright.explain.facts.taken import held_and_taken
-from placewright.instances.documents.plan import Plan
-from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
-from placewright.instances.policies import GEO
 
 
-def facts(round_: Round, job: str, plan: Plan | None) -> list[Fact]:
+def facts(round_: Round, job: str, before: Round | None) -> list[Fact]:
     """Return the facts of a base round, in the order of preference."""
     return [
         *asks(round_, job),
@@ -31,15 +29,10 @@ def facts(round_: Round, job: str, plan: Plan | None) -> list[Fact]:
         *quotas_of_regions(round_, job),
         *rules_on_data(round_, job),
         *away(round_, job),
-        *data_away(round_, job),
-        *held_and_taken(Holders(round_, job), plan),
+        *links_away(round_, job),
+        *copies_under_way(round_, job),
+        *held_and_taken(Holders(round_, job), round_, before),
     ]
 
 
-def question(world: Round, job: str) -> Round:
-    """Return the round in which the start of a job is worth 1, and what runs stays."""
-    policy = Policy(formulation=GEO.name, terms=("value",), priority="preemption")
-    return worth_of(world, job, policy)
-
-
-POLICY = PolicyFacts(base, facts, question)
+POLICY = PolicyFacts(base, facts, question, starts)

@@ -57,9 +57,14 @@ Verb: TypeAlias = Callable[[Sequence[Holder]], tuple[str, str]]
 
 
 class Holders:
-    """The running jobs of a base round, beside one that waits."""
+    """The running jobs of a base round, or those that `holds` tells, beside one that waits."""
 
-    def __init__(self, round_: Round, name: str) -> None:
+    def __init__(
+        self,
+        round_: Round,
+        name: str,
+        holds: Callable[[Job], bool] = lambda job: job.running is not None,
+    ) -> None:
         job = named(name, round_)
         self._tenant = job.tenant
         borrowed = borrowing_options(round_)
@@ -82,8 +87,8 @@ class Holders:
         mine = max(precedence(index, o) for o in range(len(job.options)))
         self.all: dict[str, Holder] = {}
         for j, one in enumerate(round_.jobs):
-            if one.running is not None:
-                theirs = precedence(j, one.running.option)
+            if one is not job and holds(one):
+                theirs = precedence(j, 0 if one.running is None else one.running.option)
                 self.all[one.name] = _holder(one, theirs, mine, able)
 
     def fact(self, stratum: Stratum, names: Sequence[str], verb: Verb) -> list[Fact]:
@@ -174,9 +179,9 @@ _PRIORITY: Mapping[Relation, str] = {
 def _holder(
     job: Job, theirs: tuple[bool, bool, int], mine: tuple[bool, bool, int], able: set[str]
 ) -> Holder:
-    if job.running is None:
-        raise ValueError(f"job {job.name} does not run")
     relation: Relation = "higher" if theirs > mine else "same" if theirs == mine else "lower"
+    if job.running is None:
+        return Holder(job.name, job.tenant, relation, job.options[0].milli_gpu, 0)
     if job.running.pinned:
         relation = "pinned"
     groups = job.options[job.running.option].groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from placewright.explain.facts.fact import Fact
+from placewright.explain.facts.fact import Fact, World
 from placewright.explain.places import GroupPlaces
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -17,18 +17,23 @@ class PolicyFacts(NamedTuple):
 
     `base` returns the round in which all facts hold: one job waits beside those that run, or that
     hold something after a plan. `facts` returns them in the order of preference, for a base round,
-    the job, and that plan. `question` turns a world into a round whose best plan answers the
-    question: its first term is above 0 exactly if the job starts. `places` returns the nearest
-    places of the job's first option in a base round.
+    the job, and the round before the plan (None without one). `question` turns a world into a round
+    whose best plan answers the question: a plan that does not start the job can be made better in
+    one of its terms by starting it, and in no other way. `starts` tells of a plan for it whether
+    the job starts. `places` returns the nearest places of the job's first option in a base round.
     """
 
     base: Callable[[Round, str, Plan | None], Round]
-    facts: Callable[[Round, str, Plan | None], list[Fact]]
-    question: Callable[[Round, str], Round]
+    facts: Callable[[Round, str, Round | None], list[Fact]]
+    question: Callable[[World], Round]
+    starts: Callable[[Plan, str], bool]
     places: Callable[[Round, str], tuple[GroupPlaces, ...]] = lambda *_: ()
 
 
 FACTS: PolicyRegistry[PolicyFacts] = PolicyRegistry(
-    {name: f"placewright.explain.facts.{name}:POLICY" for name in ("gang", "geo")}
+    {
+        name: f"placewright.explain.facts.{name}:POLICY"
+        for name in ("gang", "interleaving", "deadline", "geo")
+    }
 )
 """The facts of each policy."""

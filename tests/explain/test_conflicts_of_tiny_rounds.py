@@ -36,7 +36,8 @@ def explained(tiny: ModuleType) -> list[tuple[Explanation, Sequence[Fact], World
             beside = plan if explanation.verdict is Verdict.OTHERS_INSTEAD else None
             beside = given if explanation.verdict is Verdict.COULD_START else beside
             base = POLICY.base(round_.valid_part(), job, beside)
-            found.append((explanation, POLICY.facts(base, job, beside), World(base, job)))
+            before = None if beside is None else round_.valid_part()
+            found.append((explanation, POLICY.facts(base, job, before), World(base, job)))
     return found
 
 

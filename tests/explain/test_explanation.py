@@ -79,7 +79,7 @@ def test_jobs_of_the_quickstart(job: str) -> None:
 def test_a_job_that_does_not_wait_is_refused() -> None:
     round_ = tiny([{"name": "one", "options": [{"groups": [{"gpu": 1}]}]}])
     plan = solve_round(round_, isolation="none")
-    with pytest.raises(InvalidInputError, match="started by the plan"):
+    with pytest.raises(InvalidInputError, match="by the plan"):
         explain_job(round_, plan, "one")
     with pytest.raises(InvalidInputError, match="unknown job"):
         explain_job(round_, None, "two")

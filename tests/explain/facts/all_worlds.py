@@ -85,7 +85,7 @@ def check(round_: Round, plan: Plan | None, job: str, starts: Starts) -> Explana
     if starts(World(base, job)):
         assert found.verdict is Verdict.COULD_START
         return found
-    worlds = _Worlds(base, job, policy.facts(base, job, plan), starts)
+    worlds = _Worlds(base, job, policy.facts(base, job, None if plan is None else round_), starts)
     conflict = worlds.preferred()
     assert found.verdict is VERDICTS[max(fact.stratum for fact in conflict)]
     assert _sentences(found.conflict) == _sentences(conflict)

@@ -39,7 +39,7 @@ def test_tiny_rounds_beside_all_their_worlds(all_worlds: ModuleType) -> None:
 def test_a_job_whose_data_is_on_its_way() -> None:
     round_ = load_round(LIBRARY / "mast-regions.yaml")
     found = explain_job(round_, None, "nightly", isolation="none")
-    assert found.verdict is Verdict.NOT_UNTIL_HOSTS_ARE_BACK
+    assert found.verdict is Verdict.NOT_NOW
     assert [fact.text for fact in found.conflict] == [
         "reads news only where a replica is (replicas in north)",
         "news is on its way to west, there in 3,600 s",

@@ -1,0 +1,122 @@
+"""Facts of policy `interleaving`: a job starts alone, or in a group with jobs that run.
+
+Running groups stay where they are, and a job may join one. What a job asks is dropped from one more
+option, since only equal first options take turns: without a fact it can still join whom it could
+join with it. With `as_needed` fewer jobs may mean fewer groups, so that there a fact less may be a
+place less; minimality is then what the plans of the proof say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from placewright.explain.facts.asks import asks
+from placewright.explain.facts.away import away
+from placewright.explain.facts.fact import Edit, Fact, Stratum, World, edit_job, named
+from placewright.explain.facts.gang import base, starts, stays
+from placewright.explain.facts.held import Holders
+from placewright.explain.facts.policies import PolicyFacts
+from placewright.explain.facts.rules import rules
+from placewright.explain.facts.taken import held_and_taken
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.policy import DisruptionLimits, Policy, PolicyLimits
+from placewright.instances.documents.round import Round
+
+_NOBODY = DisruptionLimits(preempted_jobs=0, migrated_jobs=0)
+
+
+def facts(round_: Round, job: str, before: Round | None) -> list[Fact]:
+    """Return the facts of a base round, in the order of preference."""
+    return [
+        *asks(round_, job),
+        *_turns(round_, named(job, round_)),
+        *rules(round_, job),
+        *_conflicts(round_, job),
+        *away(round_, job),
+        *held_and_taken(Holders(round_, job), round_, before),
+    ]
+
+
+def _turns(round_: Round, job: Job) -> Iterator[Fact]:
+    """Yield what a job asks of those with whom it takes turns."""
+    profile = job.profile
+    if profile is None:
+        return
+    if profile.slowdown is not None:
+        text = f"at most {profile.slowdown / 1000:g} times as slow in a group"
+        yield Fact(Stratum.ASKS, "slowdown", text, _edit_profile(job.name, slowdown=None))
+    if profile.load and round_.sharing.correlation is not None:
+        text = "its load does not peak with others'"
+        yield Fact(Stratum.ASKS, "load", text, _edit_profile(job.name, load=()))
+    if profile.memory:
+        text = f"the GPU memory that it uses over time (percentile {round_.sharing.percentile})"
+        yield Fact(Stratum.ASKS, "memory_series", text, _edit_profile(job.name, memory=()))
+
+
+def _edit_profile(name: str, **update: Any) -> Edit:
+    def of_job(job: Job) -> Job:
+        if job.profile is None:
+            return job
+        return job.model_copy(update={"profile": job.profile.model_copy(update=update)})
+
+    return edit_job(name, of_job)
+
+
+def _conflicts(round_: Round, job: str) -> Iterator[Fact]:
+    """Yield the jobs with which a job never shares a GPU."""
+    for pair in round_.sharing.conflicts:
+        if job in pair:
+            other = pair[0] if pair[1] == job else pair[1]
+            text = f"never on one GPU with {other}"
+            yield Fact(Stratum.RULES, "conflict", text, _without_conflict(pair), {"job": other})
+
+
+def _without_conflict(pair: tuple[str, str]) -> Edit:
+    def edit(round_: Round) -> Round:
+        left = tuple(one for one in round_.sharing.conflicts if one != pair)
+        sharing = round_.sharing.model_copy(update={"conflicts": left})
+        return round_.model_copy(update={"sharing": sharing})
+
+    return edit
+
+
+def question(world: World) -> Round:
+    """Return the round in which only one job counts, and nobody who runs moves or stops."""
+    round_ = world.round
+    policy = Policy(
+        formulation="interleaving",
+        terms=("weighted_throughput",),
+        priority="preemption",
+        vacate=round_.policy.vacate,
+        limits=PolicyLimits(disruption=_NOBODY),
+    )
+    lost = {
+        host for entry in round_.cluster.hosts if not entry.healthy for host in expand(entry.name)
+    }
+    asked = named(world.job, world.base)
+    jobs = tuple(
+        _waits(one, asked) if one.name == world.job else _runs(one, lost) for one in round_.jobs
+    )
+    return round_.model_copy(update={"jobs": jobs, "policy": policy})
+
+
+def _waits(job: Job, asked: Job) -> Job:
+    options = dict.fromkeys(map(repr, (*asked.options, *job.options)))
+    of_text = {repr(option): option for option in (*asked.options, *job.options)}
+    return job.model_copy(update={"weight": 1, "options": tuple(of_text[o] for o in options)})
+
+
+def _runs(job: Job, lost: set[str]) -> Job:
+    """Return a running job that counts nothing; on a host that failed it is pinned.
+
+    There it may be preempted whatever the limits are, and nobody may join it.
+    """
+    job = job.model_copy(update={"weight": 0})
+    if job.running is not None and any(task.host in lost for task in job.running.tasks):
+        return stays(job)
+    return job
+
+
+POLICY = PolicyFacts(base, facts, question, starts)
