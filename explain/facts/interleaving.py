@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from placewright.explain.facts import gang
 from placewright.explain.facts.asks import asks
 from placewright.explain.facts.away import away
 from placewright.explain.facts.fact import Edit, Fact, Stratum, World, edit_job, named
@@ -19,7 +20,9 @@ from placewright.explain.facts.held import Holders
 from placewright.explain.facts.policies import PolicyFacts
 from placewright.explain.facts.rules import rules
 from placewright.explain.facts.taken import held_and_taken
+from placewright.instances.derived.compatibility import grouping_key
 from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import DisruptionLimits, Policy, PolicyLimits
 from placewright.instances.documents.round import Round
@@ -83,8 +86,15 @@ def _without_conflict(pair: tuple[str, str]) -> Edit:
 
 
 def question(world: World) -> Round:
-    """Return the round in which only one job counts, and nobody who runs moves or stops."""
+    """Return the round in which only one job counts, and nobody who runs moves or stops.
+
+    Where nobody takes turns and the job could join nobody, that is a round of gangs.
+    """
     round_ = world.round
+    if _alone(world):
+        policy = round_.policy.model_copy(update={"formulation": "gang"})
+        alone = round_.model_copy(update={"policy": policy})
+        return gang.question(World(alone, world.job))
     policy = Policy(
         formulation="interleaving",
         terms=("weighted_throughput",),
@@ -100,6 +110,15 @@ def question(world: World) -> Round:
         _waits(one, asked) if one.name == world.job else _runs(one, lost) for one in round_.jobs
     )
     return round_.model_copy(update={"jobs": jobs, "policy": policy})
+
+
+def _alone(world: World) -> bool:
+    """Whether no running job takes turns, and none is one with which the waiting job could."""
+    if running_groups(world.round):
+        return False
+    key = grouping_key(named(world.job, world.base))
+    running = (job for job in world.round.jobs if job.running is not None)
+    return key is None or all(grouping_key(job) != key for job in running)
 
 
 def _waits(job: Job, asked: Job) -> Job:
