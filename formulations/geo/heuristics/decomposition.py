@@ -9,7 +9,9 @@ jobs gave back is closed to later passes (fixed_decisions.py).
 If the value is not close enough to its bound and as much time is left as this took, it is done once
 more with the rows of the bound (class_arrays.py), which allow hosts to be emptied for gangs.
 
-If the plan is refused, another one follows in which all running jobs stay where they are.
+If the plan is refused, another one follows in which no job moves that has moved in it, then one in
+which all running jobs stay where they are. For regions are not independent: a job that moves in one
+may have to move back (docs/plans.md) once some job of lower precedence is preempted in another.
 """
 
 from __future__ import annotations
@@ -57,8 +59,8 @@ def decompose_by_region(
 ) -> Iterator[Candidate]:
     """Yield the best plan that decomposition by region finds.
 
-    If it is refused and there is no other, the best one that leaves running jobs alone follows. An
-    interrupt is raised after the plan of what was decided by then.
+    If it is refused and there is no other, others follow in which fewer running jobs change, at
+    last none. An interrupt is raised after the plan of what was decided by then.
 
     Parameters
     ----------
@@ -98,14 +100,16 @@ def decompose_by_region(
             other.run(classes, session)
     except KeyboardInterrupt as error:
         interrupt = error
-    yield _candidate(max(found, other, key=lambda rounds: rounds.value), last)
+    best = max(found, other, key=lambda rounds: rounds.value)
+    yield _candidate(best, last)
     if interrupt is not None:
         raise interrupt
-    if session.best is None:
-        pinned = frozenset(np.flatnonzero(problem.current_region != NONE).tolist())
-        calm = _Decomposition(running_jobs, regions, anti_affinity, costs, pinned)
-        calm.run(classes_at_current_capacity(first), session)
-        yield _candidate(calm, last)
+    running = frozenset(np.flatnonzero(problem.current_region != NONE).tolist())
+    for pinned in (running.intersection(best.fixed.starts), running):
+        if session.best is None:
+            again = _Decomposition(running_jobs, regions, anti_affinity, costs, pinned)
+            again.run(classes_at_current_capacity(first), session)
+            yield _candidate(again, last)
 
 
 def _candidate(rounds: _Decomposition, last: bool) -> Candidate:

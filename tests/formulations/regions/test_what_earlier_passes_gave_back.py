@@ -76,7 +76,13 @@ def test_quotas_of_preempted_jobs_are_not_handed_on(refused: Refused, seed: int)
     assert not refused
 
 
-def test_if_a_plan_is_refused_one_follows_that_leaves_running_jobs_alone(
+def test_if_a_plan_is_refused_one_follows_that_still_preempts(refused: Refused) -> None:
+    """A job has moved in one region, and a job of lower precedence stops in another."""
+    assert preempting(with_quotas(43)) > 0
+    assert len(refused) == 1
+
+
+def test_if_all_plans_that_preempt_are_refused_one_follows_that_leaves_running_jobs_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
