@@ -124,7 +124,7 @@ def check_waits(round_: Round, plan: Plan | None, job: str) -> None:
         raise InvalidInputError(problem, path=("job",), value=job)
     if plan is not None and FACTS[round_.policy.formulation].starts(plan, job):
         raise InvalidInputError(
-            "is started or promised its time by the plan; expected a job that waits",
+            "is started, promised its time or given a home by the plan; expected a job that waits",
             path=("job",),
             value=job,
         )

@@ -29,6 +29,10 @@ RULES: Mapping[str, str] = {
     "cells": "its tenant's cells",
     "residency": "the residency of its data",
     "conflict": "its conflicts with others",
+    "most": "the limit of jobs in a group",
+    "window": "the window of copies",
+    "storage": "the storage of regions",
+    "budget": "the budgets of links",
 }
 AWAY: Mapping[str, str] = {
     "hosts": "hosts are back",
@@ -42,7 +46,7 @@ LABELS: Mapping[Stratum, str] = {
     Stratum.HELD: "runs",
     Stratum.TAKEN: "plan",
 }
-FOR_NOW = "held", "not_before", "ready", "copying"
+FOR_NOW = "held", "not_before", "ready", "copying", "data"
 """Kinds of facts that hold for now and speak of no running job."""
 
 
@@ -100,7 +104,7 @@ def kinds_table(kinds: Sequence[WaitingKind], *, beside: bool) -> Table:
 
 def _label(fact: Fact) -> str:
     """Return the word of a fact's stratum; what else holds for now is no running job."""
-    return "now" if fact.stratum is Stratum.HELD and fact.kind in FOR_NOW else LABELS[fact.stratum]
+    return "now " if fact.stratum is Stratum.HELD and fact.kind in FOR_NOW else LABELS[fact.stratum]
 
 
 def asked(job: Job) -> str:

@@ -33,7 +33,7 @@ class PolicyFacts(NamedTuple):
 FACTS: PolicyRegistry[PolicyFacts] = PolicyRegistry(
     {
         name: f"placewright.explain.facts.{name}:POLICY"
-        for name in ("gang", "interleaving", "deadline", "geo")
+        for name in ("gang", "interleaving", "deadline", "geo", "replicas")
     }
 )
 """The facts of each policy."""

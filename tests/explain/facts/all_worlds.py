@@ -40,7 +40,9 @@ def waiting(policy: Policy, seeds: Iterable[int]) -> Iterator[tuple[Round, Plan,
             continue
         plan = solve_round(round_, time_limit=1.0, isolation="none")
         for decision in plan.decisions:
-            if decision.decision == "wait" and decision.job not in round_.invalid:
+            starts = FACTS[round_.policy.formulation].starts
+            waits = decision.decision == "wait" and not starts(plan, decision.job)
+            if waits and decision.job not in round_.invalid:
                 yield round_, plan, decision.job
 
 
