@@ -59,11 +59,13 @@ class JobCorrections:
         self._oracle, self._solving, self._costs = oracle, solving, costs
         self._job = explanation.job
         self._base = explanation.world.base
-        self._taken = [
+        waiting = {one.name for one in round_.jobs if one.running is None}
+        self._started = [
             name
             for fact in explanation.universe
             if fact.stratum is Stratum.TAKEN
             for name in fact.names
+            if name in waiting
         ]
 
     def found(self, most: int) -> Corrections:
@@ -95,7 +97,7 @@ class JobCorrections:
     def _verified(self, world: Round) -> Iterator[Correction]:
         """Yield corrections of a world of which a plan that starts the job passes `verify`."""
         job = named(self._job, world)
-        changes = [*own_changes(world, job), *cluster_changes(world, job, self._taken)]
+        changes = [*own_changes(world, job), *cluster_changes(world, job, self._started)]
         changes = [change for change in changes if change.kind in self._costs]
         for one in corrections(world, changes, self._starts, costs=self._costs):
             if self._solving.left() <= 0:
@@ -113,7 +115,7 @@ class JobCorrections:
         if self._round.policy.formulation != GANG.name or not blocked_by_jobs:
             return None
         seconds, budget = self._solving.left(), self._solving.budget
-        if seconds <= 0 or "preempt" not in self._costs or self._taken:
+        if seconds <= 0 or "preempt" not in self._costs or self._started:
             return None
         victims = cheapest_victims(
             self._round,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from placewright.instances.derived.durations import HOUR, duration
 from placewright.instances.documents.plan import Task, TermResult
 from placewright.instances.policies import term_of
 from placewright.topology.units import MILLION, WHOLE_GPU
 
 NONE = "-"
-MINUTE, HOUR, DAY, TEN_DAYS = 60, 3600, 86_400, 864_000
 KIBI = 1024
 MAX_NAME = 40
 SMALL_FRACTION, MANY_TIMES = 1e-5, 9.99
@@ -63,26 +63,6 @@ def load(asked: float, there: float) -> str:
 def thousandths(value: float) -> str:
     """Write thousandths as what they are parts of, to three decimals: 2630 is `2.630`."""
     return f"{value / WHOLE_GPU:.3f}"
-
-
-def duration(seconds: int) -> str:
-    """Write a time in whole units (`unit_of`): `45s`, `12m30`, `2h20`, `3d04h20`, `30d15h`."""
-    hours, minutes = seconds // HOUR, seconds % HOUR // MINUTE
-    if seconds < MINUTE:
-        return f"{seconds}s"
-    if seconds < HOUR:
-        return f"{minutes}m" + (f"{seconds % MINUTE:02}" if seconds % MINUTE else "")
-    if seconds < DAY:
-        return f"{hours}h{minutes:02}"
-    rest = "" if unit_of(seconds) == HOUR else f"{minutes:02}"
-    return f"{hours // 24}d{hours % 24:02}h{rest}"
-
-
-def unit_of(seconds: int) -> int:
-    """Return the unit to which a time is written: a second, minute, or from ten days on an hour."""
-    if seconds < HOUR:
-        return 1
-    return MINUTE if seconds < TEN_DAYS else HOUR
 
 
 def after(at: int, now: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from placewright.explain.corrections.change import Amounts, Change, Form, Names, Step, edit_of
+from placewright.instances.derived.durations import duration
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import expected_end
 from placewright.instances.documents.edits import Edit
@@ -20,21 +21,22 @@ _UNITS = {"gpu": (1000, 50), "cpu": (1000, 1000), "memory": (1024, 1024)}
 """Steps of a quota: where whole units are asked, and else."""
 
 
-def cluster_changes(round_: Round, job: Job, taken: Sequence[str] = ()) -> Iterator[Change]:
+def cluster_changes(round_: Round, job: Job, started: Sequence[str] = ()) -> Iterator[Change]:
     """Yield what would let a pending job start without changing what it asks.
 
     Parameters
     ----------
-    taken
-        Names of running jobs that a plan starts or moves: they could give way.
+    started
+        Names of jobs that a plan starts: they could give way.
     """
     yield from _quotas(round_, job)
     yield from _hosts_back(round_)
-    yield from _ends(round_, set(taken))
-    if taken:
+    yield from _ends(round_, set(started))
+    if started:
+        priority = {one.name: one.priority for one in round_.jobs}
         yield Names(
             "give_way",
-            tuple(taken),
+            tuple(sorted(started, key=priority.__getitem__)),
             lambda names: f"without the start of {some(names, 'job')}",
             lambda names: (edit_of(remove=list(names)),),
         )
@@ -108,7 +110,7 @@ def _ends(round_: Round, taken: set[str]) -> Iterator[Change]:
         def text(index: int) -> str:
             at = known[index - 1]
             ended = [name for name, end in ends.items() if end is not None and end <= at]
-            return f"in {at - now:,} s, once {_ended(ended)}"
+            return f"in {duration(at - now)}, once {_ended(ended)}"
 
         yield Amounts("time", len(known), text, lambda i: (edit_of(at=known[i - 1]),))
     others = tuple(name for name, end in ends.items() if end is None)

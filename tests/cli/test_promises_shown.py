@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from placewright.cli.format.text import after, duration, intervals, several
+from placewright.cli.format.text import after, intervals, several
 from placewright.cli.views.deadline.chart import print_leases
 from placewright.cli.views.deadline.facts import broken_in, promises_of
 from placewright.cli.views.deadline.gantt import chart_of
 from placewright.cli.views.deadline.tables import print_broken, print_promises
 from placewright.cli.views.summary import document_text
 from placewright.cli.views.tables import print_plan
+from placewright.instances.derived.durations import duration
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, load_round, write

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
-from placewright.cli.format.text import NONE, after, count, duration, gpus, number, several
+from placewright.cli.format.text import NONE, after, count, gpus, number, several
+from placewright.instances.derived.durations import duration
 
 if TYPE_CHECKING:
     from placewright.cli.views.deadline.facts import Interval

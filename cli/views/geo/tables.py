@@ -13,7 +13,6 @@ from placewright.cli.format.text import (
     NONE,
     count,
     count_gpus,
-    duration,
     gib,
     gpus,
     load,
@@ -24,6 +23,7 @@ from placewright.cli.format.text import (
 from placewright.cli.views.geo.facts import NOWHERE
 from placewright.cli.views.geo.plan_facts import RegionPlan, heat
 from placewright.cli.views.geo.replica_tables import print_data
+from placewright.instances.derived.durations import duration
 
 MAX_REGIONS = 40
 COUNTED = "A job is counted where it runs, or else where most of what it reads is."
