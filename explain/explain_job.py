@@ -10,6 +10,7 @@ from placewright.explain.corrections.costs import COSTS, Cost
 from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Fact, Stratum, World
 from placewright.explain.facts.policies import FACTS, PolicyFacts
+from placewright.explain.gang.oracle import ArrayOracle
 from placewright.explain.job_corrections import JobCorrections
 from placewright.explain.loss import Loss, can_be_asked, loss_of_starting
 from placewright.explain.oracle import Answer, Budget, Oracle, SolvingOracle
@@ -78,18 +79,28 @@ def explain_job(
     budget = Budget(seconds, backend, seed, deterministic, isolation)
     valid, made = checked_parts(round_, plan)
     with SolvingOracle.opened(budget) as solving:
-        found = explained(valid, made, job, solving, in_full=True)
+        oracle = ArrayOracle(solving)
+        found = explained(valid, made, job, oracle, solving, in_full=True)
         if not corrections:
             return found
-        search = JobCorrections(valid, found, solving, solving, costs)
+        search = JobCorrections(valid, found, oracle, solving, costs)
         return replace(found, corrections=search.found(corrections))
 
 
 def explained(
-    round_: Round, plan: Plan | None, job: str, solving: SolvingOracle, *, in_full: bool
+    round_: Round,
+    plan: Plan | None,
+    job: str,
+    oracle: Oracle,
+    solving: SolvingOracle,
+    *,
+    in_full: bool,
 ) -> Explanation:
-    """Explain a job of what `checked_parts` returns; `in_full` with places and cost."""
-    return _Search(round_, plan, job, solving, solving).explanation(in_full=in_full)
+    """Explain a job of what `checked_parts` returns; `in_full` with places and cost.
+
+    `oracle` answers the questions of the search, `solving` proves what it finds.
+    """
+    return _Search(round_, plan, job, oracle, solving).explanation(in_full=in_full)
 
 
 def checked_parts(round_: Round, plan: Plan | None) -> tuple[Round, Plan | None]:
@@ -156,6 +167,9 @@ class _Search:
         facts = self._policy.facts(base, self._job, None if plan is None else self._round)
         self._base = base
         answer = self._ask(facts, facts)
+        if answer.starts and answer.plan is None:
+            # There is a place only once there is a plan.
+            answer = self._solving.start(self._world(facts, facts))
         if answer.starts is not False:
             verdict = Verdict.COULD_START if answer.starts else Verdict.UNDECIDED
             return self._explanation(verdict, facts, facts, plan=answer.plan)

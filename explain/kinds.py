@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from placewright.explain.explain_job import checked_parts, explained
 from placewright.explain.explanation import Explanation
 from placewright.explain.facts.policies import FACTS
+from placewright.explain.gang.oracle import ArrayOracle
 from placewright.explain.oracle import Budget, SolvingOracle
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
@@ -66,8 +67,9 @@ def explain_all(
         alike.setdefault(asked, []).append(job)
     kinds: dict[tuple[object, ...], tuple[Explanation, list[Job]]] = {}
     with SolvingOracle.opened(budget) as solving:
+        oracle = ArrayOracle(solving)
         for jobs in alike.values():
-            found = explained(valid, made, jobs[0].name, solving, in_full=False)
+            found = explained(valid, made, jobs[0].name, oracle, solving, in_full=False)
             key = found.verdict, *(fact.text for fact in found.conflict)
             kinds.setdefault(key, (found, []))[1].extend(jobs)
     order = {job.name: j for j, job in enumerate(valid.jobs)}

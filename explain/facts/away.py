@@ -25,14 +25,14 @@ Listed = TypeVar("Listed", Reservation, Outage)
 
 def away(round_: Round, name: str) -> list[Fact]:
     """Return all hosts that are away for a pending job as one fact; nothing if none is."""
-    causes = _causes(round_, name)
+    causes = causes_of(round_, name)
     if not causes:
         return []
     domains = _domains(round_.cluster)
     return [_hosts(tuple(causes), causes, domains)]
 
 
-def _causes(round_: Round, name: str) -> dict[str, tuple[str, ...]]:
+def causes_of(round_: Round, name: str) -> dict[str, tuple[str, ...]]:
     """Return why hosts are away, by name, in the order of the cluster."""
     causes: defaultdict[str, list[str]] = defaultdict(list)
     for entry in round_.cluster.hosts:

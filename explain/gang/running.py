@@ -1,0 +1,90 @@
+"""Running jobs as arrays: what hosts have left once any of them are taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from placewright.array_types import Bools, Ints
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import TaskGroup
+from placewright.topology import Cluster, State
+from placewright.topology.units import WHOLE_GPU
+
+
+def has_gpu_parts(job: Job) -> bool:
+    """Whether a job asks for GPU memory or MIG slices."""
+    return any(
+        group.mig is not None or group.gpu_memory
+        for option in job.options
+        for group in option.groups
+    )
+
+
+class RunningJobs:
+    """The running jobs of a round without GPU memory and MIG slices.
+
+    Parameters
+    ----------
+    cluster
+        The cluster as arrays.
+    jobs
+        The jobs that run, in any order; others are left out.
+    """
+
+    def __init__(self, cluster: Cluster, jobs: Iterable[Job]) -> None:
+        self._cluster = cluster
+        self.jobs = [job for job in jobs if job.running is not None]
+        self.index = {job.name: j for j, job in enumerate(self.jobs)}
+        names = cluster.resources
+        rows: dict[int, int] = {}
+        demands: list[list[int]] = []
+        task_job: list[int] = []
+        task_host: list[int] = []
+        task_row: list[int] = []
+        gpu_job: list[int] = []
+        gpus: list[int] = []
+        milli: list[int] = []
+        # Tasks of one group ask alike, and jobs that were read together share their groups.
+        alive: list[TaskGroup] = []
+        start, host_index = cluster.gpu_start.tolist(), cluster.host_index
+        for j, job in enumerate(self.jobs):
+            if job.running is None:
+                continue
+            groups = job.options[job.running.option].groups
+            for task in job.running.tasks:
+                group, host = groups[task.group], host_index[task.host]
+                if id(group) not in rows:
+                    wanted = {"cpu": group.cpu, "memory": group.memory, **group.resources}
+                    rows[id(group)] = len(demands)
+                    demands.append([wanted.get(name, 0) for name in names])
+                    alive.append(group)
+                task_job.append(j)
+                task_host.append(host)
+                task_row.append(rows[id(group)])
+                each = min(group.gpu, WHOLE_GPU)
+                for gpu in task.gpus:
+                    gpu_job.append(j)
+                    gpus.append(start[host] + gpu)
+                    milli.append(each)
+        self._task_job, self._task_host = _ints(task_job), _ints(task_host)
+        self._asked = np.array(demands, dtype=np.int64).reshape(-1, len(names))[_ints(task_row)]
+        self._gpu_job, self._gpus = _ints(gpu_job), _ints(gpus)
+        self._milli = np.array(milli, dtype=np.int32)
+
+    def state(self, kept: Bools) -> State:
+        """Return the hosts, all of them healthy, beside some of the jobs (jobs,)."""
+        state = State.empty(self._cluster)
+        on, of = kept[self._task_job], kept[self._gpu_job]
+        np.subtract.at(state.free, self._task_host[on], self._asked[on])
+        np.subtract.at(state.gpu_free, self._gpus[of], self._milli[of])
+        return state
+
+    def domains(self, j: int, domain: Ints) -> frozenset[int]:
+        """Return the domains in which a job has tasks; `domain` is that of each host."""
+        return frozenset(domain[self._task_host[self._task_job == j]].tolist())
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, dtype=np.int64)
