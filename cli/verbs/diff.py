@@ -64,8 +64,9 @@ def diff(
     after = _read(round_after, round_after_file or round_file, after_file)
     comparison = compare(round_, before, round_after, after)
     if picture is not None:
-        from placewright.cli.views.difference_picture import draw_difference
+        from placewright.cli.views.difference_picture import check_has_gpus, draw_difference
 
+        check_has_gpus(round_after, round_after_file or round_file)
         draw_difference(round_, before, round_after, after, picture)
         note_written(picture)
     from placewright.cli.views.comparison import comparison_object, print_comparison

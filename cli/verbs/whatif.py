@@ -160,6 +160,10 @@ def whatif(
     round_ = load_round(round_file, lenient=lenient)
     warn_of_units(round_)
     warn_of_invalid_jobs(round_)
+    if picture is not None:
+        from placewright.cli.views.difference_picture import check_has_gpus
+
+        check_has_gpus(round_, round_file)
     plan = None
     if plan_file is not None:
         plan = load_plan(plan_file)

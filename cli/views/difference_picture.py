@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import typer
+
 from placewright.cli.views.gang.facts import occupancy_of
 from placewright.cli.views.picture import draw
+from placewright.instances.derived.hardware import hardware
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 
 if TYPE_CHECKING:
     from placewright.instances.documents.round import Round
+
+
+def check_has_gpus(round_: Round, file: str) -> None:
+    """Refuse early to draw a cluster without GPUs.
+
+    Raises
+    ------
+    typer.BadParameter
+        If there is nothing to draw.
+    """
+    if not any(hardware(entry).gpus for entry in round_.cluster.hosts):
+        raise typer.BadParameter(f"{file} has no GPUs to draw", param_hint="--picture")
 
 
 def draw_difference(

@@ -305,3 +305,11 @@ def test_a_drawn_difference_has_both_maps_whatever_changes(tmp_path):
         draw_difference(answer.round, answer.before, answer.round_after, answer.after, str(path))
         assert ">before<" in path.read_text()
         assert ">after<" in path.read_text()
+
+
+def test_a_cluster_without_gpus_has_no_picture(run, tmp_path):
+    round_ = Path(__file__).parents[2] / "instances" / "library" / "drf-100-cpus.yaml"
+    done = run("whatif", round_, "--end", "x", "--picture", tmp_path / "p.svg")
+    assert done.code == 2
+    assert "--picture: " in done.err
+    assert "has no GPUs to draw" in done.err

@@ -79,7 +79,7 @@ def tiny_rounds(seeds: range) -> Iterator[tuple[int, Round]]:
 def test_proven_differences_agree_with_all_plans_of_tiny_rounds():
     found = dict.fromkeys(("proven", "same", "undecided"), 0)
     asked = 0
-    for seed, round_ in tiny_rounds(range(220)):
+    for seed, round_ in tiny_rounds(range(120)):
         rng = Random(f"edit {seed}")
         try:
             edits = parse_edits({"edits": [drawn_edit(round_, rng)]})
@@ -106,8 +106,8 @@ def test_proven_differences_agree_with_all_plans_of_tiny_rounds():
                 assert true * one.difference > 0, (seed, one)
             elif one.verdict == "same":
                 assert true == 0, (seed, one)
-    assert asked >= 60
-    assert min(found.values()) >= 10, found
+    assert asked >= 40, asked
+    assert min(found.values()) >= 5, found
 
 
 def test_an_edit_that_changes_nothing_gives_an_empty_comparison():
