@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from typing import Literal, TypeAlias
 
 from placewright.instances.documents.plan import Precedence, TermResult
@@ -75,12 +75,15 @@ def term_differences(
             continue
         (one, (low, high)), (other, (low_after, high_after)) = old[key], new[key]
         at_least, at_most = low_after - high, high_after - low
+        difference = other.value - one.value
+        # A claimed bound that makes a term optimal may be off by the tolerance of its solver.
+        optimal = one.status == other.status == "optimal" and isfinite(at_most - at_least)
         verdict: Verdict = "undecided"
-        if at_least == at_most == 0:
+        if at_least == at_most == 0 or (optimal and difference == 0):
             verdict = "same"
         elif at_least > 0 or at_most < 0:
             verdict = "proven"
-        yield TermDifference(one, other, other.value - one.value, verdict, at_least, at_most)
+        yield TermDifference(one, other, difference, verdict, at_least, at_most)
 
 
 def _key(term: TermResult) -> _Key:

@@ -11,9 +11,10 @@ from fuzz.policies import deadline, gang, geo, interleaving, replicas
 from fuzz.policy import TooManyPlansError
 from fuzz.small_units import in_small_units
 from placewright.explain.comparison import compare
+from placewright.explain.term_differences import term_differences
 from placewright.explain.whatif import whatif
 from placewright.instances.documents.edits import Edits
-from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.documents.plan import DecisionKind, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_edits, parse_round
@@ -211,3 +212,21 @@ def test_a_plan_without_a_certificate_proves_nothing():
     found = compare(round_, bare, round_, plan)
     assert found.is_empty
     assert {one.verdict for one in found.terms} == {"undecided"}
+
+
+def test_values_that_claims_call_optimal_are_the_same_and_no_difference_within_them_is_proven():
+    """Bounds of 10^7 and more that solvers claim are off by a few units."""
+    one = TermResult(
+        name="disruption", sense="min", value=10**7, bound=10**7 - 5.0, claimed=10**7 - 5.0,
+        proof="claimed", status="optimal",
+    )  # fmt: skip
+
+    def verdict(value: int) -> str:
+        other = one.model_copy(update={"value": value, "bound": value - 5.0})
+        return next(term_differences([one], [other])).verdict
+
+    assert verdict(10**7) == "same"
+    assert verdict(10**7 - 3) == "undecided"
+    assert verdict(10**7 - 6) == "proven"
+    unknown = one.model_copy(update={"status": "feasible", "bound": None})
+    assert next(term_differences([one], [unknown])).verdict == "undecided"
