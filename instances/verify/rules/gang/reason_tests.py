@@ -25,6 +25,7 @@ class ReasonTests:
         self._known: dict[Hashable, bool] = {}
         self._within: dict[tuple[int, str], FreeHosts] = {}
         self._used_back: dict[tuple[str, Rank, str | None], Counter[str]] = {}
+        self._victims: dict[tuple[str, str | None], list[tuple[Rank, str]]] = {}
         self._after: dict[str | None, dict[str, Counter[str]]] = {}
         self._limits: dict[tuple[str, str | None], dict[str, int]] = {}
         self._class_keys: dict[int, Hashable] = {}  # by option, each of which the round keeps alive
@@ -83,12 +84,13 @@ class ReasonTests:
 
     def _beyond_quota(self, job: Job, option: int, region: str | None) -> bool:
         """Whether an option exceeds its tenant's quota, of the cluster or of a region."""
-        asked = asked_by(job.options[option])
+        asked, tenant = asked_by(job.options[option]), job.tenant or ""
+        places = [place for place in dict.fromkeys((None, region)) if self.limits(tenant, place)]
         return any(
             used[name] + asked[name] > most
-            for place in dict.fromkeys((None, region))
-            for used in (self.used(job, option, place).values() if job.tenant else ())
-            for name, most in self.limits(job.tenant or "", place).items()
+            for place in places
+            for used in self.used(job, option, place).values()
+            for name, most in self.limits(tenant, place).items()
         )
 
     def used(self, job: Job, option: int, region: str | None = None) -> dict[str, Counter[str]]:
@@ -99,22 +101,31 @@ class ReasonTests:
         """
         tenant, mine = job.tenant or "", self._states.rank(job, option)
         found = {"": self._used_after(region)[tenant]}
-        for rank, name in self._states.victims:
-            victim = self._reading.jobs[name]
-            if rank >= mine and victim.tenant == tenant and self._ran_in(name, region):
+        for rank, name in self._victims_of(tenant, region):
+            if rank >= mine:
                 found[name] = self._used_with(tenant, rank, region)
         return found
+
+    def _victims_of(self, tenant: str, region: str | None) -> list[tuple[Rank, str]]:
+        """Return the preempted jobs of a tenant, in a region if one is given."""
+        key, jobs = (tenant, region), self._reading.jobs
+        if key not in self._victims:
+            self._victims[key] = [
+                (rank, name)
+                for rank, name in self._states.victims
+                if jobs[name].tenant == tenant and self._ran_in(name, region)
+            ]
+        return self._victims[key]
 
     def limits(self, tenant: str, region: str | None = None) -> dict[str, int]:
         """Return what the jobs of a tenant may hold: its quota, or what they held if more."""
         key = tenant, region
         if key not in self._limits:
-            reading = self._reading
+            reading, quotas = self._reading, self._quotas(tenant, region).items()
             held = Counter[str]()
-            for name in reading.running:
+            for name in reading.running if quotas else ():
                 if reading.jobs[name].tenant == tenant and self._ran_in(name, region):
                     held.update(asked_by(reading.option_run(name)))
-            quotas = self._quotas(tenant, region).items()
             self._limits[key] = {name: max(most, held[name]) for name, most in quotas}
         return self._limits[key]
 
