@@ -159,7 +159,7 @@ class Moves:
     @cached_property
     def curve(self) -> MoveCurve:
         """The curve, of the best plan found without a limit on moves."""
-        solved = self._solve(self.round)
+        solved = self._unlimited
         prefixes = Prefixes(self.round, solved)
         chosen = sorted(_spread(prefixes.last_stages, MOST_POINTS))
         results = () if solved.certificate is None else solved.certificate.terms
@@ -173,20 +173,27 @@ class Moves:
         return replace(curve, points=tuple(points))
 
     def within(self, allowed: int) -> WithinMoves:
-        """Return the best plan found that migrates and preempts at most so many jobs together."""
-        solved = self._solve(_within(self.round, allowed))
-        prefixes = Prefixes(self.round, solved)
-        found = prefixes.within(allowed)
-        if (other := self._known_within(allowed)) is not None:
-            found = other if better(other.terms, found.terms, tuple(found.terms)) else found
-        results = () if solved.certificate is None else solved.certificate.terms
-        kept = results if found.terms == prefixes.whole.terms else results[:1]
-        return WithinMoves(allowed, found, kept)
+        """Return the best plan found that migrates and preempts at most so many jobs together.
 
-    def _known_within(self, allowed: int) -> MovePoint | None:
-        if "curve" not in self.__dict__:
-            return None
-        return [p for p in self.curve.points if p.moves <= allowed][-1]
+        That is the best of the plan found under a budget of so many moves, cut where it has more,
+        and of what is known of the curve.
+        """
+        solved = self._solve(_within(self.round, allowed))
+        cut = Prefixes(self.round, solved, allowed)
+        found = [cut.whole] if cut.whole.moves <= allowed else [cut.best()]
+        if "curve" in self.__dict__:
+            found += [point for point in self.curve.points if point.moves <= allowed]
+            found.append(Prefixes(self.round, self._unlimited, allowed).best())
+        best = found[0]
+        for other in found[1:]:
+            best = other if better(other.terms, best.terms, tuple(best.terms)) else best
+        results = () if solved.certificate is None else solved.certificate.terms
+        kept = results if best.terms == cut.whole.terms else results[:1]
+        return WithinMoves(allowed, best, kept)
+
+    @cached_property
+    def _unlimited(self) -> Plan:
+        return self._solve(self.round)
 
     def _solve(self, round_: Round) -> Plan:
         return solve_round(

@@ -50,7 +50,7 @@ class MovePoint:
 
 
 class Prefixes:
-    """The plans that the stages of a plan lead to, one after the other.
+    """The plans that the stages of a plan lead to, one after the other; see `stages_of`.
 
     Attributes
     ----------
@@ -62,9 +62,9 @@ class Prefixes:
         Jobs moved after each stage.
     """
 
-    def __init__(self, round_: Round, solved: Plan) -> None:
+    def __init__(self, round_: Round, solved: Plan, most: int | None = None) -> None:
         self.round, self._solved = round_, solved
-        self.stages = stages_of(round_, solved)
+        self.stages = stages_of(round_, solved, most)
         self.moved = list(accumulate(len(stage.moves) for stage in self.stages))
         self.last_stages = [
             i
@@ -100,14 +100,10 @@ class Prefixes:
             self._points[stage] = self._of(jobs)
         return self._points[stage]
 
-    def within(self, allowed: int) -> MovePoint:
-        """Return the plan after the last stage until which at most so many jobs move."""
-        if self.whole.moves <= allowed:
-            return self.whole
-        for stage in reversed(self.last_stages):
-            if self.moved[stage] <= allowed and (found := self.point(stage)) is not None:
-                return found
-        return self.placement
+    def best(self) -> MovePoint:
+        """Return the plan after the last stage that leads to a valid one."""
+        points = (self.point(stage) for stage in reversed(self.last_stages))
+        return next((point for point in points if point is not None), self.placement)
 
     def _of(self, jobs: Sequence[int]) -> MovePoint | None:
         hosts, decisions = self._decider.hosts, self._solved.decisions

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import Any, TypeAlias
 
 from placewright.formulations.gang.problem.quotas import resources_held
@@ -44,12 +45,13 @@ class _Change:
     gives: Mapping[int, int]
 
 
-def stages_of(round_: Round, plan: Plan) -> tuple[Stage, ...]:
+def stages_of(round_: Round, plan: Plan, most: int | None = None) -> tuple[Stage, ...]:
     """Cut a valid plan into stages; the first has the starts that wait for no move.
 
-    Moves that no start waits for come last, each a stage of its own.
+    Moves that no start waits for come last, each a stage of its own. With `most`, stages that would
+    make it more moves are passed over, and so are moves that no start waits for.
     """
-    return tuple(_Stages(round_, plan).in_order())
+    return tuple(_Stages(round_, plan).in_order(inf if most is None else most))
 
 
 class _Stages:
@@ -65,8 +67,8 @@ class _Stages:
                 self._givers[slot].append(j)
         self._left = set(self._changes)
 
-    def in_order(self) -> Iterator[Stage]:
-        """Yield stages until everything is carried out."""
+    def in_order(self, most: float) -> Iterator[Stage]:
+        """Yield stages until everything is carried out, or no stage has few enough moves."""
         waiting = {j for j in self._left if self._changes[j].kind is DecisionKind.START}
         closures = {j: self._closure(j) for j in waiting}
         lookers: defaultdict[int, set[int]] = defaultdict(set)
@@ -81,8 +83,11 @@ class _Stages:
             j = rank[-1]
             if j not in waiting or rank != self._rank(j, closures[j]):
                 continue
-            closure = closures.pop(j)
+            closure = closures[j]
             moves = [k for k in closure if self._changes[k].kind is not DecisionKind.START]
+            if len(moves) > most:
+                continue  # it comes up again once it waits for fewer
+            most -= len(moves)
             if moves and ready:
                 yield Stage((), tuple(ready))
                 ready = []
@@ -105,7 +110,7 @@ class _Stages:
                 heappush(heap, self._rank(k, closures[k]))
         if ready:
             yield Stage((), tuple(ready))
-        for j in self._order:
+        for j in self._order if most == inf else ():
             if j in self._left:
                 closure = self._closure(j)
                 self._carry_out(closure)

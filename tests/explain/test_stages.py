@@ -119,3 +119,29 @@ def test_moves_that_no_start_waits_for_come_last():
     round_ = round_of([job("a", 1, "h0", 0), job("b", 1, "h1", 0), job("w", 2)], hosts=3)
     plan = plan_of(round_, ("migrate", "h2", [0]), ("migrate", "h2", [1]), ("start", "h0", [0, 1]))
     assert stages_of(round_, plan) == (Stage((0,), (2,)), Stage((1,), ()))
+
+
+def test_a_budget_passes_over_what_takes_more_moves_for_what_takes_fewer():
+    round_ = round_of(
+        [
+            job("a", 2, "h0", 0, 1),
+            job("b", 1, "h1", 0),
+            job("c", 1, "h3", 0),
+            job("large", 2, weight=9),
+            job("small", 2),
+        ],
+        hosts=5,
+    )
+    plan = plan_of(
+        round_,
+        ("migrate", "h1", [0, 1]),
+        ("migrate", "h2", [0]),
+        ("migrate", "h4", [0]),
+        ("start", "h0", [0, 1]),
+        ("start", "h3", [0, 1]),
+    )
+    large, small = Stage((1, 0), (3,)), Stage((2,), (4,))
+    assert stages_of(round_, plan) == (large, small)
+    assert stages_of(round_, plan, 2) == (large,)
+    assert stages_of(round_, plan, 1) == (small,)
+    assert stages_of(round_, plan, 0) == ()
