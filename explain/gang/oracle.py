@@ -27,7 +27,6 @@ from placewright.formulations.gang.problem.jobs import Label
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.gang.problem.shapes import host_mask
-from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import eligible, expected_end, hosts_away
 from placewright.instances.documents.arrangement import AntiAffinity
@@ -51,14 +50,11 @@ class ArrayOracle:
         return self._solving.start(world) if starts is None else Answer(starts)
 
     def _counted(self, world: World) -> bool | None:
-        base, job = world.base, named(world.job, world.base)
-        owners = {tenant.name for tenant in base.tenants if tenant.cells}
-        if job.tenant in owners and not job.opportunistic:
-            return None
-        if any(has_gpu_parts(one) for one in base.jobs):
-            return _starts_in(world)
-        if self._last is None or self._last.base is not base or self._last.job != world.job:
-            self._last = _Arrays(base, world.job)
+        if self._last is None or self._last.base is not world.base or self._last.job != world.job:
+            running = None if self._last is None else self._last.running
+            if running is None or not running.are_those_of(world.base):
+                running = RunningJobs(world.base)
+            self._last = _Arrays(world.base, world.job, running)
         return self._last.starts(world)
 
 
@@ -90,19 +86,21 @@ def _can_start(problem: Problem) -> bool | None:
 
 
 class _Arrays:
-    """The worlds of one base round and job, without GPU memory and MIG slices."""
+    """The worlds of one base round and job; with GPU memory or MIG slices each is compiled."""
 
-    def __init__(self, base: Round, job: str) -> None:
-        self.base, self.job = base, job
-        self._cluster = build_cluster(base.cluster)
-        self._running = RunningJobs(self._cluster, base.jobs)
-        self._alone = without_waiting(base, job, self._running.index)
+    def __init__(self, base: Round, job: str, running: RunningJobs) -> None:
+        self.base, self.job, self._waits = base, job, named(job, base)
+        owners = {tenant.name for tenant in base.tenants if tenant.cells}
+        self._in_cells = self._waits.tenant in owners and not self._waits.opportunistic
+        self._parted = running.has_gpu_parts or has_gpu_parts(self._waits)
+        self.running, self._cluster = running, running.cluster
+        self._alone = without_waiting(base, job, self.running.index)
         self._causes = causes_of(base, job)
         self._reserved = _reserved_gpus(base)
-        tenant = named(job, base).tenant
+        tenant = self._waits.tenant
         self._mine = [
             (j, resources_held(one.options[one.running.option]))
-            for j, one in enumerate(self._running.jobs)
+            for j, one in enumerate(self.running.jobs)
             if tenant is not None and one.tenant == tenant and one.running is not None
         ]
         self._compiled: dict[frozenset[int], tuple[Problem, Round]] = {}
@@ -110,14 +108,18 @@ class _Arrays:
 
     def starts(self, world: World) -> bool | None:
         """Return whether the job starts in a world of this base; None if that is not known."""
+        if self._in_cells:
+            return None
+        if self._parted:
+            return _starts_in(world)
         of_jobs = [f for f in world.removed if f.stratum >= Stratum.HELD and f.names]
         of_hosts = [f for f in world.removed if f.stratum is Stratum.AWAY and f.names]
         others = tuple(f for f in world.removed if not f.names)
         problem, alone = self._without(others)
         if not eligible(named(self.job, alone), alone.now):
             return False
-        kept = np.ones(len(self._running.jobs), dtype=np.bool_)
-        kept[[self._running.index[name] for f in of_jobs for name in f.names]] = False
+        kept = np.ones(len(self.running.jobs), dtype=np.bool_)
+        kept[[self.running.index[name] for f in of_jobs for name in f.names]] = False
         back = {name for f in of_hosts for name in f.names}
         return _can_start(self._beside(problem, alone, kept, back))
 
@@ -136,7 +138,7 @@ class _Arrays:
         self, problem: Problem, alone: Round, kept: Bools, back: Collection[str]
     ) -> Problem:
         """Return the problem beside some running jobs, and with some hosts back."""
-        cluster, state = self._cluster, self._running.state(kept)
+        cluster, state = self._cluster, self.running.state(kept)
         index, start = cluster.host_index, cluster.gpu_start
         open_ = np.ones(cluster.num_hosts, dtype=np.bool_)
         usable = np.ones(cluster.num_gpus, dtype=np.bool_)
@@ -159,11 +161,11 @@ class _Arrays:
 
     def _label(self, label: Label, kept: Bools) -> Label:
         """Return the waiting job's label with the domains where running jobs have it."""
-        rule = named(self.job, self.base).anti_affinity
+        rule = self._waits.anti_affinity
         domain = self._cluster.domain[label.level]
         homes = {
-            j: self._running.domains(j, domain)
-            for j, job in enumerate(self._running.jobs)
+            j: self.running.domains(j, domain)
+            for j, job in enumerate(self.running.jobs)
             if kept[j] and _has_label(job, rule)
         }
         return Label(label.level, homes)
@@ -173,7 +175,7 @@ class _Arrays:
         names = {**dict(enumerate(self._cluster.resources)), -1: "gpu"}
         left = dict(problem.quota)
         for tenant, resource in problem.quota:
-            if alone.tenants[tenant].name == named(self.job, self.base).tenant:
+            if alone.tenants[tenant].name == self._waits.tenant:
                 held = sum(mine.get(names[resource], 0) for j, mine in self._mine if kept[j])
                 limit = alone.tenants[tenant].quota[names[resource]]
                 left[tenant, resource] = max(limit - held, 0)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import zip_longest
 
 import numpy as np
 
 from placewright.array_types import Bools, Ints
+from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
-from placewright.topology import Cluster, State
+from placewright.instances.documents.round import Round
+from placewright.topology import State
 from placewright.topology.units import WHOLE_GPU
 
 
@@ -23,20 +26,24 @@ def has_gpu_parts(job: Job) -> bool:
 
 
 class RunningJobs:
-    """The running jobs of a round without GPU memory and MIG slices.
+    """The cluster and the running jobs of a round.
 
-    Parameters
+    Attributes
     ----------
     cluster
         The cluster as arrays.
-    jobs
-        The jobs that run, in any order; others are left out.
+    jobs, index
+        The jobs that run, in the order of the round, and where they are in it, by name.
+    has_gpu_parts
+        Whether one of them asks for GPU memory or MIG slices, of which `state` knows nothing.
     """
 
-    def __init__(self, cluster: Cluster, jobs: Iterable[Job]) -> None:
-        self._cluster = cluster
-        self.jobs = [job for job in jobs if job.running is not None]
+    def __init__(self, round_: Round) -> None:
+        self._document = round_.cluster
+        self.cluster = cluster = build_cluster(round_.cluster)
+        self.jobs = [job for job in round_.jobs if job.running is not None]
         self.index = {job.name: j for j, job in enumerate(self.jobs)}
+        self.has_gpu_parts = any(map(has_gpu_parts, self.jobs))
         names = cluster.resources
         rows: dict[int, int] = {}
         demands: list[list[int]] = []
@@ -73,9 +80,16 @@ class RunningJobs:
         self._gpu_job, self._gpus = _ints(gpu_job), _ints(gpus)
         self._milli = np.array(milli, dtype=np.int32)
 
+    def are_those_of(self, round_: Round) -> bool:
+        """Whether a round has the very same cluster and running jobs."""
+        running = (job for job in round_.jobs if job.running is not None)
+        return round_.cluster is self._document and all(
+            one is other for one, other in zip_longest(running, self.jobs)
+        )
+
     def state(self, kept: Bools) -> State:
         """Return the hosts, all of them healthy, beside some of the jobs (jobs,)."""
-        state = State.empty(self._cluster)
+        state = State.empty(self.cluster)
         on, of = kept[self._task_job], kept[self._gpu_job]
         np.subtract.at(state.free, self._task_host[on], self._asked[on])
         np.subtract.at(state.gpu_free, self._gpus[of], self._milli[of])
