@@ -83,7 +83,7 @@ def explain_job(
         found = explained(valid, made, job, oracle, solving, in_full=True)
         if not corrections:
             return found
-        search = JobCorrections(valid, found, oracle, solving, costs)
+        search = JobCorrections(valid, found, oracle, solving, costs, made)
         return replace(found, corrections=search.found(corrections))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 
 from placewright.explain.corrections.change import Form, edit_of
@@ -13,10 +14,13 @@ from placewright.explain.corrections.own import own_changes
 from placewright.explain.corrections.victims import cheapest_victims
 from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Stratum, World, named
+from placewright.explain.facts.policies import FACTS
 from placewright.explain.oracle import Oracle, SolvingOracle
 from placewright.explain.proof import plan_that_starts
+from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import GANG
 
 _UP_TO: Mapping[Verdict, Stratum] = {
@@ -26,8 +30,8 @@ _UP_TO: Mapping[Verdict, Stratum] = {
 }
 """Of verdicts that last, the facts that hold in the world of "some day": up to this stratum."""
 
-FEW_CHANGES, ENOUGH = 2, 3
-"""Corrections of more changes than this are told only where fewer corrections have been found."""
+FEW_CHANGES = 2
+"""Corrections of more changes than this are told only where no smaller ones have been found."""
 
 _BLOCKED = {*_UP_TO, Verdict.NOT_NOW, Verdict.OTHERS_INSTEAD}
 
@@ -45,6 +49,8 @@ class JobCorrections:
         Finds the plan that verifies each correction.
     costs
         By kind of change.
+    plan
+        The plan in which the job waits, if there is one.
     """
 
     def __init__(
@@ -54,11 +60,16 @@ class JobCorrections:
         oracle: Oracle,
         solving: SolvingOracle,
         costs: Mapping[str, Cost] = COSTS,
+        plan: Plan | None = None,
     ) -> None:
         self._round, self._explanation = round_, explanation
         self._oracle, self._solving, self._costs = oracle, solving, costs
         self._job = explanation.job
         self._base = explanation.world.base
+        beside = None
+        if plan is not None:
+            beside = FACTS[round_.policy.formulation].base(round_, self._job, plan)
+        self._beside = beside
         waiting = {one.name for one in round_.jobs if one.running is None}
         self._started = [
             name
@@ -80,7 +91,7 @@ class JobCorrections:
             removed = tuple(f for f in reversed(self._explanation.universe) if id(f) not in holding)
             world = World(self._base, self._job, removed).round
             some_day = tuple(self._first(world, most))
-        now = self._first(self._base, most)
+        now = [self._beside_plan(one) for one in self._first(self._base, most)]
         if (victims := self._victims()) is not None:
             now = sorted([*now, victims], key=lambda one: one.cost)
         return Corrections(some_day, tuple(now))
@@ -89,7 +100,7 @@ class JobCorrections:
         """Return the first corrections of a world; ones of many changes only where few help."""
         found: list[Correction] = []
         for one in islice(self._verified(world), most):
-            if len(one.parts) > FEW_CHANGES and len(found) >= ENOUGH:
+            if len(one.parts) > FEW_CHANGES and found:
                 break
             found.append(one)
         return found
@@ -105,6 +116,16 @@ class JobCorrections:
             edited = World(apply_edits(world, one.edits), self._job)
             if plan_that_starts(edited, self._solving) is not None:
                 yield one
+
+    def _beside_plan(self, correction: Correction) -> Correction:
+        """Return a correction that says whether it suffices beside all that the plan starts."""
+        if self._beside is None:
+            return correction
+        try:
+            starts = self._starts(apply_edits(self._beside, correction.edits))
+        except InvalidInputError:  # such as the end of a job that the plan stops
+            starts = None
+        return replace(correction, beside_plan=starts)
 
     def _starts(self, round_: Round) -> bool | None:
         return self._oracle.start(World(round_, self._job)).starts

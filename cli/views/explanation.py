@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from placewright.explain.loss import Loss
     from placewright.explain.places import GroupPlaces, Place
     from placewright.instances.documents.job import Job
+    from placewright.instances.documents.option import TaskGroup
 
 MAX_KINDS, MAX_JOBS = 6, 3
 RULES: Mapping[str, str] = {
@@ -46,6 +47,7 @@ LABELS: Mapping[Stratum, str] = {
     Stratum.HELD: "runs",
     Stratum.TAKEN: "plan",
 }
+NOT_BESIDE = " *"
 FOR_NOW = "held", "not_before", "ready", "copying", "data"
 """Kinds of facts that hold for now and speak of no running job."""
 
@@ -80,13 +82,14 @@ def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
     yield f"{job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
     if explanation.conflict:
         yield from _because(explanation)
-    for places in explanation.places:
-        yield from _where(places)
+    if not any(fact.kind == "quota" for fact in explanation.conflict):
+        for places in explanation.places:
+            yield from _where(places, job.options[0].groups)
     if explanation.corrections is not None:
         yield from _corrections(explanation.corrections)
     if explanation.cost is not None:
         yield ""
-        yield f"  Starting it all the same would cost: {_cost(explanation.cost)}"
+        yield f"  {_cost(explanation.cost)}"
     yield ""
     yield f"  {_proven(explanation)}"
 
@@ -130,36 +133,38 @@ def _because(explanation: Explanation) -> Iterator[str]:
         Verdict.NOT_UNTIL_HOSTS_ARE_BACK,
     )
     minimal = explanation.proof is not None and explanation.proof.minimal
-    it = "run" if lasting else "start"
-    said = f" (minimal: without any one of these it could {it})" if minimal else ""
+    it = "running" if lasting else "starting"
+    said = ", and each of them is needed for that" if minimal else ""
     yield ""
-    yield f"  Because{said}"
+    yield f"  Because: these facts alone keep it from {it}{said}"
     for fact in explanation.conflict:
         yield f"    {_label(fact)}   {fact.text}"
 
 
-def _where(places: GroupPlaces) -> Iterator[str]:
-    tasks = count(places.tasks, "task")
+def _where(places: GroupPlaces, groups: Sequence[TaskGroup]) -> Iterator[str]:
+    tasks = f"{places.tasks:,} tasks" if places.tasks > 1 else "task"
+    whose = f"its {tasks}" if len(groups) == 1 else f"the {tasks} of {groups[places.group].name}"
+    most = "most of " if places.tasks > 1 else ""
     yield ""
     if places.level is None:
-        yield f"  Where: tasks that hosts hold, of {places.tasks:,}"
+        yield f"  Where: hosts that have room for {most}{whose}"
     else:
         yield (
-            f"  Where: {places.level}s that hold most of its {tasks} "
-            f"({places.whole:,} of {count(places.total, places.level)} would hold all, empty)"
+            f"  Where: {places.level}s that have room for {most}{whose}; "
+            f"were they empty, {places.whole:,} of {places.total:,} would have it for all"
         )
     width = max((len(_name(places, place)) for place in places.places), default=0)
     for place in places.places:
         yield f"    {_name(places, place):{width}}  {_place(places, place)}"
     for name, hosts, lack in places.unfit[:MAX_KINDS]:
-        yield f"    {name}, {count(hosts, 'host')}: none, {_lack(lack)}"
+        yield f"    {count(hosts, 'host')} of {name}: none, {_lack(lack)}"
 
 
 def _corrections(found: Corrections) -> Iterator[str]:
     some_day = None if found.some_day == found.now else found.some_day
     for title, some in (
         ("Could run here, some day, if any one of these were so", some_day),
-        ("Would start now, if any one of these were so", found.now),
+        ("Would start beside all that runs, if any one of these were so", found.now),
     ):
         if not some:
             continue
@@ -167,7 +172,9 @@ def _corrections(found: Corrections) -> Iterator[str]:
         yield f"  {title}"
         width = max(len(_who(one)) for one in some)
         for one in some:
-            yield f"    {_who(one):{width}}  {one.text}"
+            yield f"    {_who(one):{width}}  {one.text}{NOT_BESIDE * (one.beside_plan is False)}"
+        if any(one.beside_plan is False for one in some):
+            yield f"   {NOT_BESIDE} not beside what this plan starts, which takes the room"
 
 
 def _who(correction: Correction) -> str:
@@ -175,7 +182,7 @@ def _who(correction: Correction) -> str:
 
 
 def _name(places: GroupPlaces, place: Place) -> str:
-    return place.name if places.level else f"{place.name}, {count(place.hosts, 'host')}"
+    return place.name if places.level else f"{count(place.hosts, 'host')} of {place.name}"
 
 
 def _place(places: GroupPlaces, place: Place) -> str:
@@ -212,29 +219,51 @@ def _lack(lack: Mapping[str, Any]) -> str:
 
 
 def _cost(cost: Loss) -> str:
+    it = "Starting it all the same would cost"
     if cost.startable is False:
-        return f"no plan starts it, whoever moves or stops ({cost.proof})"
+        return f"Moving or preempting others cannot start it ({_PROOF[cost.proof]})"
     if cost.is_tie:
-        return f"nothing: an equally good plan starts it{_instead(cost)}"
+        return f"{it} nothing: an equally good plan starts it{_instead(cost)}"
     if cost.term is None:
-        return "not known: no plan that starts it was found"
+        return "What starting it all the same would cost is not known: no plan that does was found"
     least = term_text(cost.term, cost.at_least)
     if cost.at_most is None:
-        return f"at least {least} of {cost.term} ({cost.proof})"
+        return f"{it} at least {least} of {cost.term} ({_PROOF[cost.proof]})"
     most = term_text(cost.term, cost.at_most)
     if cost.at_most == 0:
-        return f"nothing: a better plan starts it{_instead(cost)}"
+        return f"{it} nothing: a better plan starts it{_instead(cost)}"
     if cost.at_least == cost.at_most:
-        return f"{most} of {cost.term} ({cost.proof}){_instead(cost)}"
+        return f"{it} {most} of {cost.term} ({_PROOF[cost.proof]}){_instead(cost)}"
     if cost.at_least == 0:
-        return f"at most {most} of {cost.term}{_instead(cost)}"
-    return f"{least} to {most} of {cost.term}{_instead(cost)}"
+        return f"{it} at most {most} of {cost.term}{_instead(cost)}"
+    return f"{it} {least} to {most} of {cost.term}{_instead(cost)}"
+
+
+_PROOF: Mapping[str | None, str] = {
+    "certified": "certified",
+    "claimed": "as a solver claims",
+    None: "not proven",
+}
+_WOULD: Mapping[tuple[str, str], str] = {
+    ("start", "wait"): "would wait",
+    ("wait", "start"): "would start",
+    ("keep", "preempt"): "would stop",
+    ("keep", "migrate"): "would move",
+    ("migrate", "keep"): "would stay",
+    ("migrate", "preempt"): "would stop",
+    ("preempt", "keep"): "would go on",
+    ("preempt", "migrate"): "would move and go on",
+}
+"""What becomes of a job, by its decision in the plan and in the one that starts the other job."""
 
 
 def _instead(cost: Loss) -> str:
     if not cost.instead:
         return ""
-    said = [f"{one.job}: {one.before} -> {one.after}" for one in cost.instead]
+    said = [
+        f"{one.job} {_WOULD.get((one.before, one.after), f'would {one.after}')}"
+        for one in cost.instead
+    ]
     return f"; {several(said, MAX_JOBS)}"
 
 
@@ -248,7 +277,7 @@ def _proven(explanation: Explanation) -> str:
         for fact, witness in zip(explanation.conflict, proof.witnesses, strict=True)
         if witness.plan is None
     ]
-    bound = "no bound within the limit" if proof.blocked is None else f"bound {proof.blocked}"
+    bound = "not within the limit" if proof.blocked is None else _PROOF[proof.blocked]
     plans = count(len(proof.witnesses) - len(unproven), "verified plan")
-    text = f"Proof: {bound}, {plans}; {asked_}"
+    text = f"Proof: that these facts suffice: {bound}; that each is needed: {plans}; {asked_}"
     return text if not unproven else f"{text}; not proven to be needed: {'; '.join(unproven)}"

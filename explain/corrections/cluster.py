@@ -3,22 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from placewright.explain.corrections.change import Amounts, Change, Form, Names, Step, edit_of
+from placewright.explain.corrections.change import (
+    Amounts,
+    Change,
+    Form,
+    Names,
+    Step,
+    Suffices,
+    edit_of,
+)
+from placewright.explain.corrections.least_amount import least_amount
+from placewright.explain.minimal_subset import minimal_subset
 from placewright.instances.derived.durations import duration
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import expected_end
 from placewright.instances.documents.edits import Edit
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.option import Option
 from placewright.instances.documents.quantities import amount_text, write_amount
 from placewright.instances.documents.round import Round
 
-MAX_NAMES = 3
+MAX_NAMES = 4
 """Hosts or jobs of a change that its text names."""
+HORIZONS = (3600, 4 * 3600, 24 * 3600)
+"""Seconds of waiting that are changes of their own: less waiting, and another change with it."""
 
 _UNITS = {"gpu": (1000, 50), "cpu": (1000, 1000), "memory": (1024, 1024)}
 """Steps of a quota: where whole units are asked, and else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """A change by waiting until some running jobs are expected to have ended.
+
+    Attributes
+    ----------
+    now
+        The time of the round.
+    ends
+        When jobs are expected to end, and their names, in this order.
+    """
+
+    now: int
+    ends: tuple[tuple[int, str], ...]
+    kind: str = "time"
+
+    @property
+    def strongest(self) -> Form:
+        """The change until all have ended."""
+        return self._form(self.ends[-1][0], [name for _, name in self.ends])
+
+    def least(self, suffices: Suffices) -> Form:
+        """Return the change until the first time that suffices; it names the jobs that matter."""
+        times = sorted({end for end, _ in self.ends})
+        found = least_amount(0, len(times), lambda n: suffices((edit_of(at=times[n - 1]),)))
+        at = times[found.least - 1]
+        ended = [name for end, name in self.ends if end <= at]
+        if suffices((edit_of(end=ended),)):
+            ended = minimal_subset(
+                ended, lambda names: bool(suffices([edit_of(end=[*names])] if names else []))
+            )
+        return self._form(at, ended, least=found.proven)
+
+    def _form(self, at: int, ended: Sequence[str], *, least: bool = True) -> Form:
+        once = f", once {_ended(ended)}" if ended else ""
+        return Form(f"in {duration(at - self.now)}{once}", (edit_of(at=at),), least)
 
 
 def cluster_changes(round_: Round, job: Job, started: Sequence[str] = ()) -> Iterator[Change]:
@@ -47,14 +97,9 @@ def _quotas(round_: Round, job: Job) -> Iterator[Change]:
     tenant = next((one for one in round_.tenants if one.name == job.tenant), None)
     if tenant is None:
         return
-    running = [
-        one.options[one.running.option]
-        for one in round_.jobs
-        if one.running is not None and one.tenant == job.tenant
-    ]
     for resource, limit in tenant.quota.items():
-        asked = max(_asked(option, resource) for option in job.options)
-        excess = asked + sum(_asked(option, resource) for option in running) - limit
+        asked = max(option.amount_of(resource) for option in job.options)
+        excess = asked + round_.used_by(tenant.name, resource) - limit
         if excess <= 0:
             continue
         whole, part = _UNITS.get(resource, (1, 1))
@@ -74,14 +119,6 @@ def _more_quota(tenant: str, resource: str, excess: int, unit: int) -> Amounts:
     return Amounts("quota", -(-excess // unit), text, edits)
 
 
-def _asked(option: Option, resource: str) -> int:
-    """Return how much of a resource an option asks in all."""
-    if resource == "gpu":
-        return option.milli_gpu
-    amounts = ((g.count, {"cpu": g.cpu, "memory": g.memory, **g.resources}) for g in option.groups)
-    return sum(count * asked.get(resource, 0) for count, asked in amounts)
-
-
 def _hosts_back(round_: Round) -> Iterator[Change]:
     reserved = _expanded(one.host for one in round_.reservations)
     if reserved:
@@ -99,23 +136,19 @@ def _edits(verb: str) -> Callable[[Sequence[str]], tuple[Edit, ...]]:
     return lambda names: (edit_of(**{verb: list(names)}),)
 
 
-def _ends(round_: Round, taken: set[str]) -> Iterator[Change]:
+def _ends(round_: Round, started: set[str]) -> Iterator[Change]:
     """Yield the time when running jobs are expected to end, and the end of all others."""
     now = round_.now
-    running = [one for one in round_.jobs if one.running is not None and one.name not in taken]
+    running = [one for one in round_.jobs if one.running is not None and one.name not in started]
     ends = {one.name: expected_end(one, now) for one in running}
-    known = sorted({end for end in ends.values() if end is not None and end > now})
-    if known:
-
-        def text(index: int) -> str:
-            at = known[index - 1]
-            ended = [name for name, end in ends.items() if end is not None and end <= at]
-            return f"in {duration(at - now)}, once {_ended(ended)}"
-
-        yield Amounts("time", len(known), text, lambda i: (edit_of(at=known[i - 1]),))
+    known = sorted((end, name) for name, end in ends.items() if end is not None and end > now)
+    horizons = (*(now + seconds for seconds in HORIZONS), known[-1][0] if known else now)
+    until = (tuple(one for one in known if one[0] <= horizon) for horizon in horizons)
+    yield from (Until(now, some) for some in dict.fromkeys(until) if some)
     others = tuple(name for name, end in ends.items() if end is None)
     if others:
-        yield Names("ended", others, lambda n: f"once {_ended(n)}", _edits("end"))
+        text = "once {} (no end is known)".format
+        yield Names("ended", others, lambda n: text(_ended(n)), _edits("end"))
 
 
 def _data(round_: Round, job: Job) -> Iterator[Change]:

@@ -39,11 +39,14 @@ class Correction:
         The sum of their costs.
     minimal
         Whether the job does not start without one of them, and each amount is the least that does.
+    beside_plan
+        Whether it starts also beside all that the plan starts; None if that was not asked.
     """
 
     parts: tuple[Part, ...]
     cost: int
     minimal: bool
+    beside_plan: bool | None = None
 
     @property
     def who(self) -> tuple[Who, ...]:
@@ -67,6 +70,7 @@ class Correction:
             "cost": self.cost,
             "text": self.text,
             "minimal": self.minimal,
+            "beside_plan": self.beside_plan,
             "edits": self.edits.model_dump(mode="json", exclude_unset=True)["edits"],
         }
 
@@ -116,7 +120,7 @@ def corrections(
     most
         The largest number of changes of one correction.
     """
-    world = _Edited(round_, starts)
+    world, told = _Edited(round_, starts), set[str]()
 
     def all_of(chosen: frozenset[int]) -> bool | None:
         return world.starts([changes[c].strongest for c in sorted(chosen)])
@@ -129,7 +133,11 @@ def corrections(
         parts = [Part(costs[changes[c].kind].who, changes[c].kind, forms[c]) for c in forms]
         is_minimal = found.proven and all(form.least for form in forms.values())
         parts.sort(key=lambda part: list(Who).index(part.who))
-        yield Correction(tuple(parts), found.cost, is_minimal)
+        correction = Correction(tuple(parts), found.cost, is_minimal)
+        # Changes of one kind may have the same least amount.
+        if correction.text not in told:
+            told.add(correction.text)
+            yield correction
 
 
 def _least_forms(

@@ -18,7 +18,10 @@ Where = tuple[int, int]
 """A task group: index of the option, and in it."""
 
 _UNITS = {"gpu": (1000, 50), "cpu": (1000, 100), "memory": (1024, 64), "gpu_memory": (1024, 64)}
-"""By how much less is asked: of more than the first amount by it, of others by the second."""
+"""By how much less is asked: of more than the first amount by it, of others by the second.
+
+Who asks whole GPUs is not offered parts of one.
+"""
 
 
 def own_changes(round_: Round, job: Job) -> Iterator[Change]:
@@ -110,7 +113,8 @@ def _less(job: Job, groups: dict[Where, TaskGroup], field: str) -> Iterator[Chan
     able = {w: g for w, g in groups.items() if not (field.startswith("gpu") and g.mig is not None)}
     for amount, places in _same(able, lambda group: int(getattr(group, field))).items():
         whole, part = _UNITS[field]
-        unit = whole if amount > whole else part
+        is_whole = amount > whole or (field == "gpu" and amount == whole)
+        unit = whole if is_whole else part
         if amount > unit:
             yield _less_of(job, field, places, amount, unit)
 

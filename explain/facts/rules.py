@@ -17,21 +17,23 @@ def rules(round_: Round, name: str) -> Iterator[Fact]:
     own = next((tenant for tenant in round_.tenants if tenant.name == job.tenant), None)
     if own is None:
         return
-    yield from _quotas(own)
+    yield from _quotas(round_, own)
     if own.cells and not job.opportunistic:
         for tenant in sorted(round_.tenants, key=lambda one: one is not own):
             if tenant.cells:
                 yield _cells(tenant, own=tenant is own)
 
 
-def _quotas(tenant: Tenant) -> Iterator[Fact]:
+def _quotas(round_: Round, tenant: Tenant) -> Iterator[Fact]:
     for resource, amount in tenant.quota.items():
+        used = round_.used_by(tenant.name, resource)
+        in_use = f" ({amount_text(resource, used)} in use)" if used else ""
         yield Fact(
             Stratum.RULES,
             "quota",
-            f"tenant {tenant.name} may hold {amount_text(resource, amount)}",
+            f"tenant {tenant.name} may hold {amount_text(resource, amount)}{in_use}",
             _without_quota(tenant.name, resource),
-            {"tenant": tenant.name, "resource": resource, "amount": amount},
+            {"tenant": tenant.name, "resource": resource, "amount": amount, "used": used},
         )
 
 

@@ -81,3 +81,14 @@ class Option(Document):
     def milli_gpu(self) -> int:
         """GPUs of all groups, in milli-GPU."""
         return sum(group.milli_gpu for group in self.groups)
+
+    def amount_of(self, resource: str) -> int:
+        """Return what all groups ask of a resource that quotas name, in its small unit."""
+        if resource == "gpu":
+            return self.milli_gpu
+        named = {"cpu", "memory"}
+        return sum(
+            group.count
+            * (getattr(group, resource) if resource in named else group.resources.get(resource, 0))
+            for group in self.groups
+        )

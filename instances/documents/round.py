@@ -107,6 +107,14 @@ class Round(Document):
             update["sharing"] = self.sharing.model_copy(update={"conflicts": left})
         return self.model_copy(update=update)
 
+    def used_by(self, tenant: str, resource: str) -> int:
+        """Return what the running jobs of a tenant ask of a resource that quotas name."""
+        return sum(
+            job.options[job.running.option].amount_of(resource)
+            for job in self.jobs
+            if job.running is not None and job.tenant == tenant
+        )
+
     def spread_weights(self) -> dict[str, int]:
         """Weight of each level in the term `spread`; the defaults apply to levels that exist."""
         if self.policy.spread_weights is not None:
