@@ -57,5 +57,5 @@ def test_costs_leave_out_what_is_not_to_be_proposed() -> None:
     costs = {kind: cost for kind, cost in COSTS.items() if kind != "quota"}
     found = explain_job(round_, None, "homework", corrections=6, costs=costs, isolation="none")
     assert found.corrections is not None
-    assert {part.kind for one in found.corrections.now for part in one.parts} == {"gpu", "tasks"}
+    assert {part.kind for one in found.corrections.now for part in one.parts} == {"tasks"}
     assert without_waiting(round_, "homework") == found.world.base
