@@ -34,7 +34,7 @@ class Asked:
 
     def __init__(self, round_: Round, plan: Plan, job: str, oracle: SolvingOracle) -> None:
         self._base, self._job, self._oracle = base_round(round_, job, plan), job, oracle
-        self._facts = facts_of(self._base, job, plan)
+        self._facts = facts_of(self._base, job, round_)
         kinds = {one.job: one.decision for one in plan.decisions}
         holders = Holders(self._base, job)
         taken = [
