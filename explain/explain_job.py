@@ -9,7 +9,7 @@ from placewright.explain.conflict import fall_apart, preferred_conflict
 from placewright.explain.corrections.costs import COSTS, Cost
 from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Fact, Stratum, World
-from placewright.explain.facts.policies import FACTS, PolicyFacts
+from placewright.explain.facts.policies import FACTS
 from placewright.explain.gang.oracle import ArrayOracle
 from placewright.explain.job_corrections import JobCorrections
 from placewright.explain.loss import Loss, can_be_asked, loss_of_starting
@@ -147,9 +147,10 @@ class _Search:
     def __init__(
         self, round_: Round, plan: Plan | None, job: str, oracle: Oracle, solving: SolvingOracle
     ) -> None:
-        self._round, self._plan, self._job = round_, plan, job
+        policy = FACTS[round_.policy.formulation]
+        self._round = round_ if plan is None else policy.given(round_, plan, job)
+        self._plan, self._job, self._policy = plan, job, policy
         self._oracle, self._solving = oracle, solving
-        self._policy: PolicyFacts = FACTS[round_.policy.formulation]
         self._questions = 0
 
     def explanation(self, *, in_full: bool) -> Explanation:

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, Self
 
 from placewright.collection import no_collection
 from placewright.explain.facts.fact import World
-from placewright.explain.facts.policies import FACTS
+from placewright.explain.facts.policies import FACTS, says_yes
 from placewright.formulations.gang import run as gang
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
@@ -81,8 +81,11 @@ class SolvingOracle:
 
     def start(self, world: World) -> Answer:
         """Return whether the job of a world starts; not known once the time is over."""
-        policy = world.base.policy.formulation
-        return self.best(FACTS[policy].question(world), world.job)
+        policy = FACTS[world.base.policy.formulation]
+        relaxed = policy.relaxed(world)
+        if relaxed is not None and (answer := self.best(relaxed, world.job)).starts is False:
+            return answer
+        return self.best(policy.question(world), world.job)
 
     def best(self, question: Round, job: str) -> Answer:
         """Answer the round of a question by its best plan and the bounds of all its terms."""
@@ -105,7 +108,7 @@ class SolvingOracle:
             plan = Solve(question, settings, None, Memory(), gang.run).plan(self._solver)
         if plan.certificate is None:
             return Answer(None)
-        if FACTS[question.policy.formulation].starts(plan, job):
+        if says_yes(question, plan, job):
             return Answer(True, plan)
         proof = proof_of_best(plan.certificate.terms)
         return Answer(None, plan) if proof is None else Answer(False, plan, proof)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from placewright.explain.facts.fact import Fact, World
-from placewright.explain.facts.policies import FACTS
+from placewright.explain.facts.policies import FACTS, says_yes
 from placewright.explain.oracle import Proof, SolvingOracle, proof_of_best
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -75,15 +75,22 @@ def plan_that_starts(world: World, solving: SolvingOracle) -> Plan | None:
     """Return a plan of the question's round that starts the job and passes `verify`."""
     question = question_of(world)
     plan = solving.best(question, world.job).plan
-    if plan is None or not FACTS[question.policy.formulation].starts(plan, world.job):
+    if plan is None or not says_yes(question, plan, world.job):
         return None
     return plan if verify(question, plan).ok else None
 
 
 def _bound_of_none(world: World, solving: SolvingOracle) -> Proof | None:
     """Return the proof of a bound by which no plan starts the job; None without such a bound."""
-    question = question_of(world)
-    answer, seconds = solving.best(question, world.job), solving.left()
+    relaxed = FACTS[world.base.policy.formulation].relaxed(world)
+    for question in (relaxed, question_of(world)):
+        if question is not None and (proof := _bound_of(question, world.job, solving)):
+            return proof
+    return None
+
+
+def _bound_of(question: Round, job: str, solving: SolvingOracle) -> Proof | None:
+    answer, seconds = solving.best(question, job), solving.left()
     if answer.plan is None or answer.starts or seconds <= 0:
         return None
     isolation = solving.budget.isolation

@@ -9,21 +9,53 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from placewright.explain.facts import gang
 from placewright.explain.facts.asks import asks
 from placewright.explain.facts.away import away
-from placewright.explain.facts.fact import Edit, Fact, Stratum, World, edit_job, named
+from placewright.explain.facts.fact import (
+    Edit,
+    Fact,
+    Stratum,
+    World,
+    edit_job,
+    named,
+    without_waiting,
+)
 from placewright.explain.facts.gang import stays
 from placewright.explain.facts.held import Holders
 from placewright.explain.facts.policies import PolicyFacts
 from placewright.explain.facts.rules import rules
 from placewright.explain.facts.taken import held_and_taken, taken_by
-from placewright.instances.documents.deadline import Due
+from placewright.instances.derived.outages import unavailable_hosts
+from placewright.instances.documents.deadline import UNIT, Due, Pace
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.plan import DecisionKind, Plan
+from placewright.instances.documents.leases import Leases
+from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.policy import Policy, TermName
 from placewright.instances.documents.round import Round
+from placewright.instances.policies import DEADLINE, GANG
+from placewright.instances.presets.health import with_health
 from placewright.rounds.state.changes import apply_plan
 from placewright.rounds.state.promises import promises_in
+
+MAX_SPEED = 10**6
+"""The most that a pace may have, in thousandths."""
+
+
+def given(round_: Round, plan: Plan, job: str) -> Round:
+    """Return the round in which other jobs have what its plan puts in place of broken promises."""
+    promised = promises_in(plan.sections)
+    sections = (one for one in plan.sections if one["kind"] == "leases")
+    broken = {one["job"] for section in sections for one in section["broken"]} - {job}
+
+    def of_job(one: Job) -> Job:
+        if one.name not in broken or one.deadline is None:
+            return one
+        update = {"promise": promised.get(one.name)}
+        deadline = one.deadline.model_copy(update=update)
+        return one.model_copy(update={"deadline": deadline})
+
+    return round_.model_copy(update={"jobs": tuple(map(of_job, round_.jobs))})
 
 
 def base(round_: Round, job: str, plan: Plan | None) -> Round:
@@ -44,7 +76,7 @@ def _is_promised(job: Job) -> bool:
 def facts(round_: Round, job: str, before: Round | None) -> list[Fact]:
     """Return the facts of a base round, in the order of preference."""
     waits = named(job, round_)
-    asks_promise = waits.deadline is not None and bool(waits.deadline.due)
+    asks_promise = _last_due(waits) is not None
     # What runs without a promise has to give way to one.
     holders = Holders(round_, job, _is_promised if asks_promise else _holds)
     holds = ("is promised its time", "are promised their time") if asks_promise else ("runs", "run")
@@ -63,19 +95,50 @@ def _times(round_: Round, job: Job) -> Iterator[Fact]:
     deadline = job.deadline
     if deadline is None:
         return
-    if deadline.due:
+    last = _last_due(job)
+    if last is not None:
         work = f"{deadline.work_s:,} s of work"
         yield Fact(Stratum.ASKS, "work", work, _edit_deadline(job.name, work_s=1))
-        last, end = deadline.due[-1], round_.now + round_.leases.length_s * round_.leases.horizon
-        text = f"due {last.at - round_.now:,} s from now"
-        later = (last.model_copy(update={"at": max(last.at, end)}),)
+        text = f"due {last - round_.now:,} s from now"
+        end = round_.now + round_.leases.length_s * round_.leases.horizon
+        later = (Due(at=max(last, end), value=1),)
         edit = _edit_deadline(job.name, due=later)
-        yield Fact(Stratum.ASKS, "due", text, edit, {"at": last.at})
+        yield Fact(Stratum.ASKS, "due", text, edit, {"at": last})
+        if any(pace != Pace() for pace in deadline.paces):
+            yield Fact(Stratum.ASKS, "pace", _pace(deadline.pace(0)), _at_full_speed(job.name))
     if deadline.ready is not None and deadline.ready > round_.now:
         text = f"ready {deadline.ready - round_.now:,} s from now"
         about = {"at": deadline.ready}
-        stratum = Stratum.ASKS if deadline.due else Stratum.HELD
+        stratum = Stratum.HELD if last is None else Stratum.ASKS
         yield Fact(stratum, "ready", text, _edit_deadline(job.name, ready=None), about)
+
+
+def _pace(pace: Pace) -> str:
+    text = f"runs at {pace.speed / UNIT:g} of the speed"
+    if pace.overhead_s:
+        text += f", with {pace.overhead_s:,} s of overhead in each lease"
+    return text
+
+
+def _at_full_speed(name: str) -> Edit:
+    """Return the edit by which a job does all its work in no time, as fast as can be."""
+
+    def of_job(job: Job) -> Job:
+        if job.deadline is None:
+            return job
+        paces = tuple(Pace(speed=MAX_SPEED) for _ in job.deadline.paces)
+        return job.model_copy(update={"deadline": job.deadline.model_copy(update={"paces": paces})})
+
+    return edit_job(name, of_job)
+
+
+def _last_due(job: Job) -> int | None:
+    """Return the last time by which a job may be promised to be done, its promise of before too."""
+    deadline = job.deadline
+    if deadline is None:
+        return None
+    promised = () if deadline.promise is None else (deadline.promise,)
+    return max((one.at for one in (*deadline.due, *promised)), default=None)
 
 
 def _edit_deadline(name: str, **update: Any) -> Edit:
@@ -122,17 +185,19 @@ def _taken_by(job: Job, before: Job | None) -> tuple[str, str] | None:
 def question(world: World) -> Round:
     """Return the round in which a job asks for its last due time, or for the current lease.
 
-    Of all jobs without a promise only this one counts.
+    Of all jobs without a promise only this one counts. A job without due times, beside which only
+    such wait that may do so, is a gang that asks for the current lease.
     """
     round_ = world.round
     waits = named(world.job, round_)
-    asks_promise = waits.deadline is not None and bool(waits.deadline.due)
+    asks_promise = _last_due(waits) is not None
+    if not asks_promise and all(one is waits or one.running is not None for one in round_.jobs):
+        return gang.question(World(_now_alone(round_, waits), world.job))
     terms: tuple[TermName, ...] = ("broken", "admitted")
     policy = Policy(
-        formulation="deadline",
+        formulation=DEADLINE.name,
         terms=terms if asks_promise else (*terms, "best_effort"),
         priority="preemption",
-        vacate=round_.policy.vacate,
     )
     jobs = tuple(
         _asking(one) if one is waits else _beside(one, stay=not asks_promise) for one in round_.jobs
@@ -140,12 +205,43 @@ def question(world: World) -> Round:
     return round_.model_copy(update={"jobs": jobs, "policy": policy})
 
 
+def relaxed(world: World) -> Round | None:
+    """Return the question of a job without due times without those that wait with a promise."""
+    round_ = world.round
+    if _last_due(named(world.job, round_)) is not None:
+        return None
+    left = without_waiting(round_, world.job)
+    return None if len(left.jobs) == len(round_.jobs) else question(World(left, world.job))
+
+
+def _now_alone(round_: Round, waits: Job) -> Round:
+    """Return the round of gangs that the current lease is; a job that is not ready does not start.
+
+    Nobody comes to a host with an outage.
+    """
+    ready = None if waits.deadline is None else waits.deadline.ready
+    away_now = dict.fromkeys(unavailable_hosts(round_.leases, round_.now), False)
+    return round_.model_copy(
+        update={
+            "cluster": with_health(round_.cluster, away_now),
+            "jobs": tuple(
+                one.model_copy(update={"deadline": None, "not_before": ready})
+                if one is waits
+                else one.model_copy(update={"deadline": None})
+                for one in round_.jobs
+            ),
+            "leases": Leases(),
+            "policy": Policy(formulation=GANG.name),
+        }
+    )
+
+
 def _asking(job: Job) -> Job:
-    deadline = job.deadline
-    if deadline is None or not deadline.due:
+    deadline, last = job.deadline, _last_due(job)
+    if deadline is None or last is None:
         return job.model_copy(update={"weight": 1})
-    last = Due(at=deadline.due[-1].at, value=1)
-    return job.model_copy(update={"deadline": deadline.model_copy(update={"due": (last,)})})
+    update = {"due": (Due(at=last, value=1),), "promise": None}
+    return job.model_copy(update={"deadline": deadline.model_copy(update=update)})
 
 
 def _beside(job: Job, *, stay: bool) -> Job:
@@ -158,9 +254,16 @@ def _beside(job: Job, *, stay: bool) -> Job:
 
 def starts(plan: Plan, job: str) -> bool:
     """Whether a plan promises a job its time, or starts it now."""
-    if job in promises_in(plan.sections):
-        return True
-    return any(one.job == job and one.decision is DecisionKind.START for one in plan.decisions)
+    return job in promises_in(plan.sections) or gang.starts(plan, job)
 
 
-POLICY = PolicyFacts(base, facts, question, starts)
+def answers(question: Round, plan: Plan, job: str) -> bool:
+    """Whether a plan breaks no promise and promises a job its time, or starts one without now."""
+    if any(one["broken"] for one in plan.sections if one["kind"] == "leases"):
+        return False
+    if _last_due(named(job, question)) is None:
+        return gang.starts(plan, job)
+    return job in promises_in(plan.sections)
+
+
+POLICY = PolicyFacts(base, facts, question, starts, answers=answers, relaxed=relaxed, given=given)

@@ -21,6 +21,8 @@ class PolicyFacts(NamedTuple):
     whose best plan answers the question: a plan that does not start the job can be made better in
     one of its terms by starting it, and in no other way. `starts` tells of a plan for it whether
     the job starts. `places` returns the nearest places of the job's first option in a base round.
+    `answers` tells of a plan for the question's round whether it answers yes, where that is more
+    than that the job starts.
     """
 
     base: Callable[[Round, str, Plan | None], Round]
@@ -28,6 +30,17 @@ class PolicyFacts(NamedTuple):
     question: Callable[[World], Round]
     starts: Callable[[Plan, str], bool]
     places: Callable[[Round, str], tuple[GroupPlaces, ...]] = lambda *_: ()
+    answers: Callable[[Round, Plan, str], bool] | None = None
+    relaxed: Callable[[World], Round | None] = lambda _: None
+    given: Callable[[Round, Plan, str], Round] = lambda round_, _plan, _job: round_
+
+
+def says_yes(question: Round, plan: Plan, job: str) -> bool:
+    """Whether a plan for a question starts the job and disturbs nobody."""
+    policy = FACTS[question.policy.formulation]
+    if policy.answers is None:
+        return policy.starts(plan, job)
+    return policy.answers(question, plan, job)
 
 
 FACTS: PolicyRegistry[PolicyFacts] = PolicyRegistry(

@@ -26,7 +26,7 @@ MAX_FACTS = 8
 """Facts of which all subsets are looked at; of more only those that a search asks for."""
 
 RuleBook = Callable[[Raw, str], bool]
-"""Whether some plan of a raw round starts a job, where all that runs is pinned."""
+"""Whether some plan of a raw round starts a job while nobody else moves or stops."""
 
 Starts = Callable[[World], bool]
 
@@ -50,19 +50,23 @@ def checked(policy: Policy, seeds: Iterable[int], book: RuleBook) -> Iterator[Ex
     """Yield the explanations of jobs that wait in tiny rounds, compared with all their worlds."""
     for round_, plan, job in waiting(policy, seeds):
         try:
-            yield check(round_, plan, job, lambda world: book(pinned(world), world.job))
+            yield check(round_, plan, job, lambda world: book(raw(world), world.job))
         except TooManyPlansError:
             continue
 
 
-def pinned(world: World) -> Raw:
-    """Return the raw round of a world where all that runs is pinned."""
-    document = world.round.model_dump(mode="json", exclude_defaults=True)
-    for job in document["jobs"]:
+def raw(world: World) -> Raw:
+    """Return the round of a world in small units."""
+    written: Raw = in_small_units(world.round.model_dump(mode="json", exclude_defaults=True))
+    return written
+
+
+def pinned(written: Raw) -> Raw:
+    """Pin all that runs in a raw round."""
+    for job in written["jobs"]:
         if "running" in job:
             job["running"]["pinned"] = True
-    raw: Raw = in_small_units(document)
-    return raw
+    return written
 
 
 def starts_in(plans: Iterable[Judged], job: str) -> bool:
@@ -79,6 +83,8 @@ def check(round_: Round, plan: Plan | None, job: str, starts: Starts) -> Explana
     """Explain why a job waits, and compare with all worlds; return the explanation."""
     found = explain_job(round_, plan, job, isolation="none")
     policy = FACTS[round_.policy.formulation]
+    if plan is not None:
+        round_ = policy.given(round_, plan, job)
     alone = policy.base(round_, job, None)
     if plan is not None and not starts(World(alone, job)):
         plan = None

@@ -25,6 +25,7 @@ def all_worlds(helper: Callable[[str, str], ModuleType]) -> ModuleType:
 
 def test_tiny_rounds_beside_all_their_worlds(all_worlds: ModuleType) -> None:
     def starts(raw: Raw, job: str) -> bool:
+        all_worlds.pinned(raw)
         raw["policy"] = {"formulation": "geo", "terms": ["value"], "priority": "preemption"}
         for name in ("regions", "links", "datasets"):
             raw.setdefault("geo", {}).setdefault(name, [])
