@@ -138,15 +138,18 @@ class JobCorrections:
         seconds, budget = self._solving.left(), self._solving.budget
         if seconds <= 0 or "preempt" not in self._costs or self._started:
             return None
-        victims = cheapest_victims(
-            self._round,
-            self._job,
-            time_limit=seconds,
-            backend=budget.backend,
-            seed=budget.seed,
-            deterministic=budget.deterministic,
-            isolation=budget.isolation,
-        )
+        try:
+            victims = cheapest_victims(
+                self._round,
+                self._job,
+                time_limit=seconds,
+                backend=budget.backend,
+                seed=budget.seed,
+                deterministic=budget.deterministic,
+                isolation=budget.isolation,
+            )
+        except InvalidInputError:  # a job that is worth nothing preempts nobody
+            return None
         if victims is None or not (victims.preempted or victims.migrated):
             return None
         said = [f"preempt {some(victims.preempted, 'job')}"] if victims.preempted else []
