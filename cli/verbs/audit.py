@@ -14,6 +14,7 @@ from placewright.cli.format.output import (
     out,
     warn_of_invalid_jobs,
 )
+from placewright.cli.interrupts import interrupts
 from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, MoveCount
 from placewright.cli.verbs.verify import (
     check_moves,
@@ -75,6 +76,8 @@ def audit(
 
         check_picture(picture)
         check_output(picture, round_file, plan_file)
+    if plans is not None:
+        _make_folder(plans)
     from placewright.explain.audit import audit as judge
     from placewright.instances.io.files import load_plan, load_round
 
@@ -127,17 +130,33 @@ def _draw(found: Audit, round_: Round, path: str) -> None:
     note_written(path)
 
 
-def _write_plans(curve: MoveCurve, folder: str) -> None:
-    """Write the round that the placement leads to, and the plan of each point by its moves."""
+def _make_folder(path: str) -> None:
+    """Make a folder before time is spent on what goes into it.
+
+    Raises
+    ------
+    typer.BadParameter
+        If there is none and none can be made.
+    """
     from pathlib import Path
 
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{path} is no folder ({error.strerror}); expected one, or a place to make it",
+            param_hint="--plans",
+        ) from error
+
+
+def _write_plans(curve: MoveCurve, folder: str) -> None:
+    """Write the round that the placement leads to, and the plan of each point by its moves."""
     from placewright.instances.io.files import write
 
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    write(curve.round, str(target / "round.json"))
-    for point in curve.points[1:]:
-        write(point.plan, str(target / f"moves-{point.moves:04}.json"))
+    with interrupts.writing(folder):
+        write(curve.round, f"{folder}/round.json")
+        for point in curve.points[1:]:
+            write(point.plan, f"{folder}/moves-{point.moves:04}.json")
     note_written(folder)
 
 

@@ -152,3 +152,9 @@ def test_moves_are_asked_for_in_rounds_of_gangs_only(tmp_path, capsys):
     assert "expected policy 'gang'" in capsys.readouterr().err
     assert main(["audit", str(library), str(tmp_path / "plan.json")]) == 0
     assert "Distance from the proven bounds" in capsys.readouterr().out
+
+
+def test_plans_go_into_a_folder(scattered, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["audit", *scattered, "--plans", str(tmp_path / "file")]) == 2
+    assert "is no folder" in capsys.readouterr().err
