@@ -16,7 +16,7 @@ from placewright.explain.loss import Loss, can_be_asked, loss_of_starting
 from placewright.explain.oracle import Answer, Budget, Oracle, SolvingOracle
 from placewright.explain.proof import ConflictProof, prove
 from placewright.instances.derived.names import check_known
-from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.verify import verify
@@ -158,10 +158,17 @@ class _Search:
         found = self._of(None)
         if found.verdict is Verdict.COULD_START and self._plan is not None:
             found = self._of(self._plan)
+            if found.verdict is Verdict.COULD_START and self._is_held(self._plan):
+                found = replace(found, verdict=Verdict.HELD_FOR_RESERVATION)
         if not in_full:
             return found
         places = self._policy.places(self._base, self._job)
         return replace(found, places=places, cost=self._cost(found.verdict))
+
+    def _is_held(self, plan: Plan) -> bool:
+        """Whether the plan lets the job wait for the sake of a reservation."""
+        decision = next(one for one in plan.decisions if one.job == self._job)
+        return decision.reason is Reason.HELD_FOR_RESERVATION
 
     def _of(self, plan: Plan | None) -> Explanation:
         base = self._policy.base(self._round, self._job, plan)

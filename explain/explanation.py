@@ -17,6 +17,7 @@ class Verdict(StrEnum):
     """Since when, and for how long, a job cannot start: the last stratum of its conflict.
 
     `could_start`: nothing keeps it from starting, of a plan beside all that the plan starts.
+    `held_for_reservation`: neither, but the plan says that it would delay a reservation.
     `undecided`: that was not known within the limit.
     """
 
@@ -25,6 +26,7 @@ class Verdict(StrEnum):
     NOT_UNTIL_HOSTS_ARE_BACK = "not_until_hosts_are_back"
     NOT_NOW = "not_now"
     OTHERS_INSTEAD = "others_instead"
+    HELD_FOR_RESERVATION = "held_for_reservation"
     COULD_START = "could_start"
     UNDECIDED = "undecided"
 

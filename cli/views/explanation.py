@@ -65,6 +65,8 @@ def verdict_text(explanation: Explanation, *, beside: bool) -> str:
             return "cannot start now"
         case Verdict.OTHERS_INSTEAD:
             return "could have started, but for what the plan starts instead"
+        case Verdict.HELD_FOR_RESERVATION:
+            return "could start, but would delay a reservation of the plan"
         case Verdict.COULD_START:
             return f"could start {'beside all that the plan starts' if beside else 'now'}"
         case Verdict.UNDECIDED:

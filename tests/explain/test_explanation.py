@@ -35,13 +35,49 @@ def sentences(explanation: Explanation) -> list[str]:
 
 
 def test_two_groups_that_fit_alone_and_not_together_can_never_run() -> None:
-    groups = [{"name": "a", "gpu": 2}, {"name": "b", "gpu": 4}]
-    round_ = tiny([{"name": "pair", "options": [{"groups": groups}]}])
-    explanation = explain_job(round_, None, "pair", isolation="none")
+    explanation = explain_job(
+        load_round(str(LIBRARY / "pair.yaml")), None, "pair", isolation="none"
+    )
     assert explanation.verdict is Verdict.NEVER
     assert sentences(explanation) == ["2 GPUs per task", "4 GPUs per task"]
     assert explanation.proof is not None
     assert (explanation.proof.blocked, explanation.proof.minimal) == ("certified", True)
+
+
+BUNDLED = {
+    "pair": ("pair", Verdict.NEVER),
+    "homework": ("quickstart", Verdict.NEVER_WITHIN_RULES),
+    "newest": ("why-jobs-wait", Verdict.NOT_UNTIL_HOSTS_ARE_BACK),
+    "consolidated": ("helios-7-7-7", Verdict.NOT_NOW),
+    "peer": ("why-jobs-wait", Verdict.OTHERS_INSTEAD),
+}
+
+
+@pytest.mark.parametrize("job", BUNDLED)
+def test_a_bundled_round_has_each_verdict(job: str) -> None:
+    name, verdict = BUNDLED[job]
+    round_ = load_round(str(LIBRARY / f"{name}.yaml"))
+    plan = solve_round(round_, isolation="none")
+    explanation = explain_job(round_, plan, job, isolation="none")
+    assert explanation.verdict is verdict
+    assert explanation.proof is not None
+    assert (explanation.proof.blocked, explanation.proof.minimal) == ("certified", True)
+
+
+def test_a_job_that_would_delay_a_reservation_could_start_but_for_that() -> None:
+    runs = {"started": 900, "tasks": [{"host": "h0", "gpus": [0, 1]}]}
+    two, four = ({"options": [{"groups": [{"gpu": n}]}]} for n in (2, 4))
+    jobs = [
+        {"name": "old", "expected_runtime_s": 600, "running": runs, **two},
+        {"name": "first", "submitted": 10, "expected_runtime_s": 600, **four},
+        {"name": "long", "submitted": 20, "expected_runtime_s": 6000, **two},
+    ]
+    round_ = tiny(jobs, now=1000, policy={"backfill": {"depth": 1}})
+    plan = solve_round(round_, isolation="none")
+    explanation = explain_job(round_, plan, "long", isolation="none")
+    assert explanation.verdict is Verdict.HELD_FOR_RESERVATION
+    alone = explain_job(round_, None, "long", isolation="none")
+    assert alone.verdict is Verdict.COULD_START
 
 
 QUICKSTART = {

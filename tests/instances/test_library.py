@@ -38,6 +38,7 @@ ANSWERS: dict[str, tuple[dict[str, int], dict[str, dict[str, int]] | None]] = {
         {"value": 12_000, "opened": 3, "leftover": 0},
         {"slices": {"x1": 3, "x3": 2, "x5": 1}},
     ),
+    "pair": ({"value": 0}, {}),
     "helios-7-7-7": ({"value": 0}, {}),
     "helios-8-8-4": ({"value": 12_000, "opened": 1}, None),
     "strict-priority": (
