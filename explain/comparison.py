@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from placewright.explain.free_domains import FreeDomains, free_domains
 from placewright.explain.term_differences import TermDifference, term_differences
@@ -24,13 +24,25 @@ from placewright.instances.policies import sense_of
 from placewright.instances.verify import verify
 
 Change = Literal[
-    "starts", "no longer starts", "stops", "no longer stops", "moves", "no longer moves",
-    "new", "gone", "other option", "other place", "other reason", "other facts",
-]  # fmt: skip
-CHANGES: tuple[Change, ...] = (
-    "stops", "no longer starts", "starts", "no longer stops", "moves", "no longer moves",
-    "other option", "new", "gone", "other reason", "other place", "other facts",
-)  # fmt: skip
+    "stops",
+    "no longer starts",
+    "restarts",
+    "starts",
+    "no longer stops",
+    "moves",
+    "no longer moves",
+    "other option",
+    "new",
+    "gone",
+    "other reason",
+    "other place",
+    "other facts",
+]
+"""`stops` is of a running job, `no longer starts` of a pending one; `restarts` of one that runs in
+the round before and starts anew in the round after, since its host fails.
+"""
+
+CHANGES: tuple[Change, ...] = get_args(Change)
 """In the order in which they are told."""
 
 OF_DECISIONS = ("moves", "shares", "communication")
@@ -171,10 +183,16 @@ def _job_changes(
 
 def _change(old: Decision, new: Decision) -> Change | None:
     ran, runs = old.decision in RUNS, new.decision in RUNS
+    was_running, is_running = (
+        one.decision in (DecisionKind.KEEP, DecisionKind.MIGRATE, DecisionKind.PREEMPT)
+        for one in (old, new)
+    )
     if ran != runs:
-        if DecisionKind.PREEMPT in (old.decision, new.decision):
-            return "no longer stops" if runs else "stops"
-        return "starts" if runs else "no longer starts"
+        if runs:
+            return "no longer stops" if was_running else "starts"
+        return "stops" if was_running or is_running else "no longer starts"
+    if runs and was_running and not is_running:
+        return "restarts"
     if not runs:
         if (old.decision, old.reason) != (new.decision, new.reason):
             return "other reason"

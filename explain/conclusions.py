@@ -13,6 +13,7 @@ _SAID: tuple[tuple[Change, str, str], ...] = (
     ("no longer starts", "no longer starts", "no longer start"),
     ("stops", "stops", "stop"),
     ("no longer stops", "no longer stops", "no longer stop"),
+    ("restarts", "restarts", "restart"),
     ("moves", "moves", "move"),
     ("no longer moves", "no longer moves", "no longer move"),
     ("other option", "runs with another option", "run with another option"),

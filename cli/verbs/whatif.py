@@ -33,7 +33,9 @@ def whatif(
     drain: Annotated[
         Hosts, typer.Option(metavar="HOST", help="Empty a host or range h[0-3]; may be repeated.")
     ] = None,
-    fail: Annotated[Hosts, typer.Option(metavar="HOST", help="Hosts fail.")] = None,
+    fail: Annotated[
+        Hosts, typer.Option(metavar="HOST", help="Hosts fail; who runs there has to start anew.")
+    ] = None,
     restore: Annotated[
         Hosts, typer.Option(metavar="HOST", help="Hosts are healthy and no longer drained.")
     ] = None,

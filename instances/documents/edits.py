@@ -171,8 +171,9 @@ class Edit(Document):
     """One change of a round: exactly one of these fields.
 
     Hosts, by name or range: `drain` empties them and keeps arrivals off, `fail` makes them
-    unhealthy, `restore` makes them healthy and no longer drained, `release` takes away the
-    reservations on them. `add` adds hosts, and the domains that they are in.
+    unhealthy, and who runs there is pending again, `restore` makes them healthy and no longer
+    drained, `release` takes away the reservations on them. `add` adds hosts, and the domains that
+    they are in.
 
     `quota`, by tenant, and `limits` change what the policy allows. `job`, by name, changes what
     jobs ask. `remove` takes jobs away as if they had never been, `end` those that run as if they

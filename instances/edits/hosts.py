@@ -9,6 +9,7 @@ from placewright.instances.derived import ranges
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.documents.edits import AddEdit
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import GANG
@@ -36,9 +37,14 @@ def drain(round_: Round, hosts: Sequence[str]) -> Round:
 
 
 def fail(round_: Round, hosts: Sequence[str]) -> Round:
-    """Make hosts unhealthy."""
-    health = dict.fromkeys(expanded(round_, hosts), False)
-    return _with_cluster(round_, with_health(round_.cluster, health))
+    """Make hosts unhealthy; who runs there is pending again, pinned or not."""
+    failed = expanded(round_, hosts)
+    round_ = _with_cluster(round_, with_health(round_.cluster, dict.fromkeys(failed, False)))
+    jobs = tuple(
+        job.model_copy(update={"running": None}) if _runs_on(job, failed) else job
+        for job in round_.jobs
+    )
+    return round_ if jobs == round_.jobs else round_.model_copy(update={"jobs": jobs})
 
 
 def restore(round_: Round, hosts: Sequence[str]) -> Round:
@@ -98,6 +104,10 @@ def expanded(round_: Round, hosts: Sequence[str]) -> frozenset[str]:
     """
     known = hosts_by_name(round_.cluster)
     return frozenset(one for i, name in enumerate(hosts) for one in known_hosts(name, known, (i,)))
+
+
+def _runs_on(job: Job, hosts: frozenset[str]) -> bool:
+    return job.running is not None and any(task.host in hosts for task in job.running.tasks)
 
 
 def _with_policy(round_: Round, **update: object) -> Round:

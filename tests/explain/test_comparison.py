@@ -193,6 +193,17 @@ def test_jobs_start_stop_move_come_and_go():
     assert [one.verdict for one in found.terms if one.before is None] == ["undecided"]
 
 
+def test_who_runs_on_a_host_that_fails_restarts_or_stops():
+    pinned = runs("p", "a0")
+    pinned["running"]["pinned"] = True
+    found = answer_to(small(pinned), {"fail": ["a0"]})
+    assert [(one.job.name, one.change) for one in found.jobs] == [("p", "restarts")]
+    full = small(*(runs(f"r{n}", host) for n, host in enumerate(("a0", "a1", "b0", "b1"))))
+    found = answer_to(full, {"fail": ["a0"]})
+    assert [(one.job.name, one.change) for one in found.jobs] == [("r0", "stops")]
+    assert found.jobs[0].after.decision is DecisionKind.WAIT
+
+
 def test_levels_of_value_are_matched_by_their_priorities():
     round_ = small(job("x", priority=1), job("y"))
     found = answer_to(round_, {"job": {"x": {"priority": 2}}})

@@ -88,6 +88,8 @@ def test_hosts_are_drained_failed_and_restored(base):
     healthy = [one.name for one in failed.cluster.hosts if one.healthy]
     assert healthy == ["a0", "a[2-3]", "b1"]
     assert edited(failed, {"fail": ["b0"]}) == failed
+    assert failed.jobs == base.jobs
+    assert edited(base, {"fail": ["a0"]}).jobs[0].running is None
 
 
 def test_reservations_are_released_host_by_host(base):
