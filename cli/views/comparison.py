@@ -101,23 +101,11 @@ def comparison_object(comparison: Comparison) -> dict[str, Any]:
 
 
 def _job_table(changes: list[JobChange], now: int) -> Table:
-    tenants = any(one.job.tenant for one in changes)
-    made = table(
-        "Jobs decided otherwise",
-        "job",
-        *(("tenant",) if tenants else ()),
-        "priority",
-        "GPUs",
-        "change",
-        "before",
-        "after",
-        right=("priority", "GPUs"),
-    )
+    columns = ("job", "GPUs", "change", "before", "after")
+    made = table("Jobs decided otherwise", *columns, right=("GPUs",))
     for one in changes:
         made.add_row(
             one.job.name,
-            *((one.job.tenant or NONE,) if tenants else ()),
-            number(one.job.priority),
             gpus(one.milli_gpu),
             one.change,
             _side(one, one.before),
