@@ -112,6 +112,7 @@ def folder(tmp_path_factory):
         if file.parent.name != "itp" or not (DATA / "elasticflow" / file.name).exists():
             (here / file.name).symlink_to(file)
     (here / "wan").symlink_to(DATA / "wan")
+    (here / "dump").symlink_to(DATA / "slurm" / "v0.0.44")
     for name in ("throughput", "rtt", "egress"):
         (found,) = (DATA / "wan").glob(f"*{name}*.csv")
         (here / f"{name}.csv").symlink_to(found)

@@ -1,13 +1,13 @@
-"""The verb `convert`, by the name of the trace."""
+"""The verb `convert`, by the name of the trace or system."""
 
 from __future__ import annotations
 
 import typer
 
-from placewright.cli.verbs import convert_deadlines, convert_regions, convert_traces
+from placewright.cli.verbs import convert_deadlines, convert_live, convert_regions, convert_traces
 
 convert = typer.Typer(
-    name="convert", help="Turn a published trace into a round.", no_args_is_help=True
+    name="convert", help="Turn a trace or a dump into a round.", no_args_is_help=True
 )
 convert.command("openb")(convert_traces.convert_openb)
 convert.command("muri")(convert_traces.convert_muri)
@@ -16,3 +16,4 @@ convert.command("chronus")(convert_deadlines.convert_chronus)
 convert.command("elasticflow")(convert_deadlines.convert_elasticflow)
 convert.command("wan")(convert_regions.convert_wan)
 convert.command("itp")(convert_regions.convert_itp)
+convert.command("slurm")(convert_live.convert_slurm)

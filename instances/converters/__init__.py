@@ -1,8 +1,11 @@
-"""Converters from published traces to rounds: a function `read_<trace>` for each."""
+"""Converters from published traces and dumps to rounds: a function `read_<source>` for each."""
 
 from __future__ import annotations
 
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.convert import read_slurm
 from placewright.instances.converters.support.conversion import Conversion
+from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.converters.traces.chronus import (
     chronus_jobs,
     convert_chronus,
@@ -20,7 +23,9 @@ from placewright.instances.converters.traces.synergy import convert_synergy, rea
 from placewright.instances.converters.traces.wan import convert_wan, read_wan
 
 __all__ = [
+    "Bookkeeping",
     "Conversion",
+    "LiveConversion",
     "chronus_jobs",
     "convert_chronus",
     "convert_elasticflow",
@@ -34,6 +39,7 @@ __all__ = [
     "read_itp",
     "read_muri",
     "read_openb",
+    "read_slurm",
     "read_synergy",
     "read_wan",
 ]

@@ -128,9 +128,34 @@ def load_values(path: AnyPath) -> Any:
     InvalidInputError
         The file cannot be read, or is neither JSON nor YAML as `yaml_json` has it.
     """
+    return parse_values(load_text(path), os.fspath(path))
+
+
+def load_text(path: AnyPath) -> str:
+    """Read a file of text in UTF-8, within the limits of a document.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, is no text, is empty or too long.
+    """
     file = os.fspath(path)
     try:
-        return _parse(_text(file), file)
+        return _text(file)
+    except InvalidInputError as error:
+        raise error.inside(file) from None
+
+
+def parse_values(text: str, file: str) -> Any:
+    """Return plain values of the text of a file, which is JSON or YAML by its name and start.
+
+    Raises
+    ------
+    InvalidInputError
+        It is neither, as `yaml_json` has them.
+    """
+    try:
+        return _parse(text, file)
     except InvalidInputError as error:
         raise error.inside(file) from None
 

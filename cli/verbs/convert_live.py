@@ -1,0 +1,41 @@
+"""The verb `convert slurm`: a dump of a live cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from placewright.cli.format.output import check_output, note, note_written
+from placewright.cli.interrupts import interrupts
+from placewright.cli.verbs.options import Output
+
+
+def convert_slurm(
+    sources: Annotated[
+        list[str], typer.Argument(metavar="DIR|FILE...", help="What squeue and scontrol print.")
+    ],
+    output: Output,
+    movable: Annotated[
+        bool, typer.Option("--movable", help="Running jobs that may be requeued can be moved.")
+    ] = False,
+) -> None:
+    """Turn a dump of a Slurm cluster (squeue and scontrol as JSON) into a round.
+
+    Running jobs stay where they are unless --movable. What is not in the round is counted by the
+    reason why not, on stderr.
+
+    Example: placewright convert slurm dump -o round.json
+    """
+    check_output(output, *sources)
+    from placewright.instances.converters import read_slurm
+    from placewright.instances.io.files import write
+
+    made = read_slurm(sources, movable=movable)
+    with interrupts.writing(output):
+        write(made.round, output)
+    for line in made.book.lines():
+        note(line)
+    if made.ignored:
+        note(f"files without what is read: {', '.join(made.ignored)}")
+    note_written(output, made.summary)

@@ -1,0 +1,128 @@
+"""A dump of Slurm becomes a round: its nodes, what runs on them, and what waits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from placewright.instances.checks.round import check_round
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.jobs import Context, jobs_of
+from placewright.instances.converters.slurm.limits import read_limits
+from placewright.instances.converters.slurm.nodes import hosts, over_full, take_nodes
+from placewright.instances.converters.slurm.reading import read_records
+from placewright.instances.converters.slurm.records import Dump, SlurmJob
+from placewright.instances.converters.slurm.reservations import overlapping, read_reservations
+from placewright.instances.converters.slurm.sources import Sources, find_sources
+from placewright.instances.converters.slurm.topology import read_topology
+from placewright.instances.converters.support.live import LiveConversion
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.leases import Outage
+from placewright.instances.documents.policy import Policy, Tenant
+from placewright.instances.documents.round import Reservation, Round
+
+NO_SWITCHES, NO_EXCLUSIVE = "v0.0.38", "v0.0.45"
+"""Dialects that do not say `--switches`, and `--exclusive`."""
+
+
+def read_slurm(
+    sources: Sequence[str | os.PathLike[str]], *, movable: bool = False
+) -> LiveConversion:
+    """Turn a dump of Slurm into a round, in the JSON dialects v0.0.38 to v0.0.45.
+
+    Parameters
+    ----------
+    sources
+        Folders or files: what `squeue --json`, `scontrol show node --json` (22.05: `sinfo --json`)
+        print, and, as far as they are there, the topology, reservations, associations and QOS.
+    movable
+        Running jobs that Slurm may requeue can be moved or preempted; else all are pinned.
+
+    Raises
+    ------
+    InvalidInputError
+        A file cannot be read, or has a value that Slurm does not write: file, field, value, and
+        what was expected.
+    """
+    found = find_sources(sources)
+    book = Bookkeeping()
+    jobs = read_records(Dump, found.parts["jobs"], "jobs")
+    listed = read_records(Dump, found.parts["nodes"], "nodes")
+    now = jobs.last_update or max(_moments(jobs.jobs), default=listed.last_update or 0)
+    nodes = take_nodes(listed.nodes, book)
+    topology = read_topology(found.parts.get("topology"), nodes.by_name)
+    limits = read_limits(found.parts.get("associations"), found.parts.get("qos"))
+    active, later = overlapping(read_reservations(found.parts.get("reservations")), now)
+    context = Context(
+        now=now,
+        nodes=nodes,
+        topology=topology,
+        limits=limits,
+        active=tuple(active),
+        movable=movable,
+        alone=any(job.exclusive for job in jobs.jobs),
+    )
+    made = jobs_of(jobs.jobs, context, book)
+    for name in over_full(nodes, made.occupied.amounts):
+        book.cannot_say("cores or memory of which jobs hold more than the node has", name)
+    for limit in limits.unsaid:
+        book.cannot_say("a limit of which a tenant has no room", limit)
+    _note_dialect(found, book)
+    tenants = dict.fromkeys(job.tenant for job in made.jobs if job.tenant is not None)
+    round_ = Round(
+        name="slurm",
+        now=now,
+        cluster=ClusterDocument(
+            name="slurm",
+            levels=topology.levels,
+            domains=topology.domains,
+            hosts=hosts(nodes, topology, made.occupied.amounts, alone=context.alone),
+        ),
+        jobs=made.jobs,
+        tenants=tuple(
+            Tenant(name=name, quota={"gpu": limits.gpus[name]} if name in limits.gpus else {})
+            for name in sorted(tenants)
+        ),
+        reservations=tuple(Reservation(host=host) for host in made.closed),
+        maintenance=tuple(
+            Outage(host=name, start=one.start_time, end=one.end_time)
+            for one in later
+            for name in one.node_list
+            if name in nodes.by_name
+        ),
+        policy=Policy(spread_weights=topology.weights) if topology.levels else Policy(),
+    )
+    check_round(round_)
+    return LiveConversion(round_, _summary(round_), book, tuple(found.ignored))
+
+
+def _moments(jobs: Sequence[SlurmJob]) -> Iterator[int]:
+    """Yield moments that have been, of dialects that do not say of which moment they are."""
+    for job in jobs:
+        yield job.submit_time or 0
+        yield job.last_sched_evaluation or 0
+        if "PENDING" not in job.states:
+            yield job.start_time or 0
+
+
+def _note_dialect(found: Sources, book: Bookkeeping) -> None:
+    """Note what the dialect of the jobs does not say."""
+    meta = found.parts["jobs"].raw.get("meta")
+    plugin = meta.get("plugin") if isinstance(meta, dict) else None
+    texts = plugin.values() if isinstance(plugin, dict) else ()
+    said = " ".join(text for text in texts if isinstance(text, str))
+    if NO_SWITCHES in said:
+        book.cannot_say(f"--switches, which {NO_SWITCHES} of Slurm's JSON does not say")
+    if NO_EXCLUSIVE in said:
+        book.cannot_say(
+            f"--exclusive, which {NO_EXCLUSIVE} of Slurm's JSON does not say (v0.0.44 does)"
+        )
+
+
+def _summary(round_: Round) -> str:
+    running = sum(job.running is not None for job in round_.jobs)
+    gpus = sum(host.gpus or 0 for host in round_.cluster.hosts)
+    return (
+        f"slurm: {len(round_.cluster.hosts):,} hosts, {gpus:,} GPUs; {running:,} jobs run, "
+        f"{len(round_.jobs) - running:,} wait"
+    )

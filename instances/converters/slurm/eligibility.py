@@ -1,0 +1,75 @@
+"""Whether a job of Slurm runs, may start, or waits for something that a round does not decide."""
+
+from __future__ import annotations
+
+from placewright.instances.converters.slurm.limits import Limits
+from placewright.instances.converters.slurm.records import SlurmJob
+from placewright.instances.converters.slurm.requests import LeftOutError
+
+RUNS = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "RESIZING", "SIGNALING"})
+ENDING = frozenset({"COMPLETING", "STAGE_OUT"})
+HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "JobHeld"})
+DEPENDS = frozenset({"Dependency", "DependencyNeverSatisfied"})
+BEGINS_LATER = frozenset({"BeginTime"})
+ACCOUNT_GPUS = frozenset({"AssocGrpGRES", "AssocGrpGRESLimit"})
+ARRAY_LIMIT = "JobArrayTaskLimit"
+NEVER = frozenset(
+    {
+        "AccountNotAllowed",
+        "BadConstraints",
+        "InactiveLimit",
+        "InvalidAccount",
+        "InvalidQOS",
+        "PartitionDown",
+        "PartitionInactive",
+        "PartitionNodeLimit",
+        "PartitionTimeLimit",
+        "PartitionConfig",
+        "QOSNotAllowed",
+        "Reservation",
+        "ReservationDeleted",
+        "TimeLimit",
+    }
+)
+
+
+def runs(job: SlurmJob) -> bool:
+    """Whether a job holds its nodes and goes on."""
+    return bool(job.states & RUNS) and not job.states & ENDING
+
+
+def held(job: SlurmJob) -> bool:
+    """Whether its user or an administrator holds a pending job."""
+    return job.hold or job.state_reason in HELD
+
+
+def not_before(job: SlurmJob, now: int) -> int | None:
+    """Return from when on a pending job may start, None for now."""
+    at = job.eligible_time or 0
+    return at if job.state_reason in BEGINS_LATER and at > now else None
+
+
+def check_pending(job: SlurmJob, limits: Limits, now: int) -> None:
+    """Refuse a job that is not pending, or waits for what a round does not decide.
+
+    Raises
+    ------
+    LeftOutError
+        With the reason.
+    """
+    reason = job.state_reason
+    if "PENDING" not in job.states:
+        raise LeftOutError("ending" if job.states & ENDING else "neither running nor pending")
+    if reason in DEPENDS or "unfulfilled" in job.dependency:
+        raise LeftOutError("waits for another job (dependency)")
+    if reason == ARRAY_LIMIT:
+        raise LeftOutError("held by the limit of its array")
+    if job.array_task_string and not job.array_task_string.isdigit():
+        raise LeftOutError("array that is not split yet")
+    if reason in BEGINS_LATER and not_before(job, now) is None:
+        raise LeftOutError("begins later, and the dump does not say when")
+    if reason in NEVER or "PerJob" in reason:
+        raise LeftOutError(f"not eligible ({reason})")
+    known = reason in ACCOUNT_GPUS and limits.tenant(job.account or "") in limits.gpus
+    if reason.startswith(("Assoc", "QOS")) and not known:
+        raise LeftOutError(f"held by a limit that the round does not have ({reason})")

@@ -1,0 +1,180 @@
+"""Limits of accounts and QOS: which account caps GPUs, and which QOS may preempt which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from placewright.instances.converters.slurm.sources import Part
+from placewright.instances.converters.slurm.tres import read_gres
+from placewright.instances.errors import InvalidInputError
+
+_GPU = "gpu"
+_MOST = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """GPU limits by account, the account above each, ranks of QOS, and what a round cannot say."""
+
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    parents: Mapping[str, str] = field(default_factory=dict)
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    unsaid: tuple[str, ...] = ()
+
+    def tenant(self, account: str) -> str:
+        """Return the nearest account at or above this one that has a limit, else itself."""
+        at, seen = account, set()
+        while at and at not in seen:
+            if at in self.gpus:
+                return at
+            seen.add(at)
+            at = self.parents.get(at, "")
+        return account
+
+
+def read_limits(associations: Part | None, qos: Part | None) -> Limits:
+    """Return what associations and QOS say about GPUs and preemption.
+
+    A round has one limit per tenant: limits of users, of QOS, per GPU model, and a limit above
+    another one are noted as what it cannot say.
+
+    Raises
+    ------
+    InvalidInputError
+        A value is not what Slurm writes.
+    """
+    gpus: dict[str, int] = {}
+    parents: dict[str, str] = {}
+    unsaid: list[str] = []
+    for account, user, parent, limits in _associations(associations):
+        if parent:
+            parents.setdefault(account, parent)
+        if _GPU in limits and not user:
+            gpus[account] = limits[_GPU]
+        elif limits:
+            whose = f"account {account}" + (f" user {user}" if user else "")
+            unsaid.append(f"limit of {whose}")
+    ranked: dict[str, tuple[str, ...]] = {}
+    for name, preempts, limited in _qos(qos):
+        ranked[name] = preempts
+        if limited:
+            unsaid.append(f"limit of QOS {name}")
+    for account in gpus:
+        above = Limits(gpus, parents).tenant(parents.get(account, ""))
+        if above in gpus:
+            unsaid.append(f"limit of account {above} above that of account {account}")
+    return Limits(gpus, parents, _ranks(ranked), tuple(unsaid))
+
+
+def _ranks(preempts: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
+    """Return the rank of each QOS: one above the highest that it may preempt."""
+    ranks = dict.fromkeys(preempts, 0)
+    for _ in preempts:  # a circle would raise ranks for ever
+        for name, others in preempts.items():
+            below = [ranks[other] for other in others if other in ranks and other != name]
+            ranks[name] = max(ranks[name], 1 + max(below)) if below else ranks[name]
+    return {name: min(rank, len(preempts)) for name, rank in ranks.items()}
+
+
+def _associations(part: Part | None) -> Iterator[tuple[str, str, str, dict[str, int]]]:
+    """Yield account, user, account above, and limits by resource, of each association."""
+    if part is None:
+        return
+    if part.text is not None:
+        for i, row in _rows(part.text):
+            limits = _text_limit(row.get("GrpTRES", ""), part.file, (f"line {i}", "GrpTRES"))
+            yield row["Account"], row.get("User", ""), row.get("ParentName", ""), limits
+        return
+    for path, entry in _entries(part, "associations"):
+        total = _inner(entry, "max", "tres", "total")
+        limits = _json_limits(total, part.file, (*path, "max", "tres", "total"))
+        yield (
+            _text(entry, "account", part.file, path),
+            _text(entry, "user", part.file, path),
+            _text(entry, "parent_account", part.file, path),
+            limits,
+        )
+
+
+def _qos(part: Part | None) -> Iterator[tuple[str, tuple[str, ...], bool]]:
+    """Yield name, names that it may preempt, and whether GPUs are limited, of each QOS."""
+    if part is None:
+        return
+    if part.text is not None:
+        for i, row in _rows(part.text):
+            columns = ("GrpTRES", "MaxTRES", "MaxTRESPU", "MaxTRESPA", "MaxTRESPerNode")
+            limited = any(_text_limit(row.get(c, ""), part.file, (f"line {i}", c)) for c in columns)
+            preempts = tuple(n for n in row.get("Preempt", "").split(",") if n)
+            yield row["Name"], preempts, limited
+        return
+    for path, entry in _entries(part, "qos"):
+        limits = _inner(entry, "limits", "max", "tres")
+        per = _inner(limits, "per")
+        lists = [_inner(limits, "total")]
+        lists += per.values() if isinstance(per, dict) else []
+        limited = any(_json_limits(one, part.file, (*path, "limits")) for one in lists)
+        preempts = _inner(entry, "preempt", "list")
+        names = preempts if isinstance(preempts, list) else []
+        yield (
+            _text(entry, "name", part.file, path),
+            tuple(name for name in names if isinstance(name, str)),
+            limited,
+        )
+
+
+def _rows(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows of what `sacctmgr -P` prints, by the columns of its header."""
+    header, *lines = text.splitlines()
+    columns = header.split("|")
+    for number, line in enumerate(lines, 2):
+        if line.strip():
+            cells = line.split("|")
+            yield number, dict(zip(columns, cells + [""] * len(columns), strict=False))
+
+
+def _entries(part: Part, name: str) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
+    entries = part.raw[name]
+    if not isinstance(entries, list):
+        raise InvalidInputError("expected a list", file=part.file, path=(name,), value=entries)
+    for i, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            raise InvalidInputError(
+                "expected a mapping", file=part.file, path=(name, i), value=entry
+            )
+        yield (name, i), entry
+
+
+def _inner(entry: Any, *keys: str) -> Any:
+    for key in keys:
+        entry = entry.get(key) if isinstance(entry, dict) else None
+    return entry
+
+
+def _text(entry: dict[str, Any], key: str, file: str, path: tuple[str | int, ...]) -> str:
+    value = entry.get(key) or ""
+    if not isinstance(value, str):
+        raise InvalidInputError("expected text", file=file, path=(*path, key), value=value)
+    return value
+
+
+def _json_limits(entries: Any, file: str, path: tuple[str | int, ...]) -> dict[str, int]:
+    """Return the limits of GPUs in a list of TRES: `{"name": "gpu", "count": 48}`."""
+    limits: dict[str, int] = {}
+    for entry in entries if isinstance(entries, list) else ():
+        name, count = _inner(entry, "name"), _inner(entry, "count")
+        if not isinstance(name, str) or name.partition(":")[0] != _GPU:
+            continue
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST:
+            raise InvalidInputError("expected a number of GPUs", file=file, path=path, value=entry)
+        limits[name] = count
+    return limits
+
+
+def _text_limit(text: str, file: str, path: tuple[str | int, ...]) -> dict[str, int]:
+    try:
+        gres = read_gres(text)
+    except ValueError as error:
+        raise InvalidInputError(str(error), file=file, path=path, value=text) from None
+    return {f"{_GPU}:{m}" if m else _GPU: count for m, count in gres.gpus.items()}

@@ -1,0 +1,153 @@
+"""Slurm's nodes as hosts, and which of them a job may use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.features import matches
+from placewright.instances.converters.slurm.hostlist import compress
+from placewright.instances.converters.slurm.records import SlurmNode
+from placewright.instances.converters.slurm.topology import Topology
+from placewright.instances.documents.base import MAX_AMOUNT, NAME
+from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, HostEntry
+
+AWAY = frozenset(
+    {
+        "DOWN",
+        "DRAIN",
+        "DRAINED",
+        "DRAINING",
+        "ERROR",
+        "FAIL",
+        "FAILING",
+        "FUTURE",
+        "INVALID_REG",
+        "MAINT",
+        "NOT_RESPONDING",
+        "NO_RESPOND",
+        "POWERING_DOWN",
+        "REBOOT_ISSUED",
+        "REBOOT_REQUESTED",
+        "UNKNOWN",
+    }
+)
+"""States in which Slurm starts nothing on a node; PLANNED, RESERVED, POWERED_DOWN are others."""
+
+NODE = "node"
+WHOLE_NODE = 1000
+"""Of the resource `node`, where some job has its nodes alone: that is all, another job has 1."""
+
+_NAME = re.compile(NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes that become hosts, by name, and which of them form a partition."""
+
+    by_name: Mapping[str, SlurmNode]
+    partitions: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def models(self) -> frozenset[str]:
+        """The GPU models of all nodes."""
+        found = (gpu_model(node) for node in self.by_name.values())
+        return frozenset(model for model in found if model is not None)
+
+    def of_features(self, text: str) -> frozenset[str] | None:
+        """Return the nodes that match a constraint, None if it cannot be read."""
+        if not text:
+            return frozenset(self.by_name)
+        found = {name: matches(text, node.active_features) for name, node in self.by_name.items()}
+        if any(match is None for match in found.values()):
+            return None
+        return frozenset(name for name, match in found.items() if match)
+
+
+def take_nodes(nodes: Sequence[SlurmNode], book: Bookkeeping) -> Nodes:
+    """Return the nodes that become hosts; what of them is left out is in the bookkeeping."""
+    kept: dict[str, SlurmNode] = {}
+    partitions: dict[str, set[str]] = {}
+    for node in nodes:
+        if node.name in kept:
+            book.leave("nodes", "listed twice", node.name)
+        elif node.gres.total > MAX_GPUS_PER_HOST:
+            book.leave("nodes", f"more than {MAX_GPUS_PER_HOST} GPUs", node.name)
+        else:
+            kept[node.name] = node
+            for partition in node.partitions:
+                partitions.setdefault(partition, set()).add(node.name)
+            if len(node.gres.gpus) > 1:
+                book.cannot_say("several GPU models of one node", node.name)
+            if node.gres.others:
+                book.cannot_say("GRES other than GPUs", node.name)
+    book.take("nodes", len(kept))
+    return Nodes(kept, {name: frozenset(hosts) for name, hosts in partitions.items()})
+
+
+def gpu_model(node: SlurmNode) -> str | None:
+    """Return the model of a node's GPUs, None if it has none, several, or does not name it."""
+    models = list(node.gres.gpus)
+    return models[0] if len(models) == 1 and models[0] and _NAME.fullmatch(models[0]) else None
+
+
+def hosts(
+    nodes: Nodes, topology: Topology, held: Mapping[str, tuple[int, int]], *, alone: bool
+) -> tuple[HostEntry, ...]:
+    """Return the hosts of a cluster.
+
+    Parameters
+    ----------
+    nodes
+        From `take_nodes`.
+    topology
+        Where they are.
+    held
+        Millicores and MiB that running jobs hold of each host: a host has at least those.
+    alone
+        Whether some job has its nodes alone, so that hosts have the resource `node`.
+    """
+    return tuple(
+        HostEntry(
+            name=name,
+            parent=topology.leaf_of.get(name),
+            gpus=node.gres.total,
+            gpu_model=gpu_model(node),
+            cpu=f"{max(_cpus(node) * 1000, held.get(name, (0, 0))[0])}m",
+            memory=f"{max(_memory(node), held.get(name, (0, 0))[1])}Mi",
+            resources={NODE: WHOLE_NODE} if alone else {},
+            healthy=not node.states & AWAY,
+        )
+        for name, node in sorted(nodes.by_name.items())
+    )
+
+
+def over_full(nodes: Nodes, held: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return the hosts of which running jobs hold more cores or memory than there are."""
+    return [
+        name
+        for name, (cpu, memory) in sorted(held.items())
+        if cpu > _cpus(nodes.by_name[name]) * 1000 or memory > _memory(nodes.by_name[name])
+    ]
+
+
+def _cpus(node: SlurmNode) -> int:
+    return min(node.effective_cpus or node.cpus or 0, MAX_AMOUNT // 1000)
+
+
+def _memory(node: SlurmNode) -> int:
+    return max(0, (node.real_memory or 0) - (node.specialized_memory or 0))
+
+
+@cache
+def _ranges(hosts: frozenset[str]) -> tuple[str, ...]:
+    return compress(hosts)
+
+
+def as_document(allowed: Iterable[str], everywhere: int) -> tuple[str, ...] | None:
+    """Return allowed hosts as a task group has them: None for all hosts."""
+    names = frozenset(allowed)
+    return None if len(names) == everywhere else _ranges(names)

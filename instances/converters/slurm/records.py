@@ -1,0 +1,223 @@
+"""What is read of Slurm's JSON: a record for each job, node, reservation, association and QOS."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
+
+from placewright.instances.converters.slurm.accessor import Number, Record, Text, Truth, Words
+from placewright.instances.converters.slurm.hostlist import expand
+from placewright.instances.converters.slurm.tres import Gres, read_gres, read_tres
+from placewright.instances.documents.base import MAX_AMOUNT, Name
+
+MAX_ALLOCATION = 200_000
+
+
+class HeldNode(NamedTuple):
+    """A node of a running job: its CPUs, or its cores where CPUs are not said, and its MiB."""
+
+    name: str
+    cpus: int | None
+    cores: int
+    memory: int
+
+
+def _hosts(value: Any) -> tuple[str, ...]:
+    if value is None or value == ():
+        return ()
+    if isinstance(value, list):
+        value = ",".join(map(str, value))
+    if not isinstance(value, str):
+        raise ValueError("expected a list of hosts as text, such as h[0-3,7]")  # noqa: TRY004
+    return expand(value)
+
+
+def _gres(value: Any) -> Gres:
+    if isinstance(value, Gres):
+        return value
+    if value is not None and not isinstance(value, str):
+        raise ValueError("expected GRES as text, such as gpu:h100:8")
+    return read_gres(value or "")
+
+
+def _gres_of_nodes(value: Any) -> tuple[Gres, ...]:
+    if value is None or value == ():
+        return ()
+    if not isinstance(value, list) or len(value) > MAX_ALLOCATION:
+        raise ValueError("expected a list of GRES, one of each node")
+    return tuple(_gres(one) for one in value)
+
+
+def _tres(value: Any) -> tuple[int, int]:
+    if value is not None and not isinstance(value, str):
+        raise ValueError("expected TRES as text, such as cpu=48,mem=384G")
+    return read_tres(value or "")
+
+
+def _allocation(value: Any) -> tuple[HeldNode, ...]:
+    """Read `job_resources`: a list `allocated_nodes` until v0.0.40, `nodes.allocation` after it."""
+    if value is None or value == ():
+        return ()
+    if not isinstance(value, dict):
+        raise ValueError("expected a mapping")  # noqa: TRY004
+    nodes = value.get("nodes")
+    held = nodes.get("allocation") if isinstance(nodes, dict) else value.get("allocated_nodes")
+    if held is None:
+        return ()
+    if not isinstance(held, list) or len(held) > MAX_ALLOCATION:
+        raise ValueError("expected the allocated nodes as a list")
+    return tuple(_held_node(node) for node in held)
+
+
+def _held_node(node: Any) -> HeldNode:
+    if not isinstance(node, dict):
+        raise ValueError("expected each allocated node as a mapping")  # noqa: TRY004
+    name = node.get("name", node.get("nodename"))
+    if not isinstance(name, str):
+        raise ValueError("expected the name of each allocated node")  # noqa: TRY004
+    cpus, memory = node.get("cpus"), node.get("memory")
+    counted = cpus.get("count") if isinstance(cpus, dict) else None
+    mib = memory.get("allocated") if isinstance(memory, dict) else node.get("memory_allocated", 0)
+    for amount in (counted, mib):
+        number = isinstance(amount, int) and not isinstance(amount, bool)
+        if amount is not None and not (number and 0 <= amount <= MAX_AMOUNT):
+            raise ValueError("expected whole numbers of CPUs and memory of each allocated node")
+    return HeldNode(name, counted, _cores(node.get("sockets")), mib or 0)
+
+
+def _cores(sockets: Any) -> int:
+    """Count the cores with a status `allocated`, in mappings by index or in lists."""
+    count = 0
+    for socket in _entries(sockets):
+        cores = socket.get("cores") if isinstance(socket, dict) else None
+        for core in _entries(cores):
+            status = core.get("status") if isinstance(core, dict) else core
+            words = status if isinstance(status, list) else [status]
+            count += any(isinstance(w, str) and w.lower().startswith("alloc") for w in words)
+    return count
+
+
+def _entries(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else value or []
+
+
+Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
+GresText = Annotated[Gres, BeforeValidator(_gres)]
+Account = Annotated[Name | None, BeforeValidator(lambda value: value or None)]
+_NO_GRES = Gres()
+
+
+class SlurmJob(Record):
+    """A job of `squeue --json`."""
+
+    job_id: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
+    job_state: Words
+    state_reason: Text = ""
+    account: Account = None
+    qos: Text = ""
+    partition: Words = ()
+    priority: Number = None
+    hold: Truth = False
+    requeue: Truth = False
+    dependency: Text = ""
+    submit_time: Number = None
+    eligible_time: Number = None
+    start_time: Number = None
+    last_sched_evaluation: Number = None
+    time_limit: Number = None
+    node_count: Number = None
+    max_nodes: Number = None
+    tasks: Number = None
+    tasks_per_node: Number = None
+    cpus: Number = None
+    minimum_cpus_per_node: Number = None
+    memory_per_node: Number = None
+    memory_per_cpu: Number = None
+    cpus_per_tres: GresText = _NO_GRES
+    memory_per_tres: GresText = _NO_GRES
+    tres_per_job: GresText = _NO_GRES
+    tres_per_node: GresText = _NO_GRES
+    tres_per_socket: GresText = _NO_GRES
+    tres_per_task: GresText = _NO_GRES
+    tres_req_str: Annotated[tuple[int, int], BeforeValidator(_tres)] = (0, 0)
+    gres_detail: Annotated[tuple[Gres, ...], BeforeValidator(_gres_of_nodes)] = ()
+    job_resources: Annotated[tuple[HeldNode, ...], BeforeValidator(_allocation)] = ()
+    nodes: Hosts = ()
+    required_nodes: Hosts = ()
+    excluded_nodes: Hosts = ()
+    features: Text = ""
+    shared: Words = ()
+    contiguous: Truth = False
+    licenses: Text = ""
+    resv_name: Text = ""
+    switches: Number = Field(
+        default=None,
+        validation_alias=AliasChoices("required_switches", "minimum_switches", "switches"),
+    )
+    segment_size: Number = None
+    flags: Words = ()
+    het_job_id: Number = None
+    het_job_offset: Number = None
+    array_job_id: Number = None
+    array_task_string: Text = ""
+
+    @property
+    def name(self) -> str:
+        """Its number, which all of Slurm's commands take."""
+        return str(self.job_id)
+
+    @property
+    def states(self) -> frozenset[str]:
+        """Its state and the flags of it, in capitals."""
+        return frozenset(word.upper() for word in self.job_state)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether it has its nodes alone."""
+        return any(word.lower() == "none" for word in self.shared)
+
+
+class SlurmNode(Record):
+    """A node of `scontrol show node --json`, or of `sinfo --json` of 22.05."""
+
+    name: Name
+    state: Words = ()
+    state_flags: Words = ()
+    partitions: Words = ()
+    active_features: Words = ()
+    cpus: Number = None
+    effective_cpus: Number = None
+    threads: Number = None
+    real_memory: Number = None
+    specialized_memory: Number = None
+    gres: GresText = _NO_GRES
+
+    @property
+    def states(self) -> frozenset[str]:
+        """Its state and the flags of it, in capitals."""
+        return frozenset(word.upper() for word in (*self.state, *self.state_flags))
+
+
+class SlurmReservation(Record):
+    """A reservation of `scontrol show reservation`, as JSON or text."""
+
+    name: Text
+    node_list: Hosts = ()
+    start_time: Number = None
+    end_time: Number = None
+    flags: Words = ()
+
+
+class Dump(Record):
+    """A file of jobs or nodes, with the moment that it is of."""
+
+    last_update: Number = None
+    jobs: tuple[SlurmJob, ...] = ()
+    nodes: tuple[SlurmNode, ...] = ()
+    reservations: tuple[SlurmReservation, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_empty(cls, raw: Any) -> Any:
+        return {k: v for k, v in raw.items() if v is not None} if isinstance(raw, dict) else raw

@@ -1,0 +1,82 @@
+"""Slurm's reservations, as JSON or as `scontrol show reservation` prints them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from placewright.instances.converters.slurm.reading import read_records
+from placewright.instances.converters.slurm.records import Dump, SlurmReservation
+from placewright.instances.converters.slurm.sources import Part
+from placewright.instances.errors import InvalidInputError
+
+_PAIR = re.compile(r"([A-Za-z]+)=(\S*)")
+_NO_TIME = ("", "(null)", "Unknown", "None", "N/A")
+
+
+def read_reservations(part: Part | None) -> tuple[SlurmReservation, ...]:
+    """Return the reservations of a dump; times of a text are local, as scontrol prints them.
+
+    Raises
+    ------
+    InvalidInputError
+        A value is not what Slurm writes.
+    """
+    if part is None:
+        return ()
+    if part.text is None:
+        return read_records(Dump, part, "reservations").reservations
+    rows: list[dict[str, str]] = []
+    for line in part.text.splitlines():
+        pairs = dict(_PAIR.findall(line))
+        if "ReservationName" in pairs:
+            rows.append({})
+        if rows:
+            rows[-1] |= pairs
+    return tuple(_of_row(row, i, part.file) for i, row in enumerate(rows))
+
+
+def _of_row(row: dict[str, str], index: int, file: str) -> SlurmReservation:
+    return read_records(
+        SlurmReservation,
+        Part(
+            file,
+            raw={
+                "name": row["ReservationName"],
+                "node_list": row.get("Nodes"),
+                "start_time": _moment(row.get("StartTime", ""), file, index, "StartTime"),
+                "end_time": _moment(row.get("EndTime", ""), file, index, "EndTime"),
+                "flags": row.get("Flags"),
+            },
+        ),
+        "reservations",
+        index,
+    )
+
+
+def _moment(text: str, file: str, index: int, field: str) -> int | None:
+    if text in _NO_TIME:
+        return None
+    try:
+        return max(0, int(datetime.fromisoformat(text).timestamp()))
+    except (ValueError, OverflowError, OSError):
+        raise InvalidInputError(
+            "expected a time such as 2026-11-24T22:50:24",
+            file=file,
+            path=("reservations", index, field),
+            value=text,
+        ) from None
+
+
+def overlapping(
+    reservations: Sequence[SlurmReservation], now: int
+) -> tuple[list[SlurmReservation], list[SlurmReservation]]:
+    """Return the reservations that hold now, and those that begin later; others are over."""
+    active: list[SlurmReservation] = []
+    later: list[SlurmReservation] = []
+    for one in reservations:
+        if one.end_time is not None and one.end_time <= now:
+            continue
+        (later if (one.start_time or 0) > now else active).append(one)
+    return active, later

@@ -1,0 +1,129 @@
+"""Running jobs of Slurm: what each holds of its nodes becomes its option, and where it is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE, Nodes, gpu_model
+from placewright.instances.converters.slurm.records import HeldNode, SlurmJob
+from placewright.instances.converters.slurm.requests import LeftOutError
+from placewright.instances.converters.slurm.tres import Gres
+from placewright.instances.documents.option import TaskGroup
+from placewright.instances.documents.plan import Task
+
+_NOTHING = Gres()
+
+
+class _Hold(NamedTuple):
+    """GPUs, millicores and MiB that a job holds of one node."""
+
+    gpus: int
+    cpu: int
+    memory: int
+
+
+@dataclass(slots=True)
+class Occupied:
+    """What running jobs hold: GPU indices, and millicores and MiB, by host."""
+
+    gpus: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    amounts: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def place(
+    jobs: Sequence[SlurmJob], nodes: Nodes, occupied: Occupied, *, alone: bool
+) -> tuple[tuple[TaskGroup, ...], tuple[Task, ...]]:
+    """Return the task groups and tasks of a running job, and note what it holds.
+
+    Nodes of which it holds as much form a group. GPUs that the dump does not name, or names twice,
+    are any that are free.
+
+    Parameters
+    ----------
+    jobs
+        The components of a job; all but heterogeneous ones have one.
+    nodes
+        All hosts.
+    occupied
+        What running jobs before it hold.
+    alone
+        Whether hosts have the resource `node`.
+
+    Raises
+    ------
+    LeftOutError
+        A node is not in the dump, or has too few GPUs for what its jobs hold.
+    """
+    groups: dict[tuple[int, _Hold], list[tuple[str, tuple[int, ...]]]] = {}
+    taken: defaultdict[str, set[int]] = defaultdict(set)
+    for component, job in enumerate(jobs):
+        for held, gres in _holdings(job):
+            node = nodes.by_name.get(held.name)
+            if node is None:
+                raise LeftOutError("runs on a node that is not in the dump")
+            used = occupied.gpus[held.name] | taken[held.name]
+            indices = _indices(gres, node.gres.total, used)
+            taken[held.name].update(indices)
+            cpus = held.cores * (node.threads or 1) if held.cpus is None else held.cpus
+            hold = _Hold(len(indices), cpus * 1000, held.memory)
+            groups.setdefault((component, hold), []).append((held.name, indices))
+    if not groups:
+        raise LeftOutError("runs, and the dump does not say where")
+    for (_, hold), places in groups.items():
+        for host, indices in places:
+            occupied.gpus[host].update(indices)
+            cpu, memory = occupied.amounts.get(host, (0, 0))
+            occupied.amounts[host] = cpu + hold.cpu, memory + hold.memory
+    return (
+        tuple(
+            TaskGroup(
+                name=f"part-{g}" if len(groups) > 1 else "tasks",
+                count=len(places),
+                gpu=hold.gpus,
+                cpu=f"{hold.cpu}m",
+                memory=f"{hold.memory}Mi",
+                resources={NODE: WHOLE_NODE if jobs[at].exclusive else 1} if alone else {},
+            )
+            for g, ((at, hold), places) in enumerate(groups.items())
+        ),
+        tuple(
+            Task(group=g, index=i, host=host, gpus=indices)
+            for g, places in enumerate(groups.values())
+            for i, (host, indices) in enumerate(places)
+        ),
+    )
+
+
+def models_of(jobs: Sequence[SlurmJob], nodes: Nodes) -> dict[str, str | None]:
+    """Return the GPU model of each node of a running job."""
+    held = (node.name for job in jobs for node in job.job_resources)
+    return {name: gpu_model(nodes.by_name[name]) for name in held if name in nodes.by_name}
+
+
+def _holdings(job: SlurmJob) -> list[tuple[HeldNode, Gres]]:
+    """Return the nodes of a running job, and the GRES that it holds of each."""
+    held = job.job_resources or tuple(HeldNode(name, 0, 0, 0) for name in job.nodes)
+    details = job.gres_detail
+    if not details:
+        asked = job.tres_per_node
+        if job.tres_per_job.total or job.tres_per_task.total:
+            raise LeftOutError("runs, and the dump does not say with which GPUs")
+        return [(node, asked) for node in held]
+    if len(details) != len(held):
+        raise LeftOutError("runs, and the dump does not say with which GPUs")
+    return list(zip(held, details, strict=True))
+
+
+def _indices(gres: Gres, has: int, used: set[int]) -> tuple[int, ...]:
+    """Return GPU indices for what is held: those that are named, if they are free, or any."""
+    number = gres.total
+    named = tuple(dict.fromkeys(gres.indices))
+    if len(named) == number and not used.intersection(named) and max(named, default=0) < has:
+        return named if number else ()
+    free = [index for index in range(has) if index not in used]
+    if len(free) < number:
+        raise LeftOutError("runs on a node with fewer GPUs than its jobs hold")
+    return tuple(free[:number])

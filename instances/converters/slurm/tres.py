@@ -1,0 +1,108 @@
+"""Slurm's resource texts: GRES (`gpu:h100:8(IDX:0-7)`) and TRES (`cpu=48,mem=384G,gres/gpu=24`)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from placewright.instances.converters.slurm.hostlist import expand
+from placewright.instances.documents.base import MAX_AMOUNT
+
+_ITEM = re.compile(r"(?:[^,()]|\([^()]*\))+")
+_COUNT = re.compile(r"[0-9]{1,9}")
+_AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGTP]?)[nc]?")
+_MIB = {"K": Decimal(1) / 1024, "": Decimal(1), "M": Decimal(1)}
+_MIB |= {"G": Decimal(1024), "T": Decimal(1024**2), "P": Decimal(1024**3)}
+_INDEX = re.compile(r"IDX:([0-9,-]{1,4000})")
+
+
+@dataclass(frozen=True, slots=True)
+class Gres:
+    """GPUs by model ("": any), other GRES by name, and the indices of the GPUs that are named."""
+
+    gpus: Counter[str] = field(default_factory=Counter)
+    others: tuple[str, ...] = ()
+    indices: tuple[int, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """GPUs of all models."""
+        return sum(self.gpus.values())
+
+
+def read_gres(text: str) -> Gres:
+    """Read `gpu:8`, `gres:gpu:h100:8`, `gres/gpu=1`, `gpu:h100:8(S:0-1)` and lists of these.
+
+    Raises
+    ------
+    ValueError
+        A number is none, or too large.
+    """
+    gpus: Counter[str] = Counter()
+    others: list[str] = []
+    indices: tuple[int, ...] = ()
+    for item in _items(text):
+        bare = item.partition("(")[0].removeprefix("gres:").removeprefix("gres/")
+        name, *rest = bare.replace("=", ":").split(":")
+        if name in ("cpu", "mem", "node", "billing", "N/A", "(null)", ""):
+            continue
+        number = 1
+        if rest and rest[-1][:1].isdigit() and (len(rest) > 1 or rest[-1].isdigit()):
+            if not _COUNT.fullmatch(rest[-1]):
+                raise ValueError("expected GRES such as gpu:8 or gpu:h100:8")
+            number = int(rest.pop())
+        if name != "gpu":
+            others.append(name)
+            continue
+        if number:
+            gpus[":".join(rest)] += number
+        if named := _INDEX.search(item):
+            indices += tuple(int(index) for index in expand(f"[{named[1]}]"))
+    return Gres(gpus, tuple(others), indices)
+
+
+def read_tres(text: str) -> tuple[int, int]:
+    """Return the CPUs and the MiB of a text of TRES, 0 for what it does not have.
+
+    Raises
+    ------
+    ValueError
+        One of the two is no number.
+    """
+    cpus = memory = 0
+    for item in _items(text):
+        name, _, amount = item.partition("=")
+        if name == "cpu":
+            cpus = int(_amount(amount))
+        elif name == "mem":
+            memory = read_memory(amount)
+    return cpus, memory
+
+
+def read_memory(text: str) -> int:
+    """Return the MiB of `384G`, rounded up; a number alone is MiB.
+
+    Raises
+    ------
+    ValueError
+        It is no such amount.
+    """
+    return -int(-_amount(text) // 1)
+
+
+def _amount(text: str) -> Decimal:
+    match = _AMOUNT.fullmatch(text)
+    amount = Decimal(match[1]) * _MIB[match[2]] if match else Decimal(-1)
+    if not 0 <= amount <= MAX_AMOUNT:
+        raise ValueError("expected an amount such as 48 or 384G")
+    return amount
+
+
+def _items(text: str) -> Iterator[str]:
+    if text == "(null)":
+        return
+    for match in _ITEM.finditer(text):
+        yield match[0].strip()
