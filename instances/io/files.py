@@ -110,14 +110,14 @@ def load_plan(path: AnyPath) -> Plan:
 
 
 def load_edits(path: AnyPath) -> Edits:
-    """Read Edits; whether they suit a round is for `apply_edits` to say.
+    """Read Edits, or a bare list of them; whether they suit a round is for `apply_edits` to say.
 
     Raises
     ------
     InvalidInputError
-        The file cannot be read, or is not a valid list of Edits.
+        The file cannot be read, or does not hold valid Edits.
     """
-    return _loaded(path, {"Edits": parse_edits})
+    return _loaded(path, {"Edits": parse_edits}, _with_head)
 
 
 def load_values(path: AnyPath) -> Any:
@@ -160,13 +160,27 @@ def parse_values(text: str, file: str) -> Any:
         raise error.inside(file) from None
 
 
-def _loaded(path: AnyPath, parsers: Mapping[str, Callable[[Any, str], _T]]) -> _T:
-    """Read a document of one of these kinds; errors say on which lines of the file they are."""
+def _with_head(raw: Any) -> Any:
+    """Return a bare list of edits as a document."""
+    if not isinstance(raw, list):
+        return raw
+    return {"apiVersion": API_VERSION, "kind": "Edits", "edits": raw}
+
+
+def _loaded(
+    path: AnyPath,
+    parsers: Mapping[str, Callable[[Any, str], _T]],
+    completed: Callable[[Any], Any] = lambda raw: raw,
+) -> _T:
+    """Read a document of one of these kinds; errors say on which lines of the file they are.
+
+    `completed` adds to plain values what the file may leave out.
+    """
     file = os.fspath(path)
     text, raw = "", None
     try:
         text = _text(file)
-        raw = _parse(text, file)
+        raw = completed(_parse(text, file))
         return parsers[_headed(raw, file, *parsers)["kind"]](raw, file)
     except InvalidInputError as error:
         elsewhere = error.file not in {None, file}  # in a file that this one refers to

@@ -307,6 +307,15 @@ def test_each_edit_is_a_sentence_and_survives_a_file(raw, sentence, tmp_path):
         assert load_edits(tmp_path / name) == edits
 
 
+def test_a_bare_list_of_edits_is_read_too(tmp_path):
+    file = tmp_path / "e.json"
+    file.write_text('[{"fail": ["a0"]}, {"at": 5}]')
+    assert load_edits(file) == edits_of({"fail": ["a0"]}, {"at": 5})
+    file.write_text('[{"fail": ["a0"]}, {"fial": ["a0"]}]')
+    with pytest.raises(InvalidInputError, match=r"e\.json: edits\[1\]\.fial"):
+        load_edits(file)
+
+
 def test_every_verb_and_every_field_of_a_job_has_a_sentence():
     assert [next(iter(raw)) for raw, _ in EVERY] == list(Edit.model_fields)
     fields = set(sentences._FIELDS) | {"option", "group", "without"}
