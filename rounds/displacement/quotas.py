@@ -28,25 +28,19 @@ class QuotaUse:
         """
         home = self._changes.home
         for account in {a for j in owners for a in self._accounts(j, home(j))}:
-            change: Counter[str] = Counter()
-            for j in self._changing.get(account, ()):
-                asks = self._changes.asks(j)
-                if self._round.jobs[j].running is None:
-                    change.update(asks if j not in gone else {})
-                elif j not in back:
-                    change.subtract(asks)
             held = self._held_before.get(account, Counter())
-            if any(
-                held[name] + change[name] > max(limit, held[name])
-                for name, limit in self._limits[account].items()
-            ):
-                return True
+            changing = self._changing.get(account, {})
+            undone = [changing[j] for j in (*back, *(gone - back)) if j in changing]
+            for name, limit in self._limits[account].items():
+                change = self._change[account][name] - sum(one[name] for one in undone)
+                if held[name] + change > max(limit, held[name]):
+                    return True
         return False
 
     def starts_beside(self, victim: int) -> set[int]:
         """Return the pending jobs that start within the quotas that a victim counts in."""
         accounts = self._accounts(victim, self._changes.home(victim))
-        changing = (j for account in accounts for j in self._changing[account])
+        changing = (j for account in accounts for j in self._changing.get(account, ()))
         return {j for j in changing if self._round.jobs[j].running is None}
 
     @cached_property
@@ -82,13 +76,26 @@ class QuotaUse:
         return held
 
     @cached_property
-    def _changing(self) -> Mapping[Account, list[int]]:
-        """Jobs that start or stop, by quota."""
-        found: defaultdict[Account, list[int]] = defaultdict(list)
+    def _changing(self) -> Mapping[Account, Mapping[int, Mapping[str, int]]]:
+        """What jobs that start hold more, and those that stop less, by quota and job."""
+        found: defaultdict[Account, dict[int, Mapping[str, int]]] = defaultdict(dict)
         changes, jobs = self._changes, self._round.jobs
         starts = {j: new for j, new in changes.new.items() if jobs[j].running is None}
         stops = {j: changes.home(j) for j in changes.candidate.preempted}
         for j, tasks in (starts | stops).items():
-            for account in self._accounts(j, tasks):
-                found[account].append(j)
+            accounts = self._accounts(j, tasks)
+            asks, sign = changes.asks(j) if accounts else {}, 1 if j in starts else -1
+            for account in accounts:
+                limits = self._limits[account]
+                found[account][j] = {name: sign * asks.get(name, 0) for name in limits}
+        return found
+
+    @cached_property
+    def _change(self) -> Mapping[Account, Counter[str]]:
+        """The sums of these, by quota."""
+        found: defaultdict[Account, Counter[str]] = defaultdict(Counter)
+        for account, changing in self._changing.items():
+            for amounts in changing.values():
+                for name, amount in amounts.items():
+                    found[account][name] += amount
         return found
