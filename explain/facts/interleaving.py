@@ -25,9 +25,14 @@ from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import DisruptionLimits, Policy, PolicyLimits
+from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
+from placewright.instances.documents.sharing import MOST
+from placewright.instances.policies import GANG, INTERLEAVING
 
 _NOBODY = DisruptionLimits(preempted_jobs=0, migrated_jobs=0)
+_OF_EACH_MEMBER = "cpu", "memory", "resources", "gpu_memory"
+"""Fields of a task group in which members of a group of jobs may differ."""
 
 
 def facts(round_: Round, job: str, before: Round | None) -> list[Fact]:
@@ -36,6 +41,7 @@ def facts(round_: Round, job: str, before: Round | None) -> list[Fact]:
         *asks(round_, job),
         *_turns(round_, named(job, round_)),
         *rules(round_, job),
+        *_groups(round_, named(job, round_)),
         *_conflicts(round_, job),
         *away(round_, job),
         *held_and_taken(Holders(round_, job), round_, before),
@@ -54,8 +60,30 @@ def _turns(round_: Round, job: Job) -> Iterator[Fact]:
         text = "its load does not peak with others'"
         yield Fact(Stratum.ASKS, "load", text, _edit_profile(job.name, load=()))
     if profile.memory:
-        text = f"the GPU memory that it uses over time (percentile {round_.sharing.percentile})"
-        yield Fact(Stratum.ASKS, "memory_series", text, _edit_profile(job.name, memory=()))
+        percentile = round_.sharing.percentile
+        used = amount_text("memory", profile.memory_at(percentile) or 0)
+        text = f"{used} in a group (percentile {percentile})"
+        yield Fact(Stratum.ASKS, "memory_series", text, _edit_profile(job.name, memory=(0,)))
+
+
+def _groups(round_: Round, job: Job) -> Iterator[Fact]:
+    """Yield the rules on groups: how many jobs may be in one, and that GPUs have to be short."""
+    sharing = round_.sharing
+    if job.profile is None:
+        return
+    if sharing.most < MOST:
+        text = f"at most {sharing.most} jobs take turns on a GPU"
+        yield Fact(Stratum.RULES, "most", text, _edit_sharing(most=MOST), {"most": sharing.most})
+    if sharing.as_needed:
+        text = "jobs take turns only where GPUs lack"
+        yield Fact(Stratum.RULES, "as_needed", text, _edit_sharing(as_needed=False))
+
+
+def _edit_sharing(**update: Any) -> Edit:
+    def edit(round_: Round) -> Round:
+        return round_.model_copy(update={"sharing": round_.sharing.model_copy(update=update)})
+
+    return edit
 
 
 def _edit_profile(name: str, **update: Any) -> Edit:
@@ -91,40 +119,45 @@ def question(world: World) -> Round:
     Where nobody takes turns and the job could join nobody, that is a round of gangs.
     """
     round_ = world.round
-    if _alone(world):
-        policy = round_.policy.model_copy(update={"formulation": "gang"})
+    waits = _waits(named(world.job, round_), named(world.job, world.base))
+    if _alone(round_, waits):
+        policy = round_.policy.model_copy(update={"formulation": GANG.name})
         alone = round_.model_copy(update={"policy": policy})
         return gang.question(World(alone, world.job))
     policy = Policy(
-        formulation="interleaving",
+        formulation=INTERLEAVING.name,
         terms=("weighted_throughput",),
         priority="preemption",
-        vacate=round_.policy.vacate,
         limits=PolicyLimits(disruption=_NOBODY),
     )
     lost = {
         host for entry in round_.cluster.hosts if not entry.healthy for host in expand(entry.name)
     }
-    asked = named(world.job, world.base)
-    jobs = tuple(
-        _waits(one, asked) if one.name == world.job else _runs(one, lost) for one in round_.jobs
-    )
+    jobs = tuple(waits if one.name == world.job else _runs(one, lost) for one in round_.jobs)
     return round_.model_copy(update={"jobs": jobs, "policy": policy})
 
 
-def _alone(world: World) -> bool:
+def _alone(round_: Round, waits: Job) -> bool:
     """Whether no running job takes turns, and none is one with which the waiting job could."""
-    if running_groups(world.round):
+    if running_groups(round_):
         return False
-    key = grouping_key(named(world.job, world.base))
-    running = (job for job in world.round.jobs if job.running is not None)
+    key = grouping_key(waits)
+    running = (job for job in round_.jobs if job.running is not None)
     return key is None or all(grouping_key(job) != key for job in running)
 
 
 def _waits(job: Job, asked: Job) -> Job:
-    options = dict.fromkeys(map(repr, (*asked.options, *job.options)))
-    of_text = {repr(option): option for option in (*asked.options, *job.options)}
-    return job.model_copy(update={"weight": 1, "options": tuple(of_text[o] for o in options)})
+    """Return a job of a world with the option in front with which it can join a group.
+
+    That is its first one as in the base round, but for amounts that members need not have alike.
+    """
+    groups = tuple(
+        group.model_copy(update={name: getattr(left, name) for name in _OF_EACH_MEMBER})
+        for group, left in zip(asked.options[0].groups, job.options[0].groups, strict=True)
+    )
+    joining = asked.options[0].model_copy(update={"groups": groups})
+    options = job.options if joining == job.options[0] else (joining, *job.options)
+    return job.model_copy(update={"weight": 1, "options": options})
 
 
 def _runs(job: Job, lost: set[str]) -> Job:

@@ -21,7 +21,10 @@ JOBS = {
     ("kube-knots", "speech"): (
         "others_instead",
         "1 GPU per task",
-        "4 jobs of the same priority start (4 GPUs, on hosts that could hold a task)",
+        "search starts (1 GPU, of the same priority)",
+        "vision starts (1 GPU, of the same priority)",
+        "backup starts (1 GPU, of the same priority)",
+        "encoding starts (1 GPU, of the same priority)",
     ),
     ("chronus-lost-host", "new"): (
         "not_now",

@@ -16,19 +16,17 @@ from fuzz.small_units import in_small_units
 from placewright.explain.conflict import preferred_conflict
 from placewright.explain.explain_job import VERDICTS, explain_job
 from placewright.explain.explanation import Explanation, Verdict
-from placewright.explain.facts.fact import Fact, World
+from placewright.explain.facts.fact import Fact, World, named
 from placewright.explain.facts.policies import FACTS
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 
-MAX_FACTS = 8
+MAX_FACTS = 7
 """Facts of which all subsets are looked at; of more only those that a search asks for."""
 
-RuleBook = Callable[[Raw, str], bool]
-"""Whether some plan of a raw round starts a job while nobody else moves or stops."""
-
 Starts = Callable[[World], bool]
+"""Whether some plan starts the job of a world while nobody else moves or stops."""
 
 
 def waiting(policy: Policy, seeds: Iterable[int]) -> Iterator[tuple[Round, Plan, str]]:
@@ -46,11 +44,11 @@ def waiting(policy: Policy, seeds: Iterable[int]) -> Iterator[tuple[Round, Plan,
                 yield round_, plan, decision.job
 
 
-def checked(policy: Policy, seeds: Iterable[int], book: RuleBook) -> Iterator[Explanation]:
+def checked(policy: Policy, seeds: Iterable[int], starts: Starts) -> Iterator[Explanation]:
     """Yield the explanations of jobs that wait in tiny rounds, compared with all their worlds."""
     for round_, plan, job in waiting(policy, seeds):
         try:
-            yield check(round_, plan, job, lambda world: book(raw(world), world.job))
+            yield check(round_, plan, job, starts)
         except TooManyPlansError:
             continue
 
@@ -93,10 +91,13 @@ def check(round_: Round, plan: Plan | None, job: str, starts: Starts) -> Explana
     if starts(World(base, job)):
         assert found.verdict is Verdict.COULD_START
         return found
-    worlds = _Worlds(base, job, policy.facts(base, job, None if plan is None else round_), starts)
-    conflict = worlds.preferred()
-    assert found.verdict is VERDICTS[max(fact.stratum for fact in conflict)]
-    assert _sentences(found.conflict) == _sentences(conflict)
+    if found.verdict is Verdict.UNDECIDED:
+        return found
+    if _is_monotone(round_, job):
+        facts = policy.facts(base, job, None if plan is None else round_)
+        conflict = _Worlds(base, job, facts, starts).preferred()
+        assert found.verdict is VERDICTS[max(fact.stratum for fact in conflict)]
+        assert _sentences(found.conflict) == _sentences(conflict)
     assert found.proof is not None
     assert found.proof.blocked is not None
     assert found.proof.minimal
@@ -104,6 +105,16 @@ def check(round_: Round, plan: Plan | None, job: str, starts: Starts) -> Explana
     for witness in found.proof.witnesses:
         assert starts(witness.world)
     return found
+
+
+def _is_monotone(round_: Round, name: str) -> bool:
+    """Whether fewer facts surely never block more.
+
+    With `as_needed` fewer jobs may mean fewer groups, and a job with a percentile of its memory may
+    have room in a group only.
+    """
+    profile = named(name, round_).profile
+    return not round_.sharing.as_needed and (profile is None or not profile.memory)
 
 
 def _sentences(conflict: Sequence[Fact]) -> list[str]:

@@ -14,6 +14,7 @@ from fuzz.policy import Raw
 from placewright import load_round
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
+from placewright.explain.facts.fact import World
 
 LIBRARY = Path(__file__).parents[3] / "instances" / "library"
 
@@ -24,14 +25,14 @@ def all_worlds(helper: Callable[[str, str], ModuleType]) -> ModuleType:
 
 
 def test_tiny_rounds_beside_all_their_worlds(all_worlds: ModuleType) -> None:
-    def starts(raw: Raw, job: str) -> bool:
-        all_worlds.pinned(raw)
+    def starts(world: World) -> bool:
+        raw: Raw = all_worlds.pinned(all_worlds.raw(world))
         raw["policy"] = {"formulation": "geo", "terms": ["value"], "priority": "preemption"}
         for name in ("regions", "links", "datasets"):
             raw.setdefault("geo", {}).setdefault(name, [])
-        return bool(all_worlds.starts_in(POLICY.plans(raw, Random(0)), job))
+        return bool(all_worlds.starts_in(POLICY.plans(raw, Random(0)), world.job))
 
-    found = list(all_worlds.checked(POLICY, range(40), starts))
+    found = list(all_worlds.checked(POLICY, range(25), starts))
     kinds = {fact.kind for one in found for fact in one.conflict}
     assert kinds >= {"gpu", "read", "not_remote", "regions", "jobs"}
     assert len({one.verdict for one in found}) >= 4
