@@ -10,6 +10,7 @@ from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.rounds.policies.base import DECIDERS
 
 SOURCE = "start"
@@ -33,7 +34,14 @@ def starting_candidates(
         A plan of a round that has jobs and hosts in common with this one.
     hosts
         Names of the hosts of the round, as places in candidates count them.
+
+    Raises
+    ------
+    InvalidInputError
+        If `plan` is no Plan.
     """
+    if not isinstance(plan, Plan):
+        raise InvalidInputError("expected a Plan", path=("start",), value=type(plan).__name__)
     index = {name: at for at, name in enumerate(hosts)}
     numbers = {job.name: j for j, job in enumerate(round_.jobs)}
     closed = _closed(round_)
