@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from placewright.cli.verbs import convert_deadlines, convert_live, convert_regions, convert_traces
+from placewright.cli.verbs import (
+    convert_deadlines,
+    convert_kubernetes,
+    convert_live,
+    convert_regions,
+    convert_traces,
+)
 
 convert = typer.Typer(
     name="convert", help="Turn a trace or a dump into a round.", no_args_is_help=True
@@ -17,3 +23,4 @@ convert.command("elasticflow")(convert_deadlines.convert_elasticflow)
 convert.command("wan")(convert_regions.convert_wan)
 convert.command("itp")(convert_regions.convert_itp)
 convert.command("slurm")(convert_live.convert_slurm)
+convert.command("kubernetes")(convert_kubernetes.convert_kubernetes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.kubernetes.convert import read_kubernetes
 from placewright.instances.converters.slurm.convert import read_slurm
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.live import LiveConversion
@@ -37,6 +38,7 @@ __all__ = [
     "read_chronus",
     "read_elasticflow",
     "read_itp",
+    "read_kubernetes",
     "read_muri",
     "read_openb",
     "read_slurm",

@@ -1,0 +1,55 @@
+"""The verb `convert kubernetes`: a dump of a live cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from placewright.cli.format.output import check_output, note, note_written, wrong_argument
+from placewright.cli.interrupts import interrupts
+from placewright.cli.verbs.options import Output
+
+
+def convert_kubernetes(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="What kubectl get ... -o json prints.")
+    ],
+    output: Output,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY,...", help="Label keys of the topology, outermost first; else known ones."
+        ),
+    ] = None,
+    movable: Annotated[
+        bool,
+        typer.Option(
+            "--movable", help="Running pods that are made anew when stopped can be moved."
+        ),
+    ] = False,
+) -> None:
+    """Turn a dump of a Kubernetes cluster (kubectl get ... -o json) into a round.
+
+    Running pods stay where they are unless --movable. What is not in the round is counted by the
+    reason why not, on stderr.
+
+    Example: placewright convert kubernetes nodes-pods.json queues.json -o round.json
+    """
+    check_output(output, *files)
+    from placewright.instances.converters import read_kubernetes
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.io.files import write
+
+    keys = tuple(key.strip() for key in levels.split(",")) if levels is not None else ()
+    try:
+        made = read_kubernetes(files, levels=keys, movable=movable)
+    except InvalidInputError as error:
+        if error.file is None:
+            raise wrong_argument(error, "--levels") from None
+        raise
+    with interrupts.writing(output):
+        write(made.round, output)
+    for line in made.book.lines():
+        note(line)
+    note_written(output, made.summary)

@@ -1,0 +1,1 @@
+"""Converter of what `kubectl get -o json` prints of a cluster, and of its queues, to a round."""

@@ -1,0 +1,179 @@
+"""A dump of Kubernetes becomes a round: its nodes, the pods on them, and what waits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from placewright.instances.checks.round import check_round
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.kubernetes import kueue
+from placewright.instances.converters.kubernetes.dump import NODE, PODS, Dump, read_dump
+from placewright.instances.converters.kubernetes.eligibility import Eligibility
+from placewright.instances.converters.kubernetes.gangs import PodJobs, gangs_of
+from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang
+from placewright.instances.converters.kubernetes.jobs import LeftOutError, Maker
+from placewright.instances.converters.kubernetes.kueue_records import Workload
+from placewright.instances.converters.kubernetes.levels import Levels, label_keys, read_levels
+from placewright.instances.converters.kubernetes.nodes import hosts, over_full
+from placewright.instances.converters.kubernetes.pods import State, state_of
+from placewright.instances.converters.kubernetes.records import Pod
+from placewright.instances.converters.kubernetes.sources import read_sources
+from placewright.instances.converters.kubernetes.workloads import Workloads, add_workload
+from placewright.instances.converters.support.live import LiveConversion
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.policy import Policy, Tenant
+from placewright.instances.documents.round import Reservation, Round
+from placewright.instances.errors import InvalidInputError
+
+
+def read_kubernetes(
+    files: Sequence[str | os.PathLike[str]], *, levels: Sequence[str] = (), movable: bool = False
+) -> LiveConversion:
+    """Turn a dump of a Kubernetes cluster into a round.
+
+    Parameters
+    ----------
+    files
+        What `kubectl get nodes,pods -o json` prints, and, as far as they are there, Kueue's objects
+        and pod groups; in one file or several.
+    levels
+        Label keys of the layers above the nodes, outermost first; by default those of a Topology
+        in the dump, or of the first known vendor.
+    movable
+        Running pods that are made anew when they are stopped can be moved; else all are pinned.
+
+    Raises
+    ------
+    InvalidInputError
+        A file cannot be read, or has a value that Kubernetes would not have: file, field, value,
+        and what was expected.
+    """
+    sources = read_sources(files)
+    where = " ".join(os.fspath(file) for file in files)
+    if not sources.get(NODE):
+        raise InvalidInputError(
+            "has no nodes; expected also what `kubectl get nodes -o json` prints",
+            file=where,
+            show_value=False,
+        )
+    book = Bookkeeping()
+    dump = read_dump(sources, book)
+    if not dump.nodes:
+        raise InvalidInputError(
+            "has no node that can be a host; expected at least one", file=where, show_value=False
+        )
+    listed = list(dump.nodes.values())
+    found = read_levels(listed, label_keys(listed, levels, dump.topologies))
+    for name in found.unlabelled:
+        book.cannot_say("where a node without a label of each level is", name)
+    try:
+        made = _round(dump, found, book, movable=movable)
+        check_round(made)
+    except InvalidInputError as error:
+        raise error.inside(where) from None
+    return LiveConversion(made, _summary(made), book)
+
+
+def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> Round:
+    eligibility = Eligibility(dump.nodes)
+    maker = Maker(dump.nodes, levels, eligibility)
+    workloads = Workloads(dump.workloads, dump.queues, levels, eligibility, dump.now)
+    jobs = PodJobs(dump, workloads, maker, book, movable)
+    _add_jobs(dump, workloads, jobs)
+    for name in over_full(dump.nodes, maker.held, jobs.background):
+        book.cannot_say("cores or memory of which pods hold more than the node has", name)
+    cordoned = {name for name, node in dump.nodes.items() if node.spec.unschedulable}
+    return Round(
+        name="kubernetes",
+        now=dump.now,
+        cluster=ClusterDocument(
+            name="kubernetes",
+            levels=levels.names,
+            domains=levels.domains,
+            hosts=hosts(dump.nodes, levels, maker.held, jobs.background, maker.extended),
+        ),
+        jobs=tuple(sorted(maker.jobs, key=_order)),
+        tenants=_tenants(dump, maker.jobs, book),
+        reservations=tuple(Reservation(host=host) for host in sorted(cordoned | jobs.closed)),
+        policy=Policy(spread_weights=levels.weights) if levels.names else Policy(),
+    )
+
+
+def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:
+    """Add what runs and what waits: bound pods first, then workloads of which not all are.
+
+    GPUs of a node are given out in this order.
+    """
+    gangs = gangs_of(dump, workloads, jobs.book)
+    unbound: dict[tuple[str, str], list[Pod]] = {}
+    for key, workload in dump.workloads.items():
+        gang = Gang(WORKLOAD, *key)
+        members = gangs.get(gang, [])
+        if not workload.has("Finished") and not _said_by_pods(workload, members):
+            unbound[key] = members
+            gangs.pop(gang, None)
+    for gang in sorted(gangs, key=lambda gang: (_waits(gangs[gang]), gang)):
+        before = len(jobs.maker.jobs)
+        jobs.add(gang, gangs[gang])
+        one = dump.workloads.get((gang.namespace, gang.name)) if gang.by == WORKLOAD else None
+        if one is not None and not one.has("Finished"):
+            if len(jobs.maker.jobs) > before:
+                jobs.book.take(kueue.KIND)
+            else:
+                jobs.book.leave(kueue.KIND, "none of its pods is in the round", one.name)
+    for key, workload in dump.workloads.items():
+        if workload.has("Finished"):
+            jobs.book.leave(kueue.KIND, "has finished", workload.name)
+        elif key in unbound:
+            try:
+                add_workload(workload, workloads, jobs.maker, jobs.book, movable=jobs.movable)
+                jobs.book.take(PODS, len(unbound[key]))
+            except LeftOutError as error:
+                jobs.book.leave(kueue.KIND, str(error), workload.name)
+                jobs.leave(unbound[key], f"its workload {error}")
+
+
+def _said_by_pods(workload: Workload, members: Sequence[Pod]) -> bool:
+    """Whether the pods of a workload say where it runs; else its pod sets and assignment do."""
+    bound = sum(state_of(pod) is State.BOUND for pod in members)
+    admission = workload.status.admission
+    assigned = admission is not None and any(
+        one.topologyAssignment is not None for one in admission.podSetAssignments
+    )
+    wanted = sum(one.count for one in workload.spec.podSets) if assigned else 1
+    return bound >= max(1, wanted)
+
+
+def _waits(members: Sequence[Pod]) -> bool:
+    return all(pod.spec.nodeName is None for pod in members)
+
+
+def _tenants(dump: Dump, jobs: Sequence[Job], book: Bookkeeping) -> tuple[Tenant, ...]:
+    """Return the queues that jobs are in, and all of Kueue, with what they may hold."""
+    found: dict[str, Tenant] = {}
+    for tenant, shared in kueue.tenants(dump.queues):
+        found[tenant.name] = tenant
+        if shared:
+            book.cannot_say("the cap of a cohort on its queues together", tenant.name)
+        if len(dump.queues.cluster[tenant.name].flavors) > 1:
+            book.cannot_say("quotas of each flavor: they are added up", tenant.name)
+    for job in jobs:
+        if job.tenant is not None and job.tenant not in found:
+            found[job.tenant] = Tenant(name=job.tenant)
+    return tuple(found[name] for name in sorted(found))
+
+
+def _order(job: Job) -> tuple[int, int, str]:
+    """Jobs of higher priority first, then the oldest, as queues go through them."""
+    return -job.priority, 0 if job.submitted is None else job.submitted, job.name
+
+
+def _summary(round_: Round) -> str:
+    running = sum(job.running is not None for job in round_.jobs)
+    gpus = sum(host.gpus or 0 for host in round_.cluster.hosts)
+    return (
+        f"kubernetes: {len(round_.cluster.hosts):,} hosts, {gpus:,} GPUs; {running:,} jobs run, "
+        f"{len(round_.jobs) - running:,} wait"
+    )

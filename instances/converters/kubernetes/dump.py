@@ -1,0 +1,103 @@
+"""All objects of a dump that are read, and how many there are of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.kubernetes import kueue, nodes
+from placewright.instances.converters.kubernetes import kueue_records as kr
+from placewright.instances.converters.kubernetes.groups import GROUP_KINDS, Gang, PodGroup
+from placewright.instances.converters.kubernetes.groups import KIND as GROUPS
+from placewright.instances.converters.kubernetes.records import Node, Pod
+from placewright.instances.converters.kubernetes.sources import Kind, Source, read_all
+
+NODE, POD = Kind("", "Node"), Kind("", "Pod")
+PODS = "pods"
+_TOPOLOGIES = (kr.TOPOLOGY, Kind("kai.scheduler", "Topology"))
+_READ = frozenset(
+    {
+        *(NODE, POD, kr.WORKLOAD, kr.CLUSTER_QUEUE, kr.LOCAL_QUEUE, kr.FLAVOR),
+        *_TOPOLOGIES,
+        *GROUP_KINDS,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """The objects of a dump, sorted by name; `nodes` are those that become hosts."""
+
+    nodes: Mapping[str, Node]
+    pods: Sequence[Pod]
+    groups: Mapping[Gang, PodGroup]
+    workloads: Mapping[tuple[str, str], kr.Workload]
+    queues: kueue.Queues
+    topologies: Sequence[Sequence[str]]
+
+    @property
+    def now(self) -> int:
+        """The latest moment that an object speaks of, as having been."""
+        return max(self._moments(), default=0)
+
+    def _moments(self) -> Iterator[int]:
+        conditions = chain(
+            (c for node in self.nodes.values() for c in node.status.conditions),
+            (c for pod in self.pods for c in pod.status.conditions),
+            (c for workload in self.workloads.values() for c in workload.status.conditions),
+        )
+        for condition in conditions:
+            yield condition.lastTransitionTime or 0
+        for one in chain(self.nodes.values(), self.pods, self.workloads.values()):
+            yield one.metadata.creationTimestamp or 0
+        for pod in self.pods:
+            yield pod.status.startTime or 0
+
+
+def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Dump:
+    """Read the objects of some files; those of kinds that are not read are counted.
+
+    Raises
+    ------
+    InvalidInputError
+        An object has a value that Kubernetes would not have.
+    """
+    for kind in sorted(sources):
+        if kind not in _READ:
+            name = f"{kind.name} of {kind.group}" if kind.group else kind.name
+            for source in sources[kind]:
+                meta = source.raw.get("metadata")
+                book.leave("other objects", f"{name} is not read", _name(meta))
+    queues = read_all(kr.ClusterQueue, sources.get(kr.CLUSTER_QUEUE, ()), book, "cluster queues")
+    local = read_all(kr.LocalQueue, sources.get(kr.LOCAL_QUEUE, ()), book, "local queues")
+    flavors = read_all(kr.ResourceFlavor, sources.get(kr.FLAVOR, ()), book, "flavors")
+    workloads = read_all(kr.Workload, sources.get(kr.WORKLOAD, ()), book, kueue.KIND)
+    topologies = [
+        [level.nodeLabel for level in one.spec.levels]
+        for kind in _TOPOLOGIES
+        for one in read_all(kr.Topology, sources.get(kind, ()), book, "topologies")
+    ]
+    groups = {
+        Gang(kind.group, *group.key): group
+        for kind in GROUP_KINDS
+        for group in read_all(PodGroup, sources.get(kind, ()), book, GROUPS)
+    }
+    return Dump(
+        nodes=nodes.take_nodes(read_all(Node, sources.get(NODE, ()), book, nodes.KIND), book),
+        pods=read_all(Pod, sources.get(POD, ()), book, PODS),
+        groups=groups,
+        workloads={one.key: one for one in workloads},
+        queues=kueue.Queues(
+            {one.metadata.name: one for one in queues},
+            {one.key: one for one in local},
+            {one.metadata.name: one for one in flavors},
+        ),
+        topologies=topologies,
+    )
+
+
+def _name(meta: object) -> str:
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return name if isinstance(name, str) else "?"

@@ -1,0 +1,212 @@
+"""Pods as jobs: those of a gang together, what is bound where it is, and the rest waiting."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.kubernetes import pods
+from placewright.instances.converters.kubernetes.dump import PODS, Dump
+from placewright.instances.converters.kubernetes.groups import (
+    KAI,
+    KIND,
+    VOLCANO,
+    WORKLOAD,
+    Gang,
+    PodGroup,
+    gang_of,
+)
+from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
+from placewright.instances.converters.kubernetes.nodes import Amounts
+from placewright.instances.converters.kubernetes.pods import State
+from placewright.instances.converters.kubernetes.records import Pod
+from placewright.instances.converters.kubernetes.workloads import Workloads
+
+_CLAIMS = "asks by resource claims (DRA)"
+_SHARES = "asks for slices or shares of GPUs"
+
+
+def gangs_of(dump: Dump, workloads: Workloads, book: Bookkeeping) -> dict[Gang, list[Pod]]:
+    """Return the pods that are bound or wait, by gang; others are left out.
+
+    A group whose pods are scheduled one by one is none: each is alone.
+    """
+    owners = workloads.owners()
+    found: dict[Gang, list[Pod]] = {}
+    used: set[Gang] = set()
+    for pod in dump.pods:
+        state = pods.state_of(pod)
+        gang = gang_of(pod, owners)
+        used.add(gang)
+        if state in (State.ENDED, State.DELETED):
+            book.leave(PODS, state.value, pod.name)
+            continue
+        group = dump.groups.get(gang)
+        if group is not None and group.alone:
+            gang = Gang("Pod", pod.metadata.namespace or "", pod.metadata.name)
+        found.setdefault(gang, []).append(pod)
+    for gang, group in dump.groups.items():
+        if gang in used:
+            book.take(KIND)
+        else:
+            book.leave(KIND, "has no pods", group.name)
+    return found
+
+
+@dataclass(slots=True)
+class PodJobs:
+    """Makes the jobs of gangs, and notes what other pods hold.
+
+    Attributes
+    ----------
+    background : dict of str to Amounts
+        What bound pods that are in no job hold of each node.
+    closed : set of str
+        Nodes with bound pods that ask for GPUs and are left out: nothing may arrive there.
+    """
+
+    dump: Dump
+    workloads: Workloads
+    maker: Maker
+    book: Bookkeeping
+    movable: bool
+    background: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
+    closed: set[str] = field(default_factory=set)
+
+    def leave(self, members: Sequence[Pod], why: str) -> None:
+        """Leave pods out; what bound ones hold of their nodes is taken off these."""
+        for pod in members:
+            host = pod.spec.nodeName
+            if host is not None and host not in self.dump.nodes:
+                self.book.leave(PODS, "runs on a node that is not in the round", pod.name)
+                continue
+            self.book.leave(PODS, why, pod.name)
+            if host is not None:
+                asked = pods.requests(pod.spec)
+                self.background[host].add(asked)
+                if asked.gpus:
+                    self.closed.add(host)
+
+    def add(self, gang: Gang, members: Sequence[Pod]) -> None:
+        """Add the jobs of a gang."""
+        wanted = {pod.key: pods.requests(pod.spec) for pod in members}
+        if not any(one.gpus for one in wanted.values()):
+            for pod in members:
+                self.leave([pod], self._why_no_gpu(pod, wanted[pod.key]))
+            return
+        self._note(members)
+        group = self.dump.groups.get(gang)
+        head = self._head(gang, group, members)
+        asks = {pod.key: self._ask(pod, wanted[pod.key], group) for pod in members}
+        bound = [pod for pod in members if pod.spec.nodeName is not None]
+        waiting = [pod for pod in members if pod.spec.nodeName is None]
+        if bound:
+            self._run(head, bound, asks)
+        if not waiting:
+            return
+        if bound:
+            self.book.cannot_say("that some pods of a gang run and others wait", head.name)
+            least = None if head.least is None else max(1, head.least - len(bound))
+            if head.least is not None and head.least <= len(bound):
+                for pod in waiting:  # what the gang needs runs
+                    self._wait(replace(head, name=pod.name, least=None), [pod], asks)
+                return
+            head = replace(head, name=f"{head.name}:waiting", least=least)
+        self._wait(head, waiting, asks)
+
+    def _run(self, head: Head, bound: Sequence[Pod], asks: dict[tuple[str, str], Ask]) -> None:
+        placed = [(asks[pod.key], pod.spec.nodeName or "") for pod in bound]
+        starts = [at for pod in bound if (at := pods.started(pod)) is not None]
+        try:
+            self.maker.run(
+                head,
+                placed,
+                since=max(starts, default=None),
+                movable=self.movable and all(self._movable(pod) for pod in bound),
+            )
+        except LeftOutError as error:
+            self.leave(bound, str(error))
+        else:
+            self.book.take(PODS, len(bound))
+
+    def _wait(self, head: Head, waiting: Sequence[Pod], asks: dict[tuple[str, str], Ask]) -> None:
+        held = head.held or any(pods.gated(pod) for pod in waiting)
+        try:
+            self.maker.wait(replace(head, held=held), [asks[pod.key] for pod in waiting])
+        except LeftOutError as error:
+            self.leave(waiting, str(error))
+        else:
+            self.book.take(PODS, len(waiting))
+
+    def _movable(self, pod: Pod) -> bool:
+        return pods.movable(pod)
+
+    def _head(self, gang: Gang, group: PodGroup | None, members: Sequence[Pod]) -> Head:
+        workload = None
+        if gang.by == WORKLOAD:
+            workload = self.workloads.by_key.get((gang.namespace, gang.name))
+        if workload is not None:
+            return replace(self.workloads.head(workload), required=None)
+        created = [pod.metadata.creationTimestamp for pod in members]
+        limits = [pod.spec.activeDeadlineSeconds for pod in members]
+        least: int | None = None
+        required: str | None = None
+        if group is not None:
+            least = min(group.least, len(members)) if group.least > 10**4 else group.least
+            required = self._level(group.required, group)
+        space = f"{gang.namespace}/" if gang.namespace else ""
+        return Head(
+            name=f"{space}{gang.name}",
+            tenant=group.spec.queue if group is not None and gang.by in (KAI, VOLCANO) else None,
+            priority=max(pod.spec.priority for pod in members),
+            submitted=min((at for at in created if at is not None), default=None),
+            runtime=max((s for s in limits if s is not None), default=None)
+            if None not in limits
+            else None,
+            required=required,
+            least=least,
+        )
+
+    def _ask(self, pod: Pod, wanted: Amounts, group: PodGroup | None) -> Ask:
+        preferred: tuple[str, ...] | None = None
+        if group is not None and group.preferred:
+            level = self._level((group.preferred,), group)
+            preferred = () if level is None else (level,)
+        return Ask(
+            wanted.gpus,
+            wanted.cpu,
+            wanted.memory,
+            tuple(wanted.others.items()),
+            self.workloads.eligibility.allowed(pod.spec),
+            preferred=preferred,
+        )
+
+    def _level(self, keys: Sequence[str], group: PodGroup) -> str | None:
+        """Return the innermost level of some label keys."""
+        levels = self.workloads.levels
+        known = [level for key in keys if (level := levels.named(key)) is not None]
+        if len(known) < len(keys):
+            self.book.cannot_say("topology of a label that is no level", group.name)
+        order = (*levels.names, "host")
+        return max(known, key=order.index, default=None)
+
+    def _why_no_gpu(self, pod: Pod, wanted: Amounts) -> str:
+        if pods.slices(wanted) or pods.shares_gpus(pod):
+            return _SHARES
+        return _CLAIMS if pod.spec.resourceClaims else "asks for no GPU"
+
+    def _note(self, members: Sequence[Pod]) -> None:
+        """Note what pods in the round ask for beyond what a round can say."""
+        for pod in members:
+            spec, affinity = pod.spec, pod.spec.affinity
+            near = affinity is not None and bool(affinity.podAffinity or affinity.podAntiAffinity)
+            for given, what in (
+                (near, "affinity and anti-affinity between pods"),
+                (bool(spec.topologySpreadConstraints), "topology spread constraints"),
+                (bool(spec.resourceClaims), "resource claims (DRA)"),
+                (any(one.persistentVolumeClaim for one in spec.volumes), "volumes and their zones"),
+            ):
+                if given:
+                    self.book.cannot_say(what, pod.name)

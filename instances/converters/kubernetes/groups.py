@@ -1,0 +1,156 @@
+"""Pod groups of all dialects: how many pods of one run together, in which queue, and where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+from placewright.instances.converters.kubernetes.accessor import (
+    AsList,
+    CountOrOne,
+    OptionalName,
+    Record,
+    Text,
+)
+from placewright.instances.converters.kubernetes.records import Object, Pod
+from placewright.instances.converters.kubernetes.sources import Kind
+from placewright.instances.documents.base import MAX_COUNT, NAME
+
+KIND = "pod groups"
+NATIVE, KAI = "scheduling.k8s.io", "scheduling.run.ai"
+VOLCANO, COSCHEDULING = "scheduling.volcano.sh", "scheduling.x-k8s.io"
+WORKLOAD = "kueue.x-k8s.io"
+GROUP_KINDS = tuple(Kind(group, "PodGroup") for group in (NATIVE, KAI, VOLCANO, COSCHEDULING))
+
+_NAME = re.compile(NAME)
+_OTHER_LABELS = (
+    "leaderworkerset.sigs.k8s.io/group-key",
+    "jobset.sigs.k8s.io/jobset-uid",
+    "training.kubeflow.org/job-name",
+    "ray.io/cluster",
+)
+
+
+class Gang(NamedTuple):
+    """A gang: the API group of what makes it (or a label, "Job", "Pod"), and its name."""
+
+    by: str
+    namespace: str
+    name: str
+
+
+class _Topology(Record):
+    key: Text = ""
+
+
+class _Constraints(Record):
+    topology: Annotated[tuple[_Topology, ...], AsList] = ()
+
+
+class _Least(Record):
+    minCount: CountOrOne = 1  # noqa: N815
+
+
+class _Policy(Record):
+    gang: _Least | None = None
+    basic: object = None
+
+
+class _KaiTopology(Record):
+    requiredTopologyLevel: Text = ""  # noqa: N815
+    preferredTopologyLevel: Text = ""  # noqa: N815
+
+
+class _GroupSpec(Record):
+    """Of all dialects: those of Kubernetes, KAI, Volcano and the plugin coscheduling."""
+
+    schedulingPolicy: _Policy | None = None  # noqa: N815
+    schedulingConstraints: _Constraints | None = None  # noqa: N815
+    minMember: CountOrOne | None = None  # noqa: N815
+    queue: OptionalName = None
+    topologyConstraint: _KaiTopology | None = None  # noqa: N815
+    subGroups: Annotated[tuple[object, ...], AsList] = ()  # noqa: N815
+    networkTopology: object = None  # noqa: N815
+    preemptibility: Text = ""
+
+
+class PodGroup(Object):
+    """A group of pods that run together."""
+
+    spec: _GroupSpec = Field(default_factory=_GroupSpec)
+
+    @property
+    def alone(self) -> bool:
+        """Whether its pods are scheduled one by one."""
+        policy = self.spec.schedulingPolicy
+        return policy is not None and policy.gang is None
+
+    @property
+    def least(self) -> int:
+        """How many pods have to run; `MAX_COUNT` if it does not say, for all of them."""
+        policy = self.spec.schedulingPolicy
+        if policy is not None and policy.gang is not None:
+            return policy.gang.minCount
+        return MAX_COUNT if self.spec.minMember is None else self.spec.minMember
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Label keys of which all pods share the value."""
+        constraints, kai = self.spec.schedulingConstraints, self.spec.topologyConstraint
+        keys = [] if constraints is None else [one.key for one in constraints.topology]
+        keys += [] if kai is None else [kai.requiredTopologyLevel]
+        return tuple(key for key in keys if key)
+
+    @property
+    def preferred(self) -> str:
+        """Label key of which pods would best share the value; empty if there is none."""
+        kai = self.spec.topologyConstraint
+        return "" if kai is None else kai.preferredTopologyLevel
+
+
+def gang_of(pod: Pod, workload_of: Mapping[str, tuple[str, str]]) -> Gang:
+    """Return the gang of a pod.
+
+    Parameters
+    ----------
+    pod
+        Any pod.
+    workload_of
+        Namespace and name of the workload of each object that owns one, by uid.
+    """
+    meta = pod.metadata
+    space, notes, labels = meta.namespace or "", meta.annotations, meta.labels
+    own = pod.spec.schedulingGroup
+    if own is not None and own.podGroupName:
+        return Gang(NATIVE, space, own.podGroupName)
+    if _is_name(notes.get("kueue.x-k8s.io/workload")):
+        return Gang(WORKLOAD, space, notes["kueue.x-k8s.io/workload"])
+    uids = (
+        meta.uid,
+        labels.get("jobset.sigs.k8s.io/jobset-uid"),
+        *(o.uid for o in meta.ownerReferences),
+    )
+    for uid in uids:
+        if uid and uid in workload_of:
+            return Gang(WORKLOAD, *workload_of[uid])
+    for by, key, where in (
+        (KAI, "pod-group-name", notes),
+        (VOLCANO, "scheduling.k8s.io/group-name", notes),
+        (COSCHEDULING, "scheduling.x-k8s.io/pod-group", labels),
+        (WORKLOAD, "kueue.x-k8s.io/pod-group-name", labels),
+        *((key, key, labels) for key in _OTHER_LABELS),
+    ):
+        if _is_name(where.get(key)):
+            return Gang(by, space, where[key])
+    for owner in meta.ownerReferences:
+        if owner.controller and owner.kind == "Job" and _is_name(owner.name):
+            return Gang("Job", space, owner.name)
+    return Gang("Pod", space, meta.name)
+
+
+def _is_name(text: str | None) -> bool:
+    """Whether a text can be the name of an object; labels and annotations may hold any text."""
+    return text is not None and len(text) <= 253 and _NAME.fullmatch(text) is not None

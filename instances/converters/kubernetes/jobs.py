@@ -1,0 +1,246 @@
+"""Jobs of a round, out of gangs: what their tasks ask for, and where those that run are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from placewright.instances.converters.kubernetes.eligibility import Eligibility
+from placewright.instances.converters.kubernetes.levels import Levels
+from placewright.instances.converters.kubernetes.nodes import Amounts, free_gpus
+from placewright.instances.converters.kubernetes.records import Node
+from placewright.instances.documents.arrangement import Slices
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.plan import Task
+from placewright.topology.units import HOST_LEVEL
+
+MAX_OPTIONS = 64
+MAX_NAME = 253
+
+
+class LeftOutError(Exception):
+    """Why something is not in the round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one task asks for; equal ones form a task group.
+
+    Attributes
+    ----------
+    gpus, cpu, memory : int
+        GPUs, millicores and MiB.
+    others : tuple of (str, int)
+        Extended resources.
+    allowed : frozenset of str
+        Nodes that it may go to.
+    required : str or None
+        Level of which all tasks of the group share a domain.
+    preferred : tuple of str or None
+        Levels that the term `spread` counts; None: all of them.
+    slices : tuple of (int, str) or None
+        Size of slices, and the level of which each has one domain.
+    part : str
+        Tells groups apart that ask the same.
+    """
+
+    gpus: int
+    cpu: int
+    memory: int
+    others: tuple[tuple[str, int], ...]
+    allowed: frozenset[str]
+    required: str | None = None
+    preferred: tuple[str, ...] | None = None
+    slices: tuple[int, str] | None = None
+    part: str = ""
+
+    @property
+    def amounts(self) -> Amounts:
+        """What it asks for."""
+        return Amounts(self.gpus, self.cpu, self.memory, dict(self.others))
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a job is, apart from its tasks."""
+
+    name: str
+    tenant: str | None = None
+    priority: int = 0
+    submitted: int | None = None
+    runtime: int | None = None
+    held: bool = False
+    not_before: int | None = None
+    required: str | None = None
+    least: int | None = None
+
+
+@dataclass(slots=True)
+class Maker:
+    """Makes jobs, and notes what they hold."""
+
+    nodes: Mapping[str, Node]
+    levels: Levels
+    eligibility: Eligibility
+    free: dict[str, list[int]] = field(init=False)
+    gpus: dict[str, int] = field(init=False)
+    held: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
+    names: set[str] = field(default_factory=set)
+    jobs: list[Job] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.free = free_gpus(self.nodes)
+        self.gpus = {name: len(indices) for name, indices in self.free.items()}
+
+    @property
+    def extended(self) -> frozenset[str]:
+        """Extended resources that some job asks for."""
+        options = (option for job in self.jobs for option in job.options)
+        return frozenset(key for o in options for group in o.groups for key in group.resources)
+
+    def run(
+        self, head: Head, placed: Sequence[tuple[Ask, str]], *, since: int | None, movable: bool
+    ) -> None:
+        """Add a running job: what each task asks for, and its node. GPUs are the first free ones.
+
+        Raises
+        ------
+        LeftOutError
+            A node is not in the dump, or has too few GPUs.
+        """
+        wanted: defaultdict[str, int] = defaultdict(int)
+        for ask, host in placed:
+            if host not in self.nodes:
+                raise LeftOutError("runs on a node that is not in the round")
+            wanted[host] += ask.gpus
+        if any(number > len(self.free[host]) for host, number in wanted.items()):
+            raise LeftOutError("runs on a node with fewer GPUs than its pods hold")
+        free = movable and self._lawful(head, placed)
+        groups: dict[Ask, list[str]] = {}
+        for ask, host in placed:
+            groups.setdefault(ask if free else _anywhere(ask, self.nodes), []).append(host)
+        tasks = []
+        for g, (ask, places) in enumerate(groups.items()):
+            for i, host in enumerate(places):
+                taken = self.free[host][: ask.gpus]
+                self.free[host] = self.free[host][ask.gpus :]
+                self.held[host].add(ask.amounts)
+                tasks.append(Task(group=g, index=i, host=host, gpus=tuple(taken)))
+        counts = [len(places) for places in groups.values()]
+        self._add(
+            head,
+            [self._option(head if free else Head(head.name), list(groups), counts)],
+            Running(tasks=tuple(tasks), pinned=not free, started=since),
+        )
+
+    def wait(self, head: Head, asks: Sequence[Ask]) -> None:
+        """Add a pending job.
+
+        Raises
+        ------
+        LeftOutError
+            No node may have a task of it, or it has fewer pods than it needs.
+        """
+        groups: dict[Ask, int] = {}
+        for ask in asks:
+            groups[ask] = groups.get(ask, 0) + 1
+        for ask in groups:
+            if not any(self.gpus[name] or not ask.gpus for name in ask.allowed):
+                raise LeftOutError("may go to no node of the round")
+        number, least = len(asks), len(asks) if head.least is None else head.least
+        if len(groups) > 1 or any(ask.slices for ask in groups):
+            least = max(least, number)
+        if number < least:
+            raise LeftOutError("its gang has fewer pods than it needs")
+        sizes = [number, *range(number - 1, max(1, least) - 1, -1)]
+        if len(sizes) > MAX_OPTIONS:
+            sizes = [*sizes[: MAX_OPTIONS - 1], sizes[-1]]
+        counts = list(groups.values())
+        options = [
+            self._option(head, list(groups), counts if size == number else [size], len(sizes) > 1)
+            for size in sizes
+        ]
+        self._add(head, options, None)
+
+    def _add(self, head: Head, options: Sequence[Option], running: Running | None) -> None:
+        name, number = head.name, 1
+        while name in self.names:
+            number += 1
+            name = f"{head.name}:{number}"
+        if len(name) > MAX_NAME:
+            raise LeftOutError(f"has a name of more than {MAX_NAME} characters")
+        self.names.add(name)
+        self.jobs.append(
+            Job(
+                name=name,
+                tenant=head.tenant,
+                priority=head.priority,
+                options=tuple(options),
+                running=running,
+                submitted=head.submitted,
+                expected_runtime_s=head.runtime or None,
+                held=head.held and running is None,
+                not_before=None if running is not None else head.not_before,
+            )
+        )
+
+    def _option(
+        self, head: Head, asks: Sequence[Ask], counts: Sequence[int], sized: bool = False
+    ) -> Option:
+        return Option(
+            name=f"pods-{sum(counts)}" if sized else "default",
+            required=head.required,
+            groups=tuple(
+                self._group(f"{ask.part or 'tasks'}{f'-{g}' if len(asks) > 1 else ''}", ask, count)
+                for g, (ask, count) in enumerate(zip(asks, counts, strict=True))
+            ),
+        )
+
+    def _group(self, name: str, ask: Ask, count: int) -> TaskGroup:
+        models, hosts = self.eligibility.as_document(ask.allowed, self.gpus, ask.gpus)
+        return TaskGroup(
+            name=name,
+            count=count,
+            gpu=ask.gpus,
+            cpu=f"{ask.cpu}m",
+            memory=f"{ask.memory}Mi",
+            resources={key: amount for key, amount in ask.others if amount},
+            gpu_models=models,
+            hosts=hosts,
+            required=ask.required,
+            preferred=ask.preferred,
+            slices=None
+            if ask.slices is None
+            else Slices(size=ask.slices[0], required=ask.slices[1]),
+        )
+
+    def _lawful(self, head: Head, placed: Sequence[tuple[Ask, str]]) -> bool:
+        """Whether tasks are where they would have to be if they were placed now."""
+        if not all(host in ask.allowed for ask, host in placed):
+            return False
+        if any(ask.slices for ask, _ in placed):
+            return False  # the dump does not say which tasks form a slice
+        if head.required is not None and not self._together((h for _, h in placed), head.required):
+            return False
+        groups: defaultdict[Ask, list[str]] = defaultdict(list)
+        for ask, host in placed:
+            groups[ask].append(host)
+        return all(
+            ask.required is None or self._together(hosts, ask.required)
+            for ask, hosts in groups.items()
+        )
+
+    def _together(self, hosts: Iterable[str], level: str) -> bool:
+        return len({self._domain(host, level) for host in hosts}) == 1
+
+    def _domain(self, host: str, level: str) -> str:
+        if level == HOST_LEVEL:
+            return host
+        return self.levels.domain_of(host, level)
+
+
+def _anywhere(ask: Ask, nodes: Mapping[str, Node]) -> Ask:
+    """Return what a pinned task asks for: it is where it is."""
+    return Ask(ask.gpus, ask.cpu, ask.memory, ask.others, frozenset(nodes), part=ask.part)

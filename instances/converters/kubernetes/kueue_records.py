@@ -1,0 +1,227 @@
+"""What is read of Kueue's objects, v1beta1 and v1beta2."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from placewright.instances.converters.kubernetes.accessor import (
+    AsList,
+    CountOrOne,
+    Labels,
+    Moment,
+    NameText,
+    OptionalName,
+    PriorityNumber,
+    Quantity,
+    Record,
+    Seconds,
+    Text,
+    TruthByDefault,
+)
+from placewright.instances.converters.kubernetes.records import (
+    Conditions,
+    Object,
+    PodSpec,
+    Taint,
+    Toleration,
+)
+from placewright.instances.converters.kubernetes.sources import Kind
+
+GROUP = "kueue.x-k8s.io"
+WORKLOAD = Kind(GROUP, "Workload")
+CLUSTER_QUEUE, LOCAL_QUEUE = Kind(GROUP, "ClusterQueue"), Kind(GROUP, "LocalQueue")
+FLAVOR, TOPOLOGY, COHORT = (
+    Kind(GROUP, "ResourceFlavor"),
+    Kind(GROUP, "Topology"),
+    Kind(GROUP, "Cohort"),
+)
+
+
+class TopologyRequest(Record):
+    """How near to each other the pods of a pod set are wanted."""
+
+    required: Text = ""
+    preferred: Text = ""
+    podSetSliceRequiredTopology: Text = ""  # noqa: N815
+    podSetSliceSize: CountOrOne | None = None  # noqa: N815
+    podSetGroupName: OptionalName = None  # noqa: N815
+
+
+class _Template(Record):
+    spec: PodSpec = PodSpec()
+
+
+class PodSet(Record):
+    """Pods of a workload that ask the same."""
+
+    name: OptionalName = None
+    count: CountOrOne = 1
+    minCount: CountOrOne | None = None  # noqa: N815
+    template: _Template = _Template()
+    topologyRequest: TopologyRequest | None = None  # noqa: N815
+
+
+class _WorkloadSpec(Record):
+    podSets: Annotated[tuple[PodSet, ...], AsList] = ()  # noqa: N815
+    queueName: OptionalName = None  # noqa: N815
+    priority: PriorityNumber = 0
+    active: TruthByDefault = True
+    maximumExecutionTimeSeconds: Seconds | None = None  # noqa: N815
+
+
+class _PodCounts(Record):
+    universal: CountOrOne | None = None
+    individual: Annotated[tuple[CountOrOne, ...], AsList] = ()
+
+
+class _Roots(Record):
+    prefix: Text = ""
+    suffix: Text = ""
+    roots: Annotated[tuple[Text, ...], AsList] = ()
+
+
+class _Values(Record):
+    universal: Text = ""
+    individual: _Roots | None = None
+
+
+class _Slice(Record):
+    domainCount: CountOrOne = 1  # noqa: N815
+    podCounts: _PodCounts = _PodCounts()  # noqa: N815
+    valuesPerLevel: Annotated[tuple[_Values, ...], AsList] = ()  # noqa: N815
+
+
+class _Domain(Record):
+    values: Annotated[tuple[Text, ...], AsList] = ()
+    count: CountOrOne = 1
+
+
+class TopologyAssignment(Record):
+    """Where Kueue puts pods: `slices` in v1beta2, `domains` in v1beta1."""
+
+    levels: Annotated[tuple[Text, ...], AsList] = ()
+    slices: Annotated[tuple[_Slice, ...], AsList] = ()
+    domains: Annotated[tuple[_Domain, ...], AsList] = ()
+
+
+class Assignment(Record):
+    """What a pod set got."""
+
+    name: OptionalName = None
+    count: CountOrOne | None = None
+    flavors: Labels = Field(default_factory=dict)
+    topologyAssignment: TopologyAssignment | None = None  # noqa: N815
+
+
+class _Admission(Record):
+    clusterQueue: OptionalName = None  # noqa: N815
+    podSetAssignments: Annotated[tuple[Assignment, ...], AsList] = ()  # noqa: N815
+
+
+class _Requeue(Record):
+    requeueAt: Moment = None  # noqa: N815
+
+
+class _WorkloadStatus(Record):
+    admission: _Admission | None = None
+    conditions: Conditions = ()
+    requeueState: _Requeue | None = None  # noqa: N815
+
+
+class Workload(Object):
+    """A job of whatever kind, as Kueue sees it."""
+
+    spec: _WorkloadSpec = Field(default_factory=_WorkloadSpec)
+    status: _WorkloadStatus = Field(default_factory=_WorkloadStatus)
+
+    def has(self, condition: str) -> bool:
+        """Whether a condition is true."""
+        return any(c.type == condition and c.status == "True" for c in self.status.conditions)
+
+
+class Quota(Record):
+    """How much of a resource a queue has of a flavor."""
+
+    name: Text = ""
+    nominalQuota: Quantity | None = None  # noqa: N815
+    borrowingLimit: Quantity | None = None  # noqa: N815
+
+
+class _Flavor(Record):
+    name: OptionalName = None
+    resources: Annotated[tuple[Quota, ...], AsList] = ()
+
+
+class _ResourceGroup(Record):
+    flavors: Annotated[tuple[_Flavor, ...], AsList] = ()
+
+
+class _FairSharing(Record):
+    weight: Quantity | None = None
+
+
+class _QueueSpec(Record):
+    """Of a ClusterQueue, or of a Cohort, which has a parent."""
+
+    resourceGroups: Annotated[tuple[_ResourceGroup, ...], AsList] = ()  # noqa: N815
+    cohort: OptionalName = None
+    cohortName: OptionalName = None  # noqa: N815
+    fairSharing: _FairSharing | None = None  # noqa: N815
+    stopPolicy: Text = ""  # noqa: N815
+    parentName: OptionalName = None  # noqa: N815
+    parent: OptionalName = None
+
+
+class ClusterQueue(Object):
+    """A queue with quotas; a Cohort is read as one."""
+
+    spec: _QueueSpec = Field(default_factory=_QueueSpec)
+
+    @property
+    def cohort(self) -> str | None:
+        """The cohort that it is in."""
+        return self.spec.cohortName or self.spec.cohort
+
+    @property
+    def flavors(self) -> tuple[_Flavor, ...]:
+        """The flavors that it has quotas of."""
+        return tuple(flavor for group in self.spec.resourceGroups for flavor in group.flavors)
+
+
+class _LocalSpec(Record):
+    clusterQueue: OptionalName = None  # noqa: N815
+    stopPolicy: Text = ""  # noqa: N815
+
+
+class LocalQueue(Object):
+    """A namespace's way into a ClusterQueue."""
+
+    spec: _LocalSpec = Field(default_factory=_LocalSpec)
+
+
+class _FlavorSpec(Record):
+    nodeLabels: Labels = Field(default_factory=dict)  # noqa: N815
+    nodeTaints: Annotated[tuple[Taint, ...], AsList] = ()  # noqa: N815
+    tolerations: Annotated[tuple[Toleration, ...], AsList] = ()
+
+
+class ResourceFlavor(Object):
+    """The nodes that a quota is of."""
+
+    spec: _FlavorSpec = Field(default_factory=_FlavorSpec)
+
+
+class _Level(Record):
+    nodeLabel: NameText  # noqa: N815
+
+
+class _TopologySpec(Record):
+    levels: Annotated[tuple[_Level, ...], AsList] = ()
+
+
+class Topology(Object):
+    """Label keys of the levels, outermost first; Kueue's and KAI's are alike."""
+
+    spec: _TopologySpec = Field(default_factory=_TopologySpec)

@@ -1,0 +1,102 @@
+"""What pods ask for, and how they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from enum import Enum
+
+from placewright.instances.converters.kubernetes.nodes import Amounts, amounts
+from placewright.instances.converters.kubernetes.records import Pod, PodSpec
+
+OWN_GATE = "placewright.dev/plan"
+"""The gate of pods that wait for a plan of ours, and so are not held."""
+
+KUEUE_GATES = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
+_SHARES = ("gpu-fraction", "gpu-memory")
+_SLICED = ("nvidia.com/mig-", "nvidia.com/gpu.shared", "nvidia.com/gpumem", "volcano.sh/vgpu-")
+_SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+_PREEMPTABLE = "volcano.sh/preemptable"
+
+
+class State(Enum):
+    """How a pod is, as far as its place goes."""
+
+    ENDED = "has ended"
+    DELETED = "is deleted before it ran"
+    BOUND = "bound"
+    WAITING = "waiting"
+
+
+def state_of(pod: Pod) -> State:
+    """Return how a pod is; one that is deleted holds its node until it is gone."""
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return State.ENDED
+    if pod.spec.nodeName is not None:
+        return State.BOUND
+    return State.WAITING if pod.metadata.deletionTimestamp is None else State.DELETED
+
+
+def requests(spec: PodSpec) -> Amounts:
+    """Return what kube-scheduler counts for a pod.
+
+    All containers and those init containers that go on run together; other init containers run
+    one after the other before, beside the former that have started. Amounts of the pod itself
+    take the place of cores and memory of its containers.
+    """
+    beside: dict[str, Decimal] = {}
+    most: dict[str, Decimal] = {}
+    for init in spec.initContainers:
+        asked = _sum((beside, init.resources.asked))
+        if init.restartPolicy == "Always":
+            beside = asked
+        most = {key: max(asked.get(key, _NONE), most.get(key, _NONE)) for key in {**asked, **most}}
+    running = _sum((beside, *(one.resources.asked for one in spec.containers)))
+    total = {key: max(running.get(key, _NONE), most.get(key, _NONE)) for key in {**running, **most}}
+    if spec.resources is not None:
+        total |= {k: v for k, v in spec.resources.asked.items() if k in ("cpu", "memory")}
+    return amounts(_sum((total, spec.overhead)), up=True)
+
+
+def shares_gpus(pod: Pod) -> bool:
+    """Whether a pod asks for a part of a GPU."""
+    return any(key in pod.metadata.annotations for key in _SHARES)
+
+
+def slices(asked: Amounts) -> bool:
+    """Whether something asks for slices or shares of GPUs as extended resources."""
+    return any(name.startswith(_SLICED) and asked.others[name] for name in asked.others)
+
+
+def gated(pod: Pod) -> bool:
+    """Whether a gate that is not ours keeps a pod from being scheduled."""
+    return any(gate.name != OWN_GATE for gate in pod.spec.schedulingGates)
+
+
+def movable(pod: Pod) -> bool:
+    """Whether a running pod may be stopped: something makes it anew, and nothing forbids it."""
+    notes = pod.metadata.annotations
+    return (
+        pod.metadata.deletionTimestamp is None
+        and any(owner.controller for owner in pod.metadata.ownerReferences)
+        and not any(owner.kind == "DaemonSet" for owner in pod.metadata.ownerReferences)
+        and notes.get(_SAFE) != "false"
+        and notes.get(_PREEMPTABLE) != "false"
+    )
+
+
+def started(pod: Pod) -> int | None:
+    """Return when a pod was started, or else bound."""
+    bound = [one.lastTransitionTime for one in pod.status.conditions if one.type == "PodScheduled"]
+    return pod.status.startTime or next(iter(bound), None)
+
+
+_NONE = Decimal(0)
+
+
+def _sum(parts: Iterable[dict[str, Decimal]]) -> dict[str, Decimal]:
+    total: dict[str, Decimal] = {}
+    for part in parts:
+        for key, amount in part.items():
+            total[key] = total.get(key, _NONE) + amount
+    return total

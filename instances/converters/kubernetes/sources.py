@@ -1,0 +1,137 @@
+"""The objects in files that kubectl wrote: which there are of each kind, each read once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import ValidationError
+
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.kubernetes.records import Object
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.io.files import load_values
+
+_O = TypeVar("_O", bound=Object)
+_EXPECTED = "expected what `kubectl get ... -o json` prints"
+
+
+class Source(NamedTuple):
+    """One object as plain values, and where it stands."""
+
+    file: str
+    path: tuple[str | int, ...]
+    raw: dict[str, Any]
+
+
+class Kind(NamedTuple):
+    """A kind of objects: its API group ("" is the core's) and name."""
+
+    group: str
+    name: str
+
+
+def read_sources(files: Sequence[str | os.PathLike[str]]) -> dict[Kind, list[Source]]:
+    """Return the objects of some files by kind; a List, also one inside another, is its items.
+
+    Raises
+    ------
+    InvalidInputError
+        A file cannot be read, or has something that is no object.
+    """
+    found: dict[Kind, list[Source]] = {}
+    for name in files:
+        file = os.fspath(name)
+        for source in _objects(Source(file, (), load_values(file))):
+            found.setdefault(_kind(source), []).append(source)
+    return found
+
+
+def read_all(kind: type[_O], sources: Sequence[Source], book: Bookkeeping, what: str) -> list[_O]:
+    """Read all objects of a kind, sorted by namespace and name; what is listed twice is left out.
+
+    Parameters
+    ----------
+    kind
+        The record.
+    sources
+        Where they are.
+    book
+        Counts what is left out.
+    what
+        How the bookkeeping calls them.
+
+    Raises
+    ------
+    InvalidInputError
+        The first value that Kubernetes would not have: file, field, value, what was expected.
+    """
+    found: dict[tuple[str, str], _O] = {}
+    for source in sources:
+        try:
+            made = kind.model_validate(source.raw)
+        except ValidationError as error:
+            raise _refused(error, source) from None
+        if made.key in found:
+            book.leave(what, "listed twice", made.name)
+        else:
+            found[made.key] = made
+    return [found[key] for key in sorted(found)]
+
+
+def _objects(source: Source) -> Iterator[Source]:
+    waiting = [source]
+    while waiting:
+        file, path, raw = waiting.pop()
+        if not isinstance(raw, dict):
+            raise InvalidInputError(f"{_EXPECTED}, an object", file=file, path=path, value=raw)
+        if not str(raw.get("kind", "")).endswith("List") or "items" not in raw:
+            yield Source(file, path, raw)
+            continue
+        items = raw["items"] or []
+        if not isinstance(items, list):
+            raise InvalidInputError(
+                "expected a list", file=file, path=(*path, "items"), value=items
+            )
+        kind = str(raw["kind"]).removesuffix("List")
+        for i, item in enumerate(items):
+            typed = item
+            if kind and isinstance(item, dict) and "kind" not in item:  # as the API's own lists
+                typed = {"apiVersion": raw.get("apiVersion"), "kind": kind, **item}
+            waiting.append(Source(file, (*path, "items", i), typed))
+
+
+def _kind(source: Source) -> Kind:
+    for field in ("kind", "apiVersion"):
+        value = source.raw.get(field)
+        if not isinstance(value, str) or not value:
+            raise InvalidInputError(
+                f"{'missing' if value is None else 'wrong'}; {_EXPECTED}",
+                file=source.file,
+                path=(*source.path, field),
+                value=value,
+                show_value=value is not None,
+            )
+    group, slash, _ = source.raw["apiVersion"].rpartition("/")
+    return Kind(group if slash else "", source.raw["kind"])
+
+
+def _refused(error: ValidationError, source: Source) -> InvalidInputError:
+    first = error.errors(include_url=False)[0]
+    message = first["msg"]
+    if first["type"] == "value_error":
+        message = str(first["ctx"]["error"])
+    elif first["type"] == "missing":
+        message = "missing; expected a value"
+    elif first["type"].startswith("model"):
+        message = "expected an object"
+    else:
+        message = f"expected otherwise: {message}"
+    return InvalidInputError(
+        message,
+        file=source.file,
+        path=(*source.path, *(part for part in first["loc"] if part != "[key]")),
+        value=first["input"],
+        show_value=first["type"] != "missing",
+    )

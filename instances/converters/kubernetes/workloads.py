@@ -1,0 +1,158 @@
+"""Workloads of Kueue as jobs: what their pod sets ask for, and where admitted ones are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.kubernetes.eligibility import Eligibility, has_labels
+from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
+from placewright.instances.converters.kubernetes.kueue import (
+    KIND,
+    Queues,
+    assigned,
+    tolerations,
+)
+from placewright.instances.converters.kubernetes.kueue_records import PodSet, Workload
+from placewright.instances.converters.kubernetes.levels import Levels
+from placewright.instances.converters.kubernetes.pods import requests, slices
+
+
+@dataclass(frozen=True, slots=True)
+class Workloads:
+    """The workloads of a dump, and what they are read against."""
+
+    by_key: Mapping[tuple[str, str], Workload]
+    queues: Queues
+    levels: Levels
+    eligibility: Eligibility
+    now: int
+
+    def owners(self) -> dict[str, tuple[str, str]]:
+        """Return the workload of each object that owns one, by uid."""
+        return {
+            owner.uid: key
+            for key, workload in self.by_key.items()
+            for owner in workload.metadata.ownerReferences
+            if owner.uid
+        }
+
+    def head(self, workload: Workload) -> Head:
+        """Return what a workload is, apart from its tasks."""
+        requeue = workload.status.requeueState
+        at = None if requeue is None else requeue.requeueAt
+        name = self.queues.queue_of(workload)
+        sets = workload.spec.podSets
+        least = None if len(sets) != 1 else sets[0].minCount
+        return Head(
+            name=workload.name,
+            tenant=name if name in self.queues.cluster else None,
+            priority=workload.spec.priority,
+            submitted=workload.metadata.creationTimestamp,
+            runtime=workload.spec.maximumExecutionTimeSeconds,
+            held=not workload.spec.active or self.queues.stopped(workload),
+            not_before=at if at is not None and at > self.now else None,
+            least=least,
+        )
+
+    def asks(self, workload: Workload, book: Bookkeeping) -> list[tuple[PodSet, Ask]]:
+        """Return what a pod of each pod set asks for.
+
+        Raises
+        ------
+        LeftOutError
+            None asks for a GPU.
+        """
+        found = [
+            (one, self._ask(workload, one, book)) for one in workload.spec.podSets if one.count
+        ]
+        if not any(ask.gpus for _, ask in found):
+            sliced = any(slices(ask.amounts) for _, ask in found)
+            raise LeftOutError("asks for slices or shares of GPUs" if sliced else "asks for no GPU")
+        return found
+
+    def places(self, workload: Workload, sets: list[tuple[PodSet, Ask]]) -> list[tuple[Ask, str]]:
+        """Return the nodes that topology-aware scheduling assigned; none if it did not."""
+        admission = workload.status.admission
+        given = {} if admission is None else {a.name: a for a in admission.podSetAssignments}
+        placed: list[tuple[Ask, str]] = []
+        for pod_set, ask in sets:
+            one = given.get(pod_set.name)
+            if one is None or one.topologyAssignment is None:
+                return []
+            hosts = assigned(one.topologyAssignment)
+            if hosts is None or len(hosts) != (pod_set.count if one.count is None else one.count):
+                return []
+            placed += [(ask, host) for host in hosts]
+        return placed
+
+    def _ask(self, workload: Workload, pod_set: PodSet, book: Bookkeeping) -> Ask:
+        spec = pod_set.template.spec
+        flavors = self.queues.flavors_of(workload, pod_set)
+        allowed = self.eligibility.allowed(spec, tolerations(flavors))
+        if flavors is not None:
+            allowed &= {
+                name
+                for name, node in self.eligibility.nodes.items()
+                if any(has_labels(node, flavor.spec.nodeLabels) for flavor in flavors)
+            }
+        wanted = requests(spec)
+        ask = Ask(
+            wanted.gpus,
+            wanted.cpu,
+            wanted.memory,
+            tuple(wanted.others.items()),
+            allowed,
+            part=pod_set.name or "",
+        )
+        near = pod_set.topologyRequest
+        if near is None:
+            return ask
+        required = self._level(near.required, workload, book)
+        preferred = self._level(near.preferred, workload, book)
+        level = self._level(near.podSetSliceRequiredTopology, workload, book)
+        size = near.podSetSliceSize or 0
+        sliced = level is not None and 1 < size <= pod_set.count and pod_set.count % size == 0
+        return Ask(
+            ask.gpus,
+            ask.cpu,
+            ask.memory,
+            ask.others,
+            allowed,
+            required=required,
+            preferred=() if preferred is None else (preferred,),
+            slices=(size, level) if sliced and level is not None else None,
+            part=ask.part,
+        )
+
+    def _level(self, key: str, workload: Workload, book: Bookkeeping) -> str | None:
+        level = self.levels.named(key) if key else None
+        if key and level is None:
+            book.cannot_say("topology of a label that is no level", workload.name)
+        return level
+
+
+def add_workload(
+    workload: Workload, workloads: Workloads, maker: Maker, book: Bookkeeping, *, movable: bool
+) -> None:
+    """Add the job of a workload: running where it was assigned, or pending.
+
+    Raises
+    ------
+    LeftOutError
+        It is finished, asks for no GPU, or does not fit where it was assigned.
+    """
+    if workload.has("Finished"):
+        raise LeftOutError("has finished")
+    sets = workloads.asks(workload, book)
+    head = workloads.head(workload)
+    placed = workloads.places(workload, sets)
+    if placed:
+        since = [c.lastTransitionTime for c in workload.status.conditions if c.type == "Admitted"]
+        maker.run(head, placed, since=next(iter(since), None), movable=movable)
+    else:
+        maker.wait(head, [ask for pod_set, ask in sets for _ in range(pod_set.count)])
+        if workload.status.admission is not None:
+            book.cannot_say("that a workload is admitted whose pods have no nodes", workload.name)
+    book.take(KIND)
