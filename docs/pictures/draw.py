@@ -16,6 +16,7 @@ from matplotlib.patches import FancyBboxPatch
 INK, FRAME = "#222222", "#555555"
 FILL = {
     "cli": "#eeeeee",
+    "explain": "#fbf3cf",
     "rounds": "#fde9c9",
     "formulations": "#d6e9f8",
     "instances": "#dcefdc",
@@ -151,18 +152,20 @@ def layers() -> Picture:
     """Draw who imports whom, and the floor plan of a formulation."""
     picture = Picture(900, 430)
     picture.note(200, 18, "Folders: imports go downwards only, along the arrows")
-    picture.box(120, 40, 160, 50, "cli/", "verbs, tables, pictures", "cli")
-    picture.box(100, 140, 200, 50, "rounds/", "one round, or one after another", "rounds")
-    picture.box(120, 240, 160, 50, "formulations/", "plans and bounds", "formulations")
+    picture.box(120, 34, 160, 44, "cli/", "verbs, tables, pictures", "cli")
+    picture.box(100, 108, 200, 44, "explain/", "why a job waits, what if, audit", "explain")
+    picture.box(100, 182, 200, 44, "rounds/", "one round, or one after another", "rounds")
+    picture.box(120, 256, 160, 44, "formulations/", "plans and bounds", "formulations")
     picture.box(20, 355, 120, 50, "solver/", "MILP, LP; no GPU", "solver")
     picture.box(160, 340, 130, 36, "instances/", "", "instances")
     picture.note(300, 350, "documents, files,", "left")
     picture.note(300, 364, "the verifier", "left")
     picture.box(160, 390, 130, 34, "topology/", "", "topology")
-    picture.arrow((200, 90), (200, 140))
-    picture.arrow((200, 190), (200, 240))
-    picture.arrow((170, 290), (90, 355))
-    picture.arrow((215, 290), (222, 340))
+    picture.arrow((200, 78), (200, 108))
+    picture.arrow((200, 152), (200, 182))
+    picture.arrow((200, 226), (200, 256))
+    picture.arrow((170, 300), (90, 355))
+    picture.arrow((215, 300), (222, 340))
     picture.arrow((225, 376), (225, 390))
     picture.axes.plot([440, 440], [12, 420], color="#bbbbbb", linewidth=0.8)
     picture.note(670, 18, "Inside a formulation: each step imports only from steps below it")
