@@ -32,7 +32,7 @@ RULES = ("first-fit", "best-fit", "dot-product")
 PODS_OF = "gpuspec10"
 SLURM = ("22.05-64nodes", "mini-22.05")
 KUEUE = ("kueue-tas-seed1", "kueue-tas-seed3", "kueue-tas-seed5")
-SECONDS, QUICK_SECONDS = 60.0, 5.0
+SECONDS, QUICK_SECONDS = 30.0, 5.0
 """Time limits of each search."""
 
 FEW = 10
