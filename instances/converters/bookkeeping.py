@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from placewright.instances.errors import printable
+
 MAX_NAMES = 5
 """Names that a line shows of those it counts."""
 
@@ -50,7 +52,7 @@ class Bookkeeping:
         )
 
     def lines(self) -> list[str]:
-        """Return a line for each kind, reason and thing that is not said, without control codes."""
+        """Return a line for each kind, reason and thing that is not said, all printable."""
         kinds = dict.fromkeys((*self.taken, *(kind for kind, _ in self.left_out)))
         lines = [
             f"{kind}: {self.taken[kind]:,} of {self.total(kind):,} in the round" for kind in kinds
@@ -60,7 +62,7 @@ class Bookkeeping:
             lines.append(f"left out: {number}: {reason}: {_some(names)}")
         for what, names in sorted(self.unsaid.items()):
             lines.append(f"not said by the round: {what}{': ' if names else ''}{_some(names)}")
-        return lines
+        return [printable(line) for line in lines]
 
 
 def _some(names: Sequence[str]) -> str:

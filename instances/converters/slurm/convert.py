@@ -20,6 +20,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.leases import Outage
 from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Reservation, Round
+from placewright.instances.errors import InvalidInputError
 
 NO_SWITCHES, NO_EXCLUSIVE = "v0.0.38", "v0.0.45"
 """Dialects that do not say `--switches`, and `--exclusive`."""
@@ -50,6 +51,10 @@ def read_slurm(
     listed = read_records(Dump, found.parts["nodes"], "nodes")
     now = jobs.last_update or max(_moments(jobs.jobs), default=listed.last_update or 0)
     nodes = take_nodes(listed.nodes, book)
+    if not nodes.by_name:
+        raise InvalidInputError(
+            "expected at least one node", file=found.parts["nodes"].file, path=("nodes",), value=[]
+        )
     topology = read_topology(found.parts.get("topology"), nodes.by_name)
     limits = read_limits(found.parts.get("associations"), found.parts.get("qos"))
     active, later = overlapping(read_reservations(found.parts.get("reservations")), now)

@@ -64,8 +64,6 @@ def check_pending(job: SlurmJob, limits: Limits, now: int) -> None:
         raise LeftOutError("waits for another job (dependency)")
     if reason == ARRAY_LIMIT:
         raise LeftOutError("held by the limit of its array")
-    if job.array_task_string and not job.array_task_string.isdigit():
-        raise LeftOutError("array that is not split yet")
     if reason in BEGINS_LATER and not_before(job, now) is None:
         raise LeftOutError("begins later, and the dump does not say when")
     if reason in NEVER or "PerJob" in reason:

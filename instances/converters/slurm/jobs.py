@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.slurm import eligibility
+from placewright.instances.converters.slurm import arrays, eligibility
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE, Nodes, as_document
 from placewright.instances.converters.slurm.records import SlurmJob, SlurmReservation
@@ -17,6 +18,7 @@ from placewright.instances.documents.arrangement import Apart, Slices
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
+from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
 KIND = "jobs"
 
@@ -32,6 +34,7 @@ class Context:
     active: tuple[SlurmReservation, ...]
     movable: bool
     alone: bool
+    allowed: dict[object, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -54,6 +57,7 @@ def jobs_of(records: Sequence[SlurmJob], context: Context, book: Bookkeeping) ->
     wanted: set[str] = set()
     order = sorted(_components(records), key=lambda c: (-(c[0].priority or 0), c[0].job_id))
     names: set[str] = set()
+    active = Counter(job.array_job_id for job in records if eligibility.runs(job))
     for components in order:
         job = components[0]
         numbers = [component.name for component in components]
@@ -63,7 +67,7 @@ def jobs_of(records: Sequence[SlurmJob], context: Context, book: Bookkeeping) ->
             if eligibility.runs(job):
                 jobs.append(_running(components, context, occupied))
             else:
-                jobs.append(_pending(components, context, book))
+                jobs += arrays.split(_pending(components, context, book), job, active, book)
                 wanted.add(job.resv_name)
         except LeftOutError as error:
             book.leave(KIND, str(error), *numbers)
@@ -91,20 +95,47 @@ def _components(records: Sequence[SlurmJob]) -> list[list[SlurmJob]]:
 
 def _running(components: Sequence[SlurmJob], context: Context, occupied: Occupied) -> Job:
     groups, tasks = place(components, context.nodes, occupied, alone=context.alone)
-    free = context.movable and all(job.requeue for job in components)
-    required = _required(components, context)
-    if free:
-        hosts = [_allowed(job, context) for job in components]
-        everywhere = as_document(frozenset().union(*hosts), len(context.nodes.by_name))
-        groups = tuple(group.model_copy(update={"hosts": everywhere}) for group in groups)
     job = components[0]
+    free = context.movable and _movable(components, {task.host for task in tasks}, context)
+    if free:
+        groups = tuple(group.model_copy(update=_bounds(job, group, context)) for group in groups)
     return Job(
         **_common(job, context),
-        options=(Option(groups=groups, required=required if free else None),),
+        options=(Option(groups=groups, required=_required(components, context) if free else None),),
         running=Running(
             tasks=tasks, pinned=not free, started=min(job.start_time or context.now, context.now)
         ),
     )
+
+
+def _movable(components: Sequence[SlurmJob], places: set[str], context: Context) -> bool:
+    """Whether Slurm may requeue a job of which the round can say where else it may be."""
+    job = components[0]
+    simple = len(components) == 1 and (job.segment_size or 0) <= 1 and not job.required_nodes
+    if not (simple and job.requeue):
+        return False
+    try:
+        return places <= _allowed(job, context)
+    except LeftOutError:
+        return False
+
+
+def _bounds(job: SlurmJob, group: TaskGroup, context: Context) -> dict[str, object]:
+    """Return what keeps the tasks of a running job that may move where it may be."""
+    allowed = _allowed(job, context)
+    typed = [m for g in (job.tres_per_node, job.tres_per_task, job.tres_per_job) for m in g.gpus]
+    models = tuple(model for model in dict.fromkeys(typed) if model in context.nodes.models)
+    return {
+        "hosts": as_document(allowed, len(context.nodes.by_name)),
+        "gpu_models": models or None,
+        "apart": _apart(group.count, group.gpu // WHOLE_GPU, allowed, context),
+    }
+
+
+def _apart(tasks: int, gpus: int, allowed: frozenset[str], context: Context) -> Apart | None:
+    """Return what keeps tasks on a host each, if two of them could have the GPUs of one host."""
+    most = max(context.nodes.by_name[name].gres.total for name in allowed)
+    return Apart(level=HOST_LEVEL) if tasks > 1 and 2 * gpus <= most else None
 
 
 def _pending(components: Sequence[SlurmJob], context: Context, book: Bookkeeping) -> Job:
@@ -170,8 +201,6 @@ def _group(
 ) -> TaskGroup:
     if shape.model and shape.model not in context.nodes.models:
         raise LeftOutError("asks for a GPU model that no node has")
-    most = max(context.nodes.by_name[name].gres.total for name in allowed)
-    apart = shape.apart and (not shape.gpus or 2 * shape.gpus <= most)
     segment = job.segment_size or 0
     sliced = segment > 1 and bool(context.topology.levels) and shape.tasks % segment == 0
     return TaskGroup(
@@ -182,7 +211,7 @@ def _group(
         memory=f"{shape.memory}Mi",
         gpu_models=(shape.model,) if shape.model else None,
         hosts=as_document(allowed, len(context.nodes.by_name)),
-        apart=Apart(level="host") if apart else None,
+        apart=_apart(shape.tasks, shape.gpus, allowed, context) if shape.apart else None,
         slices=Slices(size=segment, required=context.topology.levels[-1]) if sliced else None,
         resources={NODE: WHOLE_NODE if job.exclusive else 1} if context.alone else {},
     )
@@ -190,6 +219,13 @@ def _group(
 
 def _allowed(job: SlurmJob, context: Context) -> frozenset[str]:
     """Return the nodes that a job may use: of its partitions, features and reservation."""
+    key = (job.partition, job.features, job.excluded_nodes, job.resv_name)
+    if key not in context.allowed:
+        context.allowed[key] = _find_allowed(job, context)
+    return context.allowed[key]
+
+
+def _find_allowed(job: SlurmJob, context: Context) -> frozenset[str]:
     nodes = context.nodes
     partitions = [nodes.partitions.get(name, frozenset()) for name in job.partition]
     allowed = frozenset().union(*partitions) if partitions else frozenset(nodes.by_name)
@@ -218,6 +254,7 @@ def _note(job: SlurmJob, book: Bookkeeping) -> None:
     """Note what a job that is in the round asks for beyond what a round can say."""
     for given, what in (
         (job.contiguous, "--contiguous"),
+        (bool({"user", "mcs"}.intersection(job.shared)), "--exclusive of a user"),
         (bool(job.licenses), "licences"),
         ((job.switches or 0) > 1, "--switches of more than one"),
     ):

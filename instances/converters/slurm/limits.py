@@ -84,7 +84,7 @@ def _associations(part: Part | None) -> Iterator[tuple[str, str, str, dict[str, 
         return
     if part.text is not None:
         for i, row in _rows(part.text):
-            limits = _text_limit(row.get("GrpTRES", ""), part.file, (f"line {i}", "GrpTRES"))
+            limits = _text_limit(row, "GrpTRES", part.file, i)
             yield row["Account"], row.get("User", ""), row.get("ParentName", ""), limits
         return
     for path, entry in _entries(part, "associations"):
@@ -105,7 +105,7 @@ def _qos(part: Part | None) -> Iterator[tuple[str, tuple[str, ...], bool]]:
     if part.text is not None:
         for i, row in _rows(part.text):
             columns = ("GrpTRES", "MaxTRES", "MaxTRESPU", "MaxTRESPA", "MaxTRESPerNode")
-            limited = any(_text_limit(row.get(c, ""), part.file, (f"line {i}", c)) for c in columns)
+            limited = any(_text_limit(row, column, part.file, i) for column in columns)
             preempts = tuple(n for n in row.get("Preempt", "").split(",") if n)
             yield row["Name"], preempts, limited
         return
@@ -172,9 +172,12 @@ def _json_limits(entries: Any, file: str, path: tuple[str | int, ...]) -> dict[s
     return limits
 
 
-def _text_limit(text: str, file: str, path: tuple[str | int, ...]) -> dict[str, int]:
+def _text_limit(row: dict[str, str], column: str, file: str, line: int) -> dict[str, int]:
+    text = row.get(column, "")
     try:
         gres = read_gres(text)
     except ValueError as error:
-        raise InvalidInputError(str(error), file=file, path=path, value=text) from None
+        refused = InvalidInputError(str(error), file=file, path=(column,), value=text)
+        refused.line = line
+        raise refused from None
     return {f"{_GPU}:{m}" if m else _GPU: count for m, count in gres.gpus.items()}

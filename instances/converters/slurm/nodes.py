@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.features import matches
@@ -41,6 +41,9 @@ NODE = "node"
 WHOLE_NODE = 1000
 """Of the resource `node`, where some job has its nodes alone: that is all, another job has 1."""
 
+UNNAMED = "gpu"
+"""The model of GPUs of which Slurm does not say one: GRES `gpu:8`."""
+
 _NAME = re.compile(NAME)
 
 
@@ -50,6 +53,7 @@ class Nodes:
 
     by_name: Mapping[str, SlurmNode]
     partitions: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    _matching: dict[str, frozenset[str] | None] = field(default_factory=dict)
 
     @property
     def models(self) -> frozenset[str]:
@@ -59,12 +63,15 @@ class Nodes:
 
     def of_features(self, text: str) -> frozenset[str] | None:
         """Return the nodes that match a constraint, None if it cannot be read."""
-        if not text:
-            return frozenset(self.by_name)
-        found = {name: matches(text, node.active_features) for name, node in self.by_name.items()}
-        if any(match is None for match in found.values()):
-            return None
-        return frozenset(name for name, match in found.items() if match)
+        if text not in self._matching:
+            found = {
+                name: not text or matches(text, node.active_features)
+                for name, node in self.by_name.items()
+            }
+            read = None not in found.values()
+            names = frozenset(name for name, match in found.items() if match)
+            self._matching[text] = names if read else None
+        return self._matching[text]
 
 
 def take_nodes(nodes: Sequence[SlurmNode], book: Bookkeeping) -> Nodes:
@@ -89,9 +96,11 @@ def take_nodes(nodes: Sequence[SlurmNode], book: Bookkeeping) -> Nodes:
 
 
 def gpu_model(node: SlurmNode) -> str | None:
-    """Return the model of a node's GPUs, None if it has none, several, or does not name it."""
+    """Return the model of a node's GPUs, `UNNAMED` if Slurm names none or several."""
+    if not node.gres.total:
+        return None
     models = list(node.gres.gpus)
-    return models[0] if len(models) == 1 and models[0] and _NAME.fullmatch(models[0]) else None
+    return models[0] if len(models) == 1 and _NAME.fullmatch(models[0]) else UNNAMED
 
 
 def hosts(
@@ -142,7 +151,7 @@ def _memory(node: SlurmNode) -> int:
     return max(0, (node.real_memory or 0) - (node.specialized_memory or 0))
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _ranges(hosts: frozenset[str]) -> tuple[str, ...]:
     return compress(hosts)
 

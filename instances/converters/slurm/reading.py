@@ -8,9 +8,26 @@ from pydantic import ValidationError
 
 from placewright.instances.converters.slurm.accessor import Record
 from placewright.instances.converters.slurm.sources import Part
+from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.errors import InvalidInputError
 
 _R = TypeVar("_R", bound=Record)
+_MAPPING = "expected a mapping"
+_TEXTS = {
+    "missing": "missing; expected a value",
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "dict_type": _MAPPING,
+    "tuple_type": "expected a list",
+    "int_type": "expected a whole number",
+    "string_type": "expected text",
+    "string_unicode": "expected valid Unicode text",
+    "string_too_short": "expected a name",
+    "string_too_long": "expected a shorter name",
+    "string_pattern_mismatch": "expected only letters, digits and any of . _ : / @ | + = -",
+    "greater_than_equal": "expected 0 or more",
+    "less_than_equal": f"expected at most {MAX_AMOUNT}",
+}
 
 
 def read_records(kind: type[_R], part: Part, *path: str | int) -> _R:
@@ -49,11 +66,6 @@ def read_records(kind: type[_R], part: Part, *path: str | int) -> _R:
 
 
 def _expected(error: Any) -> str:
-    context = error.get("ctx", {})
     if error["type"] == "value_error":
-        return str(context["error"])
-    if error["type"] == "missing":
-        return "missing; expected a value"
-    if error["type"] == "string_pattern_mismatch":
-        return "expected only letters, digits and any of . _ : / @ | + = -"
-    return f"expected otherwise: {error['msg']}"
+        return str(error["ctx"]["error"])
+    return _TEXTS.get(error["type"], f"expected otherwise: {error['msg']}")

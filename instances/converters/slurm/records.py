@@ -99,7 +99,9 @@ def _cores(sockets: Any) -> int:
 
 
 def _entries(value: Any) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else value or []
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
 
 
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]

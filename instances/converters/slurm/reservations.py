@@ -76,7 +76,7 @@ def overlapping(
     active: list[SlurmReservation] = []
     later: list[SlurmReservation] = []
     for one in reservations:
-        if one.end_time is not None and one.end_time <= now:
+        if one.end_time is not None and one.end_time <= max(now, one.start_time or 0):
             continue
         (later if (one.start_time or 0) > now else active).append(one)
     return active, later

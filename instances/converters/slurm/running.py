@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE, Nodes, gpu_model
+from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE, Nodes
 from placewright.instances.converters.slurm.records import HeldNode, SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.converters.slurm.tres import Gres
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
-
-_NOTHING = Gres()
 
 
 class _Hold(NamedTuple):
@@ -95,12 +93,6 @@ def place(
             for i, (host, indices) in enumerate(places)
         ),
     )
-
-
-def models_of(jobs: Sequence[SlurmJob], nodes: Nodes) -> dict[str, str | None]:
-    """Return the GPU model of each node of a running job."""
-    held = (node.name for job in jobs for node in job.job_resources)
-    return {name: gpu_model(nodes.by_name[name]) for name in held if name in nodes.by_name}
 
 
 def _holdings(job: SlurmJob) -> list[tuple[HeldNode, Gres]]:

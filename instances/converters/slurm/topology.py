@@ -77,15 +77,18 @@ def _of_text(text: str) -> tuple[dict[str, _Switch], list[str]]:
     size = 0
     for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
         pairs = {k.lower(): v for k, v in _PAIR.findall(line.partition("#")[0])}
-        path = (f"line {number}",)
-        if "aggregatedblock" in pairs:
-            groups.append(_hosts(pairs["aggregatedblock"], path))
-        elif "blocksizes" in pairs:
-            size = _group_size(pairs["blocksizes"].split(","), path)
-        elif name := pairs.get("switchname") or pairs.get("blockname"):
-            children = _hosts(pairs.get("switches", ""), path)
-            below = () if children else _hosts(pairs.get("nodes", ""), path)
-            _put(switches, name, _Switch(below, children), path)
+        try:
+            if "aggregatedblock" in pairs:
+                groups.append(_hosts(pairs["aggregatedblock"], ()))
+            elif "blocksizes" in pairs:
+                size = _group_size(pairs["blocksizes"].split(","), ())
+            elif name := pairs.get("switchname") or pairs.get("blockname"):
+                children = _hosts(pairs.get("switches", ""), ())
+                below = () if children else _hosts(pairs.get("nodes", ""), ())
+                _put(switches, name, _Switch(below, children), ())
+        except InvalidInputError as error:
+            error.line = number
+            raise
     blocks = any(key in text for key in ("BlockName=", "blockname="))
     if blocks and not groups and size > 1:
         groups = _grouped(list(switches), size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -90,7 +91,7 @@ def read_memory(text: str) -> int:
     ValueError
         It is no such amount.
     """
-    return -int(-_amount(text) // 1)
+    return math.ceil(_amount(text))
 
 
 def _amount(text: str) -> Decimal:

@@ -1,0 +1,113 @@
+"""Dumps that are not what Slurm writes: a line with file, field, value and what is expected."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import slurm_mutations
+from slurm_dumps import convert, job, node, running, write_dump
+
+from placewright.cli.app import main
+from placewright.instances.converters import read_slurm
+from placewright.instances.errors import InvalidInputError
+
+PENDING = job(1, tres_per_node="gpu:1")
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        ("jobs", {"node_count": "three"}, "jobs[0].node_count: 'three': expected a whole number"),
+        ("jobs", {"node_count": {"set": True, "number": -1}}, "jobs[0].node_count: {'set': True"),
+        ("jobs", {"job_id": "1"}, "jobs[0].job_id: '1': expected a whole number"),
+        ("jobs", {"job_state": 7}, "jobs[0].job_state: 7: expected a text, or a list of texts"),
+        ("jobs", {"tres_per_node": ["x"]}, "jobs[0].tres_per_node: ['x']: expected GRES as text"),
+        ("jobs", {"tres_req_str": "cpu=x"}, "jobs[0].tres_req_str: 'cpu=x': expected an amount"),
+        ("jobs", {"required_nodes": "h[0-"}, "jobs[0].required_nodes: 'h[0-': expected a list of"),
+        ("jobs", {"account": "\x1b[2J"}, "jobs[0].account: '\\x1b[2J': expected only letters"),
+        ("jobs", {"job_resources": []}, "jobs[0].job_resources: []: expected a mapping"),
+        ("nodes", {"name": "a b"}, "nodes[0].name: 'a b': expected only letters"),
+        ("nodes", {"name": "h[0-3]"}, "nodes[0].name: 'h[0-3]': expected only letters"),
+        ("nodes", {"cpus": 1.5}, "nodes[0].cpus: 1.5: expected a whole number"),
+        ("nodes", {"gres": "gpu:h100:9x"}, "nodes[0].gres: 'gpu:h100:9x': expected GRES such as"),
+    ],
+)
+def test_a_wrong_value_is_one_line(tmp_path, part, change, said):
+    jobs = [{**PENDING, **(change if part == "jobs" else {})}]
+    nodes = [{**node("h0"), **(change if part == "nodes" else {})}]
+    with pytest.raises(InvalidInputError) as caught:
+        convert(tmp_path, jobs, nodes)
+    assert str(caught.value).startswith(f"{tmp_path / part}.json: {said}")
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SwitchName=a Nodes=h[0\n", "topology.txt:1: 'h[0': expected a list of hosts"),
+        ("SwitchName=a Switches=b\n", "topology.txt: a: 'b': unknown switch"),
+        ("SwitchName=a Nodes=h0\nSwitchName=a Nodes=h1\n", "topology.txt:2: 'a': given twice"),
+        (
+            "SwitchName=a Switches=b\nSwitchName=b Switches=a\n",
+            "topology.txt: 'a': is below itself",
+        ),
+        ("ReservationName=r StartTime=soon\n", "topology.txt: reservations[0].StartTime: 'soon'"),
+    ],
+)
+def test_a_wrong_text_is_one_line(tmp_path, text, said):
+    with pytest.raises(InvalidInputError) as caught:
+        convert(tmp_path, [PENDING], topology=text)
+    assert str(caught.value).startswith(f"{tmp_path}/{said}")
+
+
+def test_files_that_are_missing_doubled_or_of_no_use(tmp_path, capsys):
+    write_dump(tmp_path, [PENDING], [node("h0")])
+    out = str(tmp_path / "round.json")
+    jobs, nodes = str(tmp_path / "jobs.json"), str(tmp_path / "nodes.json")
+    (tmp_path / "more.json").write_text('{"jobs": []}')
+    (tmp_path / "sinfo.json").write_text('{"sinfo": []}')
+    (tmp_path / "note.txt").write_text("nothing of Slurm")
+    (tmp_path / "cut.json").write_text('{"jobs": [{"job_id": 1')
+    for names, said in (
+        ([jobs], "has no nodes; expected also a file that"),
+        ([jobs, nodes, "more.json"], 'has jobs, as "jobs.json" does; expected them once'),
+        ([jobs, "sinfo.json"], "sinfo: lists partitions, as sinfo does from 23.02 on"),
+        ([jobs, "note.txt"], "expected what one of these prints: squeue --json"),
+        ([jobs, "cut.json"], "line 1, column 23"),
+        ([jobs, "gone.json"], "cannot be read"),
+    ):
+        files = [name if name.startswith("/") else str(tmp_path / name) for name in names]
+        assert main(["convert", "slurm", *files, "-o", out]) == 3
+        line = capsys.readouterr().err
+        assert said in line
+        assert line.count("\n") == 1
+
+
+def test_hostile_names_do_not_reach_the_terminal(tmp_path, capsys):
+    jobs = [{**PENDING, "state_reason": "QOS\x1b]0;x\x07"}, {**PENDING, "job_id": 2}]
+    write_dump(tmp_path, jobs, [node("h0")])
+    (tmp_path / "\x1b[2Jx.txt").write_text("nothing")
+    assert main(["convert", "slurm", str(tmp_path), "-o", str(tmp_path / "round.json")]) == 0
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert "QOS\\x1b]0;x\\x07" in said
+
+
+def test_null_lists_and_a_record_twice(tmp_path):
+    (tmp_path / "jobs.json").write_text('{"jobs": null}')
+    (tmp_path / "nodes.json").write_text(json.dumps({"nodes": [node("h0"), node("h0")]}))
+    made = read_slurm([tmp_path])
+    assert made.book.left_out["nodes", "listed twice"] == ["h0"]
+    twice = running(1, ("h0", 1, 1, "gpu:1"))
+    made = convert(tmp_path, [twice, twice, PENDING])
+    assert made.book.left_out["jobs", "listed twice"] == ["1", "1"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_mutated_dumps_give_a_round_or_one_line(tmp_path, seed):
+    errors = [slurm_mutations.convert_mutated(50 * seed + i, tmp_path) for i in range(50)]
+    said = [error for error in errors if error is not None]
+    assert said
+    assert len(said) < len(errors)
+    assert all(error.isprintable() for error in said)

@@ -1,0 +1,247 @@
+"""Jobs of Slurm: what each way of asking for GPUs becomes, and what is left out."""
+
+from __future__ import annotations
+
+import pytest
+from slurm_dumps import convert, job, node, reason, running
+
+TREE = "SwitchName=a Level=0 Nodes=h[0-1]\nSwitchName=b Level=0 Nodes=h[2-3]\n"
+TREE += "SwitchName=top Level=1 Nodes=h[0-3] Switches=a,b\n"
+
+
+def group_of(made, name="1"):
+    (found,) = (one for one in made.round.jobs if one.name == name)
+    (option,) = found.options
+    (group,) = option.groups
+    return group
+
+
+@pytest.mark.parametrize(
+    ("asked", "tasks", "gpus"),
+    [
+        ({"node_count": 2, "tres_per_node": "gres:gpu:8"}, 2, 8),
+        ({"node_count": 2, "tres_per_node": "gres/gpu:h100:8"}, 2, 8),
+        ({"node_count": 2, "tasks": 16, "tres_per_task": "gres/gpu=1"}, 16, 1),
+        ({"node_count": 2, "tasks": 8, "tasks_per_node": 4, "tres_per_task": "gres:gpu:2"}, 2, 8),
+        ({"tres_per_job": "gres:gpu:4"}, 1, 4),
+        ({"node_count": 2, "tres_per_job": "gres:gpu:12"}, 12, 1),
+        ({"tres_per_node": "gpu"}, 1, 1),
+    ],
+)
+def test_gpus_asked_per_node_task_or_job(tmp_path, asked, tasks, gpus):
+    group = group_of(convert(tmp_path, [job(1, **asked)]))
+    assert (group.count, group.gpu) == (tasks, gpus * 1000)
+
+
+def test_tasks_of_half_a_node_keep_a_node_each(tmp_path):
+    whole = convert(tmp_path, [job(1, node_count=2, tres_per_node="gpu:8")])
+    half = convert(tmp_path, [job(1, node_count=2, tres_per_node="gpu:4")])
+    assert group_of(whole).apart is None
+    assert group_of(half).apart.level == "host"
+
+
+def test_a_range_of_nodes_is_a_range_of_options(tmp_path):
+    asked = {"node_count": 2, "max_nodes": 4, "tres_per_node": "gpu:8"}
+    (one,) = convert(tmp_path, [job(1, **asked)]).round.jobs
+    assert [option.groups[0].count for option in one.options] == [2, 3, 4]
+    (one,) = convert(tmp_path, [job(1, **asked, flags=["JOB_IMPLICIT_MAX_NODES"])]).round.jobs
+    assert len(one.options) == 1
+
+
+def test_cpus_and_memory_are_shared_out(tmp_path):
+    tres = "cpu=24,mem=4G,node=2,billing=24,gres/gpu=16"
+    group = group_of(
+        convert(tmp_path, [job(1, node_count=2, tres_per_node="gpu:8", tres_req_str=tres)])
+    )
+    assert (group.cpu, group.memory) == (12_000, 2048)
+
+
+def test_partition_features_and_exclusion_give_hosts(tmp_path):
+    nodes = [node(f"h{i}", active_features="fast,ib" if i < 4 else "ib") for i in range(6)]
+    nodes.append(node("x", partitions=["other"]))
+    asked = {"tres_per_node": "gpu:8", "features": "fast&ib", "excluded_nodes": "h[1-2]"}
+    made = convert(tmp_path, [job(1, **asked), job(2, tres_per_node="gpu:8")], nodes)
+    assert group_of(made).hosts == ("h0", "h3")
+    assert group_of(made, "2").hosts == ("h[0-5]",)
+
+
+def test_one_switch_is_required(tmp_path):
+    asked = {"node_count": 2, "tres_per_node": "gpu:8", "minimum_switches": 1}
+    made = convert(tmp_path, [job(1, **asked), job(2, **asked | {"minimum_switches": 2})], t=TREE)
+    assert [one.options[0].required for one in made.round.jobs] == ["leaf", None]
+    assert made.book.unsaid["--switches of more than one"] == ["2"]
+
+
+def test_a_job_alone_on_its_nodes_keeps_others_off(tmp_path):
+    jobs = [job(1, tres_per_node="gpu:1", shared=["none"]), job(2, tres_per_node="gpu:1")]
+    made = convert(tmp_path, jobs)
+    asked = [one.options[0].groups[0].resources["node"] for one in made.round.jobs]
+    assert asked == [1000, 1]
+    assert {host.resources["node"] for host in made.round.cluster.hosts} == {1000}
+
+
+def test_components_of_a_heterogeneous_job_are_one_job(tmp_path):
+    first = job(7, het_job_id=7, tres_per_node="gpu:8")
+    second = job(8, het_job_id=7, het_job_offset=1, tres_req_str="cpu=2")
+    made = convert(tmp_path, [second, first])
+    (one,) = made.round.jobs
+    assert [(g.name, g.gpu, g.cpu) for g in one.options[0].groups] == [
+        ("component-0", 8000, 0),
+        ("component-1", 0, 2000),
+    ]
+    assert made.book.taken["jobs"] == 2
+
+
+def test_an_array_is_split_up_to_its_limit(tmp_path):
+    waiting = job(3, array_job_id=3, array_task_string="2-5,9%3", tres_per_node="gpu:1")
+    task = running(4, ("h0", 1, 0, "gpu:1"), array_job_id=3)
+    made = convert(tmp_path, [waiting, task])
+    assert [one.name for one in made.round.jobs] == ["3_2", "3_3", "4"]
+    assert made.book.total("jobs") == 2
+    waiting["array_task_string"] = "2-5,9"
+    assert len(convert(tmp_path, [waiting, task]).round.jobs) == 6
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"tres_per_node": "gres/shard:2"}, "asks for a resource that a round does not know"),
+        ({"tres_per_socket": "gpu:1"}, "asks for GPUs per socket"),
+        ({"tres_per_node": "gpu:a100:1"}, "asks for a GPU model that no node has"),
+        ({"tres_per_node": "gpu:h100:1,gpu:a100:1"}, "asks for several GPU models"),
+        ({}, "asks for no GPU"),
+        ({"tres_per_node": "gpu:8", "partition": "q"}, "may use no node of the dump"),
+        ({"tres_per_node": "gpu:8", "features": "a*2"}, "has a constraint on features"),
+        ({"tres_per_node": "gpu:8", "required_nodes": "x"}, "names a node that is not"),
+        ({"tres_per_node": "gpu:8", "resv_name": "r"}, "waits for a reservation"),
+        ({"tres_per_node": "gpu:8", "state_reason": "Dependency"}, "waits for another job"),
+        ({"tres_per_node": "gpu:8", "state_reason": "PartitionDown"}, "not eligible"),
+        ({"tres_per_node": "gpu:8", "state_reason": "QOSGrpGRES"}, "held by a limit"),
+        ({"tres_per_node": "gpu:8", "state_reason": "BeginTime"}, "begins later"),
+        ({"tres_per_node": "gpu:8", "array_task_string": "1-2000"}, "array of more than"),
+        ({"tres_per_node": "gpu:8", "array_task_string": "1,2,..."}, "array of which"),
+        ({"tres_per_node": "gpu:8", "job_state": "COMPLETED"}, "neither running nor pending"),
+        ({"tres_per_node": "gpu:8", "job_state": ["RUNNING", "COMPLETING"]}, "ending"),
+    ],
+)
+def test_reasons_why_a_job_is_left_out(tmp_path, asked, why):
+    made = convert(tmp_path, [job(1, **asked)])
+    assert not made.round.jobs
+    assert reason(made, "1").startswith(why)
+    assert made.book.total("jobs") == 1
+
+
+def test_held_jobs_and_later_ones_wait_in_the_round(tmp_path):
+    asked = {"tres_per_node": "gpu:8"}
+    held = job(1, **asked, state_reason="JobHeldUser")
+    later = job(2, **asked, state_reason="BeginTime", eligible_time=500)
+    made = convert(tmp_path, [held, later])
+    assert [(one.held, one.not_before) for one in made.round.jobs] == [(True, None), (False, 500)]
+
+
+def test_running_jobs_are_pinned_where_they_are(tmp_path):
+    made = convert(tmp_path, [running(1, ("h1", 4, 64, "gpu:h100:2(IDX:3,5)"))])
+    (one,) = made.round.jobs
+    assert one.running.pinned
+    assert [(task.host, task.gpus) for task in one.running.tasks] == [("h1", (3, 5))]
+    group = one.options[0].groups[0]
+    assert (group.gpu, group.cpu, group.memory) == (2000, 4000, 64)
+
+
+def test_movable_frees_what_may_be_requeued(tmp_path):
+    place = ("h1", 4, 64, "gpu:2")
+    jobs = [running(1, place), running(2, place), running(3, place, resv_name="gone")]
+    jobs[1]["requeue"] = False
+    made = convert(tmp_path, jobs, movable=True)
+    assert [one.running.pinned for one in made.round.jobs] == [False, True, True]
+    assert [task.gpus for one in made.round.jobs for task in one.running.tasks] == [
+        (0, 1),
+        (2, 3),
+        (4, 5),
+    ]
+
+
+def test_a_job_on_a_full_or_unknown_node_is_left_out_and_its_nodes_are_closed(tmp_path):
+    first = running(1, ("h1", 1, 1, "gpu:8"))
+    second = running(2, ("h1", 1, 1, "gpu:1"))
+    third = running(3, ("gone", 1, 1, "gpu:1"))
+    made = convert(tmp_path, [first, second, third])
+    assert [one.name for one in made.round.jobs] == ["1"]
+    assert reason(made, "2") == "runs on a node with fewer GPUs than its jobs hold"
+    assert reason(made, "3") == "runs on a node that is not in the dump"
+    assert [one.host for one in made.round.reservations] == ["h1"]
+
+
+def test_a_node_has_at_least_the_cores_that_its_jobs_hold(tmp_path):
+    jobs = [running(i, ("h1", 12, 600, "gpu:1")) for i in (1, 2)]
+    made = convert(tmp_path, jobs)
+    (host,) = (host for host in made.round.cluster.hosts if host.name == "h1")
+    assert (host.cpu, host.memory) == (24_000, 1200)
+    assert made.book.unsaid["cores or memory of which jobs hold more than the node has"] == ["h1"]
+
+
+@pytest.mark.parametrize(
+    ("state", "healthy"),
+    [
+        ("idle", True),
+        (["IDLE", "PLANNED"], True),
+        (["MIXED", "RESERVED"], True),
+        (["IDLE", "POWERED_DOWN", "CLOUD"], True),
+        ("down", False),
+        (["MIXED", "DRAIN"], False),
+        (["IDLE", "NOT_RESPONDING"], False),
+    ],
+)
+def test_states_of_nodes(tmp_path, state, healthy):
+    made = convert(tmp_path, [], [node("h0", state=state)])
+    assert made.round.cluster.hosts[0].healthy is healthy
+
+
+def test_times_limits_and_ranks(tmp_path):
+    qos = "Name|Priority|Preempt|GrpTRES\nlow|0||\nhigh|9|low|gres/gpu=4\n"
+    accounts = "Cluster|Account|User|ParentName|GrpTRES\n"
+    accounts += "c|lab|||gres/gpu=8\nc|team||lab|\nc|free|||\n"
+    jobs = [
+        job(1, account="team", qos="high", tres_per_node="gpu:1", time_limit=30),
+        job(2, account="free", qos="low", tres_per_node="gpu:1", time_limit={"infinite": True}),
+    ]
+    made = convert(tmp_path, jobs, qos=qos, accounts=accounts)
+    first, second = made.round.jobs
+    assert (first.tenant, first.priority, first.expected_runtime_s) == ("lab", 1, 1800)
+    assert (second.tenant, second.priority, second.expected_runtime_s) == ("free", 0, None)
+    assert {tenant.name: tenant.quota for tenant in made.round.tenants} == {
+        "lab": {"gpu": 8000},
+        "free": {},
+    }
+    assert made.book.unsaid["a limit of which a tenant has no room"] == ["limit of QOS high"]
+
+
+def test_nodes_of_a_reservation_are_for_its_jobs(tmp_path, monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    text = "ReservationName=r StartTime=1970-01-01T00:00:10 EndTime=1970-01-01T01:00:00\n"
+    text += "   Nodes=h[2-3] NodeCnt=2 Flags=SPEC_NODES\n"
+    asked = {"tres_per_node": "gpu:8"}
+    made = convert(tmp_path, [job(1, **asked)], r=text)
+    assert [one.host for one in made.round.reservations] == ["h2", "h3"]
+    made = convert(tmp_path, [job(1, **asked), job(2, **asked, resv_name="r")], r=text)
+    assert not made.round.reservations
+    assert group_of(made).hosts == ("h[0-1]",)
+    assert group_of(made, "2").hosts == ("h[2-3]",)
+
+
+def test_a_reservation_to_come_is_maintenance(tmp_path, monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    text = "ReservationName=r StartTime=1970-01-01T00:10:00 EndTime=1970-01-01T01:00:00\n Nodes=h2"
+    made = convert(tmp_path, [job(1, tres_per_node="gpu:8")], r=text)
+    assert [(o.host, o.start, o.end) for o in made.round.maintenance] == [("h2", 600, 3600)]
+
+
+def test_gpus_without_a_model_have_one_of_no_name(tmp_path):
+    nodes = [node("h0", gres="gpu:4"), node("h1", gres=""), node("h2", gres="gpu:a:1,gpu:b:2")]
+    made = convert(tmp_path, [job(1, tres_per_node="gpu:2")], nodes)
+    assert [(h.gpus, h.gpu_model) for h in made.round.cluster.hosts] == [
+        (4, "gpu"),
+        (0, None),
+        (3, "gpu"),
+    ]
+    assert made.book.unsaid["several GPU models of one node"] == ["h2"]
