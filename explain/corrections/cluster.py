@@ -130,6 +130,13 @@ def _hosts_back(round_: Round) -> Iterator[Change]:
     away = _expanded(entry.name for entry in round_.cluster.hosts if not entry.healthy)
     if away:
         yield Names("repair", away, lambda n: f"repair {some(n, 'host')}", _edits("restore"))
+    out = _expanded(one.host for one in round_.leases.outages)
+    if out:
+        yield Names("no_outage", out, _no_outage, _edits("restore"))
+
+
+def _no_outage(names: Sequence[str]) -> str:
+    return f"no outage of {some(names, 'host')}"
 
 
 def _edits(verb: str) -> Callable[[Sequence[str]], tuple[Edit, ...]]:
@@ -155,6 +162,19 @@ def _data(round_: Round, job: Job) -> Iterator[Change]:
     """Yield further replicas of what a job reads."""
     if "geo" not in round_.policy.spec.sections:
         return
+    read = {one.dataset for one in job.reads}
+    coming = sorted(
+        (one.ready, one.dataset, one.region)
+        for one in round_.geo.copying
+        if one.dataset in read and one.ready > round_.now
+    )
+    if coming:
+
+        def text(number: int) -> str:
+            ready, dataset, region = coming[number - 1]
+            return f"in {ready - round_.now:,} s, once {dataset} is in region {region}"
+
+        yield Amounts("time", len(coming), text, lambda i: (edit_of(at=coming[i - 1][0]),))
     regions = [one.name for one in round_.geo.regions]
     for dataset in round_.geo.datasets:
         if all(read.dataset != dataset.name for read in job.reads):

@@ -40,6 +40,7 @@ def own_changes(round_: Round, job: Job) -> Iterator[Change]:
     yield from _sooner(job)
     yield from _later_due(round_, job)
     yield from _other_regions(round_, job)
+    yield from _turns(round_, job)
 
 
 def _step(kind: str, text: str, *edits: Edit) -> Step:
@@ -174,6 +175,21 @@ def _later_due(round_: Round, job: Job) -> Iterator[Change]:
         lambda leases: f"due {leases * length:,} s later",
         lambda leases: (_of(job, due_later_s=leases * length),),
     )
+
+
+def _turns(round_: Round, job: Job) -> Iterator[Change]:
+    """Yield what a job could waive of those with whom it takes turns."""
+    profile, sharing = job.profile, round_.sharing
+    if profile is None or "sharing" not in round_.policy.spec.sections:
+        return
+    if profile.slowdown is not None:
+        yield _step("slowdown", "as slow in a group as may be", _of(job, without=["slowdown"]))
+    if profile.load and sharing.correlation is not None:
+        text = "on a GPU with jobs whose load peaks with its own"
+        yield _step("load", text, _of(job, without=["load"]))
+    if any(job.name in pair for pair in sharing.conflicts):
+        text = "on a GPU with jobs that it conflicts with"
+        yield _step("conflicts", text, _of(job, without=["conflicts"]))
 
 
 def _other_regions(round_: Round, job: Job) -> Iterator[Change]:

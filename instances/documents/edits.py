@@ -43,8 +43,12 @@ Asked = Literal[
     "due",
     "regions",
     "not_before",
+    "slowdown",
+    "load",
+    "conflicts",
 ]
-"""What a job may ask or not: a field of the job, its options, its task groups or its deadline."""
+"""What a job may ask or not: a field of the job, its options, its task groups, its deadline or
+profile; `conflicts` are those of the round that name it."""
 
 Seconds = Annotated[int, Field(strict=True, ge=-MAX_AMOUNT, le=MAX_AMOUNT)]
 Hosts = Annotated[Many[HostName], Field(min_length=1)]
@@ -146,7 +150,7 @@ class JobEdit(Document):
             raise InvalidInputError("empty; expected what changes", show_value=False)
         _refuse_repeated(self.without, "field")
         for name in self.without:
-            if getattr(self, name) is not None:
+            if getattr(self, name, None) is not None:
                 raise InvalidInputError(
                     "given although the job is to be without it; expected one of the two",
                     path=(name,),

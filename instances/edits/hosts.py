@@ -48,9 +48,17 @@ def fail(round_: Round, hosts: Sequence[str]) -> Round:
 
 
 def restore(round_: Round, hosts: Sequence[str]) -> Round:
-    """Make hosts healthy and no longer drained; reservations stay."""
+    """Make hosts healthy, without outages and no longer drained; reservations stay."""
     back = expanded(round_, hosts)
     round_ = _with_cluster(round_, with_health(round_.cluster, dict.fromkeys(back, True)))
+    if round_.leases.outages:
+        outages = tuple(
+            one if name == one.host else one.model_copy(update={"host": name})
+            for one in round_.leases.outages
+            for name in _without(one.host, back)
+        )
+        leases = round_.leases.model_copy(update={"outages": outages})
+        round_ = round_.model_copy(update={"leases": leases})
     policy = round_.policy
     vacate = tuple(name for entry in policy.vacate for name in _without(entry, back))
     if vacate == policy.vacate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placewright.instances.derived.names import check_known
@@ -13,6 +13,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 
 _OF_JOB = ("priority", "weight", "held", "not_before", "anti_affinity", "regions")
+_NO_PROFILE: Mapping[str, Any] = {"slowdown": None, "load": ()}
 _OF_GROUP = (
     "count",
     "gpu",
@@ -39,7 +40,12 @@ def job(round_: Round, edits: dict[str, JobEdit]) -> Round:
             jobs.append(one if edit is None else _changed(one, edit))
         except InvalidInputError as error:
             raise error.under(one.name) from None
-    return round_.model_copy(update={"jobs": tuple(jobs)})
+    update: dict[str, Any] = {"jobs": tuple(jobs)}
+    free = {name for name, edit in edits.items() if "conflicts" in edit.without}
+    if free:
+        left = tuple(p for p in round_.sharing.conflicts if not free.intersection(p))
+        update["sharing"] = round_.sharing.model_copy(update={"conflicts": left})
+    return round_.model_copy(update=update)
 
 
 def remove(round_: Round, names: Sequence[str]) -> Round:
@@ -89,6 +95,9 @@ def _changed(one: Job, edit: JobEdit) -> Job:
         update["reads"] = tuple(r.model_copy(update={"remote": edit.remote}) for r in one.reads)
     if edit.due is not None or edit.due_later_s is not None or "due" in edit.without:
         update["deadline"] = _deadline(one, edit)
+    profile: dict[str, Any] = {n: value for n, value in _NO_PROFILE.items() if n in edit.without}
+    if profile and one.profile is not None:
+        update["profile"] = one.profile.model_copy(update=profile)
     update["options"] = _options(one, edit)
     changed = one.model_copy(update=update)
     return changed if edit.only is None else _only(changed, edit.only)

@@ -175,6 +175,9 @@ _WITHOUT: Mapping[str, str] = {
     "due": "due time",
     "regions": "particular region",
     "not_before": "later start",
+    "slowdown": "limit of its slowdown",
+    "load": "load that peaks apart from others'",
+    "conflicts": "GPU without the jobs that it conflicts with",
 }
 
 
