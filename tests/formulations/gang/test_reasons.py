@@ -59,9 +59,9 @@ def test_what_no_empty_cluster_holds_never_fits(asked: Raw) -> None:
     assert reasons(hosts, [job("big", **asked)]) == {"big": Reason.NEVER_FITS}
 
 
-def test_what_only_a_failed_host_could_hold_waits_for_capacity() -> None:
+def test_what_only_a_failed_host_could_hold_waits_until_hosts_are_back() -> None:
     hosts = [host("h0", 2), host("h1", healthy=False)]
-    assert reasons(hosts, [job("big", gpu=4)]) == {"big": Reason.CAPACITY}
+    assert reasons(hosts, [job("big", gpu=4)]) == {"big": Reason.HOSTS_AWAY}
 
 
 def test_what_running_jobs_leave_no_capacity_for_waits_for_capacity() -> None:
