@@ -175,8 +175,8 @@ class _Search:
         facts = self._policy.facts(base, self._job, None if plan is None else self._round)
         self._base = base
         answer = self._ask(facts, facts)
-        if answer.starts and answer.plan is None:
-            # There is a place only once there is a plan.
+        if answer.starts and answer.plan is None and plan is self._plan:
+            # What is told has a plan in hand; without the plan it only leads on to that beside it.
             answer = self._solving.start(self._world(facts, facts))
         if answer.starts is not False:
             verdict = Verdict.COULD_START if answer.starts else Verdict.UNDECIDED

@@ -77,7 +77,9 @@ def plan_that_starts(world: World, solving: SolvingOracle) -> Plan | None:
     plan = solving.best(question, world.job).plan
     if plan is None or not says_yes(question, plan, world.job):
         return None
-    return plan if verify(question, plan).ok else None
+    # Of a witness neither the certificate counts nor the digest, which takes as long as the rules.
+    bare = plan.model_copy(update={"round": None, "certificate": None})
+    return plan if verify(question, bare).ok else None
 
 
 def _bound_of_none(world: World, solving: SolvingOracle) -> Proof | None:
