@@ -141,6 +141,11 @@ def check_waits(round_: Round, plan: Plan | None, job: str) -> None:
         )
 
 
+def last_stratum(conflict: Sequence[Fact]) -> Stratum:
+    """Return the stratum that decides the verdict; where nothing at all would help, the first."""
+    return max((fact.stratum for fact in conflict), default=Stratum.ASKS)
+
+
 class _Search:
     """The search for one explanation."""
 
@@ -182,7 +187,7 @@ class _Search:
             verdict = Verdict.COULD_START if answer.starts else Verdict.UNDECIDED
             return self._explanation(verdict, facts, facts, plan=answer.plan)
         conflict = preferred_conflict(facts, lambda kept: self._blocked(facts, kept))
-        verdict = VERDICTS[max(fact.stratum for fact in conflict)]
+        verdict = VERDICTS[last_stratum(conflict)]
         universe, conflict = fall_apart(facts, conflict, self._blocked)
         proof = prove(conflict, lambda kept: self._world(universe, kept), self._solving)
         return self._explanation(verdict, universe, conflict, proof=proof)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placewright.cli.format.table import table
 from placewright.cli.format.text import count, count_gpus, gpus, several, shortened, term_text
@@ -53,23 +53,46 @@ FOR_NOW = "held", "not_before", "ready", "copying", "data"
 """Kinds of facts that hold for now and speak of no running job."""
 
 
+class Words(NamedTuple):
+    """What it is that a job waits for, as verbs."""
+
+    run: str = "run"
+    start: str = "start"
+    started: str = "started"
+
+
+HOME = Words("have a home", "have a home", "had a home")
+PROMISE = Words("be promised its time", "be promised its time", "been promised its time")
+
+
+def words(explanation: Explanation) -> Words:
+    """Return what the job of an explanation waits for."""
+    round_ = explanation.world.base
+    if not round_.policy.spec.places_jobs:
+        return HOME
+    deadline = next(one.deadline for one in round_.jobs if one.name == explanation.job)
+    asks_promise = deadline is not None and (deadline.due or deadline.promise is not None)
+    return PROMISE if asks_promise else Words()
+
+
 def verdict_text(explanation: Explanation, *, beside: bool) -> str:
     """Return what the verdict says; `beside` a plan, or of a round alone."""
+    run, start, started = words(explanation)
     match explanation.verdict:
         case Verdict.NEVER:
-            return "can never run here"
+            return f"can never {run} here"
         case Verdict.NEVER_WITHIN_RULES:
-            return f"can never run within {_kinds(explanation, Stratum.RULES, RULES)}"
+            return f"can never {run} within {_kinds(explanation, Stratum.RULES, RULES)}"
         case Verdict.NOT_UNTIL_HOSTS_ARE_BACK:
-            return f"cannot run until {_kinds(explanation, Stratum.AWAY, AWAY)}"
+            return f"cannot {run} until {_kinds(explanation, Stratum.AWAY, AWAY)}"
         case Verdict.NOT_NOW:
-            return "cannot start now"
+            return f"cannot {start} now"
         case Verdict.OTHERS_INSTEAD:
-            return "could have started, but for what the plan starts instead"
+            return f"could have {started}, but for what the plan starts instead"
         case Verdict.HELD_FOR_RESERVATION:
             return "could start, but would delay a reservation of the plan"
         case Verdict.COULD_START:
-            return f"could start {'beside all that the plan starts' if beside else 'now'}"
+            return f"could {start} {'beside all that the plan starts' if beside else 'now'}"
         case Verdict.UNDECIDED:
             return "could not be decided within the limit"
 
@@ -85,11 +108,14 @@ def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
     yield f"{job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
     if explanation.conflict:
         yield from _because(explanation)
+    elif explanation.proof is not None:
+        yield ""
+        yield "  Whatever it asks: there is no GPU for any job"
     if not any(fact.kind == "quota" for fact in explanation.conflict):
         for places in explanation.places:
             yield from _where(places, job.options[0].groups)
     if explanation.corrections is not None:
-        yield from _corrections(explanation.corrections)
+        yield from _corrections(explanation.corrections, words(explanation))
     if explanation.cost is not None:
         yield ""
         yield f"  {_cost(explanation.cost)}"
@@ -163,11 +189,11 @@ def _where(places: GroupPlaces, groups: Sequence[TaskGroup]) -> Iterator[str]:
         yield f"    {count(hosts, 'host')} of {name}: none, {_lack(lack)}"
 
 
-def _corrections(found: Corrections) -> Iterator[str]:
+def _corrections(found: Corrections, said: Words) -> Iterator[str]:
     some_day = None if found.some_day == found.now else found.some_day
     for title, some in (
-        ("Could run here, some day, if any one of these were so", some_day),
-        ("Would start beside all that runs, if any one of these were so", found.now),
+        (f"Could {said.run} here, some day, if any one of these were so", some_day),
+        (f"Would {said.start} beside all that runs, if any one of these were so", found.now),
     ):
         if not some:
             continue

@@ -14,7 +14,7 @@ from fuzz.play import read
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 from fuzz.small_units import in_small_units
 from placewright.explain.conflict import preferred_conflict
-from placewright.explain.explain_job import VERDICTS, explain_job
+from placewright.explain.explain_job import VERDICTS, explain_job, last_stratum
 from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Fact, World, named
 from placewright.explain.facts.policies import FACTS
@@ -96,7 +96,7 @@ def check(round_: Round, plan: Plan | None, job: str, starts: Starts) -> Explana
     if _is_monotone(round_, job):
         facts = policy.facts(base, job, None if plan is None else round_)
         conflict = _Worlds(base, job, facts, starts).preferred()
-        assert found.verdict is VERDICTS[max(fact.stratum for fact in conflict)]
+        assert found.verdict is VERDICTS[last_stratum(conflict)]
         assert _sentences(found.conflict) == _sentences(conflict)
     assert found.proof is not None
     assert found.proof.blocked is not None
