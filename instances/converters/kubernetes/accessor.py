@@ -17,6 +17,7 @@ from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT, NAME
 
 MAX_NAME = 253
 _NAME = re.compile(NAME)
+_LABEL = re.compile(r"[A-Za-z0-9._-]{1,63}")
 _QUANTITY = re.compile(
     r"(-?[0-9]{1,18}(?:\.[0-9]{0,9})?)(?:([numkMGTPE]|[KMGTPE]i)|[eE](-?[0-9]))?"
 )
@@ -77,6 +78,14 @@ def _name(value: Any) -> str:
         raise ValueError(f"expected a name of 1 to {MAX_NAME} characters")
     if _NAME.fullmatch(value) is None:
         raise ValueError("expected only letters, digits and any of . _ : / @ | + = -")
+    return value
+
+
+def _label(value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str) or _LABEL.fullmatch(value) is None:
+        raise ValueError("expected a label: at most 63 letters, digits and any of . _ -")
     return value
 
 
@@ -168,5 +177,10 @@ Truth = Annotated[bool, BeforeValidator(_flag)]
 TruthByDefault = Annotated[bool, BeforeValidator(_active)]
 AsList = BeforeValidator(_list)
 AsMapping = BeforeValidator(_mapping)
-Labels = Annotated[dict[str, Text], AsMapping]
-Quantities = Annotated[dict[str, Quantity], AsMapping]
+Texts = Annotated[dict[str, Text], AsMapping]
+"""Texts by key, such as annotations and selectors, which may hold anything."""
+
+Labels = Annotated[dict[NameText, Annotated[str, BeforeValidator(_label)]], AsMapping]
+"""Labels of an object, of which names are made."""
+
+Quantities = Annotated[dict[NameText, Quantity], AsMapping]

@@ -11,13 +11,21 @@ from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.nodes import Amounts, free_gpus
 from placewright.instances.converters.kubernetes.records import Node
 from placewright.instances.documents.arrangement import Slices
+from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
+from placewright.instances.documents.quantities import MAX_GPU
 from placewright.topology.units import HOST_LEVEL
 
 MAX_OPTIONS = 64
+MAX_GROUPS = 64
 MAX_NAME = 253
+MAX_PART = 200
+MAX_OPTION = 10**15
+"""Of a resource, all that an option may ask for in its small unit."""
+
+TOO_MUCH = "asks for more than a round can say"
 
 
 class LeftOutError(Exception):
@@ -110,30 +118,31 @@ class Maker:
         LeftOutError
             A node is not in the dump, or has too few GPUs.
         """
-        wanted: defaultdict[str, int] = defaultdict(int)
+        wanted: dict[str, Amounts] = {}
         for ask, host in placed:
             if host not in self.nodes:
                 raise LeftOutError("runs on a node that is not in the round")
-            wanted[host] += ask.gpus
-        if any(number > len(self.free[host]) for host, number in wanted.items()):
-            raise LeftOutError("runs on a node with fewer GPUs than its pods hold")
+            wanted.setdefault(host, Amounts()).add(ask.amounts)
+        for host, amounts in wanted.items():
+            if amounts.gpus > len(self.free[host]):
+                raise LeftOutError("runs on a node with fewer GPUs than its pods hold")
+            if self.held[host].plus(amounts).most > MAX_AMOUNT:
+                raise LeftOutError(TOO_MUCH)
         free = movable and self._lawful(head, placed)
         groups: dict[Ask, list[str]] = {}
         for ask, host in placed:
             groups.setdefault(ask if free else _anywhere(ask, self.nodes), []).append(host)
+        counts = [len(places) for places in groups.values()]
+        option = self._option(head if free else Head(head.name), list(groups), counts)
         tasks = []
         for g, (ask, places) in enumerate(groups.items()):
             for i, host in enumerate(places):
                 taken = self.free[host][: ask.gpus]
                 self.free[host] = self.free[host][ask.gpus :]
-                self.held[host].add(ask.amounts)
                 tasks.append(Task(group=g, index=i, host=host, gpus=tuple(taken)))
-        counts = [len(places) for places in groups.values()]
-        self._add(
-            head,
-            [self._option(head if free else Head(head.name), list(groups), counts)],
-            Running(tasks=tuple(tasks), pinned=not free, started=since),
-        )
+        self._add(head, [option], Running(tasks=tuple(tasks), pinned=not free, started=since))
+        for host, amounts in wanted.items():
+            self.held[host].add(amounts)
 
     def wait(self, head: Head, asks: Sequence[Ask]) -> None:
         """Add a pending job.
@@ -165,12 +174,10 @@ class Maker:
         self._add(head, options, None)
 
     def _add(self, head: Head, options: Sequence[Option], running: Running | None) -> None:
-        name, number = head.name, 1
+        name, number = head.name[:MAX_NAME], 1
         while name in self.names:
             number += 1
-            name = f"{head.name}:{number}"
-        if len(name) > MAX_NAME:
-            raise LeftOutError(f"has a name of more than {MAX_NAME} characters")
+            name = f"{head.name[: MAX_NAME - 12]}:{number}"
         self.names.add(name)
         self.jobs.append(
             Job(
@@ -189,14 +196,22 @@ class Maker:
     def _option(
         self, head: Head, asks: Sequence[Ask], counts: Sequence[int], sized: bool = False
     ) -> Option:
-        return Option(
+        if len(asks) > MAX_GROUPS or max(counts) > MAX_COUNT:
+            raise LeftOutError("has more pods, or more kinds of them, than a round can say")
+        if any(ask.gpus * 1000 > MAX_GPU for ask in asks):
+            raise LeftOutError(TOO_MUCH)
+        names = [ask.part[:MAX_PART] or "tasks" for ask in asks]
+        if len(asks) > 1:
+            names = [f"{name}-{g}" for g, name in enumerate(names)]
+        made = Option(
             name=f"pods-{sum(counts)}" if sized else "default",
             required=head.required,
-            groups=tuple(
-                self._group(f"{ask.part or 'tasks'}{f'-{g}' if len(asks) > 1 else ''}", ask, count)
-                for g, (ask, count) in enumerate(zip(asks, counts, strict=True))
-            ),
+            groups=tuple(map(self._group, names, asks, counts)),
         )
+        resources = {"gpu", "cpu", "memory", *(key for g in made.groups for key in g.resources)}
+        if any(made.amount_of(resource) > MAX_OPTION for resource in resources):
+            raise LeftOutError(TOO_MUCH)
+        return made
 
     def _group(self, name: str, ask: Ask, count: int) -> TaskGroup:
         models, hosts = self.eligibility.as_document(ask.allowed, self.gpus, ask.gpus)

@@ -115,6 +115,8 @@ def assigned(assignment: TopologyAssignment) -> list[str] | None:
     if not assignment.levels or assignment.levels[-1] != HOSTNAME:
         return None
     found: list[str] = []
+    if sum(domain.count for domain in assignment.domains) > MAX_COUNT:
+        return None
     for domain in assignment.domains:
         found += [domain.values[-1] if domain.values else ""] * domain.count
     for part in assignment.slices:
@@ -128,10 +130,10 @@ def assigned(assignment: TopologyAssignment) -> list[str] | None:
         counts = part.podCounts.individual or (part.podCounts.universal or 1,) * number
         if len(names) != len(counts):
             return None
+        if len(found) + sum(counts) > MAX_COUNT:
+            return None
         for name, count in zip(names, counts, strict=True):
             found += [name] * count
-        if len(found) > MAX_COUNT:
-            return None
     return found
 
 

@@ -9,7 +9,6 @@ from pydantic import Field
 from placewright.instances.converters.kubernetes.accessor import (
     AsList,
     CountOrOne,
-    Labels,
     Moment,
     NameText,
     OptionalName,
@@ -18,6 +17,7 @@ from placewright.instances.converters.kubernetes.accessor import (
     Record,
     Seconds,
     Text,
+    Texts,
     TruthByDefault,
 )
 from placewright.instances.converters.kubernetes.records import (
@@ -111,7 +111,7 @@ class Assignment(Record):
 
     name: OptionalName = None
     count: CountOrOne | None = None
-    flavors: Labels = Field(default_factory=dict)
+    flavors: Texts = Field(default_factory=dict)
     topologyAssignment: TopologyAssignment | None = None  # noqa: N815
 
 
@@ -202,7 +202,7 @@ class LocalQueue(Object):
 
 
 class _FlavorSpec(Record):
-    nodeLabels: Labels = Field(default_factory=dict)  # noqa: N815
+    nodeLabels: Texts = Field(default_factory=dict)  # noqa: N815
     nodeTaints: Annotated[tuple[Taint, ...], AsList] = ()  # noqa: N815
     tolerations: Annotated[tuple[Toleration, ...], AsList] = ()
 

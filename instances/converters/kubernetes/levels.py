@@ -131,7 +131,7 @@ def read_levels(nodes: Sequence[Node], keys: Sequence[str]) -> Levels:
     """
     short = [key.rpartition("/")[2] for key in keys]
     unique = len(set(short)) == len(short) and HOST_LEVEL not in short and "" not in short
-    names = dict(zip(keys, short if unique else keys, strict=True))
+    names = dict(zip(keys, short if unique else map(_fitting, keys), strict=True))
     domains: dict[str, DomainEntry] = {}
     leaf_of: dict[str, str] = {}
     unlabelled: list[str] = []

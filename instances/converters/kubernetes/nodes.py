@@ -33,12 +33,25 @@ class Amounts:
     memory: int = 0
     others: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def most(self) -> int:
+        """The largest of its numbers."""
+        return max(self.gpus, self.cpu, self.memory, *self.others.values(), 0)
+
     def add(self, more: Amounts) -> None:
-        """Add amounts; GPUs are left as they are, since they are counted by index."""
+        """Add amounts."""
+        self.gpus += more.gpus
         self.cpu += more.cpu
         self.memory += more.memory
         for name, amount in more.others.items():
             self.others[name] = self.others.get(name, 0) + amount
+
+    def plus(self, more: Amounts) -> Amounts:
+        """Return the sum with other amounts."""
+        total = Amounts()
+        total.add(self)
+        total.add(more)
+        return total
 
 
 def amounts(asked: Mapping[str, Decimal], *, up: bool) -> Amounts:

@@ -19,6 +19,7 @@ from placewright.instances.converters.kubernetes.accessor import (
     Record,
     Seconds,
     Text,
+    Texts,
     Truth,
 )
 
@@ -39,7 +40,7 @@ class Meta(Record):
     namespace: OptionalName = None
     uid: Text = ""
     labels: Labels = Field(default_factory=dict)
-    annotations: Labels = Field(default_factory=dict)
+    annotations: Texts = Field(default_factory=dict)
     ownerReferences: Annotated[tuple[Owner, ...], AsList] = ()  # noqa: N815
     creationTimestamp: Moment = None  # noqa: N815
     deletionTimestamp: Moment = None  # noqa: N815
@@ -194,7 +195,7 @@ class PodSpec(Record):
     resources: Resources | None = None
     overhead: Quantities = Field(default_factory=dict)
     nodeName: OptionalName = None  # noqa: N815
-    nodeSelector: Labels = Field(default_factory=dict)  # noqa: N815
+    nodeSelector: Texts = Field(default_factory=dict)  # noqa: N815
     affinity: Affinity | None = None
     tolerations: Annotated[tuple[Toleration, ...], AsList] = ()
     priority: PriorityNumber = 0

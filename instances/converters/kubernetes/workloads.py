@@ -17,6 +17,7 @@ from placewright.instances.converters.kubernetes.kueue import (
 from placewright.instances.converters.kubernetes.kueue_records import PodSet, Workload
 from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.pods import requests, slices
+from placewright.instances.documents.base import MAX_COUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ class Workloads:
         found = [
             (one, self._ask(workload, one, book)) for one in workload.spec.podSets if one.count
         ]
+        if sum(one.count for one, _ in found) > MAX_COUNT:
+            raise LeftOutError(f"has more than {MAX_COUNT:,} pods")
         if not any(ask.gpus for _, ask in found):
             sliced = any(slices(ask.amounts) for _, ask in found)
             raise LeftOutError("asks for slices or shares of GPUs" if sliced else "asks for no GPU")
