@@ -10,7 +10,7 @@ from placewright.instances.documents.base import API_VERSION
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.io.files import parse_round
 
-__all__ = ["Placement", "placement_of", "raw_round"]
+__all__ = ["Placement", "as_decided", "placement_of", "raw_round"]
 
 TERMS = ["value", "disruption", "spread", "opened"]
 
@@ -25,7 +25,10 @@ class Placement(NamedTuple):
 
 def placement_of(raw: dict[str, Any], places: Mapping[str, tuple[Task, ...]]) -> Placement:
     """Make a plan that starts the jobs in their places, and keeps those that run."""
-    round_ = parse_round(raw)
+    return _placed(parse_round(raw), places)
+
+
+def _placed(round_: Round, places: Mapping[str, tuple[Task, ...]]) -> Placement:
     decisions = tuple(
         Decision(job=job.name, decision=DecisionKind.KEEP, option=0, tasks=job.running.tasks)
         if job.running is not None
@@ -35,6 +38,20 @@ def placement_of(raw: dict[str, Any], places: Mapping[str, tuple[Task, ...]]) ->
         for job in round_.jobs
     )
     return Placement(round_, Plan(decisions=decisions))
+
+
+def as_decided(round_: Round) -> Placement:
+    """Make jobs that run and may move pending, and a plan that starts them where they are."""
+    places = {
+        job.name: job.running.tasks
+        for job in round_.jobs
+        if job.running is not None and not job.running.pinned
+    }
+    jobs = tuple(
+        job.model_copy(update={"running": None}) if job.name in places else job
+        for job in round_.jobs
+    )
+    return _placed(round_.model_copy(update={"jobs": jobs}), places)
 
 
 def raw_round(

@@ -12,6 +12,7 @@ from benchmarks.kueue_dump import kueue_placement
 from benchmarks.live_placements import Placement
 from benchmarks.slurm_dump import slurm_placement
 from placewright import Round, verify
+from placewright.explain.audit import audit
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.io.files import parse_round
 
@@ -99,8 +100,17 @@ def test_a_slurm_is_read_with_its_gpus_its_quotas_and_without_what_waits_for_no_
 def test_a_kueue_is_read_with_the_hosts_of_its_topology_assignments():
     found = kueue_placement(LIVE / "kubernetes" / "captured" / "kueue-tas-seed1")
     assert verify(found.round, found.plan).ok
-    placed = next(d for d in found.plan.decisions if d.job == "job-j00-3696f")
+    placed = next(d for d in found.plan.decisions if d.job == "default/job-j00-3696f")
     assert [task.host for task in placed.tasks] == ["gpu-26", "gpu-28", "gpu-30", "gpu-30"]
+
+
+@needs_data
+@pytest.mark.parametrize(("seed", "gap"), [(1, 0.0), (3, 0.121), (5, 0.145)])
+def test_the_audit_of_a_kueue_finds_the_distance_that_is_known(seed, gap):
+    found = kueue_placement(LIVE / "kubernetes" / "captured" / f"kueue-tas-seed{seed}")
+    value = audit(found.round, found.plan, time_limit=30.0).terms[0]
+    assert value.name == "value"
+    assert value.gap == pytest.approx(gap, abs=0.001)
 
 
 def test_without_the_data_a_case_is_skipped(tmp_path):

@@ -1,0 +1,138 @@
+"""Gangs of Kubernetes: by which sign pods belong together, how many are needed, in which queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.instances.kubernetes.dumps import RACK, convert, left_out, node, pod
+
+NODES = [node(f"n{i}", labels={RACK: f"r{i // 2}"}) for i in range(4)]
+GROUPS = {
+    "native": ("scheduling.k8s.io/v1alpha2", {"schedulingPolicy": {"gang": {"minCount": 2}}}),
+    "kai": ("scheduling.run.ai/v2alpha2", {"minMember": 2}),
+    "volcano": ("scheduling.volcano.sh/v1beta1", {"minMember": 2}),
+    "coscheduling": ("scheduling.x-k8s.io/v1alpha1", {"minMember": 2}),
+}
+SIGNS = [*GROUPS, "kueue", "pod-group", "lws", "jobset", "kubeflow", "ray", "Job"]
+
+
+def member(name: str, sign: str, **more: Any) -> Any:
+    """A pod of the gang `g`, told by one sign."""
+    meta: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
+    if sign == "native":
+        spec = {"schedulingGroup": {"podGroupName": "g"}}
+    elif sign == "Job":
+        meta["ownerReferences"] = [{"kind": "Job", "name": "g", "uid": "u", "controller": True}]
+    else:
+        where, key = {
+            "kueue": ("annotations", "kueue.x-k8s.io/workload"),
+            "kai": ("annotations", "pod-group-name"),
+            "volcano": ("annotations", "scheduling.k8s.io/group-name"),
+            "coscheduling": ("labels", "scheduling.x-k8s.io/pod-group"),
+            "pod-group": ("labels", "kueue.x-k8s.io/pod-group-name"),
+            "lws": ("labels", "leaderworkerset.sigs.k8s.io/group-key"),
+            "jobset": ("labels", "jobset.sigs.k8s.io/jobset-uid"),
+            "kubeflow": ("labels", "training.kubeflow.org/job-name"),
+            "ray": ("labels", "ray.io/cluster"),
+        }[sign]
+        meta[where] = {key: "g"}
+    return pod(name, 8, meta=meta, **spec, **more)
+
+
+def group(sign: str, **spec: Any) -> Any:
+    version, given = GROUPS[sign]
+    return {
+        "apiVersion": version,
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "ns"},
+        "spec": given | spec,
+    }
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_pods_with_one_sign_are_one_job_of_all_of_them(tmp_path, sign):
+    pods = [member(f"p{i}", sign) for i in range(3)]
+    (job,) = convert(tmp_path, *NODES, *pods).round.jobs
+    assert job.name == "ns/g"
+    assert [[g.count for g in option.groups] for option in job.options] == [[3]]
+
+
+@pytest.mark.parametrize("sign", GROUPS)
+def test_a_group_that_needs_fewer_pods_has_an_option_for_each_size(tmp_path, sign):
+    pods = [member(f"p{i}", sign) for i in range(4)]
+    made = convert(tmp_path, *NODES, *pods, group(sign))
+    (job,) = made.round.jobs
+    assert [option.groups[0].count for option in job.options] == [4, 3, 2]
+    assert made.book.taken["pod groups"] == 1
+
+
+@pytest.mark.parametrize("sign", GROUPS)
+def test_a_group_with_fewer_pods_than_it_needs_is_left_out(tmp_path, sign):
+    made = convert(tmp_path, *NODES, member("p", sign), group(sign))
+    assert left_out(made) == {"its gang has fewer pods than it needs": ["ns/p"]}
+
+
+def test_a_group_without_pods_is_counted(tmp_path):
+    made = convert(tmp_path, *NODES, group("kai"))
+    assert left_out(made) == {"has no pods": ["ns/g"]}
+
+
+def test_a_native_group_without_a_gang_has_pods_of_their_own(tmp_path):
+    pods = [member(f"p{i}", "native") for i in range(2)]
+    alone = group("native", schedulingPolicy={"basic": {}})
+    made = convert(tmp_path, *NODES, *pods, alone)
+    assert [job.name for job in made.round.jobs] == ["ns/p0", "ns/p1"]
+
+
+def test_topology_and_queue_of_a_group_are_those_of_its_job(tmp_path):
+    native = group("native", schedulingConstraints={"topology": [{"key": RACK}]})
+    pods = [member(f"p{i}", "native") for i in range(2)]
+    (job,) = convert(tmp_path, *NODES, *pods, native).round.jobs
+    assert job.options[0].required == "gce-topology-subblock"
+    near = {"requiredTopologyLevel": "kubernetes.io/hostname", "preferredTopologyLevel": RACK}
+    kai = group("kai", queue="team-a", topologyConstraint=near)
+    pods = [member(f"p{i}", "kai") for i in range(2)]
+    made = convert(tmp_path, *NODES, *pods, kai)
+    (job,) = made.round.jobs
+    assert (job.tenant, job.options[0].required) == ("team-a", "host")
+    assert job.options[0].groups[0].preferred == ("gce-topology-subblock",)
+    assert [tenant.name for tenant in made.round.tenants] == ["team-a"]
+
+
+def test_leader_and_workers_are_groups_of_one_job(tmp_path):
+    leader = member("leader", "lws")
+    leader["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
+    (job,) = convert(tmp_path, *NODES, leader, member("w0", "lws"), member("w1", "lws")).round.jobs
+    assert sorted((g.count, g.gpu) for g in job.options[0].groups) == [(1, 0), (2, 8000)]
+
+
+def test_a_gang_that_runs_in_part_is_two_jobs(tmp_path):
+    pods = [member("p0", "Job", nodeName="n0"), member("p1", "Job")]
+    made = convert(tmp_path, *NODES, *pods)
+    assert [(job.name, job.running is not None) for job in made.round.jobs] == [
+        ("ns/g", True),
+        ("ns/g:waiting", False),
+    ]
+    assert made.book.unsaid["that some pods of a gang run and others wait"] == ["ns/g"]
+
+
+def test_pods_beyond_what_a_running_gang_needs_wait_one_by_one(tmp_path):
+    pods = [member(f"p{i}", "kai", **({"nodeName": f"n{i}"} if i < 2 else {})) for i in range(4)]
+    made = convert(tmp_path, *NODES, *pods, group("kai"))
+    assert sorted(job.name for job in made.round.jobs) == ["ns/g", "ns/p2", "ns/p3"]
+
+
+def test_a_text_that_is_no_name_makes_no_gang(tmp_path):
+    meta = {"annotations": {"pod-group-name": "\x1b[31m;rm -rf"}}
+    (job,) = convert(tmp_path, *NODES, pod("p", meta=meta)).round.jobs
+    assert job.name == "ns/p"
+
+
+def test_a_gate_holds_a_pod_but_for_our_own(tmp_path):
+    gated = {"schedulingGates": [{"name": "example.com/later"}]}
+    ours = {"schedulingGates": [{"name": "placewright.dev/plan"}]}
+    made = convert(tmp_path, *NODES, pod("a", **gated), pod("b", **ours))
+    assert {job.name: job.held for job in made.round.jobs} == {"ns/a": True, "ns/b": False}
