@@ -15,6 +15,9 @@ from placewright.instances.documents.geo import Copying, Dataset, Geo, Read, Wan
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
 
+MAX_BANDWIDTH = 10**9
+"""Of a link that works again, in Mbit/s: nothing is said of how fast it is."""
+
 
 def asks_of_data(round_: Round, name: str) -> Iterator[Fact]:
     """Yield in which regions a job may run and what it reads, in the order of preference.
@@ -116,7 +119,7 @@ def _repaired(link: WanLink) -> Edit:
 
     def change(one: WanLink) -> WanLink:
         works = one.bandwidth > 0 or (one.source, one.target) != ends
-        return one if works else one.model_copy(update={"bandwidth": 1})
+        return one if works else one.model_copy(update={"bandwidth": MAX_BANDWIDTH})
 
     return _edit_geo(lambda _, geo: {"links": tuple(map(change, geo.links))})
 
