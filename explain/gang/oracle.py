@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.array_types import Bools
+from placewright.array_types import Bools, Ints
 from placewright.explain.facts import gang
 from placewright.explain.facts.away import PARTLY, causes_of
 from placewright.explain.facts.fact import Fact, Stratum, World, named, without_waiting
@@ -97,14 +97,21 @@ class _Arrays:
         self._alone = without_waiting(base, job, self.running.index)
         self._causes = causes_of(base, job)
         self._reserved = _reserved_gpus(base)
-        tenant = self._waits.tenant
-        self._mine = [
-            (j, resources_held(one.options[one.running.option]))
-            for j, one in enumerate(self.running.jobs)
-            if tenant is not None and one.tenant == tenant and one.running is not None
-        ]
+        self._mine, self._held = self._held_by(self._waits.tenant)
         self._compiled: dict[frozenset[int], tuple[Problem, Round]] = {}
         self._alive: list[tuple[Fact, ...]] = []
+
+    def _held_by(self, tenant: str | None) -> tuple[Ints, dict[str, Ints]]:
+        """Return the running jobs of a tenant, and what each holds by resource, (jobs,) each."""
+        mine = [j for j, job in enumerate(self.running.jobs) if job.tenant == tenant]
+        held = [
+            resources_held(job.options[job.running.option])
+            for job in (self.running.jobs[j] for j in mine)
+            if job.running is not None
+        ]
+        names = dict.fromkeys(name for one in held for name in one)
+        amounts = {n: np.array([one.get(n, 0) for one in held], dtype=np.int64) for n in names}
+        return np.array(mine, dtype=np.int64), amounts
 
     def starts(self, world: World) -> bool | None:
         """Return whether the job starts in a world of this base; None if that is not known."""
@@ -176,9 +183,9 @@ class _Arrays:
         left = dict(problem.quota)
         for tenant, resource in problem.quota:
             if alone.tenants[tenant].name == self._waits.tenant:
-                held = sum(mine.get(names[resource], 0) for j, mine in self._mine if kept[j])
+                held = self._held.get(names[resource], np.zeros(len(self._mine), dtype=np.int64))
                 limit = alone.tenants[tenant].quota[names[resource]]
-                left[tenant, resource] = max(limit - held, 0)
+                left[tenant, resource] = max(limit - int(held[kept[self._mine]].sum()), 0)
         return left
 
 
