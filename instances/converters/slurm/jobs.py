@@ -16,6 +16,7 @@ from placewright.instances.converters.slurm.running import Occupied, place
 from placewright.instances.converters.slurm.topology import Topology
 from placewright.instances.documents.arrangement import Apart, Slices
 from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
@@ -134,8 +135,8 @@ def _bounds(job: SlurmJob, group: TaskGroup, context: Context) -> dict[str, obje
 
 def _apart(tasks: int, gpus: int, allowed: frozenset[str], context: Context) -> Apart | None:
     """Return what keeps tasks on a host each, if two of them could have the GPUs of one host."""
-    most = max(context.nodes.by_name[name].gres.total for name in allowed)
-    return Apart(level=HOST_LEVEL) if tasks > 1 and 2 * gpus <= most else None
+    two = tasks > 1 and 2 * gpus <= context.nodes.most_gpus(allowed)
+    return Apart(level=HOST_LEVEL) if two else None
 
 
 def _pending(components: Sequence[SlurmJob], context: Context, book: Bookkeeping) -> Job:
@@ -201,6 +202,8 @@ def _group(
 ) -> TaskGroup:
     if shape.model and shape.model not in context.nodes.models:
         raise LeftOutError("asks for a GPU model that no node has")
+    if shape.gpus > MAX_GPUS_PER_HOST or max(shape.cpu, shape.memory) > MAX_AMOUNT:
+        raise LeftOutError("asks for more than a node can have")
     segment = job.segment_size or 0
     sliced = segment > 1 and bool(context.topology.levels) and shape.tasks % segment == 0
     return TaskGroup(

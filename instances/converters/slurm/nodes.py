@@ -49,17 +49,19 @@ _NAME = re.compile(NAME)
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes that become hosts, by name, and which of them form a partition."""
+    """The nodes that become hosts, by name, which of them form a partition, and GPU models."""
 
     by_name: Mapping[str, SlurmNode]
     partitions: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    models: frozenset[str] = frozenset()
+    _most: dict[frozenset[str], int] = field(default_factory=dict)
     _matching: dict[str, frozenset[str] | None] = field(default_factory=dict)
 
-    @property
-    def models(self) -> frozenset[str]:
-        """The GPU models of all nodes."""
-        found = (gpu_model(node) for node in self.by_name.values())
-        return frozenset(model for model in found if model is not None)
+    def most_gpus(self, names: frozenset[str]) -> int:
+        """Return the most GPUs that one of some nodes has, at least one node."""
+        if names not in self._most:
+            self._most[names] = max(self.by_name[name].gres.total for name in names)
+        return self._most[names]
 
     def of_features(self, text: str) -> frozenset[str] | None:
         """Return the nodes that match a constraint, None if it cannot be read."""
@@ -92,7 +94,11 @@ def take_nodes(nodes: Sequence[SlurmNode], book: Bookkeeping) -> Nodes:
             if node.gres.others:
                 book.cannot_say("GRES other than GPUs", node.name)
     book.take("nodes", len(kept))
-    return Nodes(kept, {name: frozenset(hosts) for name, hosts in partitions.items()})
+    return Nodes(
+        kept,
+        {name: frozenset(hosts) for name, hosts in partitions.items()},
+        frozenset(model for node in kept.values() if (model := gpu_model(node)) is not None),
+    )
 
 
 def gpu_model(node: SlurmNode) -> str | None:

@@ -108,6 +108,9 @@ Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 GresText = Annotated[Gres, BeforeValidator(_gres)]
 Account = Annotated[Name | None, BeforeValidator(lambda value: value or None)]
 _NO_GRES = Gres()
+_NO_GRES_FIELD = Field(
+    default_factory=lambda: _NO_GRES
+)  # a default would be copied for each record
 
 
 class SlurmJob(Record):
@@ -136,12 +139,12 @@ class SlurmJob(Record):
     minimum_cpus_per_node: Number = None
     memory_per_node: Number = None
     memory_per_cpu: Number = None
-    cpus_per_tres: GresText = _NO_GRES
-    memory_per_tres: GresText = _NO_GRES
-    tres_per_job: GresText = _NO_GRES
-    tres_per_node: GresText = _NO_GRES
-    tres_per_socket: GresText = _NO_GRES
-    tres_per_task: GresText = _NO_GRES
+    cpus_per_tres: GresText = _NO_GRES_FIELD
+    memory_per_tres: GresText = _NO_GRES_FIELD
+    tres_per_job: GresText = _NO_GRES_FIELD
+    tres_per_node: GresText = _NO_GRES_FIELD
+    tres_per_socket: GresText = _NO_GRES_FIELD
+    tres_per_task: GresText = _NO_GRES_FIELD
     tres_req_str: Annotated[tuple[int, int], BeforeValidator(_tres)] = (0, 0)
     gres_detail: Annotated[tuple[Gres, ...], BeforeValidator(_gres_of_nodes)] = ()
     job_resources: Annotated[tuple[HeldNode, ...], BeforeValidator(_allocation)] = ()
@@ -193,7 +196,7 @@ class SlurmNode(Record):
     threads: Number = None
     real_memory: Number = None
     specialized_memory: Number = None
-    gres: GresText = _NO_GRES
+    gres: GresText = _NO_GRES_FIELD
 
     @property
     def states(self) -> frozenset[str]:

@@ -76,11 +76,13 @@ def _gpus(gres: Gres) -> tuple[int, str]:
 def _per_node(job: SlurmJob, nodes: int, gpus: int, model: str) -> list[Shape]:
     """Return a shape for each number of nodes from `nodes` to the most that the job may have."""
     cpu, memory = _total(job, nodes, gpus * nodes)
-    each = max(_share(cpu, nodes), 1000 * (job.minimum_cpus_per_node or 0))
+    cpus = max(_share(cpu, nodes * 1000), job.minimum_cpus_per_node or 0)
+    # Of a range of nodes Slurm may count what one of them needs.
+    each = max(_share(memory, nodes), job.memory_per_node or 0, (job.memory_per_cpu or 0) * cpus)
     implicit = "JOB_IMPLICIT_MAX_NODES" in job.flags
     most = nodes if implicit else max(nodes, job.max_nodes or 0)
     numbers = range(nodes, min(most, nodes + MAX_OPTIONS - 1, MAX_NODES) + 1) or (nodes,)
-    return [Shape(n, gpus, model, each, _share(memory, nodes), n > 1) for n in numbers]
+    return [Shape(n, gpus, model, cpus * 1000, each, n > 1) for n in numbers]
 
 
 def _total(job: SlurmJob, nodes: int, gpus: int) -> tuple[int, int]:

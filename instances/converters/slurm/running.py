@@ -11,6 +11,7 @@ from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE, Nodes
 from placewright.instances.converters.slurm.records import HeldNode, SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.converters.slurm.tres import Gres
+from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
 
@@ -70,11 +71,16 @@ def place(
             groups.setdefault((component, hold), []).append((held.name, indices))
     if not groups:
         raise LeftOutError("runs, and the dump does not say where")
+    amounts: dict[str, tuple[int, int]] = {}
     for (_, hold), places in groups.items():
-        for host, indices in places:
-            occupied.gpus[host].update(indices)
-            cpu, memory = occupied.amounts.get(host, (0, 0))
-            occupied.amounts[host] = cpu + hold.cpu, memory + hold.memory
+        for host, _ in places:
+            cpu, memory = amounts.get(host) or occupied.amounts.get(host, (0, 0))
+            amounts[host] = cpu + hold.cpu, memory + hold.memory
+    if any(max(amount) > MAX_AMOUNT for amount in amounts.values()):
+        raise LeftOutError("holds more than a node can have")
+    occupied.amounts |= amounts
+    for host, used in taken.items():
+        occupied.gpus[host] |= used
     return (
         tuple(
             TaskGroup(

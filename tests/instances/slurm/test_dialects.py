@@ -93,3 +93,11 @@ def test_every_job_and_node_is_accounted_for(dialect):
         "not eligible (PartitionNodeLimit)": ["20"],
         "waits for another job (dependency)": ["14"],
     }
+
+
+@pytest.mark.parametrize("page", ["cli.md", "how-to/slurm.md"])
+def test_pages_show_what_is_printed(page):
+    text = (Path(__file__).parents[3] / "docs" / page).read_text()
+    made = read("v0.0.44")
+    for line in (*made.book.lines(), made.summary):
+        assert line in text

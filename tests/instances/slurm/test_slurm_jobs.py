@@ -110,6 +110,8 @@ def test_an_array_is_split_up_to_its_limit(tmp_path):
         ({"tres_per_node": "gpu:a100:1"}, "asks for a GPU model that no node has"),
         ({"tres_per_node": "gpu:h100:1,gpu:a100:1"}, "asks for several GPU models"),
         ({}, "asks for no GPU"),
+        ({"tres_per_node": "gpu:4000"}, "asks for more than a node can have"),
+        ({"tres_per_node": "gpu:1", "cpus": 10**11}, "asks for more than a node can have"),
         ({"tres_per_node": "gpu:8", "partition": "q"}, "may use no node of the dump"),
         ({"tres_per_node": "gpu:8", "features": "a*2"}, "has a constraint on features"),
         ({"tres_per_node": "gpu:8", "required_nodes": "x"}, "names a node that is not"),
@@ -245,3 +247,17 @@ def test_gpus_without_a_model_have_one_of_no_name(tmp_path):
         (3, "gpu"),
     ]
     assert made.book.unsaid["several GPU models of one node"] == ["h2"]
+
+
+def test_a_running_job_with_more_than_a_node_can_have_is_left_out(tmp_path):
+    jobs = [running(i, ("h0", 1, 10**12, "gpu:1")) for i in (1, 2)]
+    made = convert(tmp_path, jobs)
+    assert [one.name for one in made.round.jobs] == ["1"]
+    assert reason(made, "2") == "holds more than a node can have"
+
+
+def test_memory_per_cpu_of_a_range_of_nodes(tmp_path):
+    asked = {"node_count": 2, "max_nodes": 3, "minimum_cpus_per_node": 1, "memory_per_cpu": 1024}
+    asked |= {"tres_per_node": "gpu:8", "tres_req_str": "cpu=1,mem=1G,node=2"}
+    (one,) = convert(tmp_path, [job(1, **asked)]).round.jobs
+    assert {(o.groups[0].cpu, o.groups[0].memory) for o in one.options} == {(1000, 1024)}
