@@ -199,9 +199,13 @@ def question(world: World) -> Round:
         terms=terms if asks_promise else (*terms, "best_effort"),
         priority="preemption",
     )
-    jobs = tuple(
-        _asking(one) if one is waits else _beside(one, stay=not asks_promise) for one in round_.jobs
-    )
+    out = unavailable_hosts(round_.leases, round_.now)
+
+    def beside(one: Job) -> Job:
+        can_stay = one.running is None or all(t.host not in out for t in one.running.tasks)
+        return _beside(one, stay=can_stay and not asks_promise)
+
+    jobs = tuple(_asking(one) if one is waits else beside(one) for one in round_.jobs)
     return round_.model_copy(update={"jobs": jobs, "policy": policy})
 
 

@@ -26,15 +26,26 @@ def base(round_: Round, job: str, _: Plan | None) -> Round:
 
 def facts(round_: Round, job: str, _: Round | None) -> list[Fact]:
     """Return the facts of a base round, in the order of preference."""
+    asked: list[Fact] = []
+    if not stands_for_replica(named(job, round_)):
+        asked = [fact for fact in asks(round_, job) if fact.kind == "gpu_models"]
+        asked += asks_of_data(round_, job)
     return [
-        *(fact for fact in asks(round_, job) if fact.kind == "gpu_models"),
-        *asks_of_data(round_, job),
+        *asked,
         *rules_on_data(round_, job),
         *rules_on_copies(round_, job),
         *away(round_, job),
         *links_away(round_, job),
         *data_held(round_, job),
     ]
+
+
+def stands_for_replica(job: Job) -> bool:
+    """Whether a job stands for a replica: it asks for a GPU model of its own name.
+
+    What it asks is where the replica is to be, and no fact.
+    """
+    return job.options[0].groups[0].gpu_models == (job.name,)
 
 
 def question(world: World) -> Round:

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from fuzz.book.facts import Facts
 from fuzz.policies.deadline import POLICY
 from fuzz.policy import Raw
 
@@ -20,15 +21,16 @@ def all_worlds(helper: Callable[[str, str], ModuleType]) -> ModuleType:
 def starts_by_the_book(raw: Raw, name: str) -> bool:
     """Whether some plan promises a job its last due time and breaks no promise; else runs it now.
 
-    A job without due times runs beside all others, which stay.
+    A job without due times runs beside all others, which stay unless their hosts are away.
     """
     (job,) = (one for one in raw["jobs"] if one["name"] == name)
     asked = _asked(job)
     terms = ["broken", "admitted"] if asked else ["broken", "admitted", "best_effort"]
     raw["policy"] = {"formulation": "deadline", "terms": terms, "priority": "preemption"}
     if asked is None:
+        away = {host.name for host in Facts(raw).hosts if host.away}
         for one in raw["jobs"]:
-            if "running" in one:
+            if "running" in one and all(t["host"] not in away for t in one["running"]["tasks"]):
                 one["running"]["pinned"] = True
     else:
         job["deadline"].pop("promise", None)
