@@ -1,0 +1,73 @@
+"""The verb `explain`: text and JSON, one job or all, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from placewright.instances.io.files import load_round, write
+from placewright.rounds import solve_round
+
+LIBRARY = Path(__file__).parents[2] / "instances" / "library"
+PAIR, QUICKSTART = str(LIBRARY / "pair.yaml"), str(LIBRARY / "quickstart.yaml")
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> str:
+    """A plan of the quickstart."""
+    path = tmp_path / "plan.json"
+    write(solve_round(load_round(QUICKSTART), isolation="none"), path)
+    return str(path)
+
+
+def test_text_begins_with_job_and_verdict(run: Callable) -> None:
+    result = run("explain", PAIR, "--job", "pair")
+    assert result.code == 0
+    assert result.out.splitlines()[0] == "pair (2 GPUs and 4 GPUs, priority 0): can never run here"
+    assert "    asks   4 GPUs per task\n" in result.out
+
+
+def test_json_has_verdict_and_conflict(run: Callable, plan: str) -> None:
+    result = run("explain", QUICKSTART, plan, "--job", "homework", "--format", "json")
+    assert result.code == 0
+    document = json.loads(result.out)
+    assert document["kind"] == "Explanation"
+    assert document["verdict"] == "never_within_rules"
+    assert [fact["stratum"] for fact in document["conflict"]] == ["asks", "asks", "rules"]
+
+
+def test_all_jobs_that_wait(run: Callable, plan: str) -> None:
+    result = run("explain", QUICKSTART, plan, "--all", "--format", "json")
+    assert result.code == 0
+    groups = json.loads(result.out)["groups"]
+    assert sorted(name for group in groups for name in group["jobs"]) == [
+        *("colossus", "homework", "pretrain-next", "render")
+    ]
+    assert "colossus" in run("explain", QUICKSTART, plan, "--all").out
+
+
+def test_without_time_the_exit_code_is_6(run: Callable) -> None:
+    result = run("explain", PAIR, "--job", "pair", "--time-limit", "0")
+    assert result.code == 6
+    assert "could not be decided within the limit" in result.out
+
+
+def test_what_cannot_be_explained_is_said(run: Callable, plan: str) -> None:
+    unknown = run("explain", PAIR, "--job", "pairs")
+    assert unknown.code == 3
+    assert "did you mean pair?" in unknown.err
+    started = run("explain", QUICKSTART, plan, "--job", "pretrain")
+    assert started.code == 3
+    assert "expected a job that waits" in started.err
+    assert run("explain", PAIR).code == 2
+    assert run("explain", PAIR, "--job", "pair", "--all").code == 2
+    assert run("explain", PAIR, plan, "--job", "pair").code == 3
+
+
+def test_escapes_of_an_argument_do_not_reach_the_terminal(run: Callable) -> None:
+    result = run("explain", PAIR, "--job", "\x1b[31mred")
+    assert result.code == 3
+    assert "\x1b" not in result.err
