@@ -43,9 +43,9 @@ def main(args: Sequence[str] | None = None) -> int:
     -------
     int
         0 done; 1 internal error; 2 usage; 3 invalid input, or what cannot be read or written; 4 a
-        promise is broken; 5 the asked gap was missed; 6 interrupted, nothing was written,
-        or `explain` decided nothing; 7 verification failed; 8 a fault of the machine; 129, 130, 143 interrupted by SIGHUP, SIGINT,
-        SIGTERM, and what was asked for is written.
+        promise is broken; 5 the asked gap was missed; 6 interrupted, nothing was written, or
+        `explain` decided nothing; 7 verification failed; 8 a fault of the machine; 129, 130, 143
+        interrupted by SIGHUP, SIGINT, SIGTERM, and what was asked for is written.
     """
     end = _End(EXIT_INTERRUPTED)
     try:
