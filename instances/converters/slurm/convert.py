@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.slurm.jobs import Context, jobs_of
+from placewright.instances.converters.slurm.context import Context
+from placewright.instances.converters.slurm.jobs import jobs_of
 from placewright.instances.converters.slurm.limits import read_limits
 from placewright.instances.converters.slurm.nodes import hosts, over_full, take_nodes
 from placewright.instances.converters.slurm.reading import read_records
@@ -72,6 +73,8 @@ def read_slurm(
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)
     for limit in limits.unsaid:
         book.cannot_say("a limit of which a tenant has no room", limit)
+    if "topology" in found.parts and not topology.levels:
+        book.cannot_say("a topology that is neither a tree nor blocks")
     _note_dialect(found, book)
     tenants = dict.fromkeys(job.tenant for job in made.jobs if job.tenant is not None)
     round_ = Round(

@@ -115,6 +115,8 @@ def test_an_array_is_split_up_to_its_limit(tmp_path):
         ({"tres_per_node": "gpu:8", "partition": "q"}, "may use no node of the dump"),
         ({"tres_per_node": "gpu:8", "features": "a*2"}, "has a constraint on features"),
         ({"tres_per_node": "gpu:8", "required_nodes": "x"}, "names a node that is not"),
+        ({"tres_per_node": "gpu:8", "required_nodes": "h0", "excluded_nodes": "h0"}, "may not use"),
+        ({"tres_per_job": "gpu:9", "node_count": 2, "required_nodes": "h0"}, "names some of its"),
         ({"tres_per_node": "gpu:8", "resv_name": "r"}, "waits for a reservation"),
         ({"tres_per_node": "gpu:8", "state_reason": "Dependency"}, "waits for another job"),
         ({"tres_per_node": "gpu:8", "state_reason": "PartitionDown"}, "not eligible"),
@@ -261,3 +263,15 @@ def test_memory_per_cpu_of_a_range_of_nodes(tmp_path):
     asked |= {"tres_per_node": "gpu:8", "tres_req_str": "cpu=1,mem=1G,node=2"}
     (one,) = convert(tmp_path, [job(1, **asked)]).round.jobs
     assert {(o.groups[0].cpu, o.groups[0].memory) for o in one.options} == {(1000, 1024)}
+
+
+def test_named_nodes_are_a_group_of_their_own(tmp_path):
+    asked = {"node_count": 2, "max_nodes": 3, "tres_per_node": "gpu:4", "required_nodes": "h1,h3"}
+    (one,) = convert(tmp_path, [job(1, **asked)]).round.jobs
+    assert [[(g.count, g.hosts) for g in option.groups] for option in one.options] == [
+        [(2, ("h1", "h3"))],
+        [(2, ("h1", "h3")), (1, ("h0", "h2"))],
+    ]
+    asked = {"node_count": 2, "tasks": 9, "tres_per_task": "gpu:1", "required_nodes": "h1,h3"}
+    group = group_of(convert(tmp_path, [job(1, **asked)]))
+    assert (group.count, group.hosts) == (9, ("h1", "h3"))

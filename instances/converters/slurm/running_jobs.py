@@ -1,0 +1,68 @@
+"""Running jobs of Slurm as jobs of a round: pinned, or free to move where Slurm would let them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from placewright.instances.converters.slurm.context import (
+    Context,
+    allowed_nodes,
+    common_fields,
+    keep_apart,
+    required_level,
+)
+from placewright.instances.converters.slurm.nodes import as_document
+from placewright.instances.converters.slurm.records import SlurmJob
+from placewright.instances.converters.slurm.requests import LeftOutError
+from placewright.instances.converters.slurm.running import Occupied, place
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.topology.units import WHOLE_GPU
+
+
+def running_job(components: Sequence[SlurmJob], context: Context, occupied: Occupied) -> Job:
+    """Return a running job of one or more components, and note what it holds.
+
+    Raises
+    ------
+    LeftOutError
+        The dump does not say where it runs, or its nodes do not have what it holds.
+    """
+    groups, tasks = place(components, context.nodes, occupied, alone=context.alone)
+    job = components[0]
+    free = context.movable and _movable(components, {task.host for task in tasks}, context)
+    if free:
+        groups = tuple(group.model_copy(update=_bounds(job, group, context)) for group in groups)
+    return Job(
+        **common_fields(job, context),
+        options=(
+            Option(groups=groups, required=required_level(components, context) if free else None),
+        ),
+        running=Running(
+            tasks=tasks, pinned=not free, started=min(job.start_time or context.now, context.now)
+        ),
+    )
+
+
+def _movable(components: Sequence[SlurmJob], places: set[str], context: Context) -> bool:
+    """Whether Slurm may requeue a job of which the round can say where else it may be."""
+    job = components[0]
+    simple = len(components) == 1 and (job.segment_size or 0) <= 1 and not job.required_nodes
+    if not (simple and job.requeue):
+        return False
+    try:
+        return places <= allowed_nodes(job, context)
+    except LeftOutError:
+        return False
+
+
+def _bounds(job: SlurmJob, group: TaskGroup, context: Context) -> dict[str, object]:
+    """Return what keeps the tasks of a running job that may move where it may be."""
+    allowed = allowed_nodes(job, context)
+    typed = [m for g in (job.tres_per_node, job.tres_per_task, job.tres_per_job) for m in g.gpus]
+    models = tuple(model for model in dict.fromkeys(typed) if model in context.nodes.models)
+    return {
+        "hosts": as_document(allowed, len(context.nodes.by_name)),
+        "gpu_models": models or None,
+        "apart": keep_apart(group.count, group.gpu // WHOLE_GPU, allowed, context),
+    }
