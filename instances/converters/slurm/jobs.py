@@ -79,7 +79,7 @@ def _note(job: SlurmJob, book: Bookkeeping) -> None:
     """Note what a job that is in the round asks for beyond what a round can say."""
     for given, what in (
         (job.contiguous, "--contiguous"),
-        (bool({"user", "mcs"}.intersection(job.shared)), "--exclusive of a user"),
+        (bool({"user", "mcs", "topo"}.intersection(job.shared)), "--exclusive of more than a node"),
         (bool(job.licenses), "licences"),
         ((job.switches or 0) > 1, "--switches of more than one"),
         (bool((job.node_count or 1) % (job.segment_size or 1)), "a last segment of fewer nodes"),

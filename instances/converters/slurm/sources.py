@@ -21,7 +21,8 @@ _TEXT_PARTS = {
     "Cluster|Account|": "associations",
     "Name|Priority|": "qos",
 }
-_SUFFIXES = ("", ".json", ".txt", ".conf", ".yaml", ".yml")
+_STRUCTURED = (".json", ".yaml", ".yml")
+_SUFFIXES = ("", ".txt", ".conf", *_STRUCTURED)
 _READ = "squeue --json, scontrol show node --json, scontrol show topology"
 
 
@@ -57,9 +58,9 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
     for path in [os.fspath(path) for path in paths]:
         if Path(path).is_dir():
             for file in _files(path):
-                if not _add(found, file):
+                if not _add(found, file, named=False):
                     found.ignored.append(Path(file).name)
-        elif not _add(found, path):
+        elif not _add(found, path, named=True):
             raise InvalidInputError(
                 f"expected what one of these prints: {_READ}", file=path, show_value=False
             )
@@ -92,12 +93,22 @@ def _files(folder: str) -> list[str]:
     return [file for file in entries if Path(file).suffix.lower() in _SUFFIXES]
 
 
-def _add(found: Sources, file: str) -> bool:
-    """Add the parts that a file says; return whether there are any."""
-    text = load_text(file)
-    if text.lstrip().startswith(("{", "[")) or file.lower().endswith((".json", ".yaml", ".yml")):
+def _add(found: Sources, file: str, *, named: bool) -> bool:
+    """Add the parts that a file says; return whether there are any.
+
+    Of files that nobody named those that are empty or no text say nothing, unless they should be
+    JSON or YAML.
+    """
+    structured = file.lower().endswith(_STRUCTURED)
+    try:
+        text = load_text(file)
+    except InvalidInputError:
+        if named or structured:
+            raise
+        return False
+    if structured or text.lstrip().startswith("{"):
         raw = parse_values(text, file)
-        if isinstance(raw, dict) and "sinfo" in raw:
+        if named and isinstance(raw, dict) and "sinfo" in raw:
             raise InvalidInputError(
                 "lists partitions, as sinfo does from 23.02 on; expected what "
                 "`scontrol show node --json` prints",

@@ -84,6 +84,19 @@ def test_files_that_are_missing_doubled_or_of_no_use(tmp_path, capsys):
         assert line.count("\n") == 1
 
 
+def test_a_folder_may_hold_files_that_say_nothing(tmp_path):
+    write_dump(tmp_path, [PENDING], [node("h0")], empty="", log="[2026] started", conf="A=b\n")
+    (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
+    (tmp_path / "sinfo.json").write_text('{"sinfo": []}')
+    (tmp_path / "other.log").write_text("not looked at")
+    (tmp_path / "folder.json").mkdir()
+    made = read_slurm([tmp_path])
+    assert made.ignored == ("bytes.txt", "conf.txt", "empty.txt", "log.txt", "sinfo.json")
+    (tmp_path / "empty.json").write_text("")
+    with pytest.raises(InvalidInputError, match=r"empty\.json: empty; expected"):
+        read_slurm([tmp_path])
+
+
 def test_hostile_names_do_not_reach_the_terminal(tmp_path, capsys):
     jobs = [{**PENDING, "state_reason": "QOS\x1b]0;x\x07"}, {**PENDING, "job_id": 2}]
     write_dump(tmp_path, jobs, [node("h0")])
