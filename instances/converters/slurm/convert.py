@@ -9,7 +9,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.context import Context
 from placewright.instances.converters.slurm.jobs import jobs_of
-from placewright.instances.converters.slurm.limits import read_limits
+from placewright.instances.converters.slurm.limits import Limits, read_limits
 from placewright.instances.converters.slurm.nodes import hosts, over_full, take_nodes
 from placewright.instances.converters.slurm.reading import read_records
 from placewright.instances.converters.slurm.records import Dump, SlurmJob
@@ -75,6 +75,7 @@ def read_slurm(
         book.cannot_say("a limit of which a tenant has no room", limit)
     if "topology" in found.parts and not topology.levels:
         book.cannot_say("a topology that is neither a tree nor blocks")
+    _note_priorities(jobs.jobs, limits, book)
     _note_dialect(found, book)
     tenants = dict.fromkeys(job.tenant for job in made.jobs if job.tenant is not None)
     round_ = Round(
@@ -111,6 +112,17 @@ def _moments(jobs: Sequence[SlurmJob]) -> Iterator[int]:
         yield job.last_sched_evaluation or 0
         if "PENDING" not in job.states:
             yield job.start_time or 0
+
+
+def _note_priorities(jobs: Sequence[SlurmJob], limits: Limits, book: Bookkeeping) -> None:
+    """Note that jobs of one priority in the round have several in Slurm."""
+    numbers: dict[int, int] = {}
+    for job in jobs:
+        if "PENDING" in job.states and job.priority:
+            rank = limits.ranks.get(job.qos, 0)
+            if numbers.setdefault(rank, job.priority) != job.priority:
+                book.cannot_say("priority numbers, but for the order in which jobs are listed")
+                return
 
 
 def _note_dialect(found: Sources, book: Bookkeeping) -> None:

@@ -275,3 +275,11 @@ def test_named_nodes_are_a_group_of_their_own(tmp_path):
     asked = {"node_count": 2, "tasks": 9, "tres_per_task": "gpu:1", "required_nodes": "h1,h3"}
     group = group_of(convert(tmp_path, [job(1, **asked)]))
     assert (group.count, group.hosts) == (9, ("h1", "h3"))
+
+
+def test_jobs_are_listed_by_slurms_priority(tmp_path):
+    asked = {"tres_per_node": "gpu:1"}
+    jobs = [job(1, **asked, priority=5), job(2, **asked, priority=9), job(3, **asked, priority=5)]
+    made = convert(tmp_path, jobs)
+    assert [one.name for one in made.round.jobs] == ["2", "1", "3"]
+    assert "priority numbers, but for the order in which jobs are listed" in made.book.unsaid
