@@ -20,6 +20,7 @@ from placewright.instances.derived.durations import duration
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import expected_end
 from placewright.instances.documents.edits import Edit
+from placewright.instances.documents.geo import Region
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.quantities import amount_text, write_amount
 from placewright.instances.documents.round import Round
@@ -80,6 +81,7 @@ def cluster_changes(round_: Round, job: Job, started: Sequence[str] = ()) -> Ite
         Names of jobs that a plan starts: they could give way.
     """
     yield from _quotas(round_, job)
+    yield from _quotas_of_regions(round_, job)
     yield from _hosts_back(round_)
     yield from _ends(round_, set(started))
     if started:
@@ -115,6 +117,35 @@ def _more_quota(tenant: str, resource: str, excess: int, unit: int) -> Amounts:
     def edits(units: int) -> tuple[Edit, ...]:
         more = {resource: write_amount(resource, units * unit)}
         return (edit_of(quota={tenant: {"more": more}}),)
+
+    return Amounts("quota", -(-excess // unit), text, edits)
+
+
+def _quotas_of_regions(round_: Round, job: Job) -> Iterator[Change]:
+    """Yield more quota in each region where it is short."""
+    tenant = job.tenant
+    asked = max(option.milli_gpu for option in job.options)
+    for region in round_.geo.regions if tenant is not None else ():
+        if tenant is None or tenant not in region.quotas:
+            continue
+        held = round_.used_by(tenant, "gpu")  # in all regions: at most so much is there
+        excess = asked + held - region.quotas[tenant]
+        if excess > 0:
+            whole, part = _UNITS["gpu"]
+            yield _more_in(tenant, region, excess, whole if asked % whole == 0 else part)
+
+
+def _more_in(tenant: str, region: Region, excess: int, unit: int) -> Amounts:
+    """Return the change by which a tenant may hold more GPUs in a region, by units."""
+    limit = region.quotas[tenant]
+
+    def text(units: int) -> str:
+        more = amount_text("gpu", units * unit)
+        return f"{more} more of quota for {tenant} in region {region.name}"
+
+    def edits(units: int) -> tuple[Edit, ...]:
+        amounts = {region.name: write_amount("gpu", limit + units * unit)}
+        return (edit_of(quota={tenant: {"in_regions": amounts}}),)
 
     return Amounts("quota", -(-excess // unit), text, edits)
 

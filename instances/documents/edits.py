@@ -82,12 +82,16 @@ class AddEdit(Document):
 
 
 class QuotaEdit(Document):
-    """A tenant's quota: set `to` amounts, `more` or `less` by amounts, or `without` resources."""
+    """A tenant's quota: set `to` amounts, `more` or `less` by amounts, or `without` resources.
+
+    `in_regions` are the GPUs that it may hold in regions, under policy `geo`.
+    """
 
     to: Amounts = Field(default_factory=dict)
     more: Amounts = Field(default_factory=dict)
     less: Amounts = Field(default_factory=dict)
     without: Many[Name] = ()
+    in_regions: dict[Name, MilliGpu] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:

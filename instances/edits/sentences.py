@@ -86,6 +86,8 @@ def _quota_of_tenant(edit: QuotaEdit) -> Iterator[str]:
         yield f"may hold {amount_text(resource, amount)} less"
     for resource in edit.without:
         yield f"has no quota of {resource}"
+    for region, amount in edit.in_regions.items():
+        yield f"may hold {amount_text('gpu', amount)} in region {region}"
 
 
 def _limits(edit: LimitsEdit) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.edits import LimitsEdit, QuotaEdit
+from placewright.instances.documents.geo import Region
 from placewright.instances.documents.policy import DisruptionLimits, PolicyLimits, Tenant
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.policies import GEO
 
 
 def quota(round_: Round, edits: dict[str, QuotaEdit]) -> Round:
@@ -19,7 +23,30 @@ def quota(round_: Round, edits: dict[str, QuotaEdit]) -> Round:
         _with_quota(tenant, edits[tenant.name]) if tenant.name in edits else tenant
         for tenant in round_.tenants
     )
+    for name, edit in edits.items():
+        round_ = _in_regions(round_, name, edit.in_regions)
     return round_.model_copy(update={"tenants": tenants})
+
+
+def _in_regions(round_: Round, tenant: str, amounts: Mapping[str, int]) -> Round:
+    """Set what a tenant may hold in regions."""
+    geo = round_.geo
+    known = {one.name for one in round_.cluster.domains if one.level == geo.level}
+    for region in amounts:
+        path = (tenant, "in_regions", region)
+        if round_.policy.spec is not GEO:
+            problem = f"policy {round_.policy.formulation} knows no quotas of regions; expected geo"
+            raise InvalidInputError(problem, path=path, show_value=False)
+        check_known(region, known, "region", path)
+    regions = {one.name: one for one in geo.regions}
+    for name, amount in amounts.items():
+        entry = regions.get(name, Region(name=name))
+        quotas = {**entry.quotas, tenant: amount}
+        regions[name] = entry.model_copy(update={"quotas": quotas})
+    if not amounts:
+        return round_
+    changed = geo.model_copy(update={"regions": tuple(regions.values())})
+    return round_.model_copy(update={"geo": changed})
 
 
 def _with_quota(tenant: Tenant, edit: QuotaEdit) -> Tenant:

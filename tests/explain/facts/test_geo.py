@@ -15,6 +15,7 @@ from placewright import load_round
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import World
+from placewright.instances.documents.policy import Tenant
 
 LIBRARY = Path(__file__).parents[3] / "instances" / "library"
 
@@ -46,3 +47,29 @@ def test_a_job_whose_data_is_on_its_way() -> None:
         "reads news only where a replica is (replicas in north)",
         "news is on its way to west, there in 3,600 s",
     ]
+
+
+def test_a_quota_of_a_region_and_how_much_more_of_it_helps() -> None:
+    round_ = load_round(LIBRARY / "mast-regions.yaml")
+    quotas = {"east": {"t": 2000}}
+    regions = tuple(
+        one.model_copy(update={"quotas": quotas.get(one.name, {})}) for one in round_.geo.regions
+    )
+    round_ = round_.model_copy(
+        update={
+            "tenants": (Tenant(name="t"),),
+            "geo": round_.geo.model_copy(update={"regions": regions}),
+            "jobs": tuple(one.model_copy(update={"tenant": "t"}) for one in round_.jobs),
+        }
+    )
+    found = explain_job(round_, None, "clinic", corrections=3, isolation="none")
+    assert found.verdict is Verdict.NEVER_WITHIN_RULES
+    assert [fact.text for fact in found.conflict] == [
+        "4 GPUs per task",
+        "reads patients only where a replica is (replicas in east)",
+        "tenant t may hold 2 GPUs in region east",
+    ]
+    assert found.corrections is not None
+    texts = [one.text for one in found.corrections.now]
+    assert "2 GPUs more of quota for t in region east" in texts
+    assert "2 GPUs per task instead of 4 GPUs" in texts
