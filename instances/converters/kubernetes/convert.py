@@ -15,7 +15,7 @@ from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang
 from placewright.instances.converters.kubernetes.jobs import LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue_records import Workload
 from placewright.instances.converters.kubernetes.levels import Levels, label_keys, read_levels
-from placewright.instances.converters.kubernetes.nodes import hosts, over_full
+from placewright.instances.converters.kubernetes.nodes import gpus_of, hosts, over_full
 from placewright.instances.converters.kubernetes.pods import State, state_of
 from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.converters.kubernetes.sources import read_sources
@@ -77,7 +77,7 @@ def read_kubernetes(
 
 
 def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> Round:
-    eligibility = Eligibility(dump.nodes)
+    eligibility = Eligibility(dump.nodes, gpus_of(dump.nodes))
     maker = Maker(dump.nodes, levels, eligibility)
     workloads = Workloads(dump.workloads, dump.queues, levels, eligibility, dump.now)
     jobs = PodJobs(dump, workloads, maker, book, movable)

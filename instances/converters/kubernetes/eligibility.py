@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from placewright.instances.converters.kubernetes.nodes import gpu_model
 from placewright.instances.converters.kubernetes.records import (
@@ -23,12 +24,56 @@ _OF_STATE = "node.kubernetes.io/"
 """Taints that say how a node is, which a round says otherwise."""
 
 
+class _Where(NamedTuple):
+    """GPU models, or hosts, of a task group."""
+
+    models: tuple[str, ...] | None
+    hosts: tuple[str, ...] | None
+
+
 @dataclass(slots=True)
 class Eligibility:
-    """The nodes that pods may go to; answers are kept, since pods of a kind ask the same."""
+    """The nodes that pods may go to; answers are kept, since pods of a kind ask the same.
+
+    Attributes
+    ----------
+    nodes : mapping of str to Node
+        All nodes.
+    gpus : mapping of str to int
+        How many GPUs each has.
+    everywhere : frozenset of str
+        Names of all nodes.
+    """
 
     nodes: Mapping[str, Node]
+    gpus: Mapping[str, int]
+    everywhere: frozenset[str] = field(init=False)
+    _with_gpus: frozenset[str] = field(init=False)
+    _of_model: dict[str | None, frozenset[str]] = field(init=False)
     _known: dict[str, frozenset[str]] = field(default_factory=dict)
+    _labelled: dict[str, frozenset[str]] = field(default_factory=dict)
+    _documents: dict[tuple[frozenset[str], bool], _Where] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.everywhere = frozenset(self.nodes)
+        self._with_gpus = frozenset(name for name in self.nodes if self.gpus[name])
+        found: dict[str | None, set[str]] = {}
+        for name in self._with_gpus:
+            found.setdefault(gpu_model(self.nodes[name]), set()).add(name)
+        self._of_model = {model: frozenset(names) for model, names in found.items()}
+
+    def with_labels(self, labels: Mapping[str, str]) -> frozenset[str]:
+        """Return the names of the nodes that have all of these labels."""
+        key = json.dumps(labels, sort_keys=True)
+        if key not in self._labelled:
+            self._labelled[key] = frozenset(
+                name for name, node in self.nodes.items() if has_labels(node, labels)
+            )
+        return self._labelled[key]
+
+    def able(self, allowed: frozenset[str], asked: int) -> frozenset[str]:
+        """Return the allowed nodes that have GPUs, if some are asked."""
+        return allowed & self._with_gpus if asked else allowed
 
     def allowed(self, spec: PodSpec, also: Iterable[Toleration] = ()) -> frozenset[str]:
         """Return the names of the nodes that a pod may go to.
@@ -60,9 +105,7 @@ class Eligibility:
             )
         return self._known[key]
 
-    def as_document(
-        self, allowed: frozenset[str], gpus: Mapping[str, int], asked: int
-    ) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    def as_document(self, allowed: frozenset[str], asked: int) -> _Where:
         """Return allowed nodes as a task group has them: GPU models, or else hosts.
 
         Nodes without GPUs do not matter to a task that asks for some.
@@ -71,19 +114,23 @@ class Eligibility:
         ----------
         allowed
             Their names, at least one that has what is asked.
-        gpus
-            How many GPUs each node has.
         asked
             How many GPUs the task asks for.
         """
-        able = {name for name in self.nodes if gpus[name] or not asked}
-        inside = able & allowed
-        if inside == able:
-            return None, None
-        models = {gpu_model(self.nodes[name]) for name in inside}
-        if asked and inside == {n for n in able if gpu_model(self.nodes[n]) in models}:
-            return tuple(sorted(model for model in models if model is not None)), None
-        return None, compress(inside)
+        key = (allowed, bool(asked))
+        if key not in self._documents:
+            self._documents[key] = self._where(allowed, asked)
+        return self._documents[key]
+
+    def _where(self, allowed: frozenset[str], asked: int) -> _Where:
+        inside = self.able(allowed, asked)
+        if inside == self.able(self.everywhere, asked):
+            return _Where(None, None)
+        if asked:
+            models = [model for model, names in self._of_model.items() if names & inside]
+            if inside == frozenset().union(*(self._of_model[model] for model in models)):
+                return _Where(tuple(sorted(model for model in models if model)), None)
+        return _Where(None, compress(inside))
 
 
 def has_labels(node: Node, labels: Mapping[str, str]) -> bool:

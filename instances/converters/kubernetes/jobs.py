@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
 from placewright.instances.converters.kubernetes.levels import Levels
-from placewright.instances.converters.kubernetes.nodes import Amounts, free_gpus
+from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.records import Node
 from placewright.instances.documents.arrangement import Slices
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
@@ -93,14 +93,12 @@ class Maker:
     levels: Levels
     eligibility: Eligibility
     free: dict[str, list[int]] = field(init=False)
-    gpus: dict[str, int] = field(init=False)
     held: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
     names: set[str] = field(default_factory=set)
     jobs: list[Job] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.free = free_gpus(self.nodes)
-        self.gpus = {name: len(indices) for name, indices in self.free.items()}
+        self.free = {name: list(range(n)) for name, n in self.eligibility.gpus.items()}
 
     @property
     def extended(self) -> frozenset[str]:
@@ -131,7 +129,9 @@ class Maker:
         free = movable and self._lawful(head, placed)
         groups: dict[Ask, list[str]] = {}
         for ask, host in placed:
-            groups.setdefault(ask if free else _anywhere(ask, self.nodes), []).append(host)
+            groups.setdefault(
+                ask if free else _anywhere(ask, self.eligibility.everywhere), []
+            ).append(host)
         counts = [len(places) for places in groups.values()]
         option = self._option(head if free else Head(head.name), list(groups), counts)
         tasks = []
@@ -156,7 +156,7 @@ class Maker:
         for ask in asks:
             groups[ask] = groups.get(ask, 0) + 1
         for ask in groups:
-            if not any(self.gpus[name] or not ask.gpus for name in ask.allowed):
+            if not self.eligibility.able(ask.allowed, ask.gpus):
                 raise LeftOutError("may go to no node of the round")
         number, least = len(asks), len(asks) if head.least is None else head.least
         if len(groups) > 1 or any(ask.slices for ask in groups):
@@ -214,7 +214,7 @@ class Maker:
         return made
 
     def _group(self, name: str, ask: Ask, count: int) -> TaskGroup:
-        models, hosts = self.eligibility.as_document(ask.allowed, self.gpus, ask.gpus)
+        models, hosts = self.eligibility.as_document(ask.allowed, ask.gpus)
         return TaskGroup(
             name=name,
             count=count,
@@ -256,6 +256,6 @@ class Maker:
         return self.levels.domain_of(host, level)
 
 
-def _anywhere(ask: Ask, nodes: Mapping[str, Node]) -> Ask:
+def _anywhere(ask: Ask, everywhere: frozenset[str]) -> Ask:
     """Return what a pinned task asks for: it is where it is."""
-    return Ask(ask.gpus, ask.cpu, ask.memory, ask.others, frozenset(nodes), part=ask.part)
+    return Ask(ask.gpus, ask.cpu, ask.memory, ask.others, everywhere, part=ask.part)

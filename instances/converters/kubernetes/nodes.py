@@ -173,9 +173,6 @@ def over_full(
     return found
 
 
-def free_gpus(nodes: Mapping[str, Node]) -> dict[str, list[int]]:
-    """Return the indices of the GPUs of each node."""
-    return {
-        name: list(range(amounts(node.status.allocatable, up=False).gpus))
-        for name, node in nodes.items()
-    }
+def gpus_of(nodes: Mapping[str, Node]) -> dict[str, int]:
+    """Return how many GPUs each node has."""
+    return {name: amounts(node.status.allocatable, up=False).gpus for name, node in nodes.items()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.kubernetes.eligibility import Eligibility, has_labels
+from placewright.instances.converters.kubernetes.eligibility import Eligibility
 from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue import (
     KIND,
@@ -95,11 +95,8 @@ class Workloads:
         flavors = self.queues.flavors_of(workload, pod_set)
         allowed = self.eligibility.allowed(spec, tolerations(flavors))
         if flavors is not None:
-            allowed &= {
-                name
-                for name, node in self.eligibility.nodes.items()
-                if any(has_labels(node, flavor.spec.nodeLabels) for flavor in flavors)
-            }
+            named = (self.eligibility.with_labels(one.spec.nodeLabels) for one in flavors)
+            allowed &= frozenset().union(*named)
         wanted = requests(spec)
         ask = Ask(
             wanted.gpus,
