@@ -11,11 +11,12 @@ from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.documents.job import Job
 
 MAX_TASKS = 1000
+MAX_ALL = 100_000
 _PIECE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 
 
 def split(
-    job: Job, record: SlurmJob, active: Mapping[int | None, int], book: Bookkeeping
+    job: Job, record: SlurmJob, active: Mapping[int | None, int], room: int, book: Bookkeeping
 ) -> list[Job]:
     """Return a pending job alone, or a job for each task of an array that may start now.
 
@@ -27,6 +28,8 @@ def split(
         What Slurm says of it: `array_task_string` are its tasks, `2-5%2` four of which two run.
     active
         Running tasks by array.
+    room
+        The most tasks that there may be.
     book
         Where tasks beyond the limit of an array are noted.
 
@@ -55,4 +58,6 @@ def split(
         if may < len(numbers):
             book.cannot_say("tasks of an array beyond its limit, which start later", job.name)
         numbers = numbers[:may]
+    if len(numbers) > room:
+        raise LeftOutError(f"array beyond the first {MAX_ALL:,} tasks of all arrays")
     return [job.model_copy(update={"name": f"{job.name}_{number}"}) for number in numbers]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from placewright.instances.converters.slurm.limits import Limits
-from placewright.instances.converters.slurm.nodes import Nodes
+from placewright.instances.converters.slurm.nodes import MAX_REMEMBERED, Nodes
 from placewright.instances.converters.slurm.records import SlurmJob, SlurmReservation
 from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.converters.slurm.topology import Topology
@@ -45,6 +45,8 @@ def allowed_nodes(job: SlurmJob, context: Context) -> frozenset[str]:
     """Return the nodes that a job may use: of its partitions, features and reservation."""
     key = (job.partition, job.features, job.excluded_nodes, job.resv_name)
     if key not in context.allowed:
+        if len(context.allowed) >= MAX_REMEMBERED:
+            context.allowed.clear()
         context.allowed[key] = _find_allowed(job, context)
     return context.allowed[key]
 

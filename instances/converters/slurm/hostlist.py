@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from placewright.instances.checks.cluster import MAX_HOSTS
 
+MAX_NAMES = 5_000_000
+
 _PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
@@ -32,6 +34,31 @@ def expand(text: str) -> tuple[str, ...]:
             if len(names) > MAX_HOSTS:
                 raise ValueError(f"expected a list of at most {MAX_HOSTS:,} hosts")
     return tuple(names)
+
+
+class HostLists:
+    """Expands the host lists of a file, each text once, up to `MAX_NAMES` names in all."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._left = MAX_NAMES
+
+    def expand(self, text: str) -> tuple[str, ...]:
+        """Return the hosts that a list stands for, in order.
+
+        Raises
+        ------
+        ValueError
+            It is no list of hosts, or one of more than `MAX_HOSTS`, or the lists before it name
+            too many.
+        """
+        if text not in self._known:
+            names = expand(text)
+            self._left -= len(names)
+            if self._left < 0:
+                raise ValueError(f"expected lists of at most {MAX_NAMES:,} hosts in all")
+            self._known[text] = names
+        return self._known[text]
 
 
 def compress(names: Iterable[str]) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ def jobs_of(records: Sequence[SlurmJob], context: Context, book: Bookkeeping) ->
     wanted: set[str] = set()
     order = sorted(_components(records), key=lambda c: (-(c[0].priority or 0), c[0].job_id))
     names: set[str] = set()
+    room = arrays.MAX_ALL
     active = Counter(job.array_job_id for job in records if eligibility.runs(job))
     for components in order:
         job = components[0]
@@ -49,7 +50,10 @@ def jobs_of(records: Sequence[SlurmJob], context: Context, book: Bookkeeping) ->
             if eligibility.runs(job):
                 jobs.append(running_job(components, context, occupied))
             else:
-                jobs += arrays.split(pending_job(components, context, book), job, active, book)
+                one = pending_job(components, context, book)
+                tasks = arrays.split(one, job, active, room, book)
+                room -= len(tasks) if job.array_task_string else 0
+                jobs += tasks
                 wanted.add(job.resv_name)
         except LeftOutError as error:
             book.leave(KIND, str(error), *numbers)

@@ -41,6 +41,9 @@ NODE = "node"
 WHOLE_NODE = 1000
 """Of the resource `node`, where some job has its nodes alone: that is all, another job has 1."""
 
+MAX_REMEMBERED = 256
+"""Sets of nodes that are kept, lest a hostile dump fill the memory with different ones."""
+
 UNNAMED = "gpu"
 """The model of GPUs of which Slurm does not say one: GRES `gpu:8`."""
 
@@ -60,12 +63,16 @@ class Nodes:
     def most_gpus(self, names: frozenset[str]) -> int:
         """Return the most GPUs that one of some nodes has, at least one node."""
         if names not in self._most:
+            if len(self._most) >= MAX_REMEMBERED:
+                self._most.clear()
             self._most[names] = max(self.by_name[name].gres.total for name in names)
         return self._most[names]
 
     def of_features(self, text: str) -> frozenset[str] | None:
         """Return the nodes that match a constraint, None if it cannot be read."""
         if text not in self._matching:
+            if len(self._matching) >= MAX_REMEMBERED:
+                self._matching.clear()
             found = {
                 name: not text or matches(text, node.active_features)
                 for name, node in self.by_name.items()
@@ -157,7 +164,7 @@ def _memory(node: SlurmNode) -> int:
     return max(0, (node.real_memory or 0) - (node.specialized_memory or 0))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=MAX_REMEMBERED)
 def _ranges(hosts: frozenset[str]) -> tuple[str, ...]:
     return compress(hosts)
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from placewright.instances.converters.slurm.accessor import Record
+from placewright.instances.converters.slurm.hostlist import HostLists
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.errors import InvalidInputError
@@ -52,7 +53,7 @@ def read_records(kind: type[_R], part: Part, *path: str | int) -> _R:
     if whole and isinstance(raw, dict):
         raw = {key: raw[key] for key in (path[0], "last_update") if key in raw}
     try:
-        return kind.model_validate(raw)
+        return kind.model_validate(raw, context=HostLists())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         inside = tuple(part for part in first["loc"] if part != "[key]")

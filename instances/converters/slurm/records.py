@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AliasChoices, BeforeValidator, Field, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo, model_validator
 
 from placewright.instances.converters.slurm.accessor import Number, Record, Text, Truth, Words
-from placewright.instances.converters.slurm.hostlist import expand
+from placewright.instances.converters.slurm.hostlist import HostLists
 from placewright.instances.converters.slurm.tres import Gres, read_gres, read_tres
 from placewright.instances.documents.base import MAX_AMOUNT, Name
 
@@ -23,14 +23,15 @@ class HeldNode(NamedTuple):
     memory: int
 
 
-def _hosts(value: Any) -> tuple[str, ...]:
+def _hosts(value: Any, info: ValidationInfo) -> tuple[str, ...]:
     if value is None or value == ():
         return ()
     if isinstance(value, list):
         value = ",".join(map(str, value))
     if not isinstance(value, str):
         raise ValueError("expected a list of hosts as text, such as h[0-3,7]")  # noqa: TRY004
-    return expand(value)
+    lists: HostLists = info.context or HostLists()
+    return lists.expand(value)
 
 
 def _gres(value: Any) -> Gres:

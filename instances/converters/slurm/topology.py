@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from placewright.instances.converters.slurm.hostlist import expand
+from placewright.instances.converters.slurm.hostlist import HostLists
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.documents.base import NAME
 from placewright.instances.documents.cluster import DomainEntry
@@ -74,17 +74,18 @@ def _of_text(text: str) -> tuple[dict[str, _Switch], list[str]]:
     """Read topology.conf, or what `scontrol show topology` prints."""
     switches: dict[str, _Switch] = {}
     groups: list[tuple[str, ...]] = []
+    lists = HostLists()
     size = 0
     for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
         pairs = {k.lower(): v for k, v in _PAIR.findall(line.partition("#")[0])}
         try:
             if "aggregatedblock" in pairs:
-                groups.append(_hosts(pairs["aggregatedblock"], ()))
+                groups.append(_hosts(lists, pairs["aggregatedblock"], ()))
             elif "blocksizes" in pairs:
                 size = _group_size(pairs["blocksizes"].split(","), ())
             elif name := pairs.get("switchname") or pairs.get("blockname"):
-                children = _hosts(pairs.get("switches", ""), ())
-                below = () if children else _hosts(pairs.get("nodes", ""), ())
+                children = _hosts(lists, pairs.get("switches", ""), ())
+                below = () if children else _hosts(lists, pairs.get("nodes", ""), ())
                 _put(switches, name, _Switch(below, children), ())
         except InvalidInputError as error:
             error.line = number
@@ -99,7 +100,7 @@ def _of_yaml(raw: Any) -> tuple[dict[str, _Switch], list[str]]:
     """Read topology.yaml: the topology that is the cluster's default, else the first."""
     entries = [entry for entry in raw if isinstance(entry, dict)]
     chosen = next((e for e in entries if e.get("cluster_default") is True), entries[0])
-    at = raw.index(chosen)
+    at, lists = raw.index(chosen), HostLists()
     switches: dict[str, _Switch] = {}
     for kind, key, one in (("tree", "switches", "switch"), ("block", "blocks", "block")):
         section = chosen.get(kind)
@@ -112,8 +113,8 @@ def _of_yaml(raw: Any) -> tuple[dict[str, _Switch], list[str]]:
             path = (at, kind, key, i)
             if not isinstance(row, dict):
                 raise InvalidInputError("expected a mapping", path=path, value=row)
-            children = _hosts(row.get("children") or "", path)
-            below = () if children else _hosts(row.get("nodes") or "", path)
+            children = _hosts(lists, row.get("children") or "", path)
+            below = () if children else _hosts(lists, row.get("nodes") or "", path)
             _put(switches, row.get(one), _Switch(below, children), path)
         if kind == "block":
             sizes = section.get("block_sizes") or []
@@ -155,11 +156,11 @@ def _put(
     switches[name] = switch
 
 
-def _hosts(text: Any, path: tuple[str | int, ...]) -> tuple[str, ...]:
+def _hosts(lists: HostLists, text: Any, path: tuple[str | int, ...]) -> tuple[str, ...]:
     try:
         if not isinstance(text, str):
             raise ValueError("expected a list of names as text")  # noqa: TRY004
-        return expand(text)
+        return lists.expand(text)
     except ValueError as error:
         raise InvalidInputError(str(error), path=path, value=text) from None
 

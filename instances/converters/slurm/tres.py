@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from placewright.instances.converters.slurm.hostlist import expand
 from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST
 
 _ITEM = re.compile(r"(?:[^,()]|\([^()]*\))+")
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -61,8 +61,21 @@ def read_gres(text: str) -> Gres:
         if number:
             gpus[":".join(rest)] += number
         if named := _INDEX.search(item):
-            indices += tuple(int(index) for index in expand(f"[{named[1]}]"))
+            indices += _indices(named[1])
     return Gres(gpus, tuple(others), indices)
+
+
+def _indices(text: str) -> tuple[int, ...]:
+    """Return the numbers of `0-2,5`; none if there are more than a host has GPUs."""
+    numbers: list[int] = []
+    for piece in text.split(","):
+        first, _, last = piece.partition("-")
+        if not first.isdigit() or not (last or first).isdigit() or len(piece) > 9:
+            return ()
+        numbers += range(int(first), min(int(last or first), int(first) + MAX_GPUS_PER_HOST) + 1)
+        if len(numbers) > MAX_GPUS_PER_HOST:
+            return ()
+    return tuple(numbers)
 
 
 def read_tres(text: str) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from slurm_dumps import convert, job, node, running, write_dump
 
 from placewright.cli.app import main
 from placewright.instances.converters import read_slurm
+from placewright.instances.converters.slurm import arrays, hostlist
 from placewright.instances.errors import InvalidInputError
 
 PENDING = job(1, tres_per_node="gpu:1")
@@ -124,3 +125,22 @@ def test_mutated_dumps_give_a_round_or_one_line(tmp_path, seed):
     assert said
     assert len(said) < len(errors)
     assert all(error.isprintable() for error in said)
+
+
+def test_lists_that_name_too_many_hosts_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(hostlist, "MAX_NAMES", 1000)
+    jobs = [job(i, excluded_nodes=f"h[0-{100 + i}]") for i in range(20)]
+    with pytest.raises(
+        InvalidInputError, match=r"jobs\[9\]\.excluded_nodes: .* 1,000 hosts in all"
+    ):
+        convert(tmp_path, jobs)
+    same = [job(i, excluded_nodes="h[0-100]", tres_per_node="gpu:1") for i in range(20)]
+    assert convert(tmp_path, same).book.total("jobs") == 20
+
+
+def test_arrays_beyond_a_limit_of_all_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "MAX_ALL", 20)
+    jobs = [job(i, array_task_string="0-9", tres_per_node="gpu:1") for i in range(1, 5)]
+    made = convert(tmp_path, jobs)
+    assert len(made.round.jobs) == 20
+    assert sum(map(len, made.book.left_out.values())) == 2
