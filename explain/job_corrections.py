@@ -30,6 +30,8 @@ _UP_TO: Mapping[Verdict, Stratum] = {
 }
 """Of verdicts that last, the facts that hold in the world of "some day": up to this stratum."""
 
+MAX_VICTIM_SECONDS = 5.0
+"""Wall-clock seconds of the search for victims: none are told of a round that takes longer."""
 FEW_CHANGES = 2
 """Corrections of more changes than this are told only where no smaller ones have been found."""
 
@@ -113,9 +115,15 @@ class JobCorrections:
         for one in corrections(world, changes, self._starts, costs=self._costs):
             if self._solving.left() <= 0:
                 return
-            edited = World(apply_edits(world, one.edits), self._job)
-            if plan_that_starts(edited, self._solving) is not None:
+            if self._is_verified(world, one):
                 yield one
+
+    def _is_verified(self, world: Round, correction: Correction) -> bool:
+        try:
+            edited = World(apply_edits(world, correction.edits), self._job)
+        except InvalidInputError:
+            return False
+        return plan_that_starts(edited, self._solving) is not None
 
     def _beside_plan(self, correction: Correction) -> Correction:
         """Return a correction that says whether it suffices beside all that the plan starts."""
@@ -142,7 +150,7 @@ class JobCorrections:
             victims = cheapest_victims(
                 self._round,
                 self._job,
-                time_limit=seconds,
+                time_limit=min(seconds, MAX_VICTIM_SECONDS),
                 backend=budget.backend,
                 seed=budget.seed,
                 deterministic=budget.deterministic,

@@ -14,6 +14,10 @@ Suffices: TypeAlias = Callable[[Sequence[Edit]], bool | None]
 """Whether the job starts once a round is edited so; None if that is not known."""
 
 
+MAX_NEEDED = 32
+"""Hosts or jobs of one change, beyond which it is of no use to people."""
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """A change of some amount.
@@ -46,8 +50,8 @@ class Change(Protocol):
         """The change in its largest amount."""
         ...
 
-    def least(self, suffices: Suffices) -> Form:
-        """Return the change in the least amount that suffices; of the largest that is known."""
+    def least(self, suffices: Suffices) -> Form | None:
+        """Return the change in the least amount that suffices; None if that is too much to tell."""
         ...
 
 
@@ -103,8 +107,8 @@ class Names:
         """The change of all names."""
         return Form(self.text(self.names), self.edits(self.names))
 
-    def least(self, suffices: Suffices) -> Form:
-        """Return the change of a minimal set of names, by QuickXplain."""
+    def least(self, suffices: Suffices) -> Form | None:
+        """Return the change of a minimal set of names, by QuickXplain; None if that is large."""
         known = True
 
         def enough(names: Sequence[str]) -> bool:
@@ -113,8 +117,8 @@ class Names:
             known = known and answer is not None
             return bool(answer)
 
-        found = minimal_subset(self.names, enough)
-        return Form(self.text(found), self.edits(found), known)
+        found = minimal_subset(self.names, enough, MAX_NEEDED)
+        return None if found is None else Form(self.text(found), self.edits(found), known)
 
 
 def edit_of(**change: Any) -> Edit:

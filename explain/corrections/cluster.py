@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from placewright.explain.corrections.change import (
+    MAX_NEEDED,
     Amounts,
     Change,
     Form,
@@ -62,9 +63,12 @@ class Until:
         at = times[found.least - 1]
         ended = [name for end, name in self.ends if end <= at]
         if suffices((edit_of(end=ended),)):
-            ended = minimal_subset(
-                ended, lambda names: bool(suffices([edit_of(end=[*names])] if names else []))
+            needed = minimal_subset(
+                ended,
+                lambda names: bool(suffices([edit_of(end=[*names])] if names else [])),
+                MAX_NEEDED,
             )
+            ended = ended if needed is None else needed
         return self._form(at, ended, least=found.proven)
 
     def _form(self, at: int, ended: Sequence[str], *, least: bool = True) -> Form:

@@ -11,7 +11,7 @@ from placewright.explain.corrections.costs import COSTS, Cost, Who
 from placewright.explain.corrections.minimal_sets import MAX_CHANGES, minimal_corrections
 from placewright.instances.documents.edits import Edit, Edits
 from placewright.instances.documents.round import Round
-from placewright.instances.edits.apply import apply_edits
+from placewright.instances.edits.apply import edited
 from placewright.instances.errors import InvalidInputError
 
 Starts: TypeAlias = Callable[[Round], bool | None]
@@ -130,6 +130,8 @@ def corrections(
         if not found.changes:
             continue
         forms = _least_forms({c: changes[c] for c in sorted(found.changes)}, prices, world)
+        if forms is None:
+            continue
         parts = [Part(costs[changes[c].kind].who, changes[c].kind, forms[c]) for c in forms]
         is_minimal = found.proven and all(form.least for form in forms.values())
         parts.sort(key=lambda part: list(Who).index(part.who))
@@ -142,8 +144,11 @@ def corrections(
 
 def _least_forms(
     chosen: Mapping[int, Change], prices: Sequence[int], world: _Edited
-) -> dict[int, Form]:
-    """Return the changes in least amounts: made least one after the other, the dearest first."""
+) -> dict[int, Form] | None:
+    """Return the changes in least amounts: made least one after the other, the dearest first.
+
+    None if one of them would take too much to tell.
+    """
     forms = {c: change.strongest for c, change in chosen.items()}
     for c in sorted(chosen, key=lambda c: -prices[c]):
 
@@ -151,7 +156,10 @@ def _least_forms(
             tried = {**forms, c: replace(forms[c], edits=tuple(edits))}
             return world.starts(list(tried.values()))
 
-        forms[c] = chosen[c].least(suffices)
+        least = chosen[c].least(suffices)
+        if least is None:
+            return None
+        forms[c] = least
     return forms
 
 
@@ -171,7 +179,8 @@ class _Edited:
 
     def _asked(self, edits: Edits) -> bool | None:
         try:
-            changed = apply_edits(self._round, edits)
+            # What makes no sense is refused when the plan of the correction is verified.
+            changed = edited(self._round, edits)
         except InvalidInputError:
             # Such as fewer tasks than the slices of another option have.
             return False

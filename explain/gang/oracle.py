@@ -34,6 +34,9 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import GANG
 
+MAX_KNOWN = 3
+"""Rounds of which the running jobs are kept as arrays: the first, and some with other hosts."""
+
 
 class ArrayOracle:
     """Answers questions of gangs by counting; `solving` answers all others."""
@@ -41,6 +44,7 @@ class ArrayOracle:
     def __init__(self, solving: SolvingOracle) -> None:
         self._solving = solving
         self._last: _Arrays | None = None
+        self._running: list[RunningJobs] = []
 
     def start(self, world: World) -> Answer:
         """Return whether the job of a world starts, without a plan; not once the time is over."""
@@ -51,11 +55,17 @@ class ArrayOracle:
 
     def _counted(self, world: World) -> bool | None:
         if self._last is None or self._last.base is not world.base or self._last.job != world.job:
-            running = None if self._last is None else self._last.running
-            if running is None or not running.are_those_of(world.base):
-                running = RunningJobs(world.base)
-            self._last = _Arrays(world.base, world.job, running)
+            self._last = _Arrays(world.base, world.job, *self._running_in(world.base))
         return self._last.starts(world)
+
+    def _running_in(self, base: Round) -> tuple[RunningJobs, Bools]:
+        """Return running jobs as arrays, and which of them run in a base round."""
+        for known in self._running:
+            if (present := known.present(base)) is not None:
+                return known, present
+        running = RunningJobs(base)
+        self._running = [*self._running[: MAX_KNOWN - 1], running]
+        return running, np.ones(len(running.jobs), dtype=np.bool_)
 
 
 def _starts_in(world: World) -> bool | None:
@@ -88,12 +98,12 @@ def _can_start(problem: Problem) -> bool | None:
 class _Arrays:
     """The worlds of one base round and job; with GPU memory or MIG slices each is compiled."""
 
-    def __init__(self, base: Round, job: str, running: RunningJobs) -> None:
+    def __init__(self, base: Round, job: str, running: RunningJobs, present: Bools) -> None:
         self.base, self.job, self._waits = base, job, named(job, base)
         owners = {tenant.name for tenant in base.tenants if tenant.cells}
         self._in_cells = self._waits.tenant in owners and not self._waits.opportunistic
         self._parted = running.has_gpu_parts or has_gpu_parts(self._waits)
-        self.running, self._cluster = running, running.cluster
+        self.running, self._cluster, self._present = running, running.cluster, present
         self._alone = without_waiting(base, job, self.running.index)
         self._causes = causes_of(base, job)
         self._reserved = _reserved_gpus(base)
@@ -125,7 +135,7 @@ class _Arrays:
         problem, alone = self._without(others)
         if not eligible(named(self.job, alone), alone.now):
             return False
-        kept = np.ones(len(self.running.jobs), dtype=np.bool_)
+        kept = self._present.copy()
         kept[[self.running.index[name] for f in of_jobs for name in f.names]] = False
         back = {name for f in of_hosts for name in f.names}
         return _can_start(self._beside(problem, alone, kept, back))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import zip_longest
 
 import numpy as np
 
@@ -80,12 +79,21 @@ class RunningJobs:
         self._gpu_job, self._gpus = _ints(gpu_job), _ints(gpus)
         self._milli = np.array(milli, dtype=np.int32)
 
-    def are_those_of(self, round_: Round) -> bool:
-        """Whether a round has the very same cluster and running jobs."""
-        running = (job for job in round_.jobs if job.running is not None)
-        return round_.cluster is self._document and all(
-            one is other for one, other in zip_longest(running, self.jobs)
-        )
+    def present(self, round_: Round) -> Bools | None:
+        """Return which of the jobs run in another round (jobs,).
+
+        None if that has another cluster, or runs other jobs than these.
+        """
+        if round_.cluster is not self._document:
+            return None
+        present = np.zeros(len(self.jobs), dtype=np.bool_)
+        for job in round_.jobs:
+            if job.running is not None:
+                j = self.index.get(job.name)
+                if j is None or self.jobs[j] is not job:
+                    return None
+                present[j] = True
+        return present
 
     def state(self, kept: Bools) -> State:
         """Return the hosts, all of them healthy, beside some of the jobs (jobs,)."""

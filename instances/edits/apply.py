@@ -63,6 +63,19 @@ def apply_edits(round_: Round, edits: Edits) -> Round:
         raise
 
 
+def edited(round_: Round, edits: Edits) -> Round:
+    """Return the round with all edits made, and not checked: what leads to nonsense is not seen.
+
+    Raises
+    ------
+    InvalidInputError
+        An edit names what the round does not have.
+    """
+    for i, edit in enumerate(edits.edits):
+        round_ = _applied(round_, edit, i)
+    return round_
+
+
 def _applied(round_: Round, edit: Edit, index: int) -> Round:
     try:
         return _FUNCTIONS[edit.verb](round_, edit.value)
