@@ -133,25 +133,25 @@ def _quotas_of_regions(round_: Round, job: Job) -> Iterator[Change]:
         if tenant is None or tenant not in region.quotas:
             continue
         held = round_.used_by(tenant, "gpu")  # in all regions: at most so much is there
-        excess = asked + held - region.quotas[tenant]
-        if excess > 0:
-            whole, part = _UNITS["gpu"]
-            yield _more_in(tenant, region, excess, whole if asked % whole == 0 else part)
+        if asked + held > region.quotas[tenant]:
+            yield _more_in(tenant, region, asked + held)
 
 
-def _more_in(tenant: str, region: Region, excess: int, unit: int) -> Amounts:
-    """Return the change by which a tenant may hold more GPUs in a region, by units."""
-    limit = region.quotas[tenant]
+def _more_in(tenant: str, region: Region, enough: int) -> Amounts:
+    """Return the change by which a tenant may hold more GPUs in a region, by whole ones."""
+    limit, unit = region.quotas[tenant], _UNITS["gpu"][0]
+    whole = limit // unit
 
     def text(units: int) -> str:
-        more = amount_text("gpu", units * unit)
-        return f"{more} more of quota for {tenant} in region {region.name}"
+        more = amount_text("gpu", (whole + units) * unit)
+        had = amount_text("gpu", limit)
+        return f"a quota of {more} instead of {had} for {tenant} in region {region.name}"
 
     def edits(units: int) -> tuple[Edit, ...]:
-        amounts = {region.name: write_amount("gpu", limit + units * unit)}
+        amounts = {region.name: write_amount("gpu", (whole + units) * unit)}
         return (edit_of(quota={tenant: {"in_regions": amounts}}),)
 
-    return Amounts("quota", -(-excess // unit), text, edits)
+    return Amounts("quota", -(-enough // unit) - whole, text, edits)
 
 
 def _hosts_back(round_: Round) -> Iterator[Change]:
