@@ -11,6 +11,7 @@ from placewright.instances.converters.kubernetes import kueue
 from placewright.instances.converters.kubernetes.dump import NODE, PODS, Dump, read_dump
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
 from placewright.instances.converters.kubernetes.gangs import PodJobs, gangs_of
+from placewright.instances.converters.kubernetes.group_queues import unsaid
 from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang
 from placewright.instances.converters.kubernetes.jobs import LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue_records import Workload
@@ -65,7 +66,9 @@ def read_kubernetes(
             "has no node that can be a host; expected at least one", file=where, show_value=False
         )
     listed = list(dump.nodes.values())
-    found = read_levels(listed, label_keys(listed, levels, dump.topologies))
+    keys = label_keys(listed, levels, [one.keys for one in dump.topologies])
+    aliases = {alias: key for one in dump.topologies for alias, key in one.aliases.items()}
+    found = read_levels(listed, keys, aliases)
     for name in found.unlabelled:
         book.cannot_say("where a node without a label of each level is", name)
     try:
@@ -159,6 +162,10 @@ def _tenants(dump: Dump, jobs: Sequence[Job], book: Bookkeeping) -> tuple[Tenant
             book.cannot_say("the cap of a cohort on its queues together", tenant.name)
         if len(dump.queues.cluster[tenant.name].flavors) > 1:
             book.cannot_say("quotas of each flavor: they are added up", tenant.name)
+    for queue in dump.group_queues:
+        found.setdefault(queue.metadata.name, queue.tenant)
+    for name in unsaid(dump.group_queues):
+        book.cannot_say("limits of a queue that others are in", name)
     for job in jobs:
         if job.tenant is not None and job.tenant not in found:
             found[job.tenant] = Tenant(name=job.tenant)

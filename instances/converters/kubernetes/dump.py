@@ -9,6 +9,7 @@ from itertools import chain
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import kueue, nodes
 from placewright.instances.converters.kubernetes import kueue_records as kr
+from placewright.instances.converters.kubernetes.group_queues import QUEUE_KINDS, GroupQueue
 from placewright.instances.converters.kubernetes.groups import GROUP_KINDS, Gang, PodGroup
 from placewright.instances.converters.kubernetes.groups import KIND as GROUPS
 from placewright.instances.converters.kubernetes.records import Node, Pod
@@ -22,6 +23,7 @@ _READ = frozenset(
         *(NODE, POD, kr.WORKLOAD, kr.CLUSTER_QUEUE, kr.LOCAL_QUEUE, kr.FLAVOR),
         *_TOPOLOGIES,
         *GROUP_KINDS,
+        *QUEUE_KINDS,
     }
 )
 
@@ -35,7 +37,8 @@ class Dump:
     groups: Mapping[Gang, PodGroup]
     workloads: Mapping[tuple[str, str], kr.Workload]
     queues: kueue.Queues
-    topologies: Sequence[Sequence[str]]
+    group_queues: Sequence[GroupQueue]
+    topologies: Sequence[kr.Topology]
 
     @property
     def now(self) -> int:
@@ -75,7 +78,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
     flavors = read_all(kr.ResourceFlavor, sources.get(kr.FLAVOR, ()), book, "flavors")
     workloads = read_all(kr.Workload, sources.get(kr.WORKLOAD, ()), book, kueue.KIND)
     topologies = [
-        [level.nodeLabel for level in one.spec.levels]
+        one
         for kind in _TOPOLOGIES
         for one in read_all(kr.Topology, sources.get(kind, ()), book, "topologies")
     ]
@@ -94,6 +97,11 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
             {one.key: one for one in local},
             {one.metadata.name: one for one in flavors},
         ),
+        group_queues=[
+            one
+            for kind in QUEUE_KINDS
+            for one in read_all(GroupQueue, sources.get(kind, ()), book, "queues")
+        ],
         topologies=topologies,
     )
 

@@ -10,9 +10,7 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import pods
 from placewright.instances.converters.kubernetes.dump import PODS, Dump
 from placewright.instances.converters.kubernetes.groups import (
-    KAI,
     KIND,
-    VOLCANO,
     WORKLOAD,
     Gang,
     PodGroup,
@@ -25,6 +23,7 @@ from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.converters.kubernetes.workloads import Workloads
 
 _CLAIMS = "asks by resource claims (DRA)"
+_QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue", "volcano.sh/queue-name")
 _SHARES = "asks for slices or shares of GPUs"
 
 
@@ -124,7 +123,7 @@ class PodJobs:
                 head,
                 placed,
                 since=max(starts, default=None),
-                movable=self.movable and all(self._movable(pod) for pod in bound),
+                movable=self.movable and all(pods.movable(pod) for pod in bound),
             )
         except LeftOutError as error:
             self.leave(bound, str(error))
@@ -139,9 +138,6 @@ class PodJobs:
             self.leave(waiting, str(error))
         else:
             self.book.take(PODS, len(waiting))
-
-    def _movable(self, pod: Pod) -> bool:
-        return pods.movable(pod)
 
     def _head(self, gang: Gang, group: PodGroup | None, members: Sequence[Pod]) -> Head:
         workload = None
@@ -159,7 +155,7 @@ class PodJobs:
         space = f"{gang.namespace}/" if gang.namespace else ""
         return Head(
             name=f"{space}{gang.name}",
-            tenant=group.spec.queue if group is not None and gang.by in (KAI, VOLCANO) else None,
+            tenant=_queue(group, members[0]),
             priority=max(pod.spec.priority for pod in members),
             submitted=min((at for at in created if at is not None), default=None),
             runtime=max((s for s in limits if s is not None), default=None)
@@ -210,3 +206,11 @@ class PodJobs:
             ):
                 if given:
                     self.book.cannot_say(what, pod.name)
+
+
+def _queue(group: PodGroup | None, pod: Pod) -> str | None:
+    """Return the queue of a gang: what its group says, or else the label of a pod."""
+    if group is not None and group.spec.queue is not None:
+        return group.spec.queue
+    found = (pod.metadata.labels.get(key) for key in _QUEUE_LABELS)
+    return next((name for name in found if name), None)

@@ -215,6 +215,7 @@ class ResourceFlavor(Object):
 
 class _Level(Record):
     nodeLabel: NameText  # noqa: N815
+    alias: Text = ""
 
 
 class _TopologySpec(Record):
@@ -225,3 +226,13 @@ class Topology(Object):
     """Label keys of the levels, outermost first; Kueue's and KAI's are alike."""
 
     spec: _TopologySpec = Field(default_factory=_TopologySpec)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Its label keys."""
+        return tuple(level.nodeLabel for level in self.spec.levels)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """The label keys of levels that have a name of their own, by that (KAI)."""
+        return {level.alias: level.nodeLabel for level in self.spec.levels if level.alias}

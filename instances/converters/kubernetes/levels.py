@@ -51,6 +51,8 @@ class Levels:
         Nodes without the label of some level: each is a domain of its own there.
     above : mapping of str to str
         The domain that each domain is in.
+    aliases : mapping of str to str
+        Other names of label keys.
     """
 
     level_of: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +60,7 @@ class Levels:
     leaf_of: Mapping[str, str] = field(default_factory=dict)
     unlabelled: tuple[str, ...] = ()
     above: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,7 +80,8 @@ class Levels:
         return at
 
     def named(self, key: str) -> str | None:
-        """Return the level of a label key, None if there is none."""
+        """Return the level of a label key or of another name of it, None if there is none."""
+        key = key if key in self.level_of else self.aliases.get(key, key)
         return HOST_LEVEL if key == HOSTNAME else self.level_of.get(key)
 
 
@@ -124,10 +128,13 @@ def label_keys(
     return next((keys for keys in map(tuple, found) if keys), ())
 
 
-def read_levels(nodes: Sequence[Node], keys: Sequence[str]) -> Levels:
+def read_levels(
+    nodes: Sequence[Node], keys: Sequence[str], aliases: Mapping[str, str] | None = None
+) -> Levels:
     """Return the layers that labels of nodes make, with the names of domains qualified.
 
-    Labels repeat across parents: `rack-1` may be in two blocks.
+    `aliases` are other names of label keys, by which pods may ask for a level. Labels repeat across
+    parents: `rack-1` may be in two blocks.
     """
     short = [key.rpartition("/")[2] for key in keys]
     unique = len(set(short)) == len(short) and HOST_LEVEL not in short and "" not in short
@@ -149,7 +156,7 @@ def read_levels(nodes: Sequence[Node], keys: Sequence[str]) -> Levels:
     depth = {name: i for i, name in enumerate(names.values())}
     ordered = sorted(domains.values(), key=lambda domain: (depth[domain.level], domain.name))
     above = {one.name: one.parent for one in ordered if one.parent is not None}
-    return Levels(names, tuple(ordered), leaf_of, tuple(unlabelled), above)
+    return Levels(names, tuple(ordered), leaf_of, tuple(unlabelled), above, aliases or {})
 
 
 def _fitting(name: str) -> str:

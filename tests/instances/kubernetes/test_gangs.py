@@ -136,3 +136,42 @@ def test_a_gate_holds_a_pod_but_for_our_own(tmp_path):
     ours = {"schedulingGates": [{"name": "placewright.dev/plan"}]}
     made = convert(tmp_path, *NODES, pod("a", **gated), pod("b", **ours))
     assert {job.name: job.held for job in made.round.jobs} == {"ns/a": True, "ns/b": False}
+
+
+def test_a_level_may_have_a_name_of_its_own_in_a_topology_of_kai(tmp_path):
+    levels = [{"nodeLabel": RACK, "alias": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
+    topology = {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "network"},
+        "spec": {"levels": levels},
+    }
+    near = {"topology": "network", "requiredTopologyLevel": "rack"}
+    pods = [member(f"p{i}", "kai") for i in range(2)]
+    made = convert(tmp_path, *NODES, topology, *pods, group("kai", topologyConstraint=near))
+    assert made.round.jobs[0].options[0].required == "gce-topology-subblock"
+
+
+def test_queues_of_kai_and_volcano_are_tenants(tmp_path):
+    gpu = {"quota": 8, "limit": -1, "overQuotaWeight": 2}
+    kai = {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": "a"},
+        "spec": {"parentQueue": "all", "resources": {"gpu": gpu, "cpu": {"limit": -1}}},
+    }
+    volcano = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": "b"},
+        "spec": {"capability": {"nvidia.com/gpu": "16"}, "deserved": {"nvidia.com/gpu": 4}},
+    }
+    labelled = pod("p", 1, meta={"labels": {"kai.scheduler/queue": "a"}})
+    made = convert(tmp_path, *NODES, kai, volcano, labelled)
+    found = {t.name: (t.quota, t.guarantee, t.weight) for t in made.round.tenants}
+    assert found == {
+        "a": ({}, {"gpu": 8000}, 2),
+        "b": ({"gpu": 16_000}, {"gpu": 4000}, 1),
+    }
+    assert made.round.jobs[0].tenant == "a"
+    assert made.book.unsaid["limits of a queue that others are in"] == ["a"]
