@@ -132,7 +132,8 @@ def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:
         elif key in unbound:
             try:
                 add_workload(workload, workloads, jobs.maker, jobs.book, movable=jobs.movable)
-                jobs.book.take(PODS, len(unbound[key]))
+                if unbound[key]:
+                    jobs.book.take(PODS, len(unbound[key]))
             except LeftOutError as error:
                 jobs.book.leave(kueue.KIND, str(error), workload.name)
                 jobs.leave(unbound[key], f"its workload {error}")

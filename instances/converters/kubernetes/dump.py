@@ -20,7 +20,7 @@ PODS = "pods"
 _TOPOLOGIES = (kr.TOPOLOGY, Kind("kai.scheduler", "Topology"))
 _READ = frozenset(
     {
-        *(NODE, POD, kr.WORKLOAD, kr.CLUSTER_QUEUE, kr.LOCAL_QUEUE, kr.FLAVOR),
+        *(NODE, POD, kr.WORKLOAD, kr.CLUSTER_QUEUE, kr.LOCAL_QUEUE, kr.FLAVOR, kr.COHORT),
         *_TOPOLOGIES,
         *GROUP_KINDS,
         *QUEUE_KINDS,
@@ -76,6 +76,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
     queues = read_all(kr.ClusterQueue, sources.get(kr.CLUSTER_QUEUE, ()), book, "cluster queues")
     local = read_all(kr.LocalQueue, sources.get(kr.LOCAL_QUEUE, ()), book, "local queues")
     flavors = read_all(kr.ResourceFlavor, sources.get(kr.FLAVOR, ()), book, "flavors")
+    cohorts = read_all(kr.ClusterQueue, sources.get(kr.COHORT, ()), book, "cohorts")
     workloads = read_all(kr.Workload, sources.get(kr.WORKLOAD, ()), book, kueue.KIND)
     topologies = [
         one
@@ -96,6 +97,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
             {one.metadata.name: one for one in queues},
             {one.key: one for one in local},
             {one.metadata.name: one for one in flavors},
+            {one.metadata.name: one for one in cohorts},
         ),
         group_queues=[
             one

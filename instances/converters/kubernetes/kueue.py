@@ -34,6 +34,7 @@ class Queues:
     cluster: Mapping[str, ClusterQueue] = field(default_factory=dict)
     local: Mapping[tuple[str, str], LocalQueue] = field(default_factory=dict)
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
+    cohorts: Mapping[str, ClusterQueue] = field(default_factory=dict)
 
     def queue_of(self, workload: Workload) -> str | None:
         """Return the ClusterQueue of a workload, None if the dump does not say."""
@@ -42,6 +43,17 @@ class Queues:
             return admission.clusterQueue
         local = self._local(workload)
         return None if local is None else local.spec.clusterQueue
+
+    def root_of(self, cohort: str) -> str:
+        """Return the outermost cohort of one, or one of those that are in a circle."""
+        seen = {cohort}
+        while (one := self.cohorts.get(cohort)) is not None:
+            above = one.spec.parentName or one.spec.parent
+            if above is None or above in seen:
+                break
+            cohort = above
+            seen.add(cohort)
+        return cohort
 
     def stopped(self, workload: Workload) -> bool:
         """Whether a queue of a workload admits none."""
@@ -83,17 +95,20 @@ def tenants(queues: Queues) -> Iterator[tuple[Tenant, bool]]:
     cohort have.
     """
     nominal = {name: _nominal(queue) for name, queue in queues.cluster.items()}
-    cohorts: dict[str, Decimal] = {}
-    for name, queue in queues.cluster.items():
-        if queue.cohort is not None:
-            cohorts[queue.cohort] = cohorts.get(queue.cohort, Decimal(0)) + (nominal[name] or 0)
+    together: dict[str, Decimal] = {}
+    shares = [(queue.cohort, nominal[name]) for name, queue in queues.cluster.items()]
+    shares += [(name, _nominal(cohort)) for name, cohort in queues.cohorts.items()]
+    for cohort, amount in shares:
+        if cohort is not None and amount is not None:
+            root = queues.root_of(cohort)
+            together[root] = together.get(root, Decimal(0)) + amount
     weighed = any(queue.spec.fairSharing is not None for queue in queues.cluster.values())
     for name, queue in sorted(queues.cluster.items()):
         own = nominal[name]
         shared = queue.cohort is not None
         most = own
         if own is not None and queue.cohort is not None:
-            most = cohorts[queue.cohort]
+            most = together[queues.root_of(queue.cohort)]
             limits = [limit for _, one in _of_gpus(queue) for limit in [one.borrowingLimit]]
             if all(limit is not None for limit in limits):
                 most = min(most, own + sum(limit for limit in limits if limit is not None))

@@ -158,6 +158,19 @@ def test_quotas_are_nominal_and_with_a_cohort_what_may_be_borrowed(tmp_path):
     assert made.book.unsaid["the cap of a cohort on its queues together"] == ["bold", "careful"]
 
 
+def test_cohorts_in_a_cohort_lend_what_they_and_their_queues_have(tmp_path):
+    groups = queue("x", "4")["spec"]["resourceGroups"]
+    inner = of("Cohort", "inner", spec={"parentName": "outer"})
+    outer = of("Cohort", "outer", spec={"parentName": "inner", "resourceGroups": groups})
+    made = convert(
+        tmp_path, *NODES, inner, outer, queue("a", "8", cohort="inner"), queue("b", "1", cohort="b")
+    )
+    assert {one.name: one.quota["gpu"] for one in made.round.tenants} == {"a": 8000, "b": 1000}
+    outer["spec"].pop("parentName")
+    made = convert(tmp_path, *NODES, inner, outer, queue("a", "8", cohort="inner"))
+    assert made.round.tenants[0].quota == {"gpu": 12_000}
+
+
 def test_weights_of_fair_sharing_are_in_thousandths(tmp_path):
     half = queue("half", "8", fairSharing={"weight": "500m"})
     made = convert(tmp_path, *NODES, half, queue("one", "8"))
