@@ -321,7 +321,17 @@ def _headed(raw: Any, file: str, *kinds: str) -> dict[str, Any]:
 
 
 def _text(file: str) -> str:
-    content = streams.read(file, MAX_JSON_MIB * _MIB)
+    return text_of(streams.read(file, MAX_JSON_MIB * _MIB))
+
+
+def text_of(content: bytes) -> str:
+    """Return the text of a document's bytes, in UTF-8 and within the limits of a document.
+
+    Raises
+    ------
+    InvalidInputError
+        It is no text, empty, or too long.
+    """
     if len(content) > MAX_JSON_MIB * _MIB:
         raise InvalidInputError(f"too long; expected at most {MAX_JSON_MIB} MiB", show_value=False)
     if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:

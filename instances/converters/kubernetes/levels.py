@@ -115,7 +115,7 @@ def label_keys(
             )
     if asked:
         return tuple(dict.fromkeys(key for key in asked if key != HOSTNAME))
-    set_up = [tuple(key for key in keys if key != HOSTNAME) for keys in topologies]
+    set_up = [tuple(dict.fromkeys(k for k in keys if k != HOSTNAME)) for keys in topologies]
     labelled = {
         keys: sum(all(key in node.metadata.labels for key in keys) for node in nodes)
         for keys in set_up

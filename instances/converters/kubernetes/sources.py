@@ -9,6 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.kubernetes.kai_snapshot import (
+    OBJECTS,
+    is_zip,
+    load_zip,
+    snapshot_objects,
+)
 from placewright.instances.converters.kubernetes.records import Object
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_values
@@ -33,7 +39,7 @@ class Kind(NamedTuple):
 
 
 def read_sources(files: Sequence[str | os.PathLike[str]]) -> dict[Kind, list[Source]]:
-    """Return the objects of some files by kind; a List, also one inside another, is its items.
+    """Return the objects of some files by kind; a List is its items, KAI's snapshot its objects.
 
     Raises
     ------
@@ -43,7 +49,8 @@ def read_sources(files: Sequence[str | os.PathLike[str]]) -> dict[Kind, list[Sou
     found: dict[Kind, list[Source]] = {}
     for name in files:
         file = os.fspath(name)
-        for source in _objects(Source(file, (), load_values(file))):
+        values = load_zip(file) if is_zip(file) else load_values(file)
+        for source in _objects(Source(file, (), values)):
             found.setdefault(_kind(source), []).append(source)
     return found
 
@@ -86,6 +93,12 @@ def _objects(source: Source) -> Iterator[Source]:
         file, path, raw = waiting.pop()
         if not isinstance(raw, dict):
             raise InvalidInputError(f"{_EXPECTED}, an object", file=file, path=path, value=raw)
+        if not path and OBJECTS in raw and "kind" not in raw:
+            try:
+                waiting += [Source(file, at, item) for at, item in snapshot_objects(raw)]
+            except InvalidInputError as error:
+                raise error.inside(file) from None
+            continue
         if not str(raw.get("kind", "")).endswith("List") or "items" not in raw:
             yield Source(file, path, raw)
             continue
