@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from placewright.instances.checks.cluster import MAX_HOSTS
 
@@ -66,16 +67,25 @@ def compress(names: Iterable[str]) -> tuple[str, ...]:
     plain: list[str] = []
     numbered: dict[tuple[str, int], list[int]] = {}
     for name in names:
-        match = _NUMBERED.fullmatch(name)
-        if match is None:
+        numbers = _numbered(name)
+        if numbers is None:
             plain.append(name)
         else:
-            digits = match[2]
-            width = len(digits) if digits[0] == "0" and len(digits) > 1 else 0
-            numbered.setdefault((match[1], width), []).append(int(digits))
-    for (prefix, width), numbers in numbered.items():
-        plain += (_range(prefix, width, first, last) for first, last in _runs(sorted(numbers)))
+            prefix, width, number = numbers
+            numbered.setdefault((prefix, width), []).append(number)
+    for (prefix, width), found in numbered.items():
+        plain += (_range(prefix, width, first, last) for first, last in _runs(sorted(found)))
     return tuple(sorted(plain))
+
+
+@lru_cache(maxsize=MAX_HOSTS)
+def _numbered(name: str) -> tuple[str, int, int] | None:
+    """Return the prefix, the width (0: no zeros) and the number of a name that ends in one."""
+    match = _NUMBERED.fullmatch(name)
+    if match is None:
+        return None
+    digits = match[2]
+    return match[1], len(digits) if digits[0] == "0" and len(digits) > 1 else 0, int(digits)
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -41,7 +41,7 @@ NODE = "node"
 WHOLE_NODE = 1000
 """Of the resource `node`, where some job has its nodes alone: that is all, another job has 1."""
 
-MAX_REMEMBERED = 256
+MAX_REMEMBERED = 1024
 """Sets of nodes that are kept, lest a hostile dump fill the memory with different ones."""
 
 UNNAMED = "gpu"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.tres import Gres
 from placewright.instances.documents.base import MAX_COUNT
 
-MAX_OPTIONS = 64
-MAX_NODES = 10_000
+MAX_OPTIONS = 16
+"""Numbers of nodes, of a range of them, that become options: the least, the most, some between."""
 
 
 class Shape(NamedTuple):
@@ -79,10 +80,19 @@ def _per_node(job: SlurmJob, nodes: int, gpus: int, model: str) -> list[Shape]:
     cpus = max(_share(cpu, nodes * 1000), job.minimum_cpus_per_node or 0)
     # Of a range of nodes Slurm may count what one of them needs.
     each = max(_share(memory, nodes), job.memory_per_node or 0, (job.memory_per_cpu or 0) * cpus)
-    implicit = "JOB_IMPLICIT_MAX_NODES" in job.flags
-    most = nodes if implicit else max(nodes, job.max_nodes or 0)
-    numbers = range(nodes, min(most, nodes + MAX_OPTIONS - 1, MAX_NODES) + 1) or (nodes,)
+    numbers = node_numbers(job)
+    if len(numbers) > MAX_OPTIONS:
+        last = len(numbers) - 1
+        numbers = [numbers[i * last // (MAX_OPTIONS - 1)] for i in range(MAX_OPTIONS)]
     return [Shape(n, gpus, model, cpus * 1000, each, n > 1) for n in numbers]
+
+
+def node_numbers(job: SlurmJob) -> Sequence[int]:
+    """Return the numbers of nodes that a pending job may have."""
+    least = max(1, job.node_count or 1)
+    implicit = "JOB_IMPLICIT_MAX_NODES" in job.flags
+    most = least if implicit else max(least, job.max_nodes or 0)
+    return range(least, most + 1)
 
 
 def _total(job: SlurmJob, nodes: int, gpus: int) -> tuple[int, int]:

@@ -283,3 +283,11 @@ def test_jobs_are_listed_by_slurms_priority(tmp_path):
     made = convert(tmp_path, jobs)
     assert [one.name for one in made.round.jobs] == ["2", "1", "3"]
     assert "priority numbers, but for the order in which jobs are listed" in made.book.unsaid
+
+
+def test_of_a_long_range_of_nodes_some_numbers_are_options(tmp_path):
+    made = convert(tmp_path, [job(1, node_count=1, max_nodes=100, tres_per_node="gpu:8")])
+    numbers = [option.groups[0].count for option in made.round.jobs[0].options]
+    assert numbers == sorted(set(numbers))
+    assert (len(numbers), numbers[0], numbers[-1]) == (16, 1, 100)
+    assert any("ranges of more than 16" in what for what in made.book.unsaid)
