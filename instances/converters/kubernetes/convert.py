@@ -66,7 +66,8 @@ def read_kubernetes(
             "has no node that can be a host; expected at least one", file=where, show_value=False
         )
     listed = list(dump.nodes.values())
-    keys = label_keys(listed, levels, [one.keys for one in dump.topologies])
+    topologies = [one.keys for one in dump.topologies] or [tuple(dump.tiers)]
+    keys = label_keys(listed, levels, topologies)
     aliases = {alias: key for one in dump.topologies for alias, key in one.aliases.items()}
     found = read_levels(listed, keys, aliases)
     for name in found.unlabelled:

@@ -12,6 +12,11 @@ from placewright.instances.converters.kubernetes import kueue_records as kr
 from placewright.instances.converters.kubernetes.group_queues import QUEUE_KINDS, GroupQueue
 from placewright.instances.converters.kubernetes.groups import GROUP_KINDS, Gang, PodGroup
 from placewright.instances.converters.kubernetes.groups import KIND as GROUPS
+from placewright.instances.converters.kubernetes.hyper_nodes import (
+    HYPER_NODE,
+    HyperNode,
+    with_tiers,
+)
 from placewright.instances.converters.kubernetes.records import Node, Pod
 from placewright.instances.converters.kubernetes.sources import Kind, Source, read_all
 
@@ -24,6 +29,7 @@ _READ = frozenset(
         *_TOPOLOGIES,
         *GROUP_KINDS,
         *QUEUE_KINDS,
+        HYPER_NODE,
     }
 )
 
@@ -39,6 +45,7 @@ class Dump:
     queues: kueue.Queues
     group_queues: Sequence[GroupQueue]
     topologies: Sequence[kr.Topology]
+    tiers: Sequence[str]
 
     @property
     def now(self) -> int:
@@ -88,8 +95,12 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
         for kind in GROUP_KINDS
         for group in read_all(PodGroup, sources.get(kind, ()), book, GROUPS)
     }
+    kept = nodes.take_nodes(read_all(Node, sources.get(NODE, ()), book, nodes.KIND), book)
+    hyper_nodes = read_all(HyperNode, sources.get(HYPER_NODE, ()), book, "hypernodes")
+    labelled, tiers = with_tiers(kept, hyper_nodes, book)
     return Dump(
-        nodes=nodes.take_nodes(read_all(Node, sources.get(NODE, ()), book, nodes.KIND), book),
+        nodes=labelled,
+        tiers=tiers,
         pods=read_all(Pod, sources.get(POD, ()), book, PODS),
         groups=groups,
         workloads={one.key: one for one in workloads},

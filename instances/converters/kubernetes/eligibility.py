@@ -146,12 +146,13 @@ def _matches(node: Node, term: SelectorTerm) -> bool:
     fields = {"metadata.name": node.metadata.name}
     if not term.matchExpressions and not term.matchFields:
         return False
-    return all(_holds(one, node.metadata.labels) for one in term.matchExpressions) and all(
-        _holds(one, fields) for one in term.matchFields
+    return all(holds(one, node.metadata.labels) for one in term.matchExpressions) and all(
+        holds(one, fields) for one in term.matchFields
     )
 
 
-def _holds(test: Expression, labels: Mapping[str, str]) -> bool:
+def holds(test: Expression, labels: Mapping[str, str]) -> bool:
+    """Whether labels pass a test."""
     value = labels.get(test.key)
     if test.operator == "In":
         return value is not None and value in test.values

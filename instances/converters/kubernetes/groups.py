@@ -22,6 +22,9 @@ from placewright.instances.documents.base import MAX_COUNT, NAME
 KIND = "pod groups"
 NATIVE, KAI = "scheduling.k8s.io", "scheduling.run.ai"
 VOLCANO, COSCHEDULING = "scheduling.volcano.sh", "scheduling.x-k8s.io"
+TIER = "volcano.sh/hypernode-tier-"
+"""What label keys of Volcano's tiers begin with; the number follows."""
+
 WORKLOAD = "kueue.x-k8s.io"
 GROUP_KINDS = tuple(Kind(group, "PodGroup") for group in (NATIVE, KAI, VOLCANO, COSCHEDULING))
 
@@ -64,6 +67,11 @@ class _KaiTopology(Record):
     preferredTopologyLevel: Text = ""  # noqa: N815
 
 
+class _Network(Record):
+    mode: Text = ""
+    highestTierAllowed: CountOrOne | None = None  # noqa: N815
+
+
 class _GroupSpec(Record):
     """Of all dialects: those of Kubernetes, KAI, Volcano and the plugin coscheduling."""
 
@@ -73,7 +81,7 @@ class _GroupSpec(Record):
     queue: OptionalName = None
     topologyConstraint: _KaiTopology | None = None  # noqa: N815
     subGroups: Annotated[tuple[object, ...], AsList] = ()  # noqa: N815
-    networkTopology: object = None  # noqa: N815
+    networkTopology: _Network | None = None  # noqa: N815
     preemptibility: Text = ""
 
 
@@ -102,13 +110,20 @@ class PodGroup(Object):
         constraints, kai = self.spec.schedulingConstraints, self.spec.topologyConstraint
         keys = [] if constraints is None else [one.key for one in constraints.topology]
         keys += [] if kai is None else [kai.requiredTopologyLevel]
-        return tuple(key for key in keys if key)
+        return tuple(key for key in (*keys, self._tier("hard")) if key)
 
     @property
     def preferred(self) -> str:
         """Label key of which pods would best share the value; empty if there is none."""
         kai = self.spec.topologyConstraint
-        return "" if kai is None else kai.preferredTopologyLevel
+        return (kai.preferredTopologyLevel if kai is not None else "") or self._tier("soft")
+
+    def _tier(self, mode: str) -> str:
+        """Return the label key of the tier that Volcano's `networkTopology` names in a mode."""
+        network = self.spec.networkTopology
+        if network is None or network.highestTierAllowed is None or network.mode != mode:
+            return ""
+        return f"{TIER}{network.highestTierAllowed}"
 
 
 def gang_of(pod: Pod, workload_of: Mapping[str, tuple[str, str]]) -> Gang:

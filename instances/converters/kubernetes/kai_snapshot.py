@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -17,6 +19,12 @@ _FILE = "snapshot.json"
 _MOST = MAX_JSON_MIB * 1024**2
 _MAX_RATIO = 200
 """Of what is compressed: JSON of a cluster shrinks some 20 to 50 times."""
+
+_BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
+    *(NotImplementedError, RuntimeError, ValueError, OverflowError, IndexError),
+)
+"""What `zipfile` raises of zips that are none, are encrypted, or are packed in other ways."""
 
 _KINDS = {
     "pods": ("v1", "Pod"),
@@ -58,7 +66,7 @@ def load_zip(file: str) -> Any:
         raise _wrong(file, f"has no {_FILE}") from None
     except InvalidInputError as error:
         raise error.inside(file) from None
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError):
+    except _BROKEN:
         raise _wrong(file, "cannot be unpacked") from None
     return parse_values(text, _FILE if text.lstrip().startswith("{") else file)
 
