@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from placewright.instances.converters import read_kubernetes
+from placewright.instances.converters.kubernetes.levels import VENDORS
 from tests.instances.kubernetes.dumps import (
     CAPTURED,
     GPU,
@@ -105,6 +106,15 @@ def test_equal_labels_below_different_parents_are_different_domains(tmp_path):
     made = convert(tmp_path, *nodes, levels=keys)
     assert [host.parent for host in made.round.cluster.hosts] == ["z0/r", "z1/r"]
     assert made.round.cluster.levels == ("zone", "rack")
+
+
+@pytest.mark.parametrize("row", VENDORS, ids=lambda row: row[0])
+def test_labels_of_a_vendor_are_levels_and_zones_only_where_there_are_no_others(tmp_path, row):
+    labels = {key: f"v{i}" for i, key in enumerate(row)} | {"topology.kubernetes.io/zone": "z"}
+    cluster = convert(tmp_path, node("a", labels=labels), node("b", labels=labels)).round.cluster
+    assert len(cluster.levels) == len(row)
+    assert all(key.endswith(level) for key, level in zip(row, cluster.levels, strict=True))
+    assert cluster.hosts[0].parent == cluster.hosts[1].parent
 
 
 def test_selectors_affinity_and_taints_say_where_a_pod_may_go(tmp_path):

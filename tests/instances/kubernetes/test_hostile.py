@@ -12,7 +12,10 @@ import pytest
 
 from placewright.instances.converters import read_kubernetes
 from placewright.instances.errors import InvalidInputError
+from tests.instances.kubernetes import test_kueue as kueue
 from tests.instances.kubernetes.dumps import CAPTURED, SAMPLES, convert, node, pod
+from tests.instances.kubernetes.test_gangs import group, member
+from tests.instances.kubernetes.test_hyper_nodes import NODES, TREE
 
 MUTATIONS = 500
 NASTY: tuple[Any, ...] = (
@@ -78,15 +81,36 @@ def group_of(item: Any) -> str:
     return item["apiVersion"].rpartition("/")[0]
 
 
+def handmade() -> Any:
+    """A dump of what the captured ones do not have: KAI, Volcano, cohorts, HyperNodes."""
+    groups = [group(sign) for sign in ("kai", "volcano", "coscheduling")]
+    groups[0]["spec"]["queue"] = "a"
+    groups[1]["spec"]["networkTopology"] = {"mode": "hard", "highestTierAllowed": 1}
+    signs = ("kai", "kai", "volcano", "volcano", "lws", "Job")
+    kai = {"resources": {"gpu": {"quota": 8, "limit": -1}}, "parentQueue": "all"}
+    queue = {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": "a"},
+        "spec": kai,
+    }
+    cohort = kueue.of("Cohort", "c", spec={"parentName": "d"})
+    own = kueue.queue("cq", "16", cohort="c", limit="4", fairSharing={"weight": "2"})
+    assigned = kueue.workload(status=kueue.admitted("n0", "n1"))
+    pods = [member(f"p{i}", sign) for i, sign in enumerate(signs)]
+    items = [*NODES, *TREE, *groups, *pods, queue, cohort, own, kueue.LOCAL, assigned]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
 def documents() -> list[Any]:
     """The samples as one List, and one of each form of captured states, cut short."""
     files = [[SAMPLES / "nodes-pods.json", SAMPLES / "queues.json"]]
     names = ("kueue-tas-seed5", "kube-scheduler-gang-seed3-ours")
     files += [sorted((CAPTURED / n).glob("*.json")) for n in names if (CAPTURED / n).is_dir()]
-    made = []
-    for group in files:
+    made = [handmade()]
+    for part in files:
         kinds: dict[str, list[Any]] = {}
-        for file in group:
+        for file in part:
             for item in json.loads(file.read_text())["items"]:
                 kinds.setdefault(item["kind"], []).append(item)
         items = [one for of_kind in kinds.values() for one in of_kind[:6]]
