@@ -53,7 +53,10 @@ def mutate(values: Any, rng: random.Random) -> Any:
     """Return values with one to three of them changed, dropped, doubled, or moved."""
     values = json.loads(json.dumps(values))
     for _ in range(rng.randint(1, 3)):
-        *path, last = rng.choice(list(places(values)))
+        found = list(places(values))
+        if not found:
+            break
+        *path, last = rng.choice(found)
         parent = values
         for key in path:
             parent = parent[key]
