@@ -10,6 +10,7 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import pods
 from placewright.instances.converters.kubernetes.dump import PODS, Dump
 from placewright.instances.converters.kubernetes.groups import (
+    KAI,
     KIND,
     WORKLOAD,
     Gang,
@@ -102,7 +103,8 @@ class PodJobs:
         bound = [pod for pod in members if pod.spec.nodeName is not None]
         waiting = [pod for pod in members if pod.spec.nodeName is None]
         if bound:
-            self._run(head, bound, asks)
+            stays = gang.by == KAI and group is not None and group.stays(head.priority)
+            self._run(head, bound, asks, movable=self.movable and not stays)
         if not waiting:
             return
         if bound:
@@ -115,7 +117,14 @@ class PodJobs:
             head = replace(head, name=f"{head.name}:waiting", least=least)
         self._wait(head, waiting, asks)
 
-    def _run(self, head: Head, bound: Sequence[Pod], asks: dict[tuple[str, str], Ask]) -> None:
+    def _run(
+        self,
+        head: Head,
+        bound: Sequence[Pod],
+        asks: dict[tuple[str, str], Ask],
+        *,
+        movable: bool,
+    ) -> None:
         placed = [(asks[pod.key], pod.spec.nodeName or "") for pod in bound]
         starts = [at for pod in bound if (at := pods.started(pod)) is not None]
         try:
@@ -123,7 +132,7 @@ class PodJobs:
                 head,
                 placed,
                 since=max(starts, default=None),
-                movable=self.movable and all(pods.movable(pod) for pod in bound),
+                movable=movable and all(pods.movable(pod) for pod in bound),
             )
         except LeftOutError as error:
             self.leave(bound, str(error))
@@ -152,6 +161,8 @@ class PodJobs:
         if group is not None:
             least = min(group.least, len(members)) if group.least > 10**4 else group.least
             required = self._level(group.required, group)
+            if group.spec.subGroups:
+                self.book.cannot_say("groups within a pod group", group.name)
         space = f"{gang.namespace}/" if gang.namespace else ""
         return Head(
             name=f"{space}{gang.name}",

@@ -29,6 +29,9 @@ WORKLOAD = "kueue.x-k8s.io"
 GROUP_KINDS = tuple(Kind(group, "PodGroup") for group in (NATIVE, KAI, VOLCANO, COSCHEDULING))
 
 _NAME = re.compile(NAME)
+_BUILD = 100
+"""Priority from which on KAI does not preempt, unless a group says otherwise."""
+
 _OTHER_LABELS = (
     "leaderworkerset.sigs.k8s.io/group-key",
     "jobset.sigs.k8s.io/jobset-uid",
@@ -95,6 +98,11 @@ class PodGroup(Object):
         """Whether its pods are scheduled one by one."""
         policy = self.spec.schedulingPolicy
         return policy is not None and policy.gang is None
+
+    def stays(self, priority: int) -> bool:
+        """Whether its pods, of some priority, may not be preempted (KAI)."""
+        said = self.spec.preemptibility.lower()
+        return said == "non-preemptible" or (not said and priority >= _BUILD)
 
     @property
     def least(self) -> int:

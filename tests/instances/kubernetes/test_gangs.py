@@ -175,3 +175,21 @@ def test_queues_of_kai_and_volcano_are_tenants(tmp_path):
     }
     assert made.round.jobs[0].tenant == "a"
     assert made.book.unsaid["limits of a queue that others are in"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "priority", "pinned"),
+    [
+        ({}, 50, False),
+        ({}, 100, True),
+        ({"preemptibility": "preemptible"}, 100, False),
+        ({"preemptibility": "non-preemptible"}, 50, True),
+    ],
+)
+def test_what_kai_does_not_preempt_stays(tmp_path, spec, priority, pinned):
+    pods = [member(f"p{i}", "kai", nodeName=f"n{i}", priority=priority) for i in range(2)]
+    for one in pods:
+        owner = {"kind": "Job", "name": "j", "uid": "u", "controller": True}
+        one["metadata"]["ownerReferences"] = [owner]
+    made = convert(tmp_path, *NODES, *pods, group("kai", **spec), movable=True)
+    assert made.round.jobs[0].running.pinned is pinned
