@@ -62,7 +62,6 @@ class _Least(Record):
 
 class _Policy(Record):
     gang: _Least | None = None
-    basic: object = None
 
 
 class _KaiTopology(Record):

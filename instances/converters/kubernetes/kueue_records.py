@@ -24,7 +24,6 @@ from placewright.instances.converters.kubernetes.records import (
     Conditions,
     Object,
     PodSpec,
-    Taint,
     Toleration,
 )
 from placewright.instances.converters.kubernetes.sources import Kind
@@ -203,7 +202,6 @@ class LocalQueue(Object):
 
 class _FlavorSpec(Record):
     nodeLabels: Texts = Field(default_factory=dict)  # noqa: N815
-    nodeTaints: Annotated[tuple[Taint, ...], AsList] = ()  # noqa: N815
     tolerations: Annotated[tuple[Toleration, ...], AsList] = ()
 
 

@@ -102,7 +102,6 @@ class NodeStatus(Record):
     """What a node has, and how it is."""
 
     allocatable: Quantities = Field(default_factory=dict)
-    capacity: Quantities = Field(default_factory=dict)
     conditions: Conditions = ()
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
@@ -146,7 +146,7 @@ def add_workload(
     if workload.has("Finished"):
         raise LeftOutError("has finished")
     sets = workloads.asks(workload, book)
-    head = workloads.head(workload)
+    head = replace(workloads.head(workload), required=_joint(sets))
     placed = workloads.places(workload, sets)
     if placed:
         since = [c.lastTransitionTime for c in workload.status.conditions if c.type == "Admitted"]
@@ -156,3 +156,11 @@ def add_workload(
         if workload.status.admission is not None:
             book.cannot_say("that a workload is admitted whose pods have no nodes", workload.name)
     book.take(KIND)
+
+
+def _joint(sets: Sequence[tuple[PodSet, Ask]]) -> str | None:
+    """Return the level that all pod sets share a domain of, if they are one group of pod sets."""
+    near = [pod_set.topologyRequest for pod_set, _ in sets]
+    names = {None if one is None else one.podSetGroupName for one in near}
+    levels = {ask.required for _, ask in sets}
+    return levels.pop() if len(names) == len(levels) == 1 and None not in names else None

@@ -67,6 +67,15 @@ def test_a_workload_that_waits_has_its_queue_its_size_and_its_topology(tmp_path)
     assert made.book.taken["workloads"] == 1
 
 
+def test_pod_sets_of_one_group_share_one_domain(tmp_path):
+    asked = workload(1, near={"required": RACK, "podSetGroupName": "both"})
+    workers = {**asked["spec"]["podSets"][0], "name": "workers", "count": 3}
+    asked["spec"]["podSets"].append(workers)
+    (job,) = convert(tmp_path, *NODES, asked).round.jobs
+    assert [group.count for group in job.options[0].groups] == [1, 3]
+    assert job.options[0].required == "gce-topology-subblock"
+
+
 def test_partial_admission_gives_an_option_for_each_size(tmp_path):
     (job,) = convert(tmp_path, *NODES, workload(3, pods={"minCount": 2})).round.jobs
     assert [option.groups[0].count for option in job.options] == [3, 2]
