@@ -54,6 +54,21 @@ def test_every_object_of_a_captured_dump_is_in_the_round_or_counted(folder):
     assert places >= bound
 
 
+@pytest.mark.parametrize(
+    "name", ["kube-scheduler-gang-seed3-native", "kube-scheduler-gang-seed3-ours"]
+)
+@needs_captures
+def test_each_pod_of_a_captured_dump_is_one_task_and_is_where_it_was_bound(name):
+    made = read_kubernetes(sorted((CAPTURED / name).glob("*.json")))
+    tasks = sum(group.count for job in made.round.jobs for group in job.options[0].groups)
+    assert tasks == made.book.taken["pods"] == made.book.total("pods")
+    items = json.loads((CAPTURED / name / "nodes-pods.json").read_text())["items"]
+    bound = Counter(one["spec"].get("nodeName") for one in items if one["kind"] == "Pod")
+    bound.pop(None, None)
+    running = [job.running for job in made.round.jobs if job.running is not None]
+    assert Counter(task.host for one in running for task in one.tasks) == bound
+
+
 @needs_captures
 def test_a_captured_dump_has_its_topology_its_taints_and_its_nodes_that_are_away():
     made = read_kubernetes([CAPTURED / "kube-scheduler-nodes-pods.json"])
