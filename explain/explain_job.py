@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from placewright.collection import no_collection
 from placewright.explain.conflict import fall_apart, preferred_conflict
 from placewright.explain.corrections.costs import COSTS, Cost
 from placewright.explain.explanation import Explanation, Verdict
@@ -96,11 +97,14 @@ def explained(
     *,
     in_full: bool,
 ) -> Explanation:
-    """Explain a job of what `checked_parts` returns; `in_full` with places and cost.
+    """Explain a job of what `checked_parts` returns.
 
-    `oracle` answers the questions of the search, `solving` proves what it finds.
+    `in_full` with proof, places and cost, and with groups of running jobs that fall apart. `oracle`
+    answers the questions of the search, `solving` proves what it finds.
     """
-    return _Search(round_, plan, job, oracle, solving).explanation(in_full=in_full)
+    search = _Search(round_, plan, job, oracle, solving, in_full=in_full)
+    with no_collection():
+        return search.explanation()
 
 
 def checked_parts(round_: Round, plan: Plan | None) -> tuple[Round, Plan | None]:
@@ -150,22 +154,29 @@ class _Search:
     """The search for one explanation."""
 
     def __init__(
-        self, round_: Round, plan: Plan | None, job: str, oracle: Oracle, solving: SolvingOracle
+        self,
+        round_: Round,
+        plan: Plan | None,
+        job: str,
+        oracle: Oracle,
+        solving: SolvingOracle,
+        *,
+        in_full: bool,
     ) -> None:
         policy = FACTS[round_.policy.formulation]
         self._round = round_ if plan is None else policy.given(round_, plan, job)
         self._plan, self._job, self._policy = plan, job, policy
         self._oracle, self._solving = oracle, solving
-        self._questions = 0
+        self._questions, self._in_full = 0, in_full
 
-    def explanation(self, *, in_full: bool) -> Explanation:
+    def explanation(self) -> Explanation:
         """Return what keeps the job from starting now, else beside the plan."""
         found = self._of(None)
         if found.verdict is Verdict.COULD_START and self._plan is not None:
             found = self._of(self._plan)
             if found.verdict is Verdict.COULD_START and self._is_held(self._plan):
                 found = replace(found, verdict=Verdict.HELD_FOR_RESERVATION)
-        if not in_full:
+        if not self._in_full:
             return found
         places = self._policy.places(self._base, self._job)
         return replace(found, places=places, cost=self._cost(found.verdict))
@@ -188,9 +199,11 @@ class _Search:
             return self._explanation(verdict, facts, facts, plan=answer.plan)
         conflict = preferred_conflict(facts, lambda kept: self._blocked(facts, kept))
         verdict = VERDICTS[last_stratum(conflict)]
+        if not self._in_full:
+            return self._explanation(verdict, facts, conflict, blocked=True)
         universe, conflict = fall_apart(facts, conflict, self._blocked)
         proof = prove(conflict, lambda kept: self._world(universe, kept), self._solving)
-        return self._explanation(verdict, universe, conflict, proof=proof)
+        return self._explanation(verdict, universe, conflict, blocked=True, proof=proof)
 
     def _explanation(
         self,
@@ -198,13 +211,14 @@ class _Search:
         universe: Sequence[Fact],
         holds: Sequence[Fact],
         *,
+        blocked: bool = False,
         proof: ConflictProof | None = None,
         plan: Plan | None = None,
     ) -> Explanation:
         return Explanation(
             job=self._job,
             verdict=verdict,
-            conflict=() if proof is None else tuple(holds),
+            conflict=tuple(holds) if blocked else (),
             universe=tuple(universe),
             world=self._world(universe, holds),
             proof=proof,

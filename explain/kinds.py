@@ -27,7 +27,7 @@ class WaitingKind:
     milli_gpu
         What their first options ask together.
     explanation
-        That of the first of them.
+        That of the first of them, without proof; running jobs are one group each.
     """
 
     jobs: tuple[str, ...]

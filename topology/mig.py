@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 COMPUTE_SLICES = 7
@@ -127,6 +128,7 @@ def memory_in_name(gpu_model: str) -> int | None:
     return int(found[1]) * _GIB if found else None
 
 
+@lru_cache
 def product_of(gpu_model: str, memory: int | None) -> int:
     """Return the index in `PRODUCTS` of a GPU model with this memory; `NO_MIG` if there is none."""
     family = _FAMILY.search(gpu_model)
