@@ -299,7 +299,7 @@ def test_a_bad_value_is_refused_by_its_path(tmp_path, path, value, message):
             "run",
             "'run': expected 'start', 'keep', 'migrate', 'preempt' or 'wait'",
         ),
-        ("decisions.1.reason", "tired", "'tired': expected 'never_fits', 'quota', 'capacity',"),
+        ("decisions.1.reason", "tired", "'tired': expected 'never_fits', 'quota', 'hosts_away',"),
         ("decisions.0.tasks.0.gpus", [-1], None),
         ("decisions.0.tasks.0.host", "h[0-1]", "'h[0-1]': expected only letters"),
         ("certificate.terms.0.bound", NAN, "nan: expected a finite number"),
@@ -372,10 +372,10 @@ def test_a_plan_for_another_round_can_be_recognised_by_its_digest():
         ({**HEAD, "apiVersion": "v1"}, "apiVersion: 'v1': expected placewright/v1alpha2"),
         (
             {"apiVersion": "placewright/v1alpha2"},
-            "kind: missing; expected Round or Cluster or Plan",
+            "kind: missing; expected Round or Cluster or Plan or Edits",
         ),
-        ({**HEAD, "kind": "Pod"}, "kind: 'Pod': expected Round or Cluster or Plan"),
-        ({**HEAD, "kind": {"x": []}}, "kind: {'x': []}: expected Round or Cluster or Plan"),
+        ({**HEAD, "kind": "Pod"}, "kind: 'Pod': expected Round or Cluster or Plan or Edits"),
+        ({**HEAD, "kind": {"x": []}}, "kind: {'x': []}: expected Round or Cluster or Plan or Edits"),
     ],
 )
 def test_an_unknown_version_or_kind_is_refused(tmp_path, head, message):

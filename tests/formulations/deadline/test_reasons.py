@@ -43,9 +43,9 @@ def job(name: str, count: int, **more: Any) -> Raw:
     return {"name": name, "options": [{"groups": [{"gpu": 2, "count": count}]}], **more}
 
 
-def test_what_only_a_host_that_is_away_could_hold_waits_for_capacity() -> None:
+def test_what_only_a_host_that_is_away_could_hold_waits_until_it_is_back() -> None:
     assert reasons([job("both", 2)], [{"host": "h1", "start": 0, "end": 50}]) == {
-        "both": Reason.CAPACITY
+        "both": Reason.HOSTS_AWAY
     }
 
 

@@ -22,7 +22,7 @@ from placewright.instances.verify.rules.gang.reason_tests import ReasonTests, as
 from placewright.topology.units import WHOLE_GPU
 
 _REASONS = (Reason.NEVER_FITS, Reason.QUOTA, Reason.CAPACITY, Reason.NOT_CHOSEN)
-_OTHERS = (Reason.DISPLACED_BY_PRIORITY, Reason.DISRUPTION_LIMIT)
+_OTHERS = (Reason.HOSTS_AWAY, Reason.DISPLACED_BY_PRIORITY, Reason.DISRUPTION_LIMIT)
 
 
 def cell_reason(reading: Reading) -> Iterator[Finding]:
