@@ -375,7 +375,10 @@ def test_a_plan_for_another_round_can_be_recognised_by_its_digest():
             "kind: missing; expected Round or Cluster or Plan or Edits",
         ),
         ({**HEAD, "kind": "Pod"}, "kind: 'Pod': expected Round or Cluster or Plan or Edits"),
-        ({**HEAD, "kind": {"x": []}}, "kind: {'x': []}: expected Round or Cluster or Plan or Edits"),
+        (
+            {**HEAD, "kind": {"x": []}},
+            "kind: {'x': []}: expected Round or Cluster or Plan or Edits",
+        ),
     ],
 )
 def test_an_unknown_version_or_kind_is_refused(tmp_path, head, message):
