@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placewright.cli.format.table import table
-from placewright.cli.format.text import count, count_gpus, gpus, several, shortened, term_text
+from placewright.cli.format.text import count, count_gpus, gpus, several, shortened
+from placewright.cli.views.cost_of_starting import PROOF, cost_text
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
 from placewright.instances.documents.quantities import amount_text
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from placewright.explain.explanation import Explanation
     from placewright.explain.facts.fact import Fact
     from placewright.explain.kinds import WaitingKind
-    from placewright.explain.loss import Loss
     from placewright.explain.places import GroupPlaces, Place
     from placewright.instances.documents.job import Job
     from placewright.instances.documents.option import TaskGroup
@@ -118,7 +118,7 @@ def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
         yield from _corrections(explanation.corrections, words(explanation))
     if explanation.cost is not None:
         yield ""
-        yield f"  {_cost(explanation.cost)}"
+        yield f"  {cost_text(explanation.cost)}"
     yield ""
     yield f"  {_proven(explanation)}"
 
@@ -247,55 +247,6 @@ def _lack(lack: Mapping[str, Any]) -> str:
     return f"at most {amount_text(resource, lack['free'])}"
 
 
-def _cost(cost: Loss) -> str:
-    it = "Starting it all the same would cost"
-    if cost.startable is False:
-        return f"Moving or preempting others cannot start it ({_PROOF[cost.proof]})"
-    if cost.is_tie:
-        return f"{it} nothing: an equally good plan starts it{_instead(cost)}"
-    if cost.term is None:
-        return "What starting it all the same would cost is not known: no plan that does was found"
-    least = term_text(cost.term, cost.at_least)
-    if cost.at_most is None:
-        return f"{it} at least {least} of {cost.term} ({_PROOF[cost.proof]})"
-    most = term_text(cost.term, cost.at_most)
-    if cost.at_most == 0:
-        return f"{it} nothing: a better plan starts it{_instead(cost)}"
-    if cost.at_least == cost.at_most:
-        return f"{it} {most} of {cost.term} ({_PROOF[cost.proof]}){_instead(cost)}"
-    if cost.at_least == 0:
-        return f"{it} at most {most} of {cost.term}{_instead(cost)}"
-    return f"{it} {least} to {most} of {cost.term}{_instead(cost)}"
-
-
-_PROOF: Mapping[str | None, str] = {
-    "certified": "certified",
-    "claimed": "as a solver claims",
-    None: "not proven",
-}
-_WOULD: Mapping[tuple[str, str], str] = {
-    ("start", "wait"): "would wait",
-    ("wait", "start"): "would start",
-    ("keep", "preempt"): "would stop",
-    ("keep", "migrate"): "would move",
-    ("migrate", "keep"): "would stay",
-    ("migrate", "preempt"): "would stop",
-    ("preempt", "keep"): "would go on",
-    ("preempt", "migrate"): "would move and go on",
-}
-"""What becomes of a job, by its decision in the plan and in the one that starts the other job."""
-
-
-def _instead(cost: Loss) -> str:
-    if not cost.instead:
-        return ""
-    said = [
-        f"{one.job} {_WOULD.get((one.before, one.after), f'would {one.after}')}"
-        for one in cost.instead
-    ]
-    return f"; {several(said, MAX_JOBS)}"
-
-
 def _proven(explanation: Explanation) -> str:
     asked_ = f"{count(explanation.facts, 'fact')}, {count(explanation.questions, 'question')}"
     proof = explanation.proof
@@ -306,7 +257,7 @@ def _proven(explanation: Explanation) -> str:
         for fact, witness in zip(explanation.conflict, proof.witnesses, strict=True)
         if witness.plan is None
     ]
-    bound = "not within the limit" if proof.blocked is None else _PROOF[proof.blocked]
+    bound = "not within the limit" if proof.blocked is None else PROOF[proof.blocked]
     plans = count(len(proof.witnesses) - len(unproven), "verified plan")
     text = f"Proof: that these facts suffice: {bound}; that each is needed: {plans}; {asked_}"
     return text if not unproven else f"{text}; not proven to be needed: {'; '.join(unproven)}"
