@@ -2,11 +2,6 @@
 
 Of all conflicts the **preferred** one leaves out the last fact if any conflict does, then the one
 before it, and so on. With facts in the order of their strata it needs the least lasting ones least.
-
-References
-----------
-Junker, "QuickXplain: Preferred explanations and relaxations for over-constrained problems", AAAI
-2004.
 """
 
 from __future__ import annotations
@@ -15,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from placewright.explain.facts.fact import Fact
+from placewright.explain.minimal_subset import minimal_subset
 
 MAX_SENTENCES = 8
 """Sentences of a conflict, beyond which no group falls apart."""
@@ -37,45 +33,7 @@ def preferred_conflict(facts: Sequence[Fact], blocked: Blocked) -> list[Fact]:
         Monotone. What is not known counts as not blocked: the facts that are returned block in any
         case; they are minimal and preferred if all was known.
     """
-    return _QuickXplain(blocked, lambda _: True).conflict(facts, [])
-
-
-class _QuickXplain:
-    """QuickXplain; it ends once a fact of the conflict is refused."""
-
-    def __init__(self, blocked: Blocked, accepts: Callable[[Fact], bool]) -> None:
-        self._blocked, self._accepts = blocked, accepts
-
-    def conflict(self, facts: Sequence[Fact], background: Sequence[Fact]) -> list[Fact]:
-        """Return a minimal set of facts that blocks with the background; together they do.
-
-        Raises
-        ------
-        _RefusedError
-            If one of them is refused.
-        """
-        if not facts or self._blocked(background):
-            return []
-        return self._of(background, (), facts)
-
-    def _of(
-        self, background: Sequence[Fact], added: Sequence[Fact], facts: Sequence[Fact]
-    ) -> list[Fact]:
-        if added and self._blocked(background):
-            return []
-        if len(facts) == 1:
-            if not self._accepts(facts[0]):
-                raise _RefusedError
-            return [*facts]
-        half = len(facts) // 2
-        first, second = facts[:half], facts[half:]
-        of_second = self._of([*background, *first], first, second)
-        of_first = self._of([*background, *of_second], of_second, first)
-        return [*of_first, *of_second]
-
-
-class _RefusedError(Exception):
-    """A fact of the conflict is refused."""
+    return minimal_subset(facts, blocked) or []
 
 
 def fall_apart(
@@ -121,11 +79,10 @@ def _needed(
         others = [fact for fact in (*rest, *parts) if fact is not part]
         return blocked(universe, others) is False
 
-    search = _QuickXplain(lambda kept: blocked(universe, kept), is_needed)
-    try:
-        return search.conflict(parts, rest) or None
-    except _RefusedError:
-        return None
+    needed = minimal_subset(
+        parts, lambda kept: blocked(universe, kept), background=rest, accepts=is_needed
+    )
+    return needed or None
 
 
 def _replaced(facts: Sequence[Fact], whole: Fact, parts: Sequence[Fact]) -> list[Fact]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from placewright.explain.corrections.least_amount import least_amount
-from placewright.explain.minimal_subset import minimal_subset
+from placewright.explain.minimal_subset import minimal_subset, up_to
 from placewright.instances.documents.edits import Edit
 
 Suffices: TypeAlias = Callable[[Sequence[Edit]], bool | None]
@@ -117,7 +117,7 @@ class Names:
             known = known and answer is not None
             return bool(answer)
 
-        found = minimal_subset(self.names, enough, MAX_NEEDED)
+        found = minimal_subset(self.names, enough, accepts=up_to(MAX_NEEDED))
         return None if found is None else Form(self.text(found), self.edits(found), known)
 
 

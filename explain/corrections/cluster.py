@@ -16,7 +16,7 @@ from placewright.explain.corrections.change import (
     edit_of,
 )
 from placewright.explain.corrections.least_amount import least_amount
-from placewright.explain.minimal_subset import minimal_subset
+from placewright.explain.minimal_subset import minimal_subset, up_to
 from placewright.instances.derived.durations import duration
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import expected_end
@@ -65,8 +65,8 @@ class Until:
         if suffices((edit_of(end=ended),)):
             needed = minimal_subset(
                 ended,
-                lambda names: bool(suffices([edit_of(end=[*names])] if names else [])),
-                MAX_NEEDED,
+                lambda names: suffices([edit_of(end=[*names])] if names else []),
+                accepts=up_to(MAX_NEEDED),
             )
             ended = ended if needed is None else needed
         return self._form(at, ended, least=found.proven)
