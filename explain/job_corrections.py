@@ -68,10 +68,9 @@ class JobCorrections:
         self._oracle, self._solving, self._costs = oracle, solving, costs
         self._job = explanation.job
         self._base = explanation.world.base
-        beside = None
-        if plan is not None:
-            beside = FACTS[round_.policy.formulation].base(round_, self._job, plan)
-        self._beside = beside
+        self._beside = None
+        if plan is not None and explanation.verdict is not Verdict.OTHERS_INSTEAD:
+            self._beside = FACTS[round_.policy.formulation].base(round_, self._job, plan)
         waiting = {one.name for one in round_.jobs if one.running is None}
         self._started = [
             name
@@ -127,6 +126,8 @@ class JobCorrections:
 
     def _beside_plan(self, correction: Correction) -> Correction:
         """Return a correction that says whether it suffices beside all that the plan starts."""
+        if self._explanation.verdict is Verdict.OTHERS_INSTEAD:
+            return replace(correction, beside_plan=True)  # its base is the round after the plan
         if self._beside is None:
             return correction
         try:
