@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli.format.output import check_output, note_written, out, warn_of_invalid_jobs
-from placewright.cli.verbs.options import Format, Lenient
+from placewright.cli.verbs.options import AllDifferences, BeforeAfterPicture, Format, Lenient
 from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
 
 if TYPE_CHECKING:
@@ -26,16 +26,11 @@ def diff(
         str | None,
         typer.Option("--round-after", metavar="ROUND", help="Round of AFTER, if it is another."),
     ] = None,
-    picture: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Draw before and after as .png or .svg."),
-    ] = None,
+    picture: BeforeAfterPicture = None,
     output_format: Annotated[
         Format, typer.Option("--format", help="What to print: tables, or an object as JSON.")
     ] = Format.TABLE,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Print every job that differs, also only in place.")
-    ] = False,
+    everything: AllDifferences = False,
     lenient: Lenient = False,
 ) -> None:
     """Compare two plans: who starts, moves or stops in one only, and which terms are better.

@@ -66,3 +66,11 @@ def write_conversion(read: Callable[[], Conversion], output: str) -> None:
     with interrupts.writing(output):
         write(made.round, output)
     note_written(output, made.summary)
+
+
+BeforeAfterPicture = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Draw before and after as .png or .svg.")
+]
+AllDifferences = Annotated[
+    bool, typer.Option("--all", help="Print every job that differs, also only in place.")
+]

@@ -16,7 +16,13 @@ from placewright.cli.format.output import (
     warn_of_units,
 )
 from placewright.cli.interrupts import interrupts
-from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient
+from placewright.cli.verbs.options import (
+    SOLVING_TIME,
+    AllDifferences,
+    BeforeAfterPicture,
+    Format,
+    Lenient,
+)
 from placewright.cli.verbs.solve import BackendName
 
 Hosts = list[str] | None
@@ -87,10 +93,7 @@ def whatif(
     edited_file: Annotated[
         str | None, typer.Option("--edited", metavar="FILE", help="Write the edited round.")
     ] = None,
-    picture: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Draw before and after as .png or .svg."),
-    ] = None,
+    picture: BeforeAfterPicture = None,
     output_format: Annotated[
         Format, typer.Option("--format", help="What to print: tables, or an object as JSON.")
     ] = Format.TABLE,
@@ -109,9 +112,7 @@ def whatif(
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Work limits, not the clock.")
     ] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Print every job that differs, also only in place.")
-    ] = False,
+    everything: AllDifferences = False,
     lenient: Lenient = False,
 ) -> None:
     """Change a round, plan it before and after, and say what differs, and what of that is proven.
