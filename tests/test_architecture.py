@@ -8,7 +8,17 @@ import grimp
 from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("topology", "solver", "instances", "formulations", "rounds", "explain", "cli")
+FOLDERS = (
+    "topology",
+    "solver",
+    "instances",
+    "formulations",
+    "rounds",
+    "explain",
+    "report",
+    "live",
+    "cli",
+)
 
 
 def test_the_import_contracts_hold():

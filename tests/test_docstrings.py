@@ -17,6 +17,8 @@ FOLDERS = (
     "formulations",
     "fuzz",
     "instances",
+    "live",
+    "report",
     "rounds",
     "solver",
     "topology",

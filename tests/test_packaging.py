@@ -7,9 +7,20 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("cli", "explain", "formulations", "instances", "rounds", "solver", "topology")
+FOLDERS = (
+    "cli",
+    "explain",
+    "formulations",
+    "instances",
+    "live",
+    "report",
+    "rounds",
+    "solver",
+    "topology",
+)
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETTINGS = PYPROJECT["tool"]["setuptools"]
 
@@ -63,13 +74,16 @@ def test_development_installs_one_stated_version_of_all_that_is_required():
         for line in (ROOT / "constraints.txt").read_text().splitlines()
         if not line.startswith("#")
     ]
-    versions = {pin.name.lower(): str(pin.specifier).removeprefix("==") for pin in pinned}
+    versions = {
+        canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in pinned
+    }
     project = PYPROJECT["project"]
     lines = [project["dependencies"], *project["optional-dependencies"].values()]
     required = [Requirement(line) for some in lines for line in some]
     for requirement in required:
         if requirement.name != project["name"]:
-            assert requirement.specifier.contains(versions[requirement.name.lower()]), requirement
+            stated = versions[canonicalize_name(requirement.name)]
+            assert requirement.specifier.contains(stated), requirement
 
 
 def test_the_compiler_is_an_extra_that_development_has():

@@ -9,7 +9,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (
-    *("benchmarks", "cli", "docs", "explain", "formulations", "instances", "rounds", "solver"),
+    *(
+        "benchmarks",
+        "cli",
+        "docs",
+        "explain",
+        "formulations",
+        "instances",
+        "live",
+        "report",
+        "rounds",
+        "solver",
+    ),
     *("tests", "topology"),
 )
 FILES = [

@@ -1,0 +1,1 @@
+"""Live clusters: watching a running scheduler, and a service that other programs ask."""
