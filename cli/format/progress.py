@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from placewright.cli.format.text import term_text
+from placewright.report.text import term_text
 
 if TYPE_CHECKING:
     from rich.console import Console

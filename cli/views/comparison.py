@@ -9,7 +9,15 @@ from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.format.table import print_rest, print_table, table
-from placewright.cli.format.text import (
+from placewright.cli.views.gang.selected import DEFAULT, Selection
+from placewright.cli.views.gang.tables import certificate_line
+from placewright.explain.conclusions import conclusions
+from placewright.instances.derived.reason_text import MEANINGS, reason_text
+from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.documents.quantities import part_text
+from placewright.instances.edits.sentences import sentence_of
+from placewright.report.facts.outcomes import OUTCOMES
+from placewright.report.text import (
     NONE,
     after,
     gpus,
@@ -19,14 +27,6 @@ from placewright.cli.format.text import (
     term_name,
     term_text,
 )
-from placewright.cli.views.gang.facts import OUTCOMES
-from placewright.cli.views.gang.selected import DEFAULT, Selection
-from placewright.cli.views.gang.tables import certificate_line
-from placewright.explain.conclusions import conclusions
-from placewright.instances.derived.reason_text import MEANINGS, reason_text
-from placewright.instances.documents.plan import DecisionKind
-from placewright.instances.documents.quantities import part_text
-from placewright.instances.edits.sentences import sentence_of
 
 if TYPE_CHECKING:
     from placewright.explain.comparison import Change, Comparison, JobChange

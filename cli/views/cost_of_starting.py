@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from placewright.cli.format.text import several, term_text
+from placewright.report.text import several, term_text
 
 if TYPE_CHECKING:
     from placewright.explain.loss import Loss

@@ -3,104 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from placewright.cli.format.table import table
-from placewright.cli.format.text import count, count_gpus, gpus, several, shortened
 from placewright.cli.views.cost_of_starting import PROOF, cost_text
 from placewright.explain.explanation import Verdict
-from placewright.explain.facts.fact import Stratum
 from placewright.instances.documents.quantities import amount_text
+from placewright.report.text import count, count_gpus, gpus, several, shortened
+from placewright.report.verdicts import Words, label, verdict_text, words
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from placewright.explain.corrections.find import Correction, Corrections
     from placewright.explain.explanation import Explanation
-    from placewright.explain.facts.fact import Fact
     from placewright.explain.kinds import WaitingKind
     from placewright.explain.places import GroupPlaces, Place
     from placewright.instances.documents.job import Job
     from placewright.instances.documents.option import TaskGroup
 
 MAX_KINDS, MAX_JOBS = 6, 3
-RULES: Mapping[str, str] = {
-    "quota": "its tenant's quota",
-    "region_quota": "its tenant's quota",
-    "cells": "its tenant's cells",
-    "residency": "the residency of its data",
-    "conflict": "its conflicts with others",
-    "most": "the limit of jobs that take turns",
-    "as_needed": "the rule that jobs take turns as needed",
-    "window": "the window of copies",
-    "storage": "the storage of regions",
-    "budget": "the budgets of links",
-}
-AWAY: Mapping[str, str] = {
-    "hosts": "hosts are back",
-    "link": "links are back",
-    "outage": "hosts are back",
-}
-LABELS: Mapping[Stratum, str] = {
-    Stratum.ASKS: "asks",
-    Stratum.RULES: "rule",
-    Stratum.AWAY: "away",
-    Stratum.HELD: "runs",
-    Stratum.TAKEN: "plan",
-}
 NOT_BESIDE = " *"
-FOR_NOW = "held", "not_before", "ready", "copying", "data"
-"""Kinds of facts that hold for now and speak of no running job."""
-
-
-class Words(NamedTuple):
-    """What it is that a job waits for, as verbs."""
-
-    run: str = "run"
-    start: str = "start"
-    started: str = "started"
-
-
-HOME = Words("have a home", "have a home", "had a home")
-PROMISE = Words("be promised its time", "be promised its time", "been promised its time")
-
-
-def words(explanation: Explanation) -> Words:
-    """Return what the job of an explanation waits for."""
-    round_ = explanation.world.base
-    if not round_.policy.spec.places_jobs:
-        return HOME
-    deadline = next(one.deadline for one in round_.jobs if one.name == explanation.job)
-    asks_promise = deadline is not None and (deadline.due or deadline.promise is not None)
-    return PROMISE if asks_promise else Words()
-
-
-def verdict_text(explanation: Explanation, *, beside: bool) -> str:
-    """Return what the verdict says; `beside` a plan, or of a round alone."""
-    run, start, started = words(explanation)
-    match explanation.verdict:
-        case Verdict.NEVER:
-            return f"can never {run} here"
-        case Verdict.NEVER_WITHIN_RULES:
-            return f"can never {run} within {_kinds(explanation, Stratum.RULES, RULES)}"
-        case Verdict.NOT_UNTIL_HOSTS_ARE_BACK:
-            return f"cannot {run} until {_kinds(explanation, Stratum.AWAY, AWAY)}"
-        case Verdict.NOT_NOW:
-            return f"cannot {start} now"
-        case Verdict.OTHERS_INSTEAD:
-            return f"could have {started}, but for what the plan starts instead"
-        case Verdict.HELD_FOR_RESERVATION:
-            return "could start, but would delay a reservation of the plan"
-        case Verdict.COULD_START:
-            return f"could {start} {'beside all that the plan starts' if beside else 'now'}"
-        case Verdict.UNDECIDED:
-            return "could not be decided within the limit"
-
-
-def _kinds(explanation: Explanation, stratum: Stratum, words: Mapping[str, str]) -> str:
-    """Say of what kinds the facts of a stratum in the conflict are."""
-    said = (words[fact.kind] for fact in explanation.conflict if fact.stratum is stratum)
-    return " and ".join(dict.fromkeys(said))
 
 
 def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
@@ -128,15 +51,10 @@ def kinds_table(kinds: Sequence[WaitingKind], *, beside: bool) -> Table:
     made = table("Waiting jobs", "jobs", "GPUs", "which", "why", right=("jobs", "GPUs"))
     for kind in kinds:
         why = [verdict_text(kind.explanation, beside=beside)]
-        why += [f"  {_label(fact)}  {fact.text}" for fact in kind.explanation.conflict]
+        why += [f"  {label(fact)}  {fact.text}" for fact in kind.explanation.conflict]
         which = several([shortened(name) for name in kind.jobs], MAX_JOBS)
         made.add_row(f"{len(kind.jobs):,}", gpus(kind.milli_gpu), which, "\n".join(why))
     return made
-
-
-def _label(fact: Fact) -> str:
-    """Return the word of a fact's stratum; what else holds for now is no running job."""
-    return "now " if fact.stratum is Stratum.HELD and fact.kind in FOR_NOW else LABELS[fact.stratum]
 
 
 def asked(job: Job) -> str:
@@ -167,7 +85,7 @@ def _because(explanation: Explanation) -> Iterator[str]:
     yield ""
     yield f"  Because: these facts alone keep it from {it}{said}"
     for fact in explanation.conflict:
-        yield f"    {_label(fact)}   {fact.text}"
+        yield f"    {label(fact)}   {fact.text}"
 
 
 def _where(places: GroupPlaces, groups: Sequence[TaskGroup]) -> Iterator[str]:

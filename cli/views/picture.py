@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from placewright.cli.format.text import shortened
 from placewright.cli.interrupts import interrupts
 from placewright.cli.views.gang.facts import Occupancy
 from placewright.cli.views.gang.picture import PAPER, draw_map
 from placewright.instances.io.streams import write
+from placewright.report.text import shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

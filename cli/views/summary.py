@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from placewright.cli.format.text import count, gpus
-from placewright.cli.views.deadline.facts import promised_in
-from placewright.cli.views.gang.facts import MOVES, OUTCOMES, Occupancy, occupancy_of
-from placewright.cli.views.geo.replica_facts import section_of
+from placewright.cli.views.gang.facts import Occupancy, occupancy_of
 from placewright.cli.views.policies import VIEWS
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import DecisionKind, Plan, Reason
 from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
 from placewright.instances.documents.round import Round
+from placewright.report.facts.outcomes import MOVES, OUTCOMES
+from placewright.report.facts.promises import promised_in
+from placewright.report.facts.replicas import section_of
+from placewright.report.text import count, gpus
 
 
 def document_text(document: Round | ClusterDocument | Plan | Edits) -> str:

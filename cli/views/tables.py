@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table
-from placewright.cli.views.gang.move_tables import moves_of
 from placewright.cli.views.gang.selected import (
     DEFAULT,
     Selection,
@@ -26,11 +25,12 @@ from placewright.cli.views.gang.tables import (
     terms_table,
     waiting_table,
 )
-from placewright.cli.views.gang.usage import gpu_usage, tenant_usage
 from placewright.cli.views.gang.usage_tables import gpu_table, tenant_table
 from placewright.cli.views.policies import VIEWS
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.plan import DecisionKind
+from placewright.report.facts.moves import moves_of
+from placewright.report.facts.usage import gpu_usage, tenant_usage
 
 if TYPE_CHECKING:
     from placewright.instances.documents.plan import Decision, Plan

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from placewright.cli.views.gang.bars import bars_of, joined, marks_of
 from placewright.cli.views.gang.chart import print_map
-from placewright.cli.views.gang.conditions import Condition
 from placewright.cli.views.gang.facts import Use, occupancy_of
 from placewright.cli.views.gang.layout import layout_of
 from placewright.cli.views.gang.parts import ALONE, NO_SLOT, Held, SharingKind, parts_of
@@ -23,6 +22,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_cluster, generate_round
 from placewright.instances.io.files import load_plan, load_round, write
+from placewright.report.facts.conditions import Condition
 
 LIBRARY = Path(__file__).parents[2] / "instances" / "library"
 

@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from placewright.cli.views.deadline.chart import print_leases
-from placewright.cli.views.deadline.facts import promises_of
 from placewright.cli.views.deadline.gantt import Chart, Kind, chart_of, ticks
 from placewright.cli.views.deadline.unavailable_capacity import unavailable_capacity
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import write
+from placewright.report.facts.promises import promises_of
 
 
 def chart(round_: Round, plan: Plan) -> Chart:

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from placewright.cli.format.text import after, intervals, several
 from placewright.cli.views.deadline.chart import print_leases
-from placewright.cli.views.deadline.facts import broken_in, promises_of
 from placewright.cli.views.deadline.gantt import chart_of
 from placewright.cli.views.deadline.tables import print_broken, print_promises
 from placewright.cli.views.summary import document_text
@@ -19,6 +17,8 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, load_round, write
 from placewright.instances.verify import RefusalReasons
+from placewright.report.facts.promises import broken_in, promises_of
+from placewright.report.text import after, intervals, several
 from placewright.rounds import solve_round
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from placewright.cli.views.geo import chart
 from placewright.cli.views.geo.chart import print_regions
-from placewright.cli.views.geo.facts import regions_of
 from placewright.cli.views.geo.layout import positions
-from placewright.cli.views.geo.plan_facts import RegionPlan, region_plan_of
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
 from placewright.instances.io.files import write
 from placewright.instances.verify import verify
+from placewright.report.facts.region_plan import RegionPlan, region_plan_of
+from placewright.report.facts.regions import regions_of
 
 LIBRARY = Path(__file__).parents[2] / "instances" / "library"
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from placewright.cli.format.text import gib, load, percent, term_text
 from placewright.cli.views.geo.chart import print_regions
-from placewright.cli.views.geo.plan_facts import RegionPlan, region_plan_of
-from placewright.cli.views.geo.replica_facts import ChangeKind
 from placewright.cli.views.geo.tables import print_region_tables
 from placewright.cli.views.summary import document_text
 from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.plan import Certificate, Plan, TermResult
 from placewright.instances.documents.round import Round
+from placewright.report.facts.region_plan import RegionPlan, region_plan_of
+from placewright.report.facts.replicas import ChangeKind
+from placewright.report.text import gib, load, percent, term_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from placewright.cli.views.gang.move_tables import moves_of
 from placewright.instances.documents.round import Round
+from placewright.report.facts.moves import moves_of
 from placewright.rounds import solve_round
 
 

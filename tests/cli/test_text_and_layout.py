@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from placewright.cli.format.text import (
+from placewright.instances.documents.plan import Task
+from placewright.report.text import (
     count,
     count_gpus,
     gpu_time,
@@ -17,7 +18,6 @@ from placewright.cli.format.text import (
     spans,
     term_text,
 )
-from placewright.instances.documents.plan import Task
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from rich.console import Console
 from placewright.cli.views.gang.facts import Use, occupancy_of
 from placewright.cli.views.gang.parts import SharingKind
 from placewright.cli.views.interleaving.chart import letters, print_timelines
-from placewright.cli.views.interleaving.facts import boundaries, timelines_of
 from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -21,6 +20,7 @@ from placewright.instances.documents.sharing import Sharing
 from placewright.instances.io.files import write
 from placewright.instances.verify import verify
 from placewright.instances.verify.rules.interleaving.periods import period_of
+from placewright.report.facts.turns import boundaries, timelines_of
 
 FUSED = ["io-cpu", "gpu", "network"]
 Group = dict[str, tuple[int, list[int]]]

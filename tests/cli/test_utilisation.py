@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from placewright import solve_round
-from placewright.cli.views.gang.conditions import Condition
 from placewright.cli.views.gang.facts import occupancy_of
 from placewright.cli.views.gang.utilisation import (
     MAX_BARS,
@@ -21,6 +20,7 @@ from placewright.cli.views.gang.utilisation import (
 )
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_round
+from placewright.report.facts.conditions import Condition
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=10), st.integers(10, 60))

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.cli.views.deadline.facts import Interval, Promise, Promises
 from placewright.cli.views.deadline.unavailable_capacity import unavailable_capacity
+from placewright.report.facts.promises import Interval, Promise, Promises
 
 MAX_CLASSES = 4
 BEYOND = 1.25

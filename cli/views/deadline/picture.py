@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from placewright.cli.format.colours import EFFORT, FREE, LIGHT, UNHEALTHY, band_colour
-from placewright.cli.format.text import after, count_gpus, gpus, shortened
 from placewright.cli.views.deadline.chart import KINDS, band_text, heading
 from placewright.cli.views.deadline.gantt import Chart, Kind, ticks
+from placewright.report.text import after, count_gpus, gpus, shortened
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placewright.cli.views.deadline.chart import print_leases
-from placewright.cli.views.deadline.facts import promises_of
 from placewright.cli.views.deadline.gantt import chart_of
 from placewright.cli.views.deadline.round_tables import deadlines_text, print_deadlines
 from placewright.cli.views.deadline.tables import print_broken, print_promises
 from placewright.cli.views.policies import PolicyViews
+from placewright.report.facts.promises import promises_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
-from placewright.cli.format.text import NONE, after, count, gpus, number, several
 from placewright.instances.derived.durations import duration
+from placewright.report.text import NONE, after, count, gpus, number, several
 
 if TYPE_CHECKING:
-    from placewright.cli.views.deadline.facts import Interval
     from placewright.instances.documents.deadline import Due
     from placewright.instances.documents.round import Round
+    from placewright.report.facts.promises import Interval
 
 
 COLUMNS = ("job", "GPUs", "work", "ready", "due", "value", "promised")

@@ -7,7 +7,11 @@ from rich.text import Text
 
 from placewright.cli.format.colours import LATER
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
-from placewright.cli.format.text import (
+from placewright.cli.views.deadline.round_tables import clock_text, due_text, outage_texts
+from placewright.instances.derived.durations import HOUR, duration, unit_of
+from placewright.instances.verify import RefusalReason, RefusalReasons
+from placewright.report.facts.promises import Promise, Promises, Refused
+from placewright.report.text import (
     NONE,
     after,
     count,
@@ -17,10 +21,6 @@ from placewright.cli.format.text import (
     number,
     several,
 )
-from placewright.cli.views.deadline.facts import Promise, Promises, Refused
-from placewright.cli.views.deadline.round_tables import clock_text, due_text, outage_texts
-from placewright.instances.derived.durations import HOUR, duration, unit_of
-from placewright.instances.verify import RefusalReason, RefusalReasons
 
 PROMISE_STATES = {
     "new": "new",

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
-from placewright.cli.format.text import NONE, count, gpus, number, percent, several, term_text
-from placewright.cli.views.gang.facts import OUTCOMES
-from placewright.cli.views.gang.move_tables import moves_of
+from placewright.report.facts.moves import moves_of
+from placewright.report.facts.outcomes import OUTCOMES
+from placewright.report.text import NONE, count, gpus, number, percent, several, term_text
 
 if TYPE_CHECKING:
     from rich.table import Table

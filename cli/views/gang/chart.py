@@ -16,8 +16,6 @@ from rich.console import Console
 from rich.text import Text
 
 from placewright.array_types import Ints
-from placewright.cli.format.text import count, short
-from placewright.cli.views.gang.conditions import Condition
 from placewright.cli.views.gang.facts import LETTERS, Occupancy
 from placewright.cli.views.gang.parts import Parts, SharingKind
 from placewright.cli.views.gang.styles import (
@@ -28,6 +26,8 @@ from placewright.cli.views.gang.styles import (
     job_style,
     legend_of,
 )
+from placewright.report.facts.conditions import Condition
+from placewright.report.text import count, short
 
 MAX_HOSTS = 128
 """Larger clusters have their utilisation by rack instead."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from placewright.cli.format.text import NONE, milliseconds, number
+from placewright.report.text import NONE, milliseconds, number
 
 if TYPE_CHECKING:
     from placewright.instances.documents.job import Job

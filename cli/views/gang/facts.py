@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.cli.views.gang.conditions import Condition, conditions_of
 from placewright.cli.views.gang.parts import (
     ALONE,
     NO_SLOT,
@@ -23,25 +22,17 @@ from placewright.cli.views.gang.parts import (
     memory_slices,
     parts_of,
 )
-from placewright.cli.views.interleaving.facts import groups_in
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
+from placewright.report.facts.conditions import Condition, conditions_of
+from placewright.report.facts.outcomes import MOVES, OUTCOMES
+from placewright.report.facts.turns import groups_in
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
-
-OUTCOMES = {
-    DecisionKind.START: "started",
-    DecisionKind.MIGRATE: "migrated",
-    DecisionKind.PREEMPT: "preempted",
-    DecisionKind.KEEP: "kept",
-    DecisionKind.WAIT: "waiting",
-}
-MOVES = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)
-"""Decisions that only some plans have; what counts them leaves them out where there are none."""
 
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
 """Marks of jobs, without the letters that look like digits."""

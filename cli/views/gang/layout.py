@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from placewright.array_types import Floats, Ints
-from placewright.cli.format.text import short, shortened
 from placewright.cli.views.gang.packing import (
     COLUMN_GAP,
     HEADING_HEIGHT,
@@ -26,6 +25,7 @@ from placewright.cli.views.gang.packing import (
     Tile,
     best_page,
 )
+from placewright.report.text import short, shortened
 from placewright.topology import Cluster
 
 MAX_CELLS = 20_000

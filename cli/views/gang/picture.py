@@ -9,11 +9,11 @@ import numpy as np
 from placewright.array_types import Floats, Ints
 from placewright.cli.format.colours import LIGHT, SHADE
 from placewright.cli.views.gang.bars import Bars, bars_of, joined, marks_of
-from placewright.cli.views.gang.conditions import Condition
 from placewright.cli.views.gang.facts import LETTERS, Occupancy
 from placewright.cli.views.gang.layout import Layout, layout_of
 from placewright.cli.views.gang.parts import SharingKind
 from placewright.cli.views.gang.styles import CONDITIONS, Entry, Style, legend_of
+from placewright.report.facts.conditions import Condition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,9 +24,9 @@ from placewright.cli.format.colours import (
     free_colour,
     free_hatch,
 )
-from placewright.cli.format.text import count, count_gpus, shortened
-from placewright.cli.views.gang.conditions import Condition
 from placewright.cli.views.gang.facts import Holder, Occupancy, Use
+from placewright.report.facts.conditions import Condition
+from placewright.report.text import count, count_gpus, shortened
 
 MAX_TENANT = 16
 FREE = "·"

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.format.table import print_rest, print_table, table
-from placewright.cli.format.text import NONE, gpus, number, percent, place, term_name, term_text
 from placewright.cli.views.gang.collective_tables import collectives_of, options_of, row_of
-from placewright.cli.views.gang.facts import MOVES, OUTCOMES
-from placewright.cli.views.gang.move_tables import Move
-from placewright.cli.views.gang.tenant_tables import cells_of, shares_of
 from placewright.instances.derived.reason_text import MEANINGS
 from placewright.instances.documents.plan import Reason
+from placewright.report.facts.moves import Move
+from placewright.report.facts.outcomes import MOVES, OUTCOMES
+from placewright.report.facts.tenants import cells_of, shares_of
+from placewright.report.text import NONE, gpus, number, percent, place, term_name, term_text
 
 if TYPE_CHECKING:
     from placewright.instances.documents.job import Job

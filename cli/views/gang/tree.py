@@ -6,10 +6,10 @@ import numpy as np
 from rich.text import Text
 from rich.tree import Tree
 
-from placewright.cli.format.text import count, gpus, short
-from placewright.cli.views.gang.conditions import Condition
 from placewright.cli.views.gang.facts import Occupancy
 from placewright.cli.views.gang.styles import CONDITIONS
+from placewright.report.facts.conditions import Condition
+from placewright.report.text import count, gpus, short
 
 MAX_DOMAINS = 64
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.table import Table
 
 from placewright.cli.format.table import table
-from placewright.cli.format.text import KIBI, NONE, gib, gpus, number, percent
-from placewright.cli.views.gang.usage import GPU, ModelUsage, TenantUsage
+from placewright.report.facts.usage import GPU, ModelUsage, TenantUsage
+from placewright.report.text import NONE, gpus, number, percent, resource_text
 from placewright.topology.units import WHOLE_GPU
-
-
-def _memory(mib: float) -> str:
-    return gib(mib / KIBI)
-
-
-AMOUNTS: Mapping[str, Callable[[float], str]] = {GPU: gpus, "cpu": gpus, "memory": _memory}
-"""How an amount of a resource is written: whole GPUs and cores, GiB; others in their own unit."""
 
 
 def gpu_table(models: Sequence[ModelUsage]) -> Table:
@@ -42,14 +34,13 @@ def tenant_table(tenants: Sequence[TenantUsage]) -> Table:
     title = "Tenants" if named else "Tenants, in GPUs"
     made = table(title, *first, *columns, right=columns)
     for usage in tenants:
-        amount = AMOUNTS.get(usage.resource, number)
         made.add_row(
             usage.tenant or NONE,
             *((usage.resource,) if named else ()),
-            amount(usage.before),
-            amount(usage.after),
-            NONE if usage.limit is None else amount(usage.limit),
+            resource_text(usage.resource, usage.before),
+            resource_text(usage.resource, usage.after),
+            NONE if usage.limit is None else resource_text(usage.resource, usage.limit),
             percent(usage.after / usage.capacity) if usage.capacity else NONE,
-            amount(usage.waiting),
+            resource_text(usage.resource, usage.waiting),
         )
     return made

@@ -15,12 +15,12 @@ from rich.text import Text
 
 from placewright.array_types import Floats, Ints
 from placewright.cli.format.table import table
-from placewright.cli.format.text import NONE, gpus, number, percent
 from placewright.cli.views.gang.chart import print_legend
-from placewright.cli.views.gang.conditions import Condition
 from placewright.cli.views.gang.facts import Occupancy, Use
 from placewright.cli.views.gang.parts import Parts
 from placewright.cli.views.gang.styles import CONDITIONS, FREE, UNMARKED, Entry, legend_of
+from placewright.report.facts.conditions import Condition
+from placewright.report.text import NONE, gpus, number, percent
 from placewright.topology.units import WHOLE_GPU
 
 MAX_BARS = 64

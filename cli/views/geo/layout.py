@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.array_types import Floats
-from placewright.cli.views.geo.facts import Regions
+from placewright.report.facts.regions import Regions
 
 ROUNDS = 400
 """Passes that push boxes apart."""

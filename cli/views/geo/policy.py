@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placewright.cli.format.text import count, gib
 from placewright.cli.views.geo.chart import print_regions
-from placewright.cli.views.geo.plan_facts import region_plan_of
 from placewright.cli.views.geo.round_tables import print_data_of_round
 from placewright.cli.views.geo.tables import print_region_tables
 from placewright.cli.views.policies import PolicyViews
+from placewright.report.facts.region_plan import region_plan_of
+from placewright.report.text import count, gib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,7 +5,10 @@ from __future__ import annotations
 from rich.console import Console
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
-from placewright.cli.format.text import (
+from placewright.report.facts.region_plan import RegionPlan
+from placewright.report.facts.regions import NOWHERE
+from placewright.report.facts.replicas import Change, ChangeKind, LinkUse
+from placewright.report.text import (
     NONE,
     after,
     count,
@@ -17,9 +20,6 @@ from placewright.cli.format.text import (
     percent,
     several,
 )
-from placewright.cli.views.geo.facts import NOWHERE
-from placewright.cli.views.geo.plan_facts import RegionPlan
-from placewright.cli.views.geo.replica_facts import Change, ChangeKind, LinkUse
 
 MAX_NAMES = 3
 """Names of jobs or datasets in one cell of a table or one line."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 
 from placewright.cli.format.table import MAX_ROWS, print_more, print_rest, print_table, table
-from placewright.cli.format.text import NONE, gib, gpus, load, number, several
-from placewright.cli.views.geo.plan_facts import RegionPlan
 from placewright.cli.views.geo.tables import MAX_REGIONS, by_load
+from placewright.report.facts.region_plan import RegionPlan
+from placewright.report.text import NONE, gib, gpus, load, number, several
 
 MAX_NAMES = 3
 """Names of regions in one cell."""

@@ -9,7 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.format.table import print_more, print_table, table
-from placewright.cli.format.text import (
+from placewright.cli.views.geo.replica_tables import print_data
+from placewright.instances.derived.durations import duration
+from placewright.report.facts.region_plan import RegionPlan, heat
+from placewright.report.facts.regions import NOWHERE
+from placewright.report.text import (
     NONE,
     count,
     count_gpus,
@@ -20,10 +24,6 @@ from placewright.cli.format.text import (
     percent,
     term_text,
 )
-from placewright.cli.views.geo.facts import NOWHERE
-from placewright.cli.views.geo.plan_facts import RegionPlan, heat
-from placewright.cli.views.geo.replica_tables import print_data
-from placewright.instances.derived.durations import duration
 
 MAX_REGIONS = 40
 COUNTED = "A job is counted where it runs, or else where most of what it reads is."

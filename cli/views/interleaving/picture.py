@@ -10,9 +10,9 @@ from placewright.cli.format.colours import (
     STAGES,
     stage_colour,
 )
-from placewright.cli.format.text import percent, shortened
 from placewright.cli.views.interleaving.chart import HEADING, caption, letters, more_text
-from placewright.cli.views.interleaving.facts import Timelines, Turns
+from placewright.report.facts.turns import Timelines, Turns
+from placewright.report.text import percent, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placewright.cli.views.interleaving import chart
-from placewright.cli.views.interleaving.facts import timelines_of
 from placewright.cli.views.interleaving.tables import print_groups
 from placewright.cli.views.policies import PolicyViews
+from placewright.report.facts.turns import timelines_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

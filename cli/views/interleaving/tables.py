@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from placewright.cli.format.table import print_table, table
-from placewright.cli.format.text import gpus, number, percent
-from placewright.cli.views.interleaving.facts import groups_in
+from placewright.report.facts.turns import groups_in
+from placewright.report.text import gpus, number, percent
 
 if TYPE_CHECKING:
     from placewright.instances.documents.job import Job

@@ -7,13 +7,13 @@ import pytest
 from rich.console import Console
 
 from placewright.cli.views.geo.chart import print_regions
-from placewright.cli.views.geo.plan_facts import RegionPlan, heat, region_plan_of
-from placewright.cli.views.geo.replica_facts import ChangeKind
 from placewright.cli.views.geo.round_tables import print_data_of_round
 from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
+from placewright.report.facts.region_plan import RegionPlan, heat, region_plan_of
+from placewright.report.facts.replicas import ChangeKind
 from placewright.rounds import solve_round
 
 COSTS = ("value", "remote_reads", "egress_cost", "gpu_cost", "disruption")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from placewright.cli.views.geo.facts import Regions
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
+from placewright.report.facts.regions import Regions
 
 if TYPE_CHECKING:
     from placewright.instances.documents.plan import Plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from placewright.cli.format.text import place
 from placewright.instances.documents.plan import DecisionKind
+from placewright.report.text import place
 
 if TYPE_CHECKING:
     from placewright.instances.documents.job import Job, Running

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from placewright.array_types import Floats, Ints
-from placewright.cli.views.geo.facts import NOWHERE, Regions, counted_in, regions_of
-from placewright.cli.views.geo.replica_facts import (
+from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
+from placewright.report.facts.regions import NOWHERE, Regions, counted_in, regions_of
+from placewright.report.facts.replicas import (
     Change,
     ChangeKind,
     LinkUse,
@@ -18,7 +19,6 @@ from placewright.cli.views.geo.replica_facts import (
     links_used,
     section_of,
 )
-from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
 from placewright.topology.units import WHOLE_GPU
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placewright.cli.format.text import place
+from placewright.report.text import place
 
 if TYPE_CHECKING:
     from placewright.instances.documents.job import Job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from placewright.cli.format.text import NONE, count, percent
+from placewright.report.text import NONE, count, percent
 
 if TYPE_CHECKING:
     from placewright.instances.documents.plan import Plan

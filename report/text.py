@@ -118,6 +118,11 @@ def term_name(term: TermResult) -> str:
     return f"{term.name} (priority {', '.join(levels)})"
 
 
+def resource_text(resource: str, amount: float) -> str:
+    """Write an amount of a resource: GPUs and cores, GiB; others in their own unit."""
+    return AMOUNTS.get(resource, number)(amount)
+
+
 def percent(fraction: float | None) -> str:
     """Write a fraction as a percentage of three significant digits: 0.00012 is `0.012 %`."""
     if fraction is None:
@@ -189,6 +194,12 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "copies": gib,
     "imbalance": gib,
     "hottest": thousandths,
+}
+
+AMOUNTS: Mapping[str, Callable[[float], str]] = {
+    "gpu": gpus,
+    "cpu": gpus,
+    "memory": lambda mib: gib(mib / KIBI),
 }
 
 
