@@ -36,10 +36,16 @@ if TYPE_CHECKING:
 
 
 def audit(
-    round_file: Annotated[str, typer.Argument(metavar="ROUND", help="The round; - is stdin.")],
-    plan_file: Annotated[
-        str, typer.Argument(metavar="PLAN", help="A placement of its jobs; - is stdin.")
+    round_file: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="The round, or a dump of a Slurm or Kubernetes cluster."
+        ),
     ],
+    plan_file: Annotated[
+        str | None,
+        typer.Argument(metavar="[PLAN]", help="A placement of its jobs; else what runs now."),
+    ] = None,
     moves: MoveCount = None,
     picture: Annotated[
         str | None,
@@ -66,7 +72,8 @@ def audit(
 ) -> None:
     """Judge a placement, whoever made it: rules, distance from the bounds, what moves would buy.
 
-    A placement that breaks a rule is not judged further (exit 7).
+    A placement that breaks a rule is not judged further (exit 7). Without a plan, what runs is
+    judged as if it were decided anew, but for what is pinned, or cannot start where it is.
 
     Example: placewright audit round.yaml plan.json --moves 10 -o audit.svg
     """
@@ -75,15 +82,20 @@ def audit(
         from placewright.cli.views.picture import check_picture
 
         check_picture(picture)
-        check_output(picture, round_file, plan_file)
+        check_output(picture, round_file, *(() if plan_file is None else (plan_file,)))
     if plans is not None:
         _make_folder(plans)
     from placewright.explain.audit import audit as judge
-    from placewright.instances.io.files import load_plan, load_round
 
-    round_, plan = load_round(round_file, lenient=lenient), load_plan(plan_file)
+    if plan_file is None:
+        round_, plan = _current(round_file, lenient=lenient)
+        plan_file = round_file
+    else:
+        from placewright.instances.io.files import load_plan, load_round
+
+        round_, plan = load_round(round_file, lenient=lenient), load_plan(plan_file)
+        check_pair(round_, plan, round_file, plan_file)
     warn_of_invalid_jobs(round_)
-    check_pair(round_, plan, round_file, plan_file)
     if moves is not None:
         check_moves(round_)
     found = judge(round_, plan, moves=moves, time_limit=time_limit)
@@ -101,12 +113,32 @@ def audit(
         _write_plans(found.curve, plans)
 
 
+def _current(source: str, *, lenient: bool) -> tuple[Round, Plan]:
+    """Read a round or a dump; return what runs there as a plan, and the round that it is for."""
+    from placewright.explain.current_placement import current_placement
+    from placewright.instances.converters import is_dump, read_live
+    from placewright.instances.io.files import load_round
+
+    if not is_dump(source):
+        return current_placement(load_round(source, lenient=lenient))
+    made = read_live(source, movable=True)
+    for line in made.book.lines():
+        note(line)
+    note(made.summary)
+    return current_placement(made.round)
+
+
 def _print(found: Audit) -> None:
     from placewright.cli.format.table import print_table
-    from placewright.cli.views.gang.audit_tables import fragmentation_table, print_curve
+    from placewright.cli.views.gang.audit_tables import (
+        fragmentation_table,
+        print_curve,
+        verdict_text,
+    )
     from placewright.cli.views.gang.tables import terms_table
 
     console = out()
+    console.print(verdict_text(found.terms, found.curve), soft_wrap=True)
     console.print()
     print_table(console, terms_table(found.terms, "Distance from the proven bounds"))
     moves = 0

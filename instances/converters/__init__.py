@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.convert import read_kubernetes
+from placewright.instances.converters.live import is_dump, read_live
 from placewright.instances.converters.slurm.convert import read_slurm
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.live import LiveConversion
@@ -35,10 +36,12 @@ __all__ = [
     "convert_synergy",
     "convert_wan",
     "elasticflow_jobs",
+    "is_dump",
     "read_chronus",
     "read_elasticflow",
     "read_itp",
     "read_kubernetes",
+    "read_live",
     "read_muri",
     "read_openb",
     "read_slurm",

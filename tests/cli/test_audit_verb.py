@@ -158,3 +158,23 @@ def test_plans_go_into_a_folder(scattered, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main(["audit", *scattered, "--plans", str(tmp_path / "file")]) == 2
     assert "is no folder" in capsys.readouterr().err
+
+
+def test_a_dump_is_judged_by_what_runs_in_it(capsys):
+    dump = Path(__file__).parents[1] / "data" / "slurm" / "v0.0.44"
+    assert main(["audit", str(dump), "--time-limit", "20s"]) == 0
+    printed = capsys.readouterr()
+    assert "valid, a plan for round slurm" in printed.out
+    assert "jobs: " in printed.err
+
+
+@pytest.mark.parametrize(("seed", "gap"), [(1, "0 %"), (3, "12.1 %"), (5, "14.5 %")])
+def test_the_distance_of_a_real_kueue_is_proven(seed, gap, capsys):
+    captured = Path(__file__).parents[3] / "shared" / "data" / "live" / "kubernetes" / "captured"
+    dump = captured / f"kueue-tas-seed{seed}"
+    if not dump.is_dir():
+        pytest.skip("the captured dumps are not here")
+    assert main(["audit", str(dump), "--time-limit", "20s"]) == 0
+    printed = capsys.readouterr().out
+    value = next(line for line in printed.splitlines() if line.startswith(" value"))
+    assert f"   {gap}   certified" in value

@@ -24,6 +24,26 @@ MAX_STARTS = 3
 SHARE_ROWS = (0.5, 0.8, 0.95, 1.0)
 
 
+def verdict_text(placed: Sequence[TermResult], curve: MoveCurve | None) -> str:
+    """Say in one sentence how far a placement is from the best, and what moves do about it."""
+    off = next((result for result in placed if result.gap), None)
+    if off is None:
+        unproven = next((result for result in placed if result.gap is None), None)
+        if unproven is not None:
+            return f"How far the placement is from the best in {unproven.name} is not known."
+        return "No placement is better in any term (proven)."
+    told = (
+        f"In {off.name} the placement is at most {percent(off.gap or 0)} from the best "
+        f"({off.proof} bound)"
+    )
+    if curve is None or curve.term != off.name or not curve.distance:
+        return f"{told}."
+    last = curve.points[-1]
+    closes = "closes" if last.moves == 1 else "close"
+    closed = percent(curve.gain(last) / curve.distance)
+    return f"{told}; {count(last.moves, 'move')} {closes} {closed} of that."
+
+
 def print_curve(
     console: Console,
     placed: Sequence[TermResult],

@@ -1,0 +1,50 @@
+"""The current placement as a decision: what runs, as a plan for the round in which it pends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.verify import verify
+
+_DECISION = re.compile(r"decisions\[(\d+)\]")
+
+
+def current_placement(round: Round) -> tuple[Round, Plan]:  # noqa: A002
+    """Return a round in which what runs is decided anew, and the plan that it is where it is.
+
+    Running jobs become pending ones, and the plan starts them in their places: bounds of that round
+    speak of all placements of what runs and waits. Those that are pinned stay where they are, and
+    so do those that could not be started where they run (their host has failed since, or takes no
+    new jobs); what waits goes on waiting.
+    """
+    pinned = {j.name for j in round.jobs if j.running is not None and j.running.pinned}
+    decided, plan = _decided(round, pinned)
+    refused = {
+        plan.decisions[int(found[1])].job
+        for violation in verify(decided, plan).violations
+        if (found := _DECISION.match(violation.where))
+    }
+    return _decided(round, pinned | refused) if refused else (decided, plan)
+
+
+def _decided(round_: Round, staying: Collection[str]) -> tuple[Round, Plan]:
+    jobs = []
+    decisions = []
+    for job in round_.jobs:
+        running = job.running
+        if running is None:
+            decisions.append(Decision(job=job.name, decision=DecisionKind.WAIT))
+        elif job.name in staying:
+            job = job.model_copy(update={"running": running.model_copy(update={"pinned": True})})
+        else:
+            job = job.model_copy(update={"running": None})
+        if running is not None:
+            kind = DecisionKind.KEEP if job.running else DecisionKind.START
+            decisions.append(
+                Decision(job=job.name, decision=kind, option=running.option, tasks=running.tasks)
+            )
+        jobs.append(job)
+    return round_.model_copy(update={"jobs": tuple(jobs)}), Plan(decisions=tuple(decisions))

@@ -1,0 +1,79 @@
+"""A dump of a live cluster, whatever scheduler it is of."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from placewright.instances.converters.kubernetes.convert import read_kubernetes
+from placewright.instances.converters.kubernetes.kai_snapshot import is_zip
+from placewright.instances.converters.slurm.convert import read_slurm
+from placewright.instances.converters.slurm.sources import JSON_PARTS
+from placewright.instances.converters.support.live import LiveConversion
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.io.files import load_values
+
+_SUFFIXES = (".json", ".zip")
+
+
+def is_dump(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a folder, a zip, or a file of something else than a document of ours."""
+    name = os.fspath(path)
+    if name == "-":
+        return False
+    if Path(name).is_dir() or is_zip(name):
+        return True
+    values = load_values(name)
+    version = values.get("apiVersion") if isinstance(values, dict) else None
+    return not str(version).startswith("placewright/") and (
+        isinstance(version, str) or _is_of_slurm(values)
+    )
+
+
+def read_live(path: str | os.PathLike[str], *, movable: bool = False) -> LiveConversion:
+    """Turn a dump of a Slurm or Kubernetes cluster into a round; its JSON says which it is.
+
+    Parameters
+    ----------
+    path
+        A folder, or one file.
+    movable
+        Running jobs can be moved as far as the scheduler may stop them and start them again; else
+        all are pinned.
+
+    Raises
+    ------
+    InvalidInputError
+        It is neither, or a file of it cannot be read.
+    """
+    name = os.fspath(path)
+    files = _files(name) if Path(name).is_dir() else [name]
+    if any(not is_zip(file) and _is_of_slurm(load_values(file)) for file in files):
+        return read_slurm([name], movable=movable)
+    return read_kubernetes(files, movable=movable)
+
+
+def _files(folder: str) -> list[str]:
+    try:
+        found = sorted(e.path for e in os.scandir(folder) if e.name.lower().endswith(_SUFFIXES))
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot be read ({error.strerror}); expected a folder to read",
+            file=folder,
+            show_value=False,
+        ) from None
+    if not found:
+        raise InvalidInputError(
+            "has no JSON; expected what squeue --json and scontrol show node --json, or "
+            "kubectl get nodes,pods -A -o json print",
+            file=folder,
+            show_value=False,
+        )
+    return found
+
+
+def _is_of_slurm(values: Any) -> bool:
+    return (
+        isinstance(values, dict) and "kind" not in values and any(p in values for p in JSON_PARTS)
+    )
