@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 from placewright.explain.corrections.change import Form, edit_of
-from placewright.explain.corrections.cluster import cluster_changes, some
+from placewright.explain.corrections.cluster import cluster_changes
 from placewright.explain.corrections.costs import COSTS, Cost
 from placewright.explain.corrections.find import Correction, Corrections, Part, corrections
 from placewright.explain.corrections.own import own_changes
@@ -17,6 +17,7 @@ from placewright.explain.facts.fact import Stratum, World, named
 from placewright.explain.facts.policies import FACTS
 from placewright.explain.oracle import Oracle, SolvingOracle
 from placewright.explain.proof import plan_that_starts
+from placewright.instances.derived.phrases import counted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
@@ -161,8 +162,8 @@ class JobCorrections:
             return None
         if victims is None or not (victims.preempted or victims.migrated):
             return None
-        said = [f"preempt {some(victims.preempted, 'job')}"] if victims.preempted else []
-        said += [f"move {some(victims.migrated, 'job')}"] if victims.migrated else []
+        said = [f"preempt {counted(victims.preempted, 'job')}"] if victims.preempted else []
+        said += [f"move {counted(victims.migrated, 'job')}"] if victims.migrated else []
         edits = (edit_of(end=list(victims.preempted)),) if victims.preempted else ()
         cost = self._costs["preempt"]
         form = Form(" and ".join(said), edits, victims.disruption == victims.at_least)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from placewright.instances.derived.durations import HOUR, duration
+from placewright.instances.derived.phrases import count
 from placewright.instances.documents.plan import Task, TermResult
 from placewright.instances.policies import term_of
 from placewright.topology.units import MILLION, WHOLE_GPU
@@ -79,16 +80,6 @@ def intervals(pairs: Sequence[tuple[int, int]], limit: int) -> str:
     return ",".join(parts) + (f" and {more:,} more" if more > 0 else "")
 
 
-def several(names: Sequence[str], limit: int) -> str:
-    """Write the first names, and how many there are more: `a, b and 3 more`; of none, a dash."""
-    if not names:
-        return NONE
-    more = len(names) - limit
-    if more > 0:
-        return f"{', '.join(names[:limit])} and {more:,} more"
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
-
-
 def millionths(value: float) -> str:
     """Write millionths as what they are parts of: 26900000 is `26.9`."""
     return _decimal(value / MILLION)
@@ -130,11 +121,6 @@ def percent(fraction: float | None) -> str:
     if 0 < fraction < SMALL_FRACTION:
         return "< 0.001 %"
     return f"{100 * fraction:.3g} %" if fraction < MANY_TIMES else f"{100 * fraction:,.0f} %"
-
-
-def count(amount: int, noun: str) -> str:
-    """Write a number of things: `1 host`, `1,213 hosts`."""
-    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
 
 
 def spans(indices: Iterable[int]) -> str:

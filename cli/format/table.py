@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from placewright.report.text import count
+from placewright.instances.derived.phrases import count
 
 MAX_ROWS = 20
 

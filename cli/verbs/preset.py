@@ -155,7 +155,7 @@ def _say(made: Round, what: str, output: str) -> None:
 
 def _vacated(round_: Round) -> str:
     """Count the hosts that a round vacates."""
+    from placewright.instances.derived.phrases import count
     from placewright.instances.derived.ranges import expand
-    from placewright.report.text import count
 
     return count(len({host for name in round_.policy.vacate for host in expand(name)}), "host")

@@ -194,8 +194,9 @@ def _opened(stack: ExitStack, executor: str | None, round_: Round) -> Executor |
 
 def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:
     """Report on stderr what the plan falls short of, and return the exit code."""
+    from placewright.instances.derived.phrases import several
     from placewright.report.facts.promises import broken_in
-    from placewright.report.text import percent, several, term_name
+    from placewright.report.text import percent, term_name
 
     for what in certificate.degraded:
         note(f"placewright: degraded: {what}")

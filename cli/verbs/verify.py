@@ -220,7 +220,7 @@ def print_verdict(
     verbose: bool = False,
 ) -> None:
     """Say in one line that a plan is valid, or list what it breaks."""
-    from placewright.report.text import count
+    from placewright.instances.derived.phrases import count
 
     if verification.ok:
         console.print(f"{plan_file}: valid, a plan for round {round_.name}", soft_wrap=True)
@@ -238,8 +238,9 @@ def print_verdict(
 def _print_rules(console: Console, plan: Plan, verification: Verification) -> None:
     """List each rule, and each term as it was recomputed beside what the plan claims of it."""
     from placewright.cli.format.table import print_table, table
+    from placewright.instances.derived.phrases import count
     from placewright.instances.verify import rule_ids
-    from placewright.report.text import count, number, percent
+    from placewright.report.text import number, percent
 
     console.print()
     broken = Counter(violation.rule for violation in verification.violations)

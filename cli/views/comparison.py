@@ -12,21 +12,13 @@ from placewright.cli.format.table import print_rest, print_table, table
 from placewright.cli.views.gang.selected import DEFAULT, Selection
 from placewright.cli.views.gang.tables import certificate_line
 from placewright.explain.conclusions import conclusions
+from placewright.instances.derived.phrases import several
 from placewright.instances.derived.reason_text import MEANINGS, reason_text
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.quantities import part_text
 from placewright.instances.edits.sentences import sentence_of
 from placewright.report.facts.outcomes import OUTCOMES
-from placewright.report.text import (
-    NONE,
-    after,
-    gpus,
-    number,
-    place,
-    several,
-    term_name,
-    term_text,
-)
+from placewright.report.text import NONE, after, gpus, number, place, term_name, term_text
 
 if TYPE_CHECKING:
     from placewright.explain.comparison import Change, Comparison, JobChange

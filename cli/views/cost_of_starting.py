@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from placewright.report.text import several, term_text
+from placewright.instances.derived.phrases import several
+from placewright.report.text import term_text
 
 if TYPE_CHECKING:
     from placewright.explain.loss import Loss

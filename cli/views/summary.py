@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from placewright.cli.views.gang.facts import Occupancy, occupancy_of
 from placewright.cli.views.policies import VIEWS
+from placewright.instances.derived.phrases import count
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import DecisionKind, Plan, Reason
@@ -12,7 +13,7 @@ from placewright.instances.documents.round import Round
 from placewright.report.facts.outcomes import MOVES, OUTCOMES
 from placewright.report.facts.promises import promised_in
 from placewright.report.facts.replicas import section_of
-from placewright.report.text import count, gpus
+from placewright.report.text import gpus
 
 
 def document_text(document: Round | ClusterDocument | Plan | Edits) -> str:

@@ -18,6 +18,7 @@ from placewright.explain.corrections.change import (
 from placewright.explain.corrections.least_amount import least_amount
 from placewright.explain.minimal_subset import minimal_subset, up_to
 from placewright.instances.derived.durations import duration
+from placewright.instances.derived.phrases import counted
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import expected_end
 from placewright.instances.documents.edits import Edit
@@ -26,8 +27,6 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.quantities import amount_text, write_amount
 from placewright.instances.documents.round import Round
 
-MAX_NAMES = 4
-"""Hosts or jobs of a change that its text names."""
 HORIZONS = (3600, 4 * 3600, 24 * 3600)
 """Seconds of waiting that are changes of their own: less waiting, and another change with it."""
 
@@ -93,7 +92,7 @@ def cluster_changes(round_: Round, job: Job, started: Sequence[str] = ()) -> Ite
         yield Names(
             "give_way",
             tuple(sorted(started, key=priority.__getitem__)),
-            lambda names: f"without the start of {some(names, 'job')}",
+            lambda names: f"without the start of {counted(names, 'job')}",
             lambda names: (edit_of(remove=list(names)),),
         )
     yield from _data(round_, job)
@@ -157,21 +156,23 @@ def _more_in(tenant: str, region: Region, enough: int) -> Amounts:
 def _hosts_back(round_: Round) -> Iterator[Change]:
     reserved = _expanded(one.host for one in round_.reservations)
     if reserved:
-        yield Names("release", reserved, lambda n: f"release {some(n, 'host')}", _edits("release"))
+        yield Names(
+            "release", reserved, lambda n: f"release {counted(n, 'host')}", _edits("release")
+        )
     vacated = _expanded(round_.policy.vacate)
     if vacated:
         text = "keep using {}".format
-        yield Names("keep_using", vacated, lambda n: text(some(n, "host")), _edits("restore"))
+        yield Names("keep_using", vacated, lambda n: text(counted(n, "host")), _edits("restore"))
     away = _expanded(entry.name for entry in round_.cluster.hosts if not entry.healthy)
     if away:
-        yield Names("repair", away, lambda n: f"repair {some(n, 'host')}", _edits("restore"))
+        yield Names("repair", away, lambda n: f"repair {counted(n, 'host')}", _edits("restore"))
     out = _expanded(one.host for one in round_.leases.outages)
     if out:
         yield Names("no_outage", out, _no_outage, _edits("restore"))
 
 
 def _no_outage(names: Sequence[str]) -> str:
-    return f"no outage of {some(names, 'host')}"
+    return f"no outage of {counted(names, 'host')}"
 
 
 def _edits(verb: str) -> Callable[[Sequence[str]], tuple[Edit, ...]]:
@@ -227,12 +228,4 @@ def _expanded(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _ended(names: Sequence[str]) -> str:
-    return f"{some(names, 'job')} {'has' if len(names) == 1 else 'have'} ended"
-
-
-def some(names: Sequence[str], noun: str) -> str:
-    """Write the first names, and how many there are of several: `job old`, `4 jobs (a, b, ...)`."""
-    if len(names) == 1:
-        return f"{noun} {names[0]}"
-    shown = ", ".join(names[:MAX_NAMES])
-    return f"{len(names):,} {noun}s ({shown}{', ...' if len(names) > MAX_NAMES else ''})"
+    return f"{counted(names, 'job')} {'has' if len(names) == 1 else 'have'} ended"

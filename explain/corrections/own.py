@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from placewright.explain.corrections.change import Amounts, Change, Form, Step, edit_of
+from placewright.instances.derived.phrases import count
 from placewright.instances.documents.edits import Edit
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
@@ -139,22 +140,21 @@ def _less_of(job: Job, field: str, places: Sequence[Where], amount: int, unit: i
 
 def _fewer_tasks(job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
     asked = _same(groups, lambda g: (g.count, 1 if g.slices is None else g.slices.size))
-    for (count, size), places in asked.items():
-        if count > size:
-            yield _fewer_of(job, places, count, size)
+    for (tasks, size), places in asked.items():
+        if tasks > size:
+            yield _fewer_of(job, places, tasks, size)
 
 
-def _fewer_of(job: Job, places: Sequence[Where], count: int, size: int) -> Amounts:
+def _fewer_of(job: Job, places: Sequence[Where], tasks: int, size: int) -> Amounts:
     """Return the change by which some groups have fewer tasks, by slices if they have any."""
 
     def text(slices: int) -> str:
-        left = count - slices * size
-        return f"{left:,} task{'' if left == 1 else 's'} instead of {count:,}"
+        return f"{count(tasks - slices * size, 'task')} instead of {tasks:,}"
 
     def edits(slices: int) -> tuple[Edit, ...]:
-        return tuple(_of(job, where, count=count - slices * size) for where in places)
+        return tuple(_of(job, where, count=tasks - slices * size) for where in places)
 
-    return Amounts("tasks", (count - 1) // size, text, edits)
+    return Amounts("tasks", (tasks - 1) // size, text, edits)
 
 
 def _sooner(job: Job) -> Iterator[Change]:

@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from placewright.explain.facts.fact import Edit, Fact, Stratum, edit_job, named
+from placewright.instances.derived.phrases import several
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
 from placewright.topology.units import HOST_LEVEL
-
-MAX_NAMES = 4
-"""Models or hosts of a sentence that are named; of the others, how many."""
 
 _NO_GPU = {"gpu": 0, "gpu_memory": 0, "mig": None, "communication": None}
 _ONE_TASK = {"count": 1, "slices": None, "apart": None, "communication": None}
@@ -38,15 +36,6 @@ def asks(round_: Round, name: str) -> list[Fact]:
         *_arrangement(name, groups),
         *_label(job),
     ]
-
-
-def listed(names: Sequence[str]) -> str:
-    """Write some names: `a`, `a or b`, `a, b, c, d or 3 more`."""
-    shown = [*names[:MAX_NAMES]]
-    if len(names) > MAX_NAMES:
-        shown.append(f"{len(names) - MAX_NAMES:,} more")
-    *first, last = shown
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _fact(kind: str, text: str, edit: Edit, **about: Any) -> Fact:
@@ -133,7 +122,9 @@ def _places(name: str, groups: Sequence[TaskGroup]) -> Iterator[Fact]:
     for field in ("gpu_models", "hosts"):
         for names in _distinct(getattr(g, field) for g in groups):
             edit = _edit_field(name, field, names, {field: None})
-            yield _fact(field, f"on {listed(names)} only", edit, names=list(names))
+            yield _fact(
+                field, f"on {several(names, conjunction='or')} only", edit, names=list(names)
+            )
 
 
 def _levels(job: Job, levels: Sequence[str]) -> Iterator[Fact]:

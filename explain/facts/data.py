@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from placewright.explain.facts.asks import listed
 from placewright.explain.facts.fact import Edit, Fact, Stratum, edit_job, named
+from placewright.instances.derived.phrases import several
 from placewright.instances.documents.geo import Copying, Dataset, Geo, Read, WanLink
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
@@ -28,7 +28,7 @@ def asks_of_data(round_: Round, name: str) -> Iterator[Fact]:
     if job.regions is not None:
         edit = edit_job(name, lambda one: one.model_copy(update={"regions": None}))
         about = {"regions": list(job.regions)}
-        text = f"runs in region {listed(job.regions)} only"
+        text = f"runs in region {several(job.regions, conjunction='or')} only"
         yield Fact(Stratum.ASKS, "regions", text, edit, about)
     replicas = {one.name: one.replicas for one in round_.geo.datasets}
     for read in job.reads:
@@ -42,7 +42,7 @@ def asks_of_data(round_: Round, name: str) -> Iterator[Fact]:
 
 
 def _where(replicas: tuple[str, ...]) -> str:
-    return f"replicas in {' and '.join(replicas[:3])}" if replicas else "no replica anywhere"
+    return f"replicas in {several(replicas)}" if replicas else "no replica anywhere"
 
 
 def _made_remote(read: Read) -> tuple[Read, ...]:
@@ -73,7 +73,7 @@ def rules_on_data(round_: Round, name: str) -> Iterator[Fact]:
             yield Fact(
                 Stratum.RULES,
                 "residency",
-                f"{dataset.name} stays in region {listed(dataset.regions)}",
+                f"{dataset.name} stays in region {several(dataset.regions, conjunction='or')}",
                 _edit_datasets(dataset.name, {"regions": None}),
                 {"dataset": dataset.name, "regions": list(dataset.regions)},
             )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placewright.explain.facts.fact import Edit, Fact, Stratum, named
+from placewright.instances.derived.phrases import count
 from placewright.instances.documents.policy import Tenant
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
@@ -39,8 +40,7 @@ def _quotas(round_: Round, tenant: Tenant) -> Iterator[Fact]:
 
 def _cells(tenant: Tenant, *, own: bool) -> Fact:
     owned = ", ".join(
-        f"{one.count:,} {one.level}{'' if one.count == 1 else 's'}"
-        + (f" of {one.gpu_model}" if one.gpu_model else "")
+        count(one.count, one.level) + (f" of {one.gpu_model}" if one.gpu_model else "")
         for one in tenant.cells
     )
     text = f"tenant {tenant.name} owns {owned}"

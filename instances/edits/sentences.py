@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from placewright.instances.derived import ranges
+from placewright.instances.derived.phrases import count, plural, several
 from placewright.instances.documents.edits import (
     AddEdit,
     Edit,
@@ -17,18 +18,10 @@ from placewright.instances.documents.edits import (
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.quantities import amount_text
 
-MOST_NAMED = 5
-
 
 def sentence_of(edit: Edit) -> str:
     """Return an edit as one sentence: `Host b0 fails.`."""
     return f"{_TEXTS[edit.verb](edit.value)}."
-
-
-def _several(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMED
-    shown = [*names[:MOST_NAMED], *([f"{more:,} more"] if more > 0 else [])]
-    return " and ".join(part for part in (", ".join(shown[:-1]), shown[-1]) if part)
 
 
 def _hosts(one: str, many: str) -> Callable[[Sequence[str]], str]:
@@ -37,7 +30,7 @@ def _hosts(one: str, many: str) -> Callable[[Sequence[str]], str]:
     def text(names: Sequence[str]) -> str:
         single = len(names) == 1 and ranges.size(names[0]) == 1
         noun, says = ("Host", one) if single else ("Hosts", many)
-        return f"{noun} {_several(names)} {says}"
+        return f"{noun} {several(names)} {says}"
 
     return text
 
@@ -45,7 +38,7 @@ def _hosts(one: str, many: str) -> Callable[[Sequence[str]], str]:
 def _jobs(one: str, many: str) -> Callable[[Sequence[str]], str]:
     def text(names: Sequence[str]) -> str:
         noun, says = ("Job", one) if len(names) == 1 else ("Jobs", many)
-        return f"{noun} {_several(names)} {says}"
+        return f"{noun} {several(names)} {says}"
 
     return text
 
@@ -55,7 +48,7 @@ def _add(edit: AddEdit) -> str:
         copies = "A copy" if edit.count == 1 else f"{edit.count} copies"
         return f"{copies} of {edit.like} {'is' if edit.count == 1 else 'are'} added"
     parts = [
-        f"{noun}{'' if len(names) == 1 else 's'} {_several(names)}"
+        f"{noun if len(names) == 1 else plural(noun)} {several(names)}"
         for noun, names in (
             ("domain", [one.name for one in edit.domains]),
             ("host", [one.name for one in edit.hosts]),
@@ -144,23 +137,23 @@ _FIELDS: Mapping[str, Callable[[Any], str]] = {
     "held": lambda value: "is held" if value else "is no longer held",
     "not_before": lambda at: f"does not start before {at}",
     "anti_affinity": lambda one: f"keeps out of each {one.level} of label {one.label}",
-    "due": lambda due: f"is due at {_several([str(one.at) for one in due])}",
+    "due": lambda due: f"is due at {several([str(one.at) for one in due])}",
     "due_later_s": _seconds,
-    "regions": lambda names: f"may run in {_several(names)}",
-    "add_regions": lambda names: f"may also run in {_several(names)}",
+    "regions": lambda names: f"may run in {several(names)}",
+    "add_regions": lambda names: f"may also run in {several(names)}",
     "remote": lambda value: (
         "may read its data from other regions" if value else "reads its data only where it runs"
     ),
     "only": lambda option: f"has option {option} only",
-    "count": lambda count: f"has {count:,} task{'' if count == 1 else 's'}",
+    "count": lambda tasks: f"has {count(tasks, 'task')}",
     "gpu": _asks("gpu"),
     "cpu": _asks("cpu"),
     "memory": _asks("memory"),
     "gpu_memory": lambda mib: f"uses {amount_text('memory', mib)} of each GPU",
     "resources": _resources,
-    "gpu_models": lambda names: f"runs on {_several(names)}",
-    "add_gpu_models": lambda names: f"also runs on {_several(names)}",
-    "hosts": lambda names: f"runs on hosts {_several(names)}",
+    "gpu_models": lambda names: f"runs on {several(names)}",
+    "add_gpu_models": lambda names: f"also runs on {several(names)}",
+    "hosts": lambda names: f"runs on hosts {several(names)}",
     "required": lambda level: f"needs one {level} for the tasks of a group",
     "joint_required": lambda level: f"needs one {level} for all its tasks",
     "slices": lambda one: f"needs one {one.required} for each {one.size} tasks",
@@ -188,7 +181,7 @@ def _submit(jobs: Sequence[Job]) -> str:
 
 
 def _replicate(edit: ReplicateEdit) -> str:
-    return f"Dataset {edit.dataset} has replicas in {_several(edit.regions)}, too"
+    return f"Dataset {edit.dataset} has replicas in {several(edit.regions)}, too"
 
 
 _TEXTS: Mapping[str, Callable[[Any], str]] = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from placewright.report.text import NONE, count, percent
+from placewright.instances.derived.phrases import count
+from placewright.report.text import NONE, percent
 
 if TYPE_CHECKING:
     from placewright.instances.documents.plan import Plan

@@ -13,12 +13,13 @@ from placewright.cli.views.deadline.tables import print_broken, print_promises
 from placewright.cli.views.summary import document_text
 from placewright.cli.views.tables import print_plan
 from placewright.instances.derived.durations import duration
+from placewright.instances.derived.phrases import several
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, load_round, write
 from placewright.instances.verify import RefusalReasons
 from placewright.report.facts.promises import broken_in, promises_of
-from placewright.report.text import after, intervals, several
+from placewright.report.text import after, intervals
 from placewright.rounds import solve_round
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"

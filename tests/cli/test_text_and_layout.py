@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from placewright.instances.derived.phrases import count
 from placewright.instances.documents.plan import Task
 from placewright.report.text import (
-    count,
     count_gpus,
     gpu_time,
     gpus,

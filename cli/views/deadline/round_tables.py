@@ -8,7 +8,8 @@ from rich.console import Console
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
 from placewright.instances.derived.durations import duration
-from placewright.report.text import NONE, after, count, gpus, number, several
+from placewright.instances.derived.phrases import count, several
+from placewright.report.text import NONE, after, gpus, number
 
 if TYPE_CHECKING:
     from placewright.instances.documents.deadline import Due

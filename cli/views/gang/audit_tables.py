@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
+from placewright.instances.derived.phrases import count, plural, several
 from placewright.report.facts.moves import moves_of
 from placewright.report.facts.outcomes import OUTCOMES
-from placewright.report.text import NONE, count, gpus, number, percent, several, term_text
+from placewright.report.text import NONE, gpus, number, percent, term_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -207,7 +208,7 @@ def fragmentation_table(placed: Fragmentation, moved: Fragmentation | None, move
     made.add_row("  of these whole", *(number(s.whole) for s in states))
     for i, level in enumerate(placed.domains):
         made.add_row(
-            f"{level.level}s free as a whole",
+            f"{plural(level.level)} free as a whole",
             *(f"{s.domains[i].free:,} of {s.domains[i].total:,}" for s in states),
         )
     made.add_row(

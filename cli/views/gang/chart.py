@@ -26,8 +26,9 @@ from placewright.cli.views.gang.styles import (
     job_style,
     legend_of,
 )
+from placewright.instances.derived.phrases import count
 from placewright.report.facts.conditions import Condition
-from placewright.report.text import count, short
+from placewright.report.text import short
 
 MAX_HOSTS = 128
 """Larger clusters have their utilisation by rack instead."""

@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.format.table import MAX_ROWS, print_table, table
+from placewright.instances.derived.phrases import count
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.quantities import memory_text
 from placewright.instances.documents.round import Round
-from placewright.report.text import NONE, count, gpus, number, place
+from placewright.report.text import NONE, gpus, number, place
 from placewright.topology.units import WHOLE_GPU
 
 

@@ -25,6 +25,7 @@ from placewright.cli.views.gang.packing import (
     Tile,
     best_page,
 )
+from placewright.instances.derived.phrases import plural
 from placewright.report.text import short, shortened
 from placewright.topology import Cluster
 
@@ -157,7 +158,7 @@ def _grid(cluster: Cluster, depth: int, run: int = 1) -> _Grid:
         cell_of_gpu, row = np.arange(cluster.num_gpus), host_of_gpu
     else:
         name = cluster.levels[depth]
-        level = name if run == 1 else f"run of {run} {name}s"
+        level = name if run == 1 else f"run of {run} {plural(name)}"
         cell_of_gpu = cluster.domain[depth][host_of_gpu].astype(np.int64) // run
         row = _holders(cluster, depth, np.arange(-(-len(cluster.names[depth]) // run)))
     columns = np.bincount(row)

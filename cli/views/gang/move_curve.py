@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placewright.cli.format.colours import BANDS, LARGE
+from placewright.instances.derived.phrases import count
 from placewright.instances.policies import sense_of
-from placewright.report.text import count, percent, shortened, term_text
+from placewright.report.text import percent, shortened, term_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.format.table import MAX_ROWS, print_table, table
+from placewright.instances.derived.phrases import count
 from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.documents.plan import DecisionKind
 from placewright.report.facts.outcomes import OUTCOMES
-from placewright.report.text import NONE, after, count, gpus, number, spans
+from placewright.report.text import NONE, after, gpus, number, spans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

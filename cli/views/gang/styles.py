@@ -25,8 +25,9 @@ from placewright.cli.format.colours import (
     free_hatch,
 )
 from placewright.cli.views.gang.facts import Holder, Occupancy, Use
+from placewright.instances.derived.phrases import count
 from placewright.report.facts.conditions import Condition
-from placewright.report.text import count, count_gpus, shortened
+from placewright.report.text import count_gpus, shortened
 
 MAX_TENANT = 16
 FREE = "·"

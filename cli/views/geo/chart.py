@@ -13,8 +13,9 @@ from placewright.array_types import Floats
 from placewright.cli.format.colours import OFFERED, PLACED
 from placewright.cli.format.table import print_more
 from placewright.cli.views.geo.tables import MAX_REGIONS, by_load
+from placewright.instances.derived.phrases import count
 from placewright.report.facts.region_plan import RegionPlan, heat
-from placewright.report.text import count, gib, gpus, load, number
+from placewright.report.text import gib, gpus, load, number
 
 INDENT, GAP = 2, 2
 MIN_NAME, LOAD = 8, 7

@@ -5,21 +5,11 @@ from __future__ import annotations
 from rich.console import Console
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
+from placewright.instances.derived.phrases import count, several
 from placewright.report.facts.region_plan import RegionPlan
 from placewright.report.facts.regions import NOWHERE
 from placewright.report.facts.replicas import Change, ChangeKind, LinkUse
-from placewright.report.text import (
-    NONE,
-    after,
-    count,
-    count_gpus,
-    gib,
-    gpus,
-    money,
-    number,
-    percent,
-    several,
-)
+from placewright.report.text import NONE, after, count_gpus, gib, gpus, money, number, percent
 
 MAX_NAMES = 3
 """Names of jobs or datasets in one cell of a table or one line."""

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from placewright.cli.format.colours import stage_colour
+from placewright.instances.derived.phrases import count
 from placewright.report.facts.turns import Member, Timelines, Turns
-from placewright.report.text import count, count_gpus, milliseconds, percent
+from placewright.report.text import count_gpus, milliseconds, percent
 
 HEADING = "Groups that take turns: one period each, and speeds as parts of those alone"
 MAX_GROUPS = 8

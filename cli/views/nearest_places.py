@@ -1,0 +1,71 @@
+"""The nearest places of a waiting job as text: what would hold it, and what is in the way there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from placewright.instances.derived.phrases import count, plural
+from placewright.instances.documents.quantities import amount_text
+from placewright.report.text import count_gpus
+
+if TYPE_CHECKING:
+    from placewright.explain.places import GroupPlaces, Place
+    from placewright.instances.documents.option import TaskGroup
+
+MAX_KINDS = 6
+_RELATION = {
+    "pinned": "pinned",
+    "higher": "of higher priority",
+    "equal": "of the same priority",
+    "lower": "of lower priority",
+}
+
+
+def places_text(places: GroupPlaces, groups: Sequence[TaskGroup]) -> Iterator[str]:
+    """Yield the lines of the nearest places of one of the groups."""
+    tasks = f"{places.tasks:,} tasks" if places.tasks > 1 else "task"
+    whose = f"its {tasks}" if len(groups) == 1 else f"the {tasks} of {groups[places.group].name}"
+    most = "most of " if places.tasks > 1 else ""
+    yield ""
+    if places.level is None:
+        yield f"  Where: hosts that have room for {most}{whose}"
+    else:
+        yield (
+            f"  Where: {plural(places.level)} that have room for {most}{whose}; "
+            f"were they empty, {places.whole:,} of {places.total:,} would have it for all"
+        )
+    width = max((len(_name(places, place)) for place in places.places), default=0)
+    for place in places.places:
+        yield f"    {_name(places, place):{width}}  {_place(places, place)}"
+    for name, hosts, lack in places.unfit[:MAX_KINDS]:
+        yield f"    {count(hosts, 'host')} of {name}: none, {_lack(lack)}"
+
+
+def _name(places: GroupPlaces, place: Place) -> str:
+    return place.name if places.level else f"{count(place.hosts, 'host')} of {place.name}"
+
+
+def _place(places: GroupPlaces, place: Place) -> str:
+    said = [f"{place.now:,} now, {place.empty:,} if empty"]
+    if place.away:
+        said.append(f"{count(place.away, 'host')} away")
+    text = ", ".join(said)
+    if place.now < places.tasks and place.occupants:
+        who = (
+            f"{count(one.jobs, 'job')} {_RELATION[one.relation]} ({count_gpus(one.milli_gpu)})"
+            for one in place.occupants
+        )
+        text += f"; in the way: {', '.join(who)}"
+    return text
+
+
+def _lack(lack: Mapping[str, Any]) -> str:
+    resource = lack.get("resource")
+    if resource is None:
+        return "not among its hosts"
+    if resource == "gpu_model":
+        return "another GPU model"
+    if resource == "mig":
+        return "no such MIG slice"
+    return f"at most {amount_text(resource, lack['free'])}"

@@ -1,0 +1,49 @@
+"""Numbers of things and lists of names as phrases of a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+MAX_NAMES = 4
+"""Names of a sentence that are written out; of the others, how many."""
+
+_IRREGULAR = {"leaf": "leaves", "shelf": "shelves", "half": "halves", "chassis": "chassis"}
+_HISSING = ("s", "x", "z", "ch", "sh")
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun, such as the name of a level: `racks`, `leaves`, `switches`."""
+    for one, many in _IRREGULAR.items():
+        if noun.endswith(one):
+            return noun.removesuffix(one) + many
+    if noun.endswith(_HISSING):
+        return f"{noun}es"
+    if noun.endswith("y") and noun[-2:-1] not in {*"aeiou"}:
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
+
+
+def count(amount: int, noun: str) -> str:
+    """Write a number of things: `1 host`, `1,213 hosts`."""
+    return f"{amount:,} {noun if amount == 1 else plural(noun)}"
+
+
+def several(
+    names: Sequence[str], most: int = MAX_NAMES, conjunction: Literal["and", "or"] = "and"
+) -> str:
+    """Write the first names, and how many there are more: `a, b and 3 more`; of none, a dash."""
+    if not names:
+        return "-"
+    shown = [*names[:most]]
+    if len(names) > most:
+        shown.append(f"{len(names) - most:,} more")
+    *first, last = shown
+    return f"{', '.join(first)} {conjunction} {last}" if first else last
+
+
+def counted(names: Sequence[str], noun: str, most: int = MAX_NAMES) -> str:
+    """Write how many things there are, and the first names: `job old`, `2 jobs (a and b)`."""
+    if len(names) == 1:
+        return f"{noun} {names[0]}"
+    return f"{count(len(names), noun)} ({several(names, most)})"
