@@ -24,6 +24,7 @@ from benchmarks import (
     geo,
     incremental,
     interleaving,
+    live,
     packing,
     presets,
     scale,
@@ -75,6 +76,7 @@ BENCHMARKS = {
     "geo": Benchmark(geo.cases, geo.run, partial(over_cost, "geo")),
     "backfill": Benchmark(backfill.cases, backfill.run, backfill.draw),
     "audit": Benchmark(audit.cases, audit.run, audit.draw),
+    "live": Benchmark(live.cases, live.run, partial(over_cost, "live")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
 }
 

@@ -1,0 +1,96 @@
+"""`python -m fuzz.dumps READER [READER ...] [--inputs N] [--first SEED]`, from the root."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+
+from fuzz.dumps import kubernetes, slurm
+
+READERS: dict[str, Callable[[int, Path], str | None]] = {
+    "slurm": slurm.convert,
+    "kubernetes": kubernetes.convert,
+}
+HANGS_AFTER_S = 20
+MAX_MIB = 1024
+TOLD_EVERY = 10_000
+
+
+class HangError(Exception):
+    """A reader took too long."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Read mutated dumps; return 1 if anything but a round or one clear line came of one.
+
+    That is a traceback, an error of several lines or with characters that a terminal obeys, an
+    object that is not counted, more than `HANGS_AFTER_S` seconds or `MAX_MIB` of memory.
+    """
+    parser = argparse.ArgumentParser(prog="python -m fuzz.dumps", description=__doc__)
+    parser.add_argument("readers", nargs="+", choices=list(READERS), metavar="READER")
+    parser.add_argument("--inputs", type=int, default=1000, help="how many a reader")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    asked = parser.parse_args(arguments)
+    signal.signal(signal.SIGALRM, _hangs)
+    return max([_run(name, asked.first, asked.inputs) for name in asked.readers])
+
+
+def _run(name: str, first: int, inputs: int) -> int:
+    rounds = failures = 0
+    began, longest = time.process_time(), 0.0
+    for seed in range(first, first + inputs):
+        started = time.process_time()
+        failure = attempt(name, seed)
+        longest = max(longest, time.process_time() - started)
+        rounds += failure is None
+        if failure is not None and not failure.is_clear:
+            failures += 1
+            print(f"{name} --first {seed} --inputs 1: {failure.text}", flush=True)
+        if (seed - first + 1) % TOLD_EVERY == 0:
+            print(f"{name}: {seed - first + 1} inputs, {failures} failures", flush=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"{name}: {inputs} inputs from seed {first}: {rounds} rounds, "
+        f"{inputs - rounds - failures} errors of one line, {failures} failures; "
+        f"longest {longest:.2f} CPU s, peak {peak:.0f} MiB, "
+        f"{1000 * (time.process_time() - began) / max(inputs, 1):.0f} ms an input",
+        flush=True,
+    )
+    return int(failures > 0 or peak > MAX_MIB)
+
+
+class Told:
+    """What came of an input that is no round: an error, and whether it is one clear line."""
+
+    def __init__(self, text: str, *, is_clear: bool) -> None:
+        self.text = text
+        self.is_clear = is_clear
+
+
+def attempt(name: str, seed: int) -> Told | None:
+    """Read the mutated dump of a seed; return None if it became a round."""
+    with TemporaryDirectory() as folder:
+        signal.alarm(HANGS_AFTER_S)
+        try:
+            error = READERS[name](seed, Path(folder))
+        except Exception:  # noqa: BLE001  # whatever a reader raises is what is looked for
+            return Told(traceback.format_exc(), is_clear=False)
+        finally:
+            signal.alarm(0)
+    return None if error is None else Told(error, is_clear=error.isprintable())
+
+
+def _hangs(_signal: int, _frame: FrameType | None) -> None:
+    raise HangError(f"still reading after {HANGS_AFTER_S} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
