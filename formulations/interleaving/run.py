@@ -35,6 +35,7 @@ from placewright.formulations.interleaving.models.cpu_memory_knapsack import (
     gangs_without_sharing,
     solve_without_sharing,
 )
+from placewright.formulations.interleaving.models.one_arrival import OneArrival, has_one_arrival
 from placewright.formulations.interleaving.problem.compile import (
     OBJECTIVES,
     Interleaving,
@@ -127,6 +128,11 @@ def _solve_gangs(state: _Run) -> Iterator[Candidate | Bound]:
     yield from state.gang_steps()
 
 
+def _place_one_arrival(state: _Run) -> Iterator[Candidate | Bound]:
+    """Yield the plans of a round in which one job waits and nobody moves, and bounds of all."""
+    yield from OneArrival(state.free, state.session).steps()
+
+
 def _pack_pending(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield plans by set packing of pending jobs, beside running ones that stay."""
     search = PackingSearch(state.fixed, state.free, state.session)
@@ -150,6 +156,11 @@ PHASES: tuple[Phase[_Run, Candidate | Bound], ...] = (
     Phase("without sharing", _place_alone),
     Phase("trivial bounds", _bound_trivially),
     Phase("gangs", _solve_gangs, applies=lambda state: state.gangs is not None),
+    Phase(
+        "one arrival",
+        _place_one_arrival,
+        applies=lambda state: state.shares and has_one_arrival(state.free),
+    ),
     Phase(
         "packing of pending jobs",
         _pack_pending,

@@ -28,7 +28,7 @@ from placewright.formulations.interleaving.problem.compile import (
     Interleaving,
 )
 from placewright.formulations.interleaving.problem.frozen_groups import may_form
-from placewright.formulations.interleaving.problem.job_groups import class_values, job_groups_of
+from placewright.formulations.interleaving.problem.job_groups import job_groups_of, kept_values
 from placewright.formulations.interleaving.problem.option_classes import grouped_jobs
 from placewright.formulations.interleaving.problem.packing_problem import (
     Grouping,
@@ -53,7 +53,7 @@ class PackingSearch:
         round_ = problem.round
         self._staying = staying(self._problem)
         self._terms = problem.priorities.terms
-        kept = [class_values(problem, job_group) for job_group in self._staying]
+        kept = [kept_values(problem, job_group) for job_group in self._staying]
         self._constant = [sum(one[k] for one in kept) for k in range(len(self._terms))]
         self._proofs: list[GroupingBound] = []
         running = [round_.jobs[j].running is not None for j in self._problem.of_class]

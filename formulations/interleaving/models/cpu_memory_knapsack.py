@@ -33,7 +33,7 @@ from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.gang.run import run as run_gangs
 from placewright.formulations.interleaving.models.as_gangs import GangRound, build_gang_round
 from placewright.formulations.interleaving.problem.compile import Interleaving, compile_interleaving
-from placewright.formulations.interleaving.problem.job_groups import class_values, job_groups_of
+from placewright.formulations.interleaving.problem.job_groups import job_groups_of, kept_values
 from placewright.formulations.interleaving.problem.option_classes import with_one_option
 from placewright.formulations.interleaving.problem.packing_problem import ALONE
 from placewright.formulations.plan_messages import Bound, Candidate, Group
@@ -100,7 +100,7 @@ class _Terms:
     def __init__(self, problem: Interleaving, terms: Sequence[str]) -> None:
         priorities = problem.priorities
         values = class_terms(VALUE, len(priorities.classes)) or (VALUE,)
-        running = [_values_alone(problem, j) for j in problem.colocated]
+        running = [kept_values(problem, Group((j,), (0,), 0)) for j in problem.colocated]
         self._names = dict(zip(terms, terms, strict=True))
         self._names |= zip(values, priorities.terms, strict=True)
         self._constant = {term: sum(one[k] for one in running) for k, term in enumerate(values)}
@@ -118,10 +118,3 @@ class _Terms:
             for term, name in self._names.items()
             if name in values
         }
-
-
-def _values_alone(problem: Interleaving, job: int) -> tuple[int, ...]:
-    """Return the values of a running job on its own, by priority class."""
-    running = problem.round.jobs[job].running
-    option = 0 if running is None else running.option
-    return class_values(problem, Group((job,), (0,), 0), option)

@@ -79,3 +79,9 @@ def class_values(problem: Interleaving, job_group: Group, option: int = 0) -> tu
             weight = job.weight if problem.objective == "weighted_throughput" else 1
             total[problem.priorities.number_of(job)] += rate * weight
     return tuple(total)
+
+
+def kept_values(problem: Interleaving, job_group: Group) -> tuple[int, ...]:
+    """Return what jobs that run, and stay as they are, add to each priority class."""
+    running = problem.round.jobs[job_group.members[0]].running
+    return class_values(problem, job_group, 0 if running is None else running.option)
