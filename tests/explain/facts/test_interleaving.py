@@ -56,6 +56,6 @@ def test_tiny_rounds_beside_all_their_worlds(all_worlds: ModuleType) -> None:
             POLICY, range(30), lambda world: starts_by_the_book(world, all_worlds.raw(world))
         )
     )
-    assert sum(one.verdict is Verdict.UNDECIDED for one in found) <= 2, "loose bounds of groups"
+    assert all(one.verdict is not Verdict.UNDECIDED for one in found)
     kinds = {fact.kind for one in found for fact in one.conflict}
     assert kinds >= {"gpu", "jobs"}

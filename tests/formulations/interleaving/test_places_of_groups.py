@@ -141,3 +141,19 @@ def test_nobody_joins_a_job_whose_tasks_lie_as_none_may_arrive(hosts, of_group, 
         "throughput",
     )
     assert [decision.decision.value for decision in plan.decisions] == ["wait", "keep", "keep"]
+
+
+def test_a_pinned_job_counts_with_the_option_that_it_runs():
+    speeds = {"cores": [0, 1], "memory": [0, "2Mi"], "speeds": [[500_000] * 2, [1_200_000] * 2]}
+    pinned = job("pinned", {"gpu": 1}, running={"tasks": [{"host": "h0", "gpus": [0]}]})
+    pinned["options"].append({"groups": [{"gpu": 1, "cpu": 1}]})
+    pinned["profile"]["sensitivity"] = speeds
+    pinned["running"] |= {"option": 1, "pinned": True}
+    plan = solved(
+        [{"name": "h0", "gpus": 2, "cpu": 4, "memory": "8Mi"}],
+        [pinned, job("one", {"gpu": 1}), job("other", {"gpu": 1})],
+        "throughput",
+    )
+    assert plan.certificate is not None
+    (term,) = plan.certificate.terms
+    assert (term.value, term.bound) == (3_200_000, 3_200_000)
