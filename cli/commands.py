@@ -21,6 +21,7 @@ from placewright.cli.verbs import (
     explain,
     generate,
     preset,
+    report,
     show,
     solve,
     verify,
@@ -42,6 +43,7 @@ app.command("explain")(explain.explain)
 app.command("audit")(audit.audit)
 app.command("whatif")(whatif.whatif)
 app.command("diff")(diff.diff)
+app.command("report")(report.report)
 app.command("validate")(verify.validate)
 app.command("show")(show.show)
 app.add_typer(preset.preset)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from placewright.cli.format.output import check_output, note_written, out, warn_of_invalid_jobs
 from placewright.cli.verbs.options import AllDifferences, BeforeAfterPicture, Format, Lenient
-from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
-
-if TYPE_CHECKING:
-    from placewright.instances.documents.plan import Plan
-    from placewright.instances.documents.round import Round
+from placewright.cli.verbs.verify import check_one_stdin, valid_plan
 
 
 def diff(
@@ -55,8 +51,8 @@ def diff(
     if round_after_file is not None:
         round_after = load_round(round_after_file, lenient=lenient)
         warn_of_invalid_jobs(round_after)
-    before = _read(round_, round_file, before_file)
-    after = _read(round_after, round_after_file or round_file, after_file)
+    before = valid_plan(round_, round_file, before_file)
+    after = valid_plan(round_after, round_after_file or round_file, after_file)
     comparison = compare(round_, before, round_after, after)
     if picture is not None:
         from placewright.cli.views.difference_picture import check_has_gpus, draw_difference
@@ -71,16 +67,3 @@ def diff(
         typer.echo(json.dumps(comparison_object(comparison), indent=2))
     else:
         print_comparison(out(), comparison, round_after.now, Selection(everything))
-
-
-def _read(round_: Round, round_file: str, plan_file: str) -> Plan:
-    """Read a plan that has to be valid for its round."""
-    from placewright.instances.io.files import load_plan
-    from placewright.instances.verify import verify
-
-    plan = load_plan(plan_file)
-    check_pair(round_, plan, round_file, plan_file)
-    found = verify(round_, plan)
-    if not found.ok:
-        raise typer.Exit(report_violations(found, plan_file))
-    return plan

@@ -271,6 +271,19 @@ def _print_rules(console: Console, plan: Plan, verification: Verification) -> No
     print_table(console, terms)
 
 
+def valid_plan(round_: Round, round_file: str, plan_file: str) -> Plan:
+    """Read a plan that has to be valid for its round."""
+    from placewright.instances.io.files import load_plan
+    from placewright.instances.verify import verify
+
+    plan = load_plan(plan_file)
+    check_pair(round_, plan, round_file, plan_file)
+    found = verify(round_, plan)
+    if not found.ok:
+        raise typer.Exit(report_violations(found, plan_file))
+    return plan
+
+
 def report_violations(verification: Verification, plan_file: str) -> int:
     """Say on stderr which rules a plan breaks, and return the exit code."""
     rules = dict.fromkeys(violation.rule for violation in verification.violations)

@@ -16,7 +16,6 @@ from placewright.cli.views.gang.selected import (
 )
 from placewright.cli.views.gang.tables import (
     certificate_line,
-    milli_gpu_of,
     outcome_table,
     print_collectives,
     print_jobs,
@@ -30,6 +29,7 @@ from placewright.cli.views.policies import VIEWS
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.plan import DecisionKind
 from placewright.report.facts.moves import moves_of
+from placewright.report.facts.outcomes import milli_gpu_of
 from placewright.report.facts.usage import gpu_usage, tenant_usage
 
 if TYPE_CHECKING:

@@ -1,0 +1,134 @@
+"""One self-contained page about a round and its plan, or two plans of it side by side.
+
+The page asks nothing of any other place, and its Content-Security-Policy allows only the script and
+the style that are written into it. Names are hostile: the template escapes them, what the script
+reads of them is JSON that no markup can end, and characters that are not printable become escapes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.errors import printable
+from placewright.instances.io.digest import round_digest
+from placewright.report.job_data import job_data
+from placewright.report.map_data import map_data
+from placewright.report.panels.free import free
+from placewright.report.panels.moves import moves
+from placewright.report.panels.notes import notes
+from placewright.report.panels.objective import objective
+from placewright.report.panels.subject import Subject
+from placewright.report.panels.summary import summary
+from placewright.report.panels.usage import usage
+from placewright.report.panels.waiting import waiting
+
+SCRIPTS = ("data.js", "layout.js", "paint.js", "map.js", "picked.js", "jobs.js", "page.js")
+
+
+def render_report(
+    round: Round,  # noqa: A002
+    plan: Plan,
+    other: Plan | None = None,
+    *,
+    time_limit: float = 0.0,
+) -> str:
+    """Return the page as HTML.
+
+    Parameters
+    ----------
+    round, plan
+        A round, and a valid plan for it.
+    other
+        Another valid plan for it, to show beside the first one.
+    time_limit
+        Seconds to look for what would let waiting jobs start; 0: what the plan says of them.
+    """
+    subject = Subject(round, [plan] if other is None else [plan, other])
+    both = zip(subject.names, subject.plans, strict=True)
+    each = time_limit / len(subject.plans)
+    script, style = _script(), _text("page.css")
+    data = {
+        "map": map_data(round, subject.cluster, subject.plans),
+        "jobs": job_data(round, subject.plans),
+        "names": list(subject.names),
+    }
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            subject=subject,
+            summary=summary(subject),
+            objective=objective(subject),
+            usage=list(usage(subject)) if round.policy.spec.places_jobs else [],
+            free=list(free(subject)),
+            moves=list(moves(subject)),
+            waiting=[waiting(subject, name, made, each) for name, made in both],
+            notes=list(notes(subject)),
+            digest=round_digest(round),
+            mapped=round.policy.spec.places_jobs and subject.cluster.num_gpus > 0,
+            policy=_policy(script, style),
+            script=Markup(script),  # noqa: S704
+            style=Markup(style),  # noqa: S704
+            data=embedded(data),
+        )
+    )
+
+
+def embedded(data: Any) -> Markup:
+    """Return JSON that stands in a script element: ASCII alone, without any `<`, `>` or `&`."""
+    text = json.dumps(data, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # noqa: S704
+
+
+def _policy(script: str, style: str) -> str:
+    """Return a Content-Security-Policy that allows this script and this style, and nothing else."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_hash(script)}'",
+            f"style-src '{_hash(style)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+@cache
+def _script() -> str:
+    parts = "\n".join(_text(name) for name in SCRIPTS)
+    return f'"use strict";\n(() => {{\n{parts}}})();\n'
+
+
+@cache
+def _text(name: str) -> str:
+    return (files("placewright.report") / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("placewright", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )

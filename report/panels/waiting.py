@@ -1,0 +1,207 @@
+"""Waiting jobs by reason, with the facts that keep them waiting and what would let them start."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import NamedTuple
+
+from placewright.explain.corrections.find import Correction
+from placewright.explain.explain_job import explain_job
+from placewright.explain.explanation import Verdict
+from placewright.explain.kinds import WaitingKind, explain_all
+from placewright.instances.derived.reason_text import MEANINGS, reason_text
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
+from placewright.report.panels.subject import Subject
+from placewright.report.table import JobCell
+from placewright.report.text import after, gpus, number
+from placewright.report.verdicts import label, verdict_text
+
+MAX_NAMES = 4
+MAX_TEXTS = 6
+MAX_CORRECTIONS = 3
+SHARE_OF_KINDS = 0.5
+"""Of the time; the rest is for corrections."""
+
+
+class Sentence(NamedTuple):
+    """A fact with the word of its stratum, or a change with who has to make it."""
+
+    word: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Jobs that wait for the same facts.
+
+    Parameters
+    ----------
+    jobs, more, count, gpus
+        The first of them, how many more there are, how many in all, and what they ask.
+    verdict, facts
+        How lasting it is, and what keeps them from starting.
+    changes, asked
+        What would let the first of them start, the cheapest first, and whether that was asked.
+    """
+
+    jobs: tuple[JobCell, ...]
+    more: int
+    count: str
+    gpus: str
+    verdict: str
+    facts: tuple[Sentence, ...] = ()
+    changes: tuple[Sentence, ...] = ()
+    asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Jobs that wait for one reason of the plan."""
+
+    reason: str
+    word: str
+    meaning: str
+    count: str
+    gpus: str
+    part: float
+    kinds: tuple[Kind, ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """All jobs that wait in a plan; `explained` if facts and changes were looked for."""
+
+    name: str
+    groups: tuple[Group, ...]
+    count: int
+    milli_gpu: int
+    explained: bool
+    undecided: int
+
+
+def waiting(subject: Subject, name: str, plan: Plan, time_limit: float) -> Waiting:
+    """Return the jobs that wait by reason, those that ask most first.
+
+    Without time, or under a policy that decides nothing about them, with what the plan says alone.
+    """
+    left = [one for one in plan.decisions if one.decision is DecisionKind.WAIT]
+    milli = {one.job: _asked(subject, one.job) for one in left}
+    by_reason: dict[Reason | None, list[Decision]] = {}
+    for one in left:
+        by_reason.setdefault(one.reason, []).append(one)
+    kinds = _explained(subject, plan, left, time_limit)
+    reason_of = {one.job: one.reason for one in left}
+    total = max(1, sum(milli.values()))
+    groups = []
+    for reason, decisions in by_reason.items():
+        asked = sum(milli[one.job] for one in decisions)
+        found = [kind for first, kind in kinds if reason_of.get(first) is reason]
+        rest: list[Kind] = found or list(_said(subject, decisions, milli))
+        groups.append(
+            (
+                asked,
+                Group(
+                    reason=reason.value if reason else "",
+                    word=reason.value.replace("_", " ") if reason else "no reason given",
+                    meaning=MEANINGS[reason] if reason else "the plan gives no reason",
+                    count=number(len(decisions)),
+                    gpus=gpus(asked),
+                    part=asked / total,
+                    kinds=tuple(rest[:MAX_TEXTS]),
+                    more=max(0, len(rest) - MAX_TEXTS),
+                ),
+            )
+        )
+    groups.sort(key=lambda pair: -pair[0])
+    return Waiting(
+        name=name,
+        groups=tuple(group for _, group in groups),
+        count=len(left),
+        milli_gpu=sum(milli.values()),
+        explained=bool(kinds),
+        undecided=sum(kind.verdict.startswith("could not be decided") for _, kind in kinds),
+    )
+
+
+def _asked(subject: Subject, job: str) -> int:
+    return max(option.milli_gpu for option in subject.jobs[job].options)
+
+
+def _said(subject: Subject, decisions: Sequence[Decision], milli: dict[str, int]) -> Iterator[Kind]:
+    """Yield what the plan says, the same sentences together, those of most GPUs first."""
+    now = subject.round.now
+    texts: dict[str, list[str]] = {}
+    for one in decisions:
+        said = (
+            "the plan gives no reason"
+            if one.reason is None
+            else reason_text(one.reason, one.detail, lambda at: after(at, now))
+        )
+        texts.setdefault(said, []).append(one.job)
+    asked = Counter({text: sum(milli[job] for job in jobs) for text, jobs in texts.items()})
+    for text, all_ in asked.most_common():
+        yield _kind(subject, texts[text], all_, text)
+
+
+def _kind(subject: Subject, jobs: Sequence[str], milli: int, verdict: str) -> Kind:
+    return Kind(
+        jobs=tuple(map(subject.cell, jobs[:MAX_NAMES])),
+        more=max(0, len(jobs) - MAX_NAMES),
+        count=number(len(jobs)),
+        gpus=gpus(milli),
+        verdict=verdict,
+    )
+
+
+def _explained(
+    subject: Subject, plan: Plan, left: Sequence[Decision], time_limit: float
+) -> list[tuple[str, Kind]]:
+    """Return what is found in the time, each with the name of its first job."""
+    if time_limit <= 0 or not left:
+        return []
+    end = monotonic() + time_limit
+    found = explain_all(subject.round, plan, time_limit=time_limit * SHARE_OF_KINDS)
+    return [(kind.jobs[0], _with_changes(subject, plan, kind, end)) for kind in found]
+
+
+def _with_changes(subject: Subject, plan: Plan, kind: WaitingKind, end: float) -> Kind:
+    """Return a kind with what would let its first job start, if there is time left."""
+    found = kind.explanation
+    made = _kind(subject, kind.jobs, kind.milli_gpu, verdict_text(found, beside=True))
+    facts = tuple(Sentence(label(fact).strip(), fact.text) for fact in found.conflict)
+    changes: tuple[Sentence, ...] = ()
+    left = end - monotonic()
+    asks = left > 0 and found.verdict not in (Verdict.COULD_START, Verdict.UNDECIDED)
+    if asks:
+        changes = tuple(_changes(subject, plan, kind.jobs[0], left))
+    return Kind(
+        jobs=made.jobs,
+        more=made.more,
+        count=made.count,
+        gpus=made.gpus,
+        verdict=made.verdict,
+        facts=facts,
+        changes=changes,
+        asked=asks,
+    )
+
+
+def _changes(subject: Subject, plan: Plan, job: str, seconds: float) -> Iterator[Sentence]:
+    """Yield the cheapest changes with which a job starts, or could some day."""
+    found = explain_job(
+        subject.round, plan, job, corrections=MAX_CORRECTIONS, time_limit=seconds
+    ).corrections
+    if found is None:
+        return
+    for one in found.now[:MAX_CORRECTIONS]:
+        yield Sentence(_who(one), one.text)
+    for one in () if found.now else (found.some_day or ())[:MAX_CORRECTIONS]:
+        yield Sentence(_who(one), f"{one.text} (some day)")
+
+
+def _who(one: Correction) -> str:
+    return " + ".join(map(str, one.who))

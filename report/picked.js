@@ -1,0 +1,117 @@
+// What is picked, and the legend, beside the map.
+
+function describeGpu(gpu) {
+  const host = MAP.hostOf[gpu], index = gpu - MAP.start[host];
+  const path = MAP.domain.map((row, level) => `${MAP.levels[level]} ${MAP.domains[level][row[host]]}`);
+  const lines = [`${MAP.hosts[host]}, GPU ${index}`, [...path, MAP.models[MAP.model[host]]].join(", ")];
+  const condition = MAP.gpuCondition[gpu];
+  if (condition !== AVAILABLE) lines.push(MAP.conditions[condition]);
+  MAP.states.forEach((cells, state) => lines.push(`${STATES[state]}: ${cellText(cells[gpu], state)}`));
+  return lines;
+}
+
+function cellText(cell, state) {
+  if (cell === FREE) return "free";
+  return holders(cell).map(([job, milli]) => {
+    const decision = state ? JOBS.plans[planOf(state)].decision[job] : -1;
+    const share = milli < 1000 ? ` ${gpuText(milli)}` : "";
+    return `${JOBS.names[job]}${share}${decision >= 0 ? ` (${JOBS.outcomes[decision]})` : ""}`;
+  }).join(", ");
+}
+
+function showGpu(gpu) {
+  byId("picked").replaceChildren(...describeGpu(gpu).map((line, n) => element(n ? "p" : "h3", line)));
+}
+
+function hostsText(state, job) {
+  const spans = placesOf(state).get(job) || [];
+  const hosts = new Map();
+  for (const [first, next] of spans) {
+    const host = MAP.hostOf[first], from = first - MAP.start[host], to = next - 1 - MAP.start[host];
+    hosts.set(host, [...(hosts.get(host) || []), from === to ? `${from}` : `${from}-${to}`]);
+  }
+  const all = [...hosts].map(([host, parts]) => `${MAP.hosts[host]}:${parts.join(",")}`);
+  return all.length > 12 ? `${all.slice(0, 12).join(", ")} and ${all.length - 12} more hosts` : all.join(", ");
+}
+
+function showJob(job) {
+  const rows = [];
+  const add = (name, value) => value !== "" && rows.push(element("dt", name), element("dd", value));
+  add("Tenant", JOBS.tenants[JOBS.tenant[job]]);
+  add("Priority", String(JOBS.priority[job]));
+  if (JOBS.before[job]) add("Before", `${gpuText(JOBS.before[job])} GPUs`);
+  add("On", hostsText(0, job));
+  JOBS.plans.forEach((plan, p) => {
+    const decision = plan.decision[job], name = PLANS.length === 2 ? `Plan ${PLANS[p]}` : "Plan";
+    if (decision < 0) return;
+    add(name, `${JOBS.outcomes[decision]}, ${gpuText(plan.milli[job])} GPUs`);
+    add("Why", JOBS.words[plan.reason[job]].replaceAll("_", " "));
+    add("", JOBS.words[plan.said[job]]);
+    add("On", decision === WAITING || decision === PREEMPTED ? "" : hostsText(p + 1, job));
+  });
+  const list = element("dl");
+  list.append(...rows);
+  const title = element("h3", JOBS.names[job]);
+  if (LETTERS.has(job)) title.prepend(element("span", LETTERS.get(job), { class: "letter" }), " ");
+  const clear = element("button", "Let go", { type: "button", class: "clear" });
+  clear.addEventListener("click", () => pick(-1));
+  byId("picked").replaceChildren(title, list, clear);
+}
+
+function showNothing() {
+  const text = "Pick a job in the map or in a table to see where it is, before and after.";
+  byId("picked").replaceChildren(element("p", text, { class: "note" }));
+}
+
+function legendEntry(text, draw) {
+  const swatch = element("canvas", undefined, { width: 32, height: 32, class: "swatch", "aria-hidden": "true" });
+  const context = swatch.getContext("2d");
+  context.scale(2, 2);
+  draw(context);
+  const line = element("p");
+  line.append(swatch, text);
+  return line;
+}
+
+function showLegend() {
+  const c = PAINT.colours, entries = [];
+  const filled = (style) => (context) => {
+    context.fillStyle = typeof style === "function" ? style(context) : style;
+    context.fillRect(1, 1, 14, 14);
+  };
+  if (isDifference(VIEW.state)) {
+    const changes = { comes: "+ a job comes", goes: "− a job goes", other: "↔ another job", held: "held as it was", free: "free as it was" };
+    for (const [change, text] of Object.entries(changes)) {
+      entries.push(legendEntry(text, (context) => paintChange(context, change, AVAILABLE, 1, 1, 14, c)));
+    }
+  } else {
+    const decisions = new Set(JOBS.plans[planOf(VIEW.state)].decision);
+    if (VIEW.state > 0) {
+      if (decisions.has(STARTED)) entries.push(legendEntry("started: a colour, a capital", filled(jobColour(JOBS.plans[planOf(VIEW.state)].decision.indexOf(STARTED), planOf(VIEW.state)))));
+      if (decisions.has(MIGRATED)) entries.push(legendEntry("moved here: hatched", filled((context) => hatch(context, c.accent, c.card, "/"))));
+      entries.push(legendEntry("kept: grey, a small letter", filled(c.kept1)));
+    } else {
+      entries.push(legendEntry("runs", filled(c.kept1)));
+      if (decisions.has(MIGRATED)) entries.push(legendEntry("runs, and moves: hatched", filled((context) => hatch(context, c.kept1, c.bad, "/"))));
+      if (decisions.has(PREEMPTED)) entries.push(legendEntry("runs, and stops: hatched twice", filled((context) => hatch(context, c.kept1, c.bad, "/\\"))));
+    }
+    entries.push(legendEntry("free", (context) => emptyCell(context, AVAILABLE, 1, 1, 14)));
+  }
+  const conditions = new Set([...MAP.gpuCondition]);
+  for (const condition of [RESERVED, TO_VACATE, AWAY, UNHEALTHY]) {
+    if (!conditions.has(condition)) continue;
+    entries.push(legendEntry(MAP.conditions[condition], (context) => {
+      emptyCell(context, condition, 1, 1, 14);
+      if (condition < AWAY) return;
+      context.strokeStyle = c.bad;
+      context.lineWidth = 1.5;
+      context.beginPath();
+      context.moveTo(1, 15);
+      context.lineTo(15, 1);
+      context.moveTo(1, 1);
+      context.lineTo(15, 15);
+      context.stroke();
+    }));
+  }
+  byId("legend").replaceChildren(...entries);
+}
