@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from placewright.instances.errors import printable
 
 MAX_NAMES = 5
 """Names that a line shows of those it counts."""
+
+MAX_REASONS = 100
+"""Reasons that an annotation tells apart: those of the most entries."""
+
+MAX_REASON = 200
 
 
 @dataclass(slots=True)
@@ -63,6 +70,46 @@ class Bookkeeping:
         for what, names in sorted(self.unsaid.items()):
             lines.append(f"not said by the round: {what}{': ' if names else ''}{_some(names)}")
         return [printable(line) for line in lines]
+
+    def annotation(self) -> str:
+        """Return the counts as JSON of one line, for the round.
+
+        `taken`: entries in the round by kind; `left_out`: a list of `kind`, `reason`, `count` and
+        the first `names`; `unsaid`: a list of `what`, `count` and `names`. Beyond a hundred reasons
+        the rest of a kind has the reason "other reasons".
+        """
+        kinds = dict.fromkeys((*self.taken, *(kind for kind, _ in self.left_out)))
+        left_out = _most(self.left_out)
+        for kind in kinds:
+            rest = [n for k, n in self.left_out.items() if k[0] == kind and k not in left_out]
+            if rest:
+                left_out[kind, "other reasons"] = [name for names in rest for name in names]
+        return json.dumps(
+            {
+                "taken": {kind: self.taken[kind] for kind in kinds},
+                "left_out": [
+                    {"kind": kind, "reason": printable(reason)[:MAX_REASON], **_counted(names)}
+                    for (kind, reason), names in sorted(left_out.items())
+                ],
+                "unsaid": [
+                    {"what": printable(what)[:MAX_REASON], **_counted(names)}
+                    for what, names in sorted(_most(self.unsaid).items())
+                ],
+            }
+        )
+
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def _most(lists: Mapping[_Key, list[str]]) -> dict[_Key, list[str]]:
+    """Return the longest of some lists."""
+    return dict(sorted(lists.items(), key=lambda item: -len(item[1]))[:MAX_REASONS])
+
+
+def _counted(names: Sequence[str]) -> dict[str, Any]:
+    shown = [printable(name)[:MAX_REASON] for name in names[:MAX_NAMES]]
+    return {"count": len(names), "names": shown}
 
 
 def _some(names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from placewright.instances.documents.annotations import Annotations
 from placewright.instances.documents.base import (
     API_VERSION,
     MAX_AMOUNT,
@@ -50,6 +51,7 @@ class HostEntry(Document):
     memory: Mib | None = None
     resources: Resources = Field(default_factory=dict)
     healthy: Flag = True
+    annotations: Annotations = Field(default_factory=dict)
 
 
 class LinkEntry(Document):

@@ -59,7 +59,8 @@ class AddEdit(Document):
     """New domains and hosts: those given, or `count` copies of what a domain or host has.
 
     A copy of the domain or host `like` is below the same parent. Its name and those of what is in
-    it begin with `new1-`, those of a second copy with `new2-`. All hosts of copies are healthy.
+    it begin with `new1-`, those of a second copy with `new2-`. All hosts of copies are healthy,
+    and have no annotations.
     """
 
     like: Name | None = None

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
 
+from placewright.instances.documents.annotations import Annotations
 from placewright.instances.documents.arrangement import AntiAffinity
 from placewright.instances.documents.base import (
     MAX_AMOUNT,
@@ -75,6 +76,7 @@ class Job(Document):
     expected_runtime_s: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)] | None = None
     not_before: Index | None = None
     held: Flag = False
+    annotations: Annotations = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from placewright.instances.documents.annotations import Annotations
 from placewright.instances.documents.base import (
     API_VERSION,
     MAX_AMOUNT,
@@ -49,7 +50,8 @@ class Round(Document):
     `maintenance` says when hosts will be away: jobs that would not have ended by then do not come
     to them. `bindings` are those of the last plan; they hold while guaranteed jobs run in their
     domains. `sharing` is for the policy `interleaving`, `leases` for `deadline`, `geo` for `geo`
-    and `replicas`.
+    and `replicas`. `annotations`, of the round, its hosts and its jobs, are carried along; no
+    decision depends on them.
 
     Attributes
     ----------
@@ -73,6 +75,7 @@ class Round(Document):
     geo: Geo = Geo()
     policy: Policy = Policy()
     limits: RoundLimits = RoundLimits()
+    annotations: Annotations = Field(default_factory=dict)
     _invalid: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")

@@ -176,7 +176,12 @@ def _copied(
         ],
         [
             one.model_copy(
-                update={"name": renamed(one.name), "parent": parent(one), "healthy": True}
+                update={
+                    "name": renamed(one.name),
+                    "parent": parent(one),
+                    "healthy": True,
+                    "annotations": {},  # they say which host of the source this is
+                }
             )
             for one in hosts
         ],

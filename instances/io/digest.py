@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.round import Round
@@ -23,12 +24,13 @@ class Digester:
         """Return the digest of a round, as `round_digest` does."""
         # By identity: documents do not change, and those known are alive, so an id is one's own.
         known = self._texts
-        self._texts = {id(job): known.get(id(job)) or _text(job) for job in round_.jobs}
+        self._texts = {id(job): known.get(id(job)) or _text(job, _OWN) for job in round_.jobs}
         jobs = ",".join(self._texts.values())
-        cluster = known.get(id(round_.cluster)) or _text(round_.cluster)
+        cluster = known.get(id(round_.cluster)) or _text(round_.cluster, _OF_HOSTS)
         self._texts[id(round_.cluster)] = cluster
         self._round = round_
-        rest = round_.model_dump(mode="json", exclude={"jobs", "cluster"}, exclude_defaults=True)
+        excluded = {"jobs", "cluster", *_OWN}
+        rest = round_.model_dump(mode="json", exclude=excluded, exclude_defaults=True)
         texts = {key: _canonical(value) for key, value in rest.items()}
         texts |= {"jobs": f"[{jobs}]", "cluster": cluster}
         text = ",".join(f'"{key}":{texts[key]}' for key in sorted(texts))
@@ -40,8 +42,8 @@ def round_digest(round_: Round) -> str:
 
     Canonical: sorted keys, no white space, ASCII, quantities as integers in their unit; fields that
     have their default are left out (but `jobs`), so that no old digest changes when a field is
-    added. Spelling does not count (JSON or YAML, `"4Gi"` or 4096, a cluster inline or referred to);
-    order, names and host ranges do.
+    added, and so are annotations. Spelling does not count (JSON or YAML, `"4Gi"` or 4096, a cluster
+    inline or referred to); order, names and host ranges do.
     """
     return Digester()(round_)
 
@@ -50,5 +52,10 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 """One for all texts: `json.dumps` makes an encoder for each."""
 
 
-def _text(document: Document) -> str:
-    return _canonical(document.model_dump(mode="json", exclude_defaults=True))
+_OWN = {"annotations"}
+_OF_HOSTS: dict[str, Any] = {"hosts": {"__all__": _OWN}}
+"""What a digest does not depend on, of a round or job, and of a cluster."""
+
+
+def _text(document: Document, excluded: Any) -> str:
+    return _canonical(document.model_dump(mode="json", exclude=excluded, exclude_defaults=True))

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from placewright.instances.documents.annotations import LINE
 from placewright.instances.documents.base import NAME
 from placewright.instances.documents.cluster import HOST_NAME
 from placewright.instances.documents.plan import SHA256
@@ -42,6 +43,7 @@ _PATTERNS = {
     NAME: "expected only letters, digits and any of . _ : / @ | + = -",
     HOST_NAME: "expected only letters, digits and any of . _ : / @ | + = -, or a range: h[000-127]",
     SHA256: "expected a sha256: 64 of 0-9 and a-f",
+    LINE: "expected one line without control characters",
 }
 
 

@@ -270,7 +270,7 @@ VALUES = [
     (
         "other",
         1,
-        "1: unknown field; expected one of apiVersion, bindings, cluster, geo, jobs, kind, leases",
+        "1: unknown field; expected one of annotations, apiVersion, bindings, cluster, geo, jobs",
     ),
     ("apiVersion", "placewright/v2", "'placewright/v2': expected placewright/v1alpha2"),
     ("apiVersion", None, "None: expected placewright/v1alpha2"),
@@ -348,7 +348,7 @@ def test_further_faults_of_one_entry_are_told():
 def test_an_odd_key_is_quoted_and_shortened_in_the_path(tmp_path):
     for key, shown in (("a b", "['a b']"), ("x\n\x1b", r"['x\n\x1b']"), ("", "['']")):
         reported = refused_file(tmp_path, json.dumps({**ROUND, key: 1}), "r.json")
-        assert reported.startswith(f"{shown}: 1: unknown field; expected one of apiVersion")
+        assert reported.startswith(f"{shown}: 1: unknown field; expected one of annotations")
     reported = refused_file(tmp_path, json.dumps({**ROUND, "\ud800": 1}), "r.json")
     assert reported == r"'\ud800': expected valid Unicode text"
     assert len(refused_file(tmp_path, json.dumps({**ROUND, "x" * 10**6: 1}), "r.json")) < 300

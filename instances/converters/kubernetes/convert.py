@@ -26,6 +26,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Reservation, Round
+from placewright.instances.documents.source_keys import BOOKKEEPING, SOURCE
 from placewright.instances.errors import InvalidInputError
 
 
@@ -88,6 +89,7 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
     _add_jobs(dump, workloads, jobs)
     for name in over_full(dump.nodes, maker.held, jobs.background):
         book.cannot_say("cores or memory of which pods hold more than the node has", name)
+    tenants = _tenants(dump, maker.jobs, book)
     cordoned = {name for name, node in dump.nodes.items() if node.spec.unschedulable}
     return Round(
         name="kubernetes",
@@ -99,9 +101,10 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
             hosts=hosts(dump.nodes, levels, maker.held, jobs.background, maker.extended),
         ),
         jobs=tuple(sorted(maker.jobs, key=_order)),
-        tenants=_tenants(dump, maker.jobs, book),
+        tenants=tenants,
         reservations=tuple(Reservation(host=host) for host in sorted(cordoned | jobs.closed)),
         policy=Policy(spread_weights=levels.weights) if levels.names else Policy(),
+        annotations={SOURCE: "kubernetes", BOOKKEEPING: book.annotation()},
     )
 
 
@@ -132,7 +135,14 @@ def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:
             jobs.book.leave(kueue.KIND, "has finished", workload.name)
         elif key in unbound:
             try:
-                add_workload(workload, workloads, jobs.maker, jobs.book, movable=jobs.movable)
+                add_workload(
+                    workload,
+                    workloads,
+                    jobs.maker,
+                    jobs.book,
+                    unbound[key],
+                    movable=jobs.movable,
+                )
                 if unbound[key]:
                     jobs.book.take(PODS, len(unbound[key]))
             except LeftOutError as error:

@@ -21,6 +21,7 @@ from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutE
 from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.pods import State
 from placewright.instances.converters.kubernetes.records import Pod
+from placewright.instances.converters.kubernetes.source_ids import of_gang
 from placewright.instances.converters.kubernetes.workloads import Workloads
 
 _CLAIMS = "asks by resource claims (DRA)"
@@ -131,6 +132,7 @@ class PodJobs:
             self.maker.run(
                 head,
                 placed,
+                bound,
                 since=max(starts, default=None),
                 movable=movable and all(pods.movable(pod) for pod in bound),
             )
@@ -142,7 +144,7 @@ class PodJobs:
     def _wait(self, head: Head, waiting: Sequence[Pod], asks: dict[tuple[str, str], Ask]) -> None:
         held = head.held or any(pods.gated(pod) for pod in waiting)
         try:
-            self.maker.wait(replace(head, held=held), [asks[pod.key] for pod in waiting])
+            self.maker.wait(replace(head, held=held), [asks[pod.key] for pod in waiting], waiting)
         except LeftOutError as error:
             self.leave(waiting, str(error))
         else:
@@ -154,6 +156,7 @@ class PodJobs:
             workload = self.workloads.by_key.get((gang.namespace, gang.name))
         if workload is not None:
             return replace(self.workloads.head(workload), required=None)
+        ids = of_gang(gang, group, members)
         created = [pod.metadata.creationTimestamp for pod in members]
         limits = [pod.spec.activeDeadlineSeconds for pod in members]
         least: int | None = None
@@ -174,6 +177,7 @@ class PodJobs:
             else None,
             required=required,
             least=least,
+            ids=ids,
         )
 
     def _ask(self, pod: Pod, wanted: Amounts, group: PodGroup | None) -> Ask:

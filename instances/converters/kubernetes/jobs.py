@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
 from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.nodes import Amounts
-from placewright.instances.converters.kubernetes.records import Node
+from placewright.instances.converters.kubernetes.records import Node, Pod
+from placewright.instances.converters.kubernetes.source_ids import of_groups
 from placewright.instances.documents.arrangement import Slices
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.job import Job, Running
@@ -83,6 +84,7 @@ class Head:
     not_before: int | None = None
     required: str | None = None
     least: int | None = None
+    ids: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -107,9 +109,17 @@ class Maker:
         return frozenset(key for o in options for group in o.groups for key in group.resources)
 
     def run(
-        self, head: Head, placed: Sequence[tuple[Ask, str]], *, since: int | None, movable: bool
+        self,
+        head: Head,
+        placed: Sequence[tuple[Ask, str]],
+        pods: Sequence[Pod],
+        *,
+        since: int | None,
+        movable: bool,
     ) -> None:
         """Add a running job: what each task asks for, and its node. GPUs are the first free ones.
+
+        `pods` are those of the tasks; none if the dump does not say.
 
         Raises
         ------
@@ -127,34 +137,36 @@ class Maker:
             if self.held[host].plus(amounts).most > MAX_AMOUNT:
                 raise LeftOutError(TOO_MUCH)
         free = movable and self._lawful(head, placed)
-        groups: dict[Ask, list[str]] = {}
-        for ask, host in placed:
+        groups: dict[Ask, list[int]] = {}
+        for at, (ask, _) in enumerate(placed):
             groups.setdefault(
                 ask if free else _anywhere(ask, self.eligibility.everywhere), []
-            ).append(host)
-        counts = [len(places) for places in groups.values()]
+            ).append(at)
+        counts = [len(members) for members in groups.values()]
         option = self._option(head if free else Head(head.name), list(groups), counts)
         tasks = []
-        for g, (ask, places) in enumerate(groups.items()):
-            for i, host in enumerate(places):
+        for g, (ask, members) in enumerate(groups.items()):
+            for i, at in enumerate(members):
+                host = placed[at][1]
                 taken = self.free[host][: ask.gpus]
                 self.free[host] = self.free[host][ask.gpus :]
                 tasks.append(Task(group=g, index=i, host=host, gpus=tuple(taken)))
-        self._add(head, [option], Running(tasks=tuple(tasks), pinned=not free, started=since))
+        running = Running(tasks=tuple(tasks), pinned=not free, started=since)
+        self._add(head, [option], running, _ids(groups, pods))
         for host, amounts in wanted.items():
             self.held[host].add(amounts)
 
-    def wait(self, head: Head, asks: Sequence[Ask]) -> None:
-        """Add a pending job.
+    def wait(self, head: Head, asks: Sequence[Ask], pods: Sequence[Pod]) -> None:
+        """Add a pending job: what each task asks for, and its pods if the dump says.
 
         Raises
         ------
         LeftOutError
             No node may have a task of it, or it has fewer pods than it needs.
         """
-        groups: dict[Ask, int] = {}
-        for ask in asks:
-            groups[ask] = groups.get(ask, 0) + 1
+        groups: dict[Ask, list[int]] = {}
+        for at, ask in enumerate(asks):
+            groups.setdefault(ask, []).append(at)
         for ask in groups:
             if not self.eligibility.able(ask.allowed, ask.gpus):
                 raise LeftOutError("may go to no node of the round")
@@ -166,14 +178,20 @@ class Maker:
         sizes = [number, *range(number - 1, max(1, least) - 1, -1)]
         if len(sizes) > MAX_OPTIONS:
             sizes = [*sizes[: MAX_OPTIONS - 1], sizes[-1]]
-        counts = list(groups.values())
+        counts = [len(members) for members in groups.values()]
         options = [
             self._option(head, list(groups), counts if size == number else [size], len(sizes) > 1)
             for size in sizes
         ]
-        self._add(head, options, None)
+        self._add(head, options, None, _ids(groups, pods))
 
-    def _add(self, head: Head, options: Sequence[Option], running: Running | None) -> None:
+    def _add(
+        self,
+        head: Head,
+        options: Sequence[Option],
+        running: Running | None,
+        ids: Mapping[str, str],
+    ) -> None:
         name, number = head.name[:MAX_NAME], 1
         while name in self.names:
             number += 1
@@ -190,6 +208,7 @@ class Maker:
                 expected_runtime_s=head.runtime or None,
                 held=head.held and running is None,
                 not_before=None if running is not None else head.not_before,
+                annotations={**head.ids, **ids},
             )
         )
 
@@ -254,6 +273,12 @@ class Maker:
         if level == HOST_LEVEL:
             return host
         return self.levels.domain_of(host, level)
+
+
+def _ids(groups: Mapping[Ask, Sequence[int]], pods: Sequence[Pod]) -> dict[str, str]:
+    """Return what task groups are in the source, of tasks by their index."""
+    members = [[pods[at] for at in tasks] if pods else [] for tasks in groups.values()]
+    return of_groups(members, [ask.part for ask in groups])
 
 
 def _anywhere(ask: Ask, everywhere: frozenset[str]) -> Ask:

@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.records import Node
+from placewright.instances.converters.kubernetes.source_ids import of_node
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, HostEntry
 
@@ -151,6 +152,7 @@ def hosts(
                     for key in sorted(extended)
                 },
                 healthy=ready(node),
+                annotations=of_node(node),
             )
         )
     return tuple(made)

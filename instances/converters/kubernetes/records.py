@@ -27,6 +27,7 @@ from placewright.instances.converters.kubernetes.accessor import (
 class Owner(Record):
     """A controller or owner of an object."""
 
+    apiVersion: Text = ""  # noqa: N815
     kind: Text = ""
     name: Text = ""
     uid: Text = ""

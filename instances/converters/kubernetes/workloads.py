@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
+from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang
 from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue import (
     KIND,
@@ -17,7 +18,11 @@ from placewright.instances.converters.kubernetes.kueue import (
 from placewright.instances.converters.kubernetes.kueue_records import PodSet, Workload
 from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.pods import requests, slices
+from placewright.instances.converters.kubernetes.records import Pod
+from placewright.instances.converters.kubernetes.source_ids import of_gang
 from placewright.instances.documents.base import MAX_COUNT
+
+_POD_SET = "kueue.x-k8s.io/podset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ class Workloads:
             held=not workload.spec.active or self.queues.stopped(workload),
             not_before=at if at is not None and at > self.now else None,
             least=least,
+            ids=of_gang(Gang(WORKLOAD, *workload.key), workload, ()),
         )
 
     def asks(self, workload: Workload, book: Bookkeeping) -> list[tuple[PodSet, Ask]]:
@@ -134,9 +140,17 @@ class Workloads:
 
 
 def add_workload(
-    workload: Workload, workloads: Workloads, maker: Maker, book: Bookkeeping, *, movable: bool
+    workload: Workload,
+    workloads: Workloads,
+    maker: Maker,
+    book: Bookkeeping,
+    members: Sequence[Pod],
+    *,
+    movable: bool,
 ) -> None:
     """Add the job of a workload: running where it was assigned, or pending.
+
+    `members` are its pods, as far as there are any yet.
 
     Raises
     ------
@@ -150,12 +164,25 @@ def add_workload(
     placed = workloads.places(workload, sets)
     if placed:
         since = [c.lastTransitionTime for c in workload.status.conditions if c.type == "Admitted"]
-        maker.run(head, placed, since=next(iter(since), None), movable=movable)
+        maker.run(head, placed, (), since=next(iter(since), None), movable=movable)
     else:
-        maker.wait(head, [ask for pod_set, ask in sets for _ in range(pod_set.count)])
+        asks = [ask for pod_set, ask in sets for _ in range(pod_set.count)]
+        maker.wait(head, asks, _of_sets([pod_set for pod_set, _ in sets], members))
         if workload.status.admission is not None:
             book.cannot_say("that a workload is admitted whose pods have no nodes", workload.name)
     book.take(KIND)
+
+
+def _of_sets(sets: Sequence[PodSet], members: Sequence[Pod]) -> list[Pod]:
+    """Return the pods of each pod set, one set after the other; none if that is not known."""
+    found: list[Pod] = []
+    for one in sets:
+        label = one.name if len(sets) > 1 else None
+        own = [pod for pod in members if label in (None, pod.metadata.labels.get(_POD_SET))]
+        if len(own) != one.count:
+            return []
+        found += own
+    return found
 
 
 def _joint(sets: Sequence[tuple[PodSet, Ask]]) -> str | None:

@@ -9,6 +9,7 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.documents.job import Job
+from placewright.instances.documents.source_keys import SLURM_JOB
 
 MAX_TASKS = 1000
 MAX_ALL = 100_000
@@ -60,4 +61,8 @@ def split(
         numbers = numbers[:may]
     if len(numbers) > room:
         raise LeftOutError(f"array beyond the first {MAX_ALL:,} tasks of all arrays")
-    return [job.model_copy(update={"name": f"{job.name}_{number}"}) for number in numbers]
+    names = [f"{job.name}_{number}" for number in numbers]
+    return [
+        job.model_copy(update={"name": name, "annotations": {**job.annotations, SLURM_JOB: name}})
+        for name in names
+    ]

@@ -12,6 +12,7 @@ from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.converters.slurm.topology import Topology
 from placewright.instances.documents.arrangement import Apart
 from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.source_keys import SLURM_COMPONENTS, SLURM_JOB
 from placewright.topology.units import HOST_LEVEL
 
 
@@ -39,6 +40,13 @@ def common_fields(job: SlurmJob, context: Context) -> dict[str, object]:
         "submitted": min(job.submit_time or context.now, context.now),
         "expected_runtime_s": min(minutes * 60, MAX_AMOUNT) if minutes else None,
     }
+
+
+def source_ids(job: SlurmJob, components: Sequence[SlurmJob]) -> dict[str, str]:
+    """Return what a job is in Slurm: its number, and the component of each of its task groups."""
+    numbers = [component.name for component in components]
+    several = len(set(numbers)) > 1
+    return {SLURM_JOB: job.name, **({SLURM_COMPONENTS: ",".join(numbers)} if several else {})}
 
 
 def allowed_nodes(job: SlurmJob, context: Context) -> frozenset[str]:

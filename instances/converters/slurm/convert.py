@@ -21,6 +21,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.leases import Outage
 from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Reservation, Round
+from placewright.instances.documents.source_keys import BOOKKEEPING, SOURCE
 from placewright.instances.errors import InvalidInputError
 
 NO_SWITCHES, NO_EXCLUSIVE = "v0.0.38", "v0.0.45"
@@ -100,6 +101,7 @@ def read_slurm(
             if name in nodes.by_name
         ),
         policy=Policy(spread_weights=topology.weights) if topology.levels else Policy(),
+        annotations={SOURCE: "slurm", BOOKKEEPING: book.annotation()},
     )
     check_round(round_)
     return LiveConversion(round_, _summary(round_), book, tuple(found.ignored))

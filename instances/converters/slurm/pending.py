@@ -12,6 +12,7 @@ from placewright.instances.converters.slurm.context import (
     common_fields,
     keep_apart,
     required_level,
+    source_ids,
 )
 from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE, as_document
 from placewright.instances.converters.slurm.records import SlurmJob
@@ -40,6 +41,9 @@ def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeep
     if not any(group.gpu for choices in asked for groups in choices for group in groups):
         raise LeftOutError("asks for no GPU")
     choices = asked[0]
+    parts = [
+        component for component, of_one in zip(components, asked, strict=True) for _ in of_one[0]
+    ]
     if several:  # of a range of nodes the least: combinations are too many
         choices = [tuple(group for of_one in asked for group in of_one[0])]
         if any(len(of_one) > 1 for of_one in asked):
@@ -59,6 +63,7 @@ def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeep
         ),
         held=eligibility.held(job),
         not_before=eligibility.not_before(job, context.now),
+        annotations=source_ids(job, parts),
     )
 
 

@@ -24,6 +24,14 @@ class _Hold(NamedTuple):
     memory: int
 
 
+class Placed(NamedTuple):
+    """Task groups and tasks of a running job, and the component that each group is of."""
+
+    groups: tuple[TaskGroup, ...]
+    tasks: tuple[Task, ...]
+    components: tuple[SlurmJob, ...]
+
+
 @dataclass(slots=True)
 class Occupied:
     """What running jobs hold: GPU indices, and millicores and MiB, by host."""
@@ -32,10 +40,8 @@ class Occupied:
     amounts: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def place(
-    jobs: Sequence[SlurmJob], nodes: Nodes, occupied: Occupied, *, alone: bool
-) -> tuple[tuple[TaskGroup, ...], tuple[Task, ...]]:
-    """Return the task groups and tasks of a running job, and note what it holds.
+def place(jobs: Sequence[SlurmJob], nodes: Nodes, occupied: Occupied, *, alone: bool) -> Placed:
+    """Return where a running job is, and note what it holds.
 
     Nodes of which it holds as much form a group. GPUs that the dump does not name, or names twice,
     are any that are free.
@@ -81,7 +87,7 @@ def place(
     occupied.amounts |= amounts
     for host, used in taken.items():
         occupied.gpus[host] |= used
-    return (
+    return Placed(
         tuple(
             TaskGroup(
                 name=f"part-{g}" if len(groups) > 1 else "tasks",
@@ -98,6 +104,7 @@ def place(
             for g, places in enumerate(groups.values())
             for i, (host, indices) in enumerate(places)
         ),
+        tuple(jobs[at] for at, _ in groups),
     )
 
 

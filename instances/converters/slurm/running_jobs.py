@@ -10,6 +10,7 @@ from placewright.instances.converters.slurm.context import (
     common_fields,
     keep_apart,
     required_level,
+    source_ids,
 )
 from placewright.instances.converters.slurm.nodes import as_document
 from placewright.instances.converters.slurm.records import SlurmJob
@@ -28,7 +29,7 @@ def running_job(components: Sequence[SlurmJob], context: Context, occupied: Occu
     LeftOutError
         The dump does not say where it runs, or its nodes do not have what it holds.
     """
-    groups, tasks = place(components, context.nodes, occupied, alone=context.alone)
+    groups, tasks, parts = place(components, context.nodes, occupied, alone=context.alone)
     job = components[0]
     free = context.movable and _movable(components, {task.host for task in tasks}, context)
     if free:
@@ -38,6 +39,7 @@ def running_job(components: Sequence[SlurmJob], context: Context, occupied: Occu
         options=(
             Option(groups=groups, required=required_level(components, context) if free else None),
         ),
+        annotations=source_ids(job, parts),
         running=Running(
             tasks=tasks, pinned=not free, started=min(job.start_time or context.now, context.now)
         ),

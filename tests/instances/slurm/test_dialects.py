@@ -36,8 +36,12 @@ def without(value, name, keep):
 
 
 def plain(dialect, *, exclusive=True):
-    """Return the round of a dialect without times, and without nodes that jobs have alone."""
+    """Return the round of a dialect without times, and without nodes that jobs have alone.
+
+    Nor has it the bookkeeping, which says what a dialect loses.
+    """
     values = without_times(read(dialect, movable=True).round.model_dump(mode="json"))
+    del values["annotations"]["bookkeeping"]
     if not exclusive:
         values = without(values, "resources", lambda resources: "node" not in resources)
         values = without(values, "resources", bool)

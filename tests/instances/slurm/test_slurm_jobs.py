@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from slurm_dumps import convert, job, node, reason, running
 
@@ -291,3 +293,38 @@ def test_of_a_long_range_of_nodes_some_numbers_are_options(tmp_path):
     assert numbers == sorted(set(numbers))
     assert (len(numbers), numbers[0], numbers[-1]) == (16, 1, 100)
     assert any("ranges of more than 16" in what for what in made.book.unsaid)
+
+
+def test_annotations_say_which_job_of_slurm_it_is(tmp_path):
+    het = {"het_job_id": 5, "tres_per_node": "gpu:1"}
+    made = convert(
+        tmp_path,
+        [
+            job(1, tres_per_node="gpu:1", array_job_id=1, array_task_string="2-5%2"),
+            running(2, ("h0", 1, 0, "gpu:h100:1")),
+            job(5, het_job_offset=0, **het),
+            job(6, het_job_offset=1, **het),
+            job(7, tres_per_node="gpu:1", dependency="afterok:1(unfulfilled)"),
+        ],
+    )
+    found = {one.name: one.annotations for one in made.round.jobs}
+    assert found == {
+        "1_2": {"slurm/job": "1_2"},
+        "1_3": {"slurm/job": "1_3"},
+        "2": {"slurm/job": "2"},
+        "5": {"slurm/job": "5", "slurm/components": "5,6"},
+    }
+    assert made.round.annotations["source"] == "slurm"
+    counts = json.loads(made.round.annotations["bookkeeping"])
+    assert counts["taken"] == {"jobs": 4, "nodes": 4}
+    assert counts["left_out"] == [
+        {
+            "kind": "jobs",
+            "reason": "waits for another job (dependency)",
+            "count": 1,
+            "names": ["7"],
+        }
+    ]
+    assert [one["what"] for one in counts["unsaid"]] == [
+        "tasks of an array beyond its limit, which start later"
+    ]

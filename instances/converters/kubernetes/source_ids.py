@@ -1,0 +1,98 @@
+"""What jobs and hosts of a round are in Kubernetes, as annotations by which writers find them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from placewright.instances.converters.kubernetes.groups import GROUP_KINDS, WORKLOAD, Gang
+from placewright.instances.converters.kubernetes.records import Node, Object, Pod
+from placewright.instances.documents.annotations import MAX_TEXT
+from placewright.instances.documents.base import NAME
+from placewright.instances.documents.source_keys import (
+    KUBERNETES_BY,
+    KUBERNETES_HOSTNAME,
+    KUBERNETES_KIND,
+    KUBERNETES_NAME,
+    KUBERNETES_NAMESPACE,
+    KUBERNETES_OWNER,
+    KUBERNETES_POD_SETS,
+    KUBERNETES_POD_UIDS,
+    KUBERNETES_PODS,
+    KUBERNETES_UID,
+)
+
+_HOSTNAME = "kubernetes.io/hostname"
+_NAME = re.compile(NAME)
+_KINDS = {
+    **{kind.group: kind.name for kind in GROUP_KINDS},
+    WORKLOAD: "Workload",
+    "Job": "Job",
+    "Pod": "Pod",
+}
+
+
+def of_gang(gang: Gang, found: Object | None, members: Sequence[Pod]) -> dict[str, str]:
+    """Return what the object of a gang is, and its controller.
+
+    Parameters
+    ----------
+    gang
+        A gang, or a pod alone.
+    found
+        Its object, if the dump has it.
+    members
+        Its pods, which may say more: their controller is the Job of a gang that has one.
+    """
+    ids = {
+        KUBERNETES_KIND: _KINDS.get(gang.by, ""),
+        KUBERNETES_BY: gang.by,
+        KUBERNETES_NAMESPACE: gang.namespace,
+        KUBERNETES_NAME: gang.name,
+    }
+    if gang.by == "Pod" and members:
+        found = members[0]
+    if found is not None:
+        ids[KUBERNETES_UID] = found.metadata.uid
+    for owner in () if found is None else found.metadata.ownerReferences:
+        if owner.controller:
+            for field, value in (
+                ("api-version", owner.apiVersion),
+                ("kind", owner.kind),
+                ("name", owner.name),
+                ("uid", owner.uid),
+            ):
+                ids[f"{KUBERNETES_OWNER}{field}"] = value
+    if gang.by == "Job" and members:
+        owners = members[0].metadata.ownerReferences
+        ids[KUBERNETES_UID] = next((one.uid for one in owners if one.name == gang.name), "")
+    return _named(ids)
+
+
+def of_groups(groups: Sequence[Sequence[Pod]], parts: Sequence[str]) -> dict[str, str]:
+    """Return the pods of each task group, and its pod set.
+
+    Parameters
+    ----------
+    groups
+        Pods, in the order of tasks; none where the dump does not say.
+    parts
+        Names of pod sets, "" for groups that are of none.
+    """
+    ids = {KUBERNETES_POD_SETS: ",".join(parts)} if all(map(_NAME.fullmatch, parts)) else {}
+    for g, pods in enumerate(groups):
+        ids[f"{KUBERNETES_PODS}{g}"] = ",".join(pod.metadata.name for pod in pods)
+        uids = [pod.metadata.uid for pod in pods]
+        ids[f"{KUBERNETES_POD_UIDS}{g}"] = ",".join(uids) if all(map(_NAME.fullmatch, uids)) else ""
+    return {key: text for key, text in ids.items() if 0 < len(text) <= MAX_TEXT}
+
+
+def of_node(node: Node) -> dict[str, str]:
+    """Return what a host is: the uid of its node, and the label that selects it."""
+    name = node.metadata.labels.get(_HOSTNAME, "")
+    return _named({KUBERNETES_UID: node.metadata.uid, KUBERNETES_HOSTNAME: name})
+
+
+def _named(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts that can be names: other ones say nothing that a writer could use."""
+    return {k: text for k, text in texts.items() if len(text) <= 253 and _NAME.fullmatch(text)}

@@ -1,0 +1,43 @@
+"""Keys of the annotations by which a round says what its jobs and hosts are in their source."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SOURCE: Final = "source"
+"""Of a round: `slurm` or `kubernetes`."""
+
+BOOKKEEPING: Final = "bookkeeping"
+"""Of a round: what of the source is in it, what is left out, and what it cannot say, as JSON."""
+
+SLURM_JOB: Final = "slurm/job"
+"""Of a job: its number, as commands take it: `17`, of a task of an array `17_3`."""
+
+SLURM_COMPONENTS: Final = "slurm/components"
+"""Of a heterogeneous job: the number of the component of each task group, separated by commas."""
+
+KUBERNETES_KIND: Final = "kubernetes/kind"
+"""Of a job: `Workload`, `PodGroup`, `Job` or `Pod`; none if a label alone makes its gang."""
+
+KUBERNETES_BY: Final = "kubernetes/by"
+"""Of a job: the API group of its object, or the label that makes its gang, or `Job` or `Pod`."""
+
+KUBERNETES_NAMESPACE: Final = "kubernetes/namespace"
+KUBERNETES_NAME: Final = "kubernetes/name"
+KUBERNETES_UID: Final = "kubernetes/uid"
+"""Of a job (its object) and of a host (its node)."""
+
+KUBERNETES_HOSTNAME: Final = "kubernetes/hostname"
+"""Of a host: the label `kubernetes.io/hostname` of its node."""
+
+KUBERNETES_OWNER: Final = "kubernetes/owner-"
+"""Of a job: begins `api-version`, `kind`, `name`, `uid` of the controller of its object."""
+
+KUBERNETES_PODS: Final = "kubernetes/pods/"
+"""Of a job: begins the names of the pods of a task group, in the order of tasks; then its index."""
+
+KUBERNETES_POD_UIDS: Final = "kubernetes/pod-uids/"
+"""Of a job: the uids of the same pods."""
+
+KUBERNETES_POD_SETS: Final = "kubernetes/pod-sets"
+"""Of a job of a Workload: the name of the pod set of each task group, separated by commas."""
