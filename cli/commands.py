@@ -22,6 +22,7 @@ from placewright.cli.verbs import (
     generate,
     preset,
     report,
+    serve,
     show,
     solve,
     verify,
@@ -50,6 +51,7 @@ app.add_typer(preset.preset)
 app.add_typer(generate.generate)
 app.add_typer(convert.convert)
 app.command("schema")(generate.schema)
+app.command("serve")(serve.serve)
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 """What typer raises for wrong usage; which package it is from depends on typer's version."""

@@ -181,7 +181,7 @@ def _loaded(
     try:
         text = _text(file)
         raw = completed(_parse(text, file))
-        return parsers[_headed(raw, file, *parsers)["kind"]](raw, file)
+        return parsers[headed(raw, file, *parsers)["kind"]](raw, file)
     except InvalidInputError as error:
         elsewhere = error.file not in {None, file}  # in a file that this one refers to
         raise (error if elsewhere else _located(error.inside(file), text, raw)) from None
@@ -277,18 +277,30 @@ def write(document: Document, path: AnyPath) -> None:
         The file cannot be written.
     """
     file = os.fspath(path)
-    lean = not isinstance(document, Plan)
-    unused = None if lean else _without_slots(document)
-    head = {"apiVersion": API_VERSION, "kind": type(document).model_fields["kind"].default}
     if file.lower().endswith(_YAML_SUFFIXES):
+        lean = not isinstance(document, Plan)
+        unused = None if lean else _without_slots(document)
         text = yaml_json.dump_yaml(
-            head | document.model_dump(mode="json", exclude=unused, exclude_defaults=lean)
+            _head(document)
+            | document.model_dump(mode="json", exclude=unused, exclude_defaults=lean)
         )
     else:
-        text = document.model_dump_json(exclude=unused, exclude_defaults=lean, indent=1) + "\n"
-        if lean:  # a document says what it is, although that is a default
-            text = json.dumps(head, indent=1)[:-2] + "," + text[1:]
+        text = json_text(document)
     streams.write(file, text.encode())
+
+
+def json_text(document: Document) -> str:
+    """Return a document as `write` writes it as JSON."""
+    lean = not isinstance(document, Plan)
+    unused = None if lean else _without_slots(document)
+    text = document.model_dump_json(exclude=unused, exclude_defaults=lean, indent=1) + "\n"
+    if lean:  # a document says what it is, although that is a default
+        text = json.dumps(_head(document), indent=1)[:-2] + "," + text[1:]
+    return text
+
+
+def _head(document: Document) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": type(document).model_fields["kind"].default}
 
 
 def _without_slots(document: Document) -> Any:
@@ -299,8 +311,14 @@ def _without_slots(document: Document) -> Any:
     return {"decisions": {"__all__": {"tasks": {"__all__": {"slot"}}}}}
 
 
-def _headed(raw: Any, file: str, *kinds: str) -> dict[str, Any]:
-    """Return what a file holds if it is a mapping of a known version and one of these kinds."""
+def headed(raw: Any, file: str | None, *kinds: str) -> dict[str, Any]:
+    """Return plain values if they are a mapping of a known version and one of these kinds.
+
+    Raises
+    ------
+    InvalidInputError
+        They are something else.
+    """
     try:
         if not isinstance(raw, dict):
             raise InvalidInputError("expected a mapping with apiVersion and kind", value=raw)
@@ -316,7 +334,7 @@ def _headed(raw: Any, file: str, *kinds: str) -> dict[str, Any]:
                     f"expected {' or '.join(known)}", path=(key,), value=raw[key]
                 )
     except InvalidInputError as error:
-        raise error.inside(file) from None
+        raise (error.inside(file) if file else error) from None
     return raw
 
 
@@ -399,7 +417,7 @@ def _inside(folder: Path, reference: str) -> ClusterDocument:
     except InvalidInputError as error:
         raise InvalidInputError(error.expected, file=file, show_value=False) from None
     try:
-        return parse_cluster(_headed(values, file, "Cluster"), file)
+        return parse_cluster(headed(values, file, "Cluster"), file)
     except InvalidInputError as error:
         raise InvalidInputError(
             error.expected, file=file, path=error.path, show_value=False

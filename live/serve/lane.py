@@ -1,0 +1,176 @@
+"""A lane: a process that answers one question at a time, and a short queue before it.
+
+When the caller of a question goes, or its limit passes, the process is killed with all that it
+started, and the next question starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from placewright.instances.errors import printable
+from placewright.live.serve.messages import BUSY, Answer, Question, Snapshot, failed
+from placewright.solver.child import Child
+from placewright.solver.wire import receive, send
+
+MODULE = "placewright.live.serve.worker"
+GRACE_SHARE, GRACE_SECONDS = 1.0, 30.0
+"""To read, verify and write, beside the seconds of a search: this share of them, and seconds."""
+
+log = logging.getLogger("placewright.serve")
+
+
+class BusyError(Exception):
+    """The queue is full; in `seconds` it may not be."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"busy with other requests; try again in {seconds} s")
+        self.seconds = seconds
+
+
+class GoneError(Exception):
+    """The caller is gone, and nobody wants the answer."""
+
+
+class Lane:
+    """A process that answers, and the queue before it.
+
+    Parameters
+    ----------
+    waiting
+        Most questions that wait for their turn.
+    show
+        Called with what the service shows from now on.
+    """
+
+    def __init__(self, waiting: int, show: Callable[[Snapshot], None]) -> None:
+        self._waiting, self._show = waiting, show
+        self._turn = asyncio.Lock()
+        self._inside, self._until = 0, 0.0
+        self._child: Child | None = None
+        self._following: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the process ahead of the first question."""
+        if self._child is None:
+            self._child = Child.start(MODULE)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Take a place in the queue, before anything of the question is read.
+
+        Raises
+        ------
+        BusyError
+            There is none.
+        """
+        if self._inside > self._waiting:
+            raise BusyError(max(1, math.ceil(self._until - time.monotonic())))
+        self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
+
+    async def ask(self, question: Question, gone: Callable[[], Awaitable[None]]) -> Answer:
+        """Return the answer to a question, once it is its turn.
+
+        Parameters
+        ----------
+        question
+            What is asked.
+        gone
+            Returns once the caller is gone.
+
+        Raises
+        ------
+        GoneError
+            It is.
+        """
+        answer = asyncio.create_task(self._answer(question))
+        leaving = asyncio.ensure_future(gone())
+        try:
+            await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise GoneError
+            return answer.result()
+        finally:
+            leaving.cancel()
+            answer.cancel()
+            await asyncio.gather(answer, leaving, return_exceptions=True)
+
+    async def close(self) -> None:
+        """End the process."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        if self._child is not None:
+            self._child.end()
+            self._child = None
+
+    async def _answer(self, question: Question) -> Answer:
+        await self._turn.acquire()
+        follows = False
+        try:
+            self._until = time.monotonic() + question.seconds
+            answer = await self._exchange(question, question.seconds)
+            if not isinstance(answer, Answer):
+                raise TypeError(f"the process answered with {type(answer).__name__}")
+            follows = answer.follows
+            return answer
+        finally:
+            if follows:
+                self._following = asyncio.create_task(self._follow(question.seconds))
+            else:
+                self._turn.release()
+
+    async def _follow(self, seconds: float) -> None:
+        """Take what the service is to show, which comes after the answer."""
+        try:
+            message = await self._exchange(None, seconds)
+            if isinstance(message, Snapshot):
+                self._show(message)
+            elif isinstance(message, Answer):
+                log.warning("the last round is not shown: %s", printable(message.body.decode()))
+        finally:
+            self._turn.release()
+
+    async def _exchange(self, question: Question | None, seconds: float) -> object:
+        """Send a question, if there is one, and return the next message of the process."""
+        self.start()
+        child, limit = self._child, seconds * (1 + GRACE_SHARE) + GRACE_SECONDS
+        if child is None:
+            raise RuntimeError("no process")
+        talk = asyncio.ensure_future(asyncio.to_thread(_talk, child, question))
+        try:
+            async with asyncio.timeout(limit):
+                message = await asyncio.shield(talk)
+        except BaseException as error:
+            # Its pipes are closed when nobody reads them any more, which the kill makes so.
+            self._child = None
+            child.kill()
+            talk.add_done_callback(lambda _: child.end())
+            if isinstance(error, TimeoutError):
+                return failed(f"took longer than {limit:g} s, and was ended", BUSY)
+            raise
+        if message is None:
+            self._child = None
+            words = printable(child.epitaph())
+            child.end()
+            return failed(f"the process that worked on it {words}; try again", BUSY)
+        return message
+
+
+def _talk(child: Child, question: Question | None) -> object | None:
+    """Send a question and return the next message; None if the process has ended."""
+    try:
+        if question is not None:
+            send(child.inlet, question)
+        return receive(child.outlet)
+    except (BrokenPipeError, ConnectionResetError):
+        return None

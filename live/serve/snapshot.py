@@ -1,0 +1,61 @@
+"""What the service shows of a round and its plan: metrics, places of jobs, a page."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from placewright.explain.fragmentation import fragmentation_of, is_measured
+from placewright.explain.free_domains import free_and_total
+from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.errors import printable
+from placewright.live.serve.messages import JobPlaces, Snapshot
+from placewright.live.serve.page import page_of
+from placewright.rounds.state.changes import apply_plan
+
+MAX_REASON = 300
+"""Characters of a reason, which stands in the condition of a pod."""
+
+NO_REASON = "no_reason"
+_STOPPED = "preempted"
+
+
+def snapshot_of(round_: Round, plan: Plan) -> Snapshot:
+    """Return what the service shows of a valid plan."""
+    jobs = {job.name: job for job in round_.jobs}
+    waiting: defaultdict[str, int] = defaultdict(int)
+    for decision in plan.decisions:
+        if decision.decision is DecisionKind.WAIT:
+            reason = NO_REASON if decision.reason is None else decision.reason.value
+            waiting[reason] += jobs[decision.job].options[0].milli_gpu
+    stranded = None
+    if is_measured(round_):
+        valid, kept = round_.valid_part(), plan.without_jobs(round_.invalid)
+        stranded = fragmentation_of(apply_plan(valid, kept, restart_s={})).stranded
+    certificate = plan.certificate
+    run = None if certificate is None else certificate.run
+    return Snapshot(
+        name=round_.name,
+        seconds=0.0 if run is None else run.wall_s,
+        degraded=() if certificate is None else certificate.degraded,
+        gaps={} if certificate is None else {term.name: term.gap for term in certificate.terms},
+        waiting=dict(waiting),
+        free=free_and_total(round_, plan)[0],
+        stranded=stranded,
+        page=page_of(round_, plan),
+        jobs={one.job: _places(jobs[one.job], one) for one in plan.decisions},
+    )
+
+
+def _places(job: Job, decision: Decision) -> JobPlaces:
+    if decision.option is not None and decision.tasks:
+        asked = [group.gpu for group in job.options[decision.option].groups]
+        return JobPlaces(tuple((task.host, asked[task.group]) for task in decision.tasks))
+    if decision.decision is DecisionKind.PREEMPT:
+        return JobPlaces(why=_STOPPED)
+    if decision.reason is None:
+        return JobPlaces(why=NO_REASON)
+    text = reason_text(decision.reason, decision.detail)
+    return JobPlaces(why=printable(f"{decision.reason.value}: {text}")[:MAX_REASON])
