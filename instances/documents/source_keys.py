@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+OWN_GATE: Final = "placewright.dev/plan"
+"""The scheduling gate of pods that wait for a plan of ours."""
+
+OWN_CHECK: Final = "placewright"
+"""The name of the AdmissionCheck by which Kueue asks for a plan of ours."""
+
 SOURCE: Final = "source"
 """Of a round: `slurm` or `kubernetes`."""
 
@@ -41,3 +47,24 @@ KUBERNETES_POD_UIDS: Final = "kubernetes/pod-uids/"
 
 KUBERNETES_POD_SETS: Final = "kubernetes/pod-sets"
 """Of a job of a Workload: the name of the pod set of each task group, separated by commas."""
+
+KUBERNETES_VERSION: Final = "kubernetes/api-version"
+"""Of a job: that of its object."""
+
+KUBERNETES_GATES: Final = "kubernetes/gates/"
+"""Of a job: begins where the gate `placewright.dev/plan` stands among those of each pod, or `-`."""
+
+KUBERNETES_SELECTORS: Final = "kubernetes/selectors/"
+"""Of a job: begins whether each pod has a node selector, `yes` or `no`."""
+
+KUBERNETES_TOPOLOGY: Final = "kubernetes/topology"
+"""Of a job of a Workload: `yes` if a Topology is that of its flavors, so that Kueue places it."""
+
+KUBERNETES_AFFINITY: Final = "kubernetes/affinity"
+"""Of a job of a Workload: `yes` if the template of a pod set has an affinity of its own."""
+
+KUBERNETES_CHECK: Final = "kubernetes/check"
+"""Of a job of a Workload: where the check `placewright` stands among those of its status."""
+
+KUBERNETES_LEVELS: Final = "kubernetes/levels"
+"""Of a round: the label keys of its levels, outermost first, separated by commas."""

@@ -26,7 +26,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Reservation, Round
-from placewright.instances.documents.source_keys import BOOKKEEPING, SOURCE
+from placewright.instances.documents.source_keys import BOOKKEEPING, KUBERNETES_LEVELS, SOURCE
 from placewright.instances.errors import InvalidInputError
 
 
@@ -104,7 +104,11 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
         tenants=tenants,
         reservations=tuple(Reservation(host=host) for host in sorted(cordoned | jobs.closed)),
         policy=Policy(spread_weights=levels.weights) if levels.names else Policy(),
-        annotations={SOURCE: "kubernetes", BOOKKEEPING: book.annotation()},
+        annotations={
+            SOURCE: "kubernetes",
+            KUBERNETES_LEVELS: ",".join(levels.level_of),
+            BOOKKEEPING: book.annotation(),
+        },
     )
 
 

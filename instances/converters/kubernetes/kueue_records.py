@@ -123,8 +123,13 @@ class _Requeue(Record):
     requeueAt: Moment = None  # noqa: N815
 
 
+class _Check(Record):
+    name: Text = ""
+
+
 class _WorkloadStatus(Record):
     admission: _Admission | None = None
+    admissionChecks: Annotated[tuple[_Check, ...], AsList] = ()  # noqa: N815
     conditions: Conditions = ()
     requeueState: _Requeue | None = None  # noqa: N815
 
@@ -202,6 +207,7 @@ class LocalQueue(Object):
 
 class _FlavorSpec(Record):
     nodeLabels: Texts = Field(default_factory=dict)  # noqa: N815
+    topologyName: Text = ""  # noqa: N815
     tolerations: Annotated[tuple[Toleration, ...], AsList] = ()
 
 

@@ -8,9 +8,7 @@ from enum import Enum
 
 from placewright.instances.converters.kubernetes.nodes import Amounts, amounts
 from placewright.instances.converters.kubernetes.records import Pod, PodSpec
-
-OWN_GATE = "placewright.dev/plan"
-"""The gate of pods that wait for a plan of ours, and so are not held."""
+from placewright.instances.documents.source_keys import OWN_GATE
 
 KUEUE_GATES = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
 _SHARES = ("gpu-fraction", "gpu-memory")

@@ -50,6 +50,7 @@ class Meta(Record):
 class Object(Record):
     """Any object."""
 
+    apiVersion: Text = ""  # noqa: N815
     metadata: Meta
 
     @property

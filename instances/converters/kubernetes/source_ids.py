@@ -6,11 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 
 from placewright.instances.converters.kubernetes.groups import GROUP_KINDS, WORKLOAD, Gang
+from placewright.instances.converters.kubernetes.kueue_records import Workload
 from placewright.instances.converters.kubernetes.records import Node, Object, Pod
 from placewright.instances.documents.annotations import MAX_TEXT
 from placewright.instances.documents.base import NAME
 from placewright.instances.documents.source_keys import (
+    KUBERNETES_AFFINITY,
     KUBERNETES_BY,
+    KUBERNETES_CHECK,
+    KUBERNETES_GATES,
     KUBERNETES_HOSTNAME,
     KUBERNETES_KIND,
     KUBERNETES_NAME,
@@ -19,7 +23,12 @@ from placewright.instances.documents.source_keys import (
     KUBERNETES_POD_SETS,
     KUBERNETES_POD_UIDS,
     KUBERNETES_PODS,
+    KUBERNETES_SELECTORS,
+    KUBERNETES_TOPOLOGY,
     KUBERNETES_UID,
+    KUBERNETES_VERSION,
+    OWN_CHECK,
+    OWN_GATE,
 )
 
 _HOSTNAME = "kubernetes.io/hostname"
@@ -54,6 +63,7 @@ def of_gang(gang: Gang, found: Object | None, members: Sequence[Pod]) -> dict[st
         found = members[0]
     if found is not None:
         ids[KUBERNETES_UID] = found.metadata.uid
+        ids[KUBERNETES_VERSION] = found.apiVersion
     for owner in () if found is None else found.metadata.ownerReferences:
         if owner.controller:
             for field, value in (
@@ -69,6 +79,19 @@ def of_gang(gang: Gang, found: Object | None, members: Sequence[Pod]) -> dict[st
     return _named(ids)
 
 
+def of_workload(workload: Workload, *, is_placed_by_kueue: bool) -> dict[str, str]:
+    """Return what a Workload is, and what decides how Kueue can be told where its pods go."""
+    checks = [one.name for one in workload.status.admissionChecks]
+    ids = of_gang(Gang(WORKLOAD, *workload.key), workload, ())
+    ids[KUBERNETES_TOPOLOGY] = _yes(is_placed_by_kueue)
+    ids[KUBERNETES_AFFINITY] = _yes(
+        any(one.template.spec.affinity is not None for one in workload.spec.podSets)
+    )
+    if OWN_CHECK in checks:
+        ids[KUBERNETES_CHECK] = str(checks.index(OWN_CHECK))
+    return ids
+
+
 def of_groups(groups: Sequence[Sequence[Pod]], parts: Sequence[str]) -> dict[str, str]:
     """Return the pods of each task group, and its pod set.
 
@@ -82,6 +105,13 @@ def of_groups(groups: Sequence[Sequence[Pod]], parts: Sequence[str]) -> dict[str
     ids = {KUBERNETES_POD_SETS: ",".join(parts)} if all(map(_NAME.fullmatch, parts)) else {}
     for g, pods in enumerate(groups):
         ids[f"{KUBERNETES_PODS}{g}"] = ",".join(pod.metadata.name for pod in pods)
+        gates = [[gate.name for gate in pod.spec.schedulingGates] for pod in pods]
+        if any(OWN_GATE in names for names in gates):
+            places = (str(n.index(OWN_GATE)) if OWN_GATE in n else "-" for n in gates)
+            ids[f"{KUBERNETES_GATES}{g}"] = ",".join(places)
+            ids[f"{KUBERNETES_SELECTORS}{g}"] = ",".join(
+                _yes(bool(pod.spec.nodeSelector)) for pod in pods
+            )
         uids = [pod.metadata.uid for pod in pods]
         ids[f"{KUBERNETES_POD_UIDS}{g}"] = ",".join(uids) if all(map(_NAME.fullmatch, uids)) else ""
     return {key: text for key, text in ids.items() if 0 < len(text) <= MAX_TEXT}
@@ -91,6 +121,10 @@ def of_node(node: Node) -> dict[str, str]:
     """Return what a host is: the uid of its node, and the label that selects it."""
     name = node.metadata.labels.get(_HOSTNAME, "")
     return _named({KUBERNETES_UID: node.metadata.uid, KUBERNETES_HOSTNAME: name})
+
+
+def _yes(true: bool) -> str:
+    return "yes" if true else "no"
 
 
 def _named(texts: Mapping[str, str]) -> dict[str, str]:

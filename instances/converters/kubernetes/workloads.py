@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
-from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang
 from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue import (
     KIND,
@@ -19,7 +18,7 @@ from placewright.instances.converters.kubernetes.kueue_records import PodSet, Wo
 from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.pods import requests, slices
 from placewright.instances.converters.kubernetes.records import Pod
-from placewright.instances.converters.kubernetes.source_ids import of_gang
+from placewright.instances.converters.kubernetes.source_ids import of_workload
 from placewright.instances.documents.base import MAX_COUNT
 
 _POD_SET = "kueue.x-k8s.io/podset"
@@ -60,7 +59,15 @@ class Workloads:
             held=not workload.spec.active or self.queues.stopped(workload),
             not_before=at if at is not None and at > self.now else None,
             least=least,
-            ids=of_gang(Gang(WORKLOAD, *workload.key), workload, ()),
+            ids=of_workload(workload, is_placed_by_kueue=self._is_placed_by_kueue(workload)),
+        )
+
+    def _is_placed_by_kueue(self, workload: Workload) -> bool:
+        """Whether a flavor of a workload has a Topology: Kueue then says on which nodes pods go."""
+        return any(
+            flavor.spec.topologyName
+            for one in workload.spec.podSets
+            for flavor in self.queues.flavors_of(workload, one) or ()
         )
 
     def asks(self, workload: Workload, book: Bookkeeping) -> list[tuple[PodSet, Ask]]:
