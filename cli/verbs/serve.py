@@ -44,6 +44,15 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME", help="A host name of the service; may be repeated."),
     ] = None,
+    round_file: Annotated[
+        str | None, typer.Option("--round", metavar="FILE", help="Show this round, with --plan.")
+    ] = None,
+    plan_file: Annotated[
+        str | None,
+        typer.Option(
+            "--plan", metavar="FILE", help="And its plan; both are read when they change."
+        ),
+    ] = None,
     certificate: Annotated[
         str | None, typer.Option(metavar="FILE", help="For TLS: the certificate, in PEM.")
     ] = None,
@@ -62,6 +71,8 @@ def serve(
         raise typer.BadParameter("expected both or neither", param_hint="--certificate, --key")
     if client_ca is not None and certificate is None:
         raise typer.BadParameter("expected with --certificate", param_hint="--client-ca")
+    if (round_file is None) is not (plan_file is None):
+        raise typer.BadParameter("expected both or neither", param_hint="--round, --plan")
     token = secrets.token_urlsafe(32) if token_file is None else _token_of(token_file)
 
     from placewright.live.serve.run import Tls, listen, run
@@ -74,6 +85,8 @@ def serve(
         body_mib=max_body,
         names=frozenset(name.lower() for name in allow_host or ()),
         mutual_tls=client_ca is not None,
+        round_file=round_file,
+        plan_file=plan_file,
     )
     tls = None if certificate is None or key is None else Tls(certificate, key, client_ca)
     bound = listen(host, port)

@@ -50,6 +50,11 @@ class Guard:
         try:
             refusal = self._refusal(scope)
             await (self._app if refusal is None else refusal)(scope, receive, watched)
+        except Exception as error:  # noqa: BLE001 - a server would print what was sent as it is
+            log.error("internal error: %s", printable(f"{type(error).__name__}: {error}"))
+            if not status:
+                answer = failed("internal error; please report it")
+                await Response(answer.body, answer.status)(scope, receive, watched)
         finally:
             what = printable(f"{scope['method']} {scope['path']}")[:MAX_LOGGED]
             log.info("%s %s %.3f s", what, status or "-", time.monotonic() - began)

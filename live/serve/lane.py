@@ -77,7 +77,7 @@ class Lane:
         finally:
             self._inside -= 1
 
-    async def ask(self, question: Question, gone: Callable[[], Awaitable[None]]) -> Answer:
+    async def ask(self, question: Question, gone: Callable[[], Awaitable[object]]) -> Answer:
         """Return the answer to a question, once it is its turn.
 
         Parameters

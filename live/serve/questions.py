@@ -23,7 +23,15 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, printable
 from placewright.instances.io.digest import round_digest
-from placewright.instances.io.files import headed, json_text, parse_plan, parse_round, text_of
+from placewright.instances.io.files import (
+    headed,
+    json_text,
+    load_plan,
+    load_round,
+    parse_plan,
+    parse_round,
+    text_of,
+)
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.io.yaml_json import parse_json
 from placewright.instances.verify import Verification, unverified, verify
@@ -159,10 +167,11 @@ def _admit(raw: Any, question: Question) -> tuple[Answer, None]:
 
 
 def _load(raw: Any, question: Question) -> tuple[Answer, Solved | None]:
-    """Take a round and a plan that somebody else made as the ones to show."""
-    round_, plan = _checked_pair(_fields(raw, ("round", "plan"), ()), question.lenient)
-    made = Answer(OK, b"{}", follows=plan is not None)
-    return made, None if plan is None else (round_, plan)
+    """Take a round and a plan of files as the ones to show; only the service itself asks so."""
+    round_, plan = load_round(raw["round"], lenient=question.lenient), load_plan(raw["plan"])
+    _refuse_another(round_, plan)
+    _refuse_invalid(verify(round_, plan))
+    return Answer(OK, b"{}", follows=True), (round_, plan)
 
 
 _VERBS: Mapping[str, Callable[[Any, Question], tuple[Answer, Solved | None]]] = {
@@ -192,13 +201,17 @@ def _pair(given: Mapping[str, Any], lenient: bool) -> tuple[Round, Plan]:
         plan = parse_plan(headed(given["plan"], None, "Plan"))
     except InvalidInputError as error:
         raise error.under("plan") from None
+    _refuse_another(round_, plan)
+    return round_, plan
+
+
+def _refuse_another(round_: Round, plan: Plan) -> None:
     if plan.round is not None and plan.round != (digest := round_digest(round_)):
         raise InvalidInputError(
             f"is another round; expected {digest[:DIGITS]}..., the sha256 of the round beside it",
             path=("plan", "round"),
             value=f"{plan.round[:DIGITS]}...",
         )
-    return round_, plan
 
 
 def _checked_pair(given: Mapping[str, Any], lenient: bool) -> tuple[Round, Plan | None]:

@@ -12,7 +12,8 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import printable
 from placewright.live.serve.messages import JobPlaces, Snapshot
-from placewright.live.serve.page import page_of
+from placewright.report.facts.outcomes import milli_gpu_of
+from placewright.report.page import render_report
 from placewright.rounds.state.changes import apply_plan
 
 MAX_REASON = 300
@@ -25,11 +26,12 @@ _STOPPED = "preempted"
 def snapshot_of(round_: Round, plan: Plan) -> Snapshot:
     """Return what the service shows of a valid plan."""
     jobs = {job.name: job for job in round_.jobs}
+    asked = milli_gpu_of(jobs, plan)
     waiting: defaultdict[str, int] = defaultdict(int)
     for decision in plan.decisions:
         if decision.decision is DecisionKind.WAIT:
             reason = NO_REASON if decision.reason is None else decision.reason.value
-            waiting[reason] += jobs[decision.job].options[0].milli_gpu
+            waiting[reason] += asked[decision.job]
     stranded = None
     if is_measured(round_):
         valid, kept = round_.valid_part(), plan.without_jobs(round_.invalid)
@@ -44,7 +46,7 @@ def snapshot_of(round_: Round, plan: Plan) -> Snapshot:
         waiting=dict(waiting),
         free=free_and_total(round_, plan)[0],
         stranded=stranded,
-        page=page_of(round_, plan),
+        page=render_report(round_, plan),
         jobs={one.job: _places(jobs[one.job], one) for one in plan.decisions},
     )
 

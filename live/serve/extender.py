@@ -1,0 +1,166 @@
+"""kube-scheduler's extender: pods go where the last plan has their job, and others say why not.
+
+References
+----------
+k8s.io/kube-scheduler/extender/v1: ExtenderArgs (`Pod`, `NodeNames`), ExtenderFilterResult
+(`NodeNames`, `FailedAndUnresolvableNodes`, `Error`), HostPriorityList (`Host`, `Score` of 0 to 10).
+Its types have no JSON tags: names are written as in Go, and are read in upper case or lower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from placewright.instances.converters.kubernetes.groups import gang_of
+from placewright.instances.converters.kubernetes.pods import requests
+from placewright.instances.converters.kubernetes.records import Pod
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.io.validation_messages import invalid_input
+from placewright.live.serve.messages import JobPlaces
+from placewright.topology.units import WHOLE_GPU
+
+JOB = "placewright.dev/job"
+"""Annotation of a pod: the job of the round that it belongs to."""
+
+BEST = 10
+"""MaxExtenderPriority."""
+
+MAX_NAMED = 3
+MOST_NODES = 100_000
+_WAITS = "placewright: waits,"
+
+
+class Args(NamedTuple):
+    """A pod, and the nodes that kube-scheduler would take for it."""
+
+    pod: Pod
+    nodes: Sequence[str]
+
+
+class Extender:
+    """Answers of the last plan; it remembers which place it gave to which pod."""
+
+    def __init__(self) -> None:
+        self._jobs: Mapping[str, JobPlaces] | None = None
+        self._given: dict[str, tuple[str, int]] = {}
+
+    def show(self, jobs: Mapping[str, JobPlaces]) -> None:
+        """Answer by another plan from now on."""
+        self._jobs, self._given = jobs, {}
+
+    def filtered(self, args: Args) -> dict[str, Any]:
+        """Return the node that the plan has for a pod, and why it cannot go to the others."""
+        asked = requests(args.pod.spec).gpus * WHOLE_GPU
+        if not asked and JOB not in args.pod.metadata.annotations:
+            return _result(args.nodes, {})
+        node, why = self._place(args, asked)
+        failed = {name: why for name in args.nodes if name != node}
+        return _result([] if node is None else [node], failed)
+
+    def prioritized(self, args: Args) -> list[dict[str, Any]]:
+        """Return a score for each node: all of it for the one that the pod was given."""
+        given = self._given.get(_key(args.pod))
+        node = None
+        if given is not None and self._jobs is not None:
+            job, task = given
+            node = self._jobs[job].tasks[task][0]
+        return [{"Host": name, "Score": BEST if name == node else 0} for name in args.nodes]
+
+    def _place(self, args: Args, asked: int) -> tuple[str | None, str]:
+        """Return the node for a pod, if there is one, and what is said of all others."""
+        if self._jobs is None:
+            return None, f"{_WAITS} no plan yet"
+        job = next((name for name in _names(args.pod) if name in self._jobs), None)
+        if job is None:
+            return None, f"{_WAITS} in no plan"
+        places = self._jobs[job]
+        if not places.tasks:
+            return None, f"{_WAITS} {places.why}"
+        pod, nodes = _key(args.pod), set(args.nodes)
+        taken = {given for key, given in self._given.items() if key != pod}
+        free = [
+            number
+            for number, (_, milli) in enumerate(places.tasks)
+            if (job, number) not in taken and (not asked or milli == asked)
+        ]
+        before = self._given.pop(pod, None)
+        free.sort(key=lambda number: (job, number) != before)
+        for number in free:
+            host = places.tasks[number][0]
+            if host in nodes:
+                self._given[pod] = job, number
+                return host, f"placewright: planned for {host}"
+        hosts = list(dict.fromkeys(places.tasks[number][0] for number in free))
+        if hosts:
+            more = f" and {len(hosts) - MAX_NAMED} more" if len(hosts) > MAX_NAMED else ""
+            return None, f"{_WAITS} planned for {', '.join(hosts[:MAX_NAMED])}{more}"
+        gpus = f"{asked / WHOLE_GPU:g} GPU{'' if asked == WHOLE_GPU else 's'}"
+        return None, f"{_WAITS} no place of job {job} for {gpus} is left"
+
+
+def args_of(raw: Any) -> Args:
+    """Read ExtenderArgs.
+
+    Raises
+    ------
+    InvalidInputError
+        They are none, or have no names of nodes.
+    """
+    if not isinstance(raw, dict):
+        raise InvalidInputError("expected ExtenderArgs", value=raw)
+    given = {key.lower(): value for key, value in raw.items()}
+    names = given.get("nodenames")
+    if names is None:
+        raise InvalidInputError(
+            "missing; expected nodeCacheCapable: true in kube-scheduler's configuration",
+            path=("NodeNames",),
+            show_value=False,
+        )
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidInputError("expected a list of names", path=("NodeNames",), value=names)
+    if len(names) > MOST_NODES:
+        raise InvalidInputError(
+            f"expected at most {MOST_NODES:,} names", path=("NodeNames",), show_value=False
+        )
+    try:
+        return Args(Pod.model_validate(given.get("pod")), names)
+    except ValidationError as error:
+        raise invalid_input(error, Pod, given.get("pod")).under("Pod") from None
+
+
+def refusal(message: str) -> dict[str, Any]:
+    """Return a result that says what is wrong: kube-scheduler shows it, as it does no status."""
+    return {"Error": f"placewright: {message}"}
+
+
+def _result(nodes: Sequence[str], failed: Mapping[str, str]) -> dict[str, Any]:
+    """Return an ExtenderFilterResult.
+
+    The other nodes are unresolvable: who is preempted is for the plan to decide.
+    """
+    return {
+        "NodeNames": list(nodes),
+        "FailedNodes": {},
+        "FailedAndUnresolvableNodes": dict(failed),
+        "Error": "",
+    }
+
+
+def _key(pod: Pod) -> str:
+    return pod.metadata.uid or pod.name
+
+
+def _names(pod: Pod) -> list[str]:
+    """Return the names of jobs that a pod may belong to, as `convert kubernetes` gives them.
+
+    Where pods of a gang run, those that wait are a job of their own.
+    """
+    named = pod.metadata.annotations.get(JOB)
+    if named:
+        return [named]
+    gang = gang_of(pod, {})
+    whole = f"{gang.namespace}/{gang.name}" if gang.namespace else gang.name
+    return [f"{whole}:waiting", whole, pod.name]
