@@ -19,6 +19,7 @@ from placewright.cli.verbs import (
     convert,
     diff,
     explain,
+    export,
     generate,
     preset,
     report,
@@ -50,6 +51,7 @@ app.command("show")(show.show)
 app.add_typer(preset.preset)
 app.add_typer(generate.generate)
 app.add_typer(convert.convert)
+app.add_typer(export.export)
 app.command("schema")(generate.schema)
 app.command("serve")(serve.serve)
 

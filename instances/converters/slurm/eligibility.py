@@ -5,10 +5,14 @@ from __future__ import annotations
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
+from placewright.instances.derived import slurm_marks
 
 RUNS = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "RESIZING", "SIGNALING"})
 ENDING = frozenset({"COMPLETING", "STAGE_OUT"})
 HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "JobHeld"})
+BY_USER = frozenset({"JobHeldUser", "JobHeld"})
+"""Also what a job is that is held as it is submitted, or as it is requeued."""
+
 DEPENDS = frozenset({"Dependency", "DependencyNeverSatisfied"})
 BEGINS_LATER = frozenset({"BeginTime"})
 ACCOUNT_GPUS = frozenset({"AssocGrpGRES", "AssocGrpGRESLimit"})
@@ -39,7 +43,9 @@ def runs(job: SlurmJob) -> bool:
 
 
 def held(job: SlurmJob) -> bool:
-    """Whether its user or an administrator holds a pending job."""
+    """Whether its user or an administrator holds a pending job, and not Placewright."""
+    if job.state_reason in BY_USER and job.admin_comment.startswith(slurm_marks.HELD):
+        return False
     return job.hold or job.state_reason in HELD
 
 

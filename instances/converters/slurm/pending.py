@@ -76,7 +76,7 @@ def _choices(job: SlurmJob, context: Context, several: bool) -> list[tuple[TaskG
     if not allowed:
         raise LeftOutError("may use no node of the dump")
     name = f"component-{job.het_job_offset or 0}" if several else "tasks"
-    named = frozenset(job.required_nodes)
+    named = frozenset(job.named_nodes)
     if not named <= set(context.nodes.by_name):
         raise LeftOutError("names a node that is not in the dump")
     if not named <= allowed:

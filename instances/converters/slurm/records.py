@@ -9,6 +9,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo, model
 from placewright.instances.converters.slurm.accessor import Number, Record, Text, Truth, Words
 from placewright.instances.converters.slurm.hostlist import HostLists
 from placewright.instances.converters.slurm.tres import Gres, read_gres, read_tres
+from placewright.instances.derived.slurm_marks import is_placed
 from placewright.instances.documents.base import MAX_AMOUNT, Name
 
 MAX_ALLOCATION = 200_000
@@ -120,6 +121,7 @@ class SlurmJob(Record):
     job_id: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
     job_state: Words
     state_reason: Text = ""
+    admin_comment: Text = ""
     account: Account = None
     qos: Text = ""
     partition: Words = ()
@@ -172,6 +174,11 @@ class SlurmJob(Record):
     def name(self) -> str:
         """Its number, which all of Slurm's commands take."""
         return str(self.job_id)
+
+    @property
+    def named_nodes(self) -> tuple[str, ...]:
+        """Nodes that its user names: none of those to which Placewright sent it."""
+        return () if is_placed(self.admin_comment) else self.required_nodes
 
     @property
     def states(self) -> frozenset[str]:

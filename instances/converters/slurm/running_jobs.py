@@ -49,7 +49,7 @@ def running_job(components: Sequence[SlurmJob], context: Context, occupied: Occu
 def _movable(components: Sequence[SlurmJob], places: set[str], context: Context) -> bool:
     """Whether Slurm may requeue a job of which the round can say where else it may be."""
     job = components[0]
-    simple = len(components) == 1 and (job.segment_size or 0) <= 1 and not job.required_nodes
+    simple = len(components) == 1 and (job.segment_size or 0) <= 1 and not job.named_nodes
     if not (simple and job.requeue):
         return False
     try:

@@ -1,0 +1,327 @@
+"""A real Slurm on loopback: slurmctld and a slurmd per host, without root daemons or munge.
+
+Needs Debian's `slurmctld`, `slurmd` and `slurm-client`, and nothing of the machine's own Slurm.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+__all__ = ["Lab", "LabJob", "Size"]
+
+PATIENCE_S = 120
+"""How long anything may take on a busy machine before the lab gives up."""
+
+CTLD, SLURMD = "/usr/sbin/slurmctld", "/usr/sbin/slurmd"
+
+CONFIGURATION = """\
+ClusterName=lab
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/spool/%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/%n.log
+MailProg=/bin/true
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmctldTimeout=300
+SlurmdTimeout=0
+MessageTimeout=60
+KillWait=1
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+GresTypes=gpu
+TopologyPlugin=topology/tree
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=2,bf_continue,sched_interval=2,bf_window=10080,bf_resolution=60
+PriorityType=priority/basic
+PreemptType=preempt/none
+{more}
+NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=96 Boards=1 \
+Sockets=2 CoresPerSocket=48 ThreadsPerCore=1 RealMemory=1048576 Gres=gpu:h100:8 State=UNKNOWN
+PartitionName=gpu Nodes={nodes} Default=YES MaxTime=7-0 DefMemPerCPU=1024 State=UP
+"""
+
+
+class Size(NamedTuple):
+    """Hosts of 8 GPUs, how many of them a leaf switch has, and leaves of a spine switch."""
+
+    hosts: int = 64
+    per_leaf: int = 8
+    per_spine: int = 4
+
+
+WHOLE = Size()
+
+
+class LabJob(NamedTuple):
+    """What `squeue` says of a job: its number, state, reason and hosts."""
+
+    job: int
+    state: str
+    reason: str
+    hosts: tuple[str, ...]
+
+
+class Lab:
+    """A Slurm cluster of a folder, up between `with` and its end.
+
+    All daemons are in one process group, in which the first slurmd leads. They end with the
+    thread that started them, whatever ends that.
+
+    Parameters
+    ----------
+    folder
+        Where configuration, state and logs go.
+    size
+        How many hosts and switches.
+    more
+        Further lines of slurm.conf.
+    """
+
+    def __init__(self, folder: Path, size: Size = WHOLE, more: str = "") -> None:
+        self.folder, self.size = folder, size
+        self.names = tuple(f"gpu{number:02d}" for number in range(size.hosts))
+        self.environment = {
+            **os.environ,
+            "SLURM_CONF": str(folder / "slurm.conf"),
+            "SLURM_TIME_FORMAT": "%s",
+            "TZ": "UTC",
+        }
+        self._more = more
+        self._daemons: list[subprocess.Popen[bytes]] = []
+        self._controller: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.callback(self._kill)
+            self._write()
+            for name in self.names:
+                self._daemons.append(self._daemon(SLURMD, "-D", "-N", name))
+            self.start_controller("-c")
+            self._wait_for_hosts()
+            stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._controller is not None and self._controller.poll() is None:
+                self.cancel_all()
+        finally:
+            self._kill()
+
+    def run(self, *words: str, text: str | None = None) -> str:
+        """Run a command of Slurm, or a shell on `text`, and return what it prints."""
+        done = subprocess.run(
+            words, env=self.environment, input=text, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def submit(self, *options: str, command: str = "exec sleep 1000000") -> int:
+        """Submit a batch job, which sleeps unless told otherwise; return its number."""
+        fixed = ("--parsable", "--output=/dev/null", "--wrap", command)
+        return int(self.run("sbatch", *options, *fixed).split(";")[0])
+
+    def jobs(self) -> dict[int, LabJob]:
+        """Return all jobs that pend, run or end."""
+        found = {}
+        for line in self.run("squeue", "-h", "-o", "%A|%T|%r|%N").splitlines():
+            number, state, reason, hosts = line.split("|")
+            named = self.expand(hosts) if hosts else ()
+            found[int(number)] = LabJob(int(number), state, reason, named)
+        return found
+
+    def expand(self, hosts: str) -> tuple[str, ...]:
+        """Return the hosts of a host list, by Slurm itself."""
+        return tuple(self.run("scontrol", "show", "hostnames", hosts).split())
+
+    def settle(self, *, quiet_s: float = 6.0, jobs: Iterable[int] = ()) -> dict[int, LabJob]:
+        """Wait until nothing has changed for several backfill passes; return the jobs.
+
+        With `jobs`, do not wait on once these run.
+        """
+        wanted = set(jobs)
+        deadline = time.monotonic() + PATIENCE_S
+        before, since = self.jobs(), time.monotonic()
+        while time.monotonic() < deadline:
+            now = self.jobs()
+            if wanted and all(
+                number in now and now[number].state == "RUNNING" for number in wanted
+            ):
+                return now
+            if now != before or any(job.state in _PASSING for job in now.values()):
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since >= quiet_s:
+                return now
+            time.sleep(0.3)
+        raise TimeoutError("Slurm did not settle")
+
+    def dump(self, folder: Path) -> Path:
+        """Write the dump that `placewright convert slurm` reads, as the how-to says."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, words in (
+            ("jobs.json", ("squeue", "--json")),
+            ("nodes.json", ("sinfo", "--json")),
+            ("topology.txt", ("scontrol", "show", "topology")),
+            ("reservations.txt", ("scontrol", "show", "reservation")),
+        ):
+            (folder / name).write_text(self.run(*words))
+        return folder
+
+    def cancel(self, *numbers: int) -> None:
+        """Cancel jobs and wait until they are gone."""
+        if numbers:
+            self.run("scancel", *map(str, numbers))
+        self._wait(lambda: not set(numbers) & set(self.jobs()), "jobs do not end")
+
+    def cancel_all(self) -> None:
+        """Cancel all jobs and wait until none is left: else their processes outlive the lab."""
+
+        def none_left() -> bool:
+            left = [str(number) for number, job in self.jobs().items() if job.state != "COMPLETING"]
+            if left:
+                with suppress(RuntimeError):  # one that has just ended
+                    self.run("scancel", *left)
+            return not self.jobs()
+
+        self._wait(none_left, "jobs do not end")
+
+    def start_controller(self, *options: str) -> None:
+        """Start slurmctld; without `-c` it goes on from the state that it saved."""
+        self._controller = self._daemon(CTLD, "-D", *options)
+        self._wait(self._answers, "slurmctld does not answer")
+
+    def stop_controller(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Stop slurmctld, which saves its state first unless it is killed."""
+        if self._controller is not None:
+            self._controller.send_signal(number)
+            self._controller.wait(PATIENCE_S)
+            self._controller = None
+
+    def _answers(self) -> bool:
+        if self._controller is None or self._controller.poll() is not None:
+            log = (self.folder / "log" / "slurmctld.log").read_text().splitlines()
+            raise RuntimeError(f"slurmctld ended: {' / '.join(log[-3:])}")
+        with suppress(RuntimeError):  # what `ping` ends with while nobody answers
+            return "UP" in self.run("scontrol", "ping")
+        return False
+
+    def _wait_for_hosts(self) -> None:
+        def idle() -> bool:
+            return self.run("sinfo", "-h", "-o", "%T").split() == ["idle"]
+
+        self._wait(idle, "hosts do not come up")
+
+    @staticmethod
+    def _wait(true: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not true():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{what} within {PATIENCE_S} s")
+            time.sleep(0.2)
+
+    def _daemon(self, *words: str) -> subprocess.Popen[bytes]:
+        with (self.folder / "log" / "output.log").open("ab") as log:
+            return subprocess.Popen(
+                ("setpriv", "--pdeathsig", "KILL", *words),
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=self._daemons[0].pid if self._daemons else 0,
+            )
+
+    def _kill(self) -> None:
+        self.stop_controller(signal.SIGKILL)
+        if self._daemons:
+            with suppress(ProcessLookupError):
+                os.killpg(self._daemons[0].pid, signal.SIGKILL)
+        for daemon in self._daemons:
+            daemon.wait(PATIENCE_S)
+        self._daemons.clear()
+
+    def _write(self) -> None:
+        for name in ("state", "log", "gpu", *(f"spool/{host}" for host in self.names)):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        for number in range(8):
+            (self.folder / "gpu" / f"gpu{number}").touch()
+        nodes = f"gpu[00-{self.size.hosts - 1:02d}]"
+        first = _free_ports(self.size.hosts + 1)
+        (self.folder / "slurm.conf").write_text(
+            CONFIGURATION.format(
+                host=socket.gethostname().partition(".")[0],
+                user=getpass.getuser(),
+                folder=self.folder,
+                port=first,
+                first=first + 1,
+                last=first + self.size.hosts,
+                nodes=nodes,
+                more=self._more,
+            )
+        )
+        (self.folder / "gres.conf").write_text(
+            f"AutoDetect=off\nNodeName={nodes} Name=gpu Type=h100 File={self.folder}/gpu/gpu[0-7]\n"
+        )
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        (self.folder / "topology.conf").write_text("\n".join(_switches(self.names, self.size)))
+
+
+_PASSING = frozenset({"CONFIGURING", "COMPLETING"})
+
+
+def _switches(names: Sequence[str], size: Size) -> list[str]:
+    """Return the lines of topology.conf: leaves, spines and a core."""
+    leaves = [names[i : i + size.per_leaf] for i in range(0, len(names), size.per_leaf)]
+    lines = [f"SwitchName=leaf{i} Nodes={','.join(leaf)}" for i, leaf in enumerate(leaves)]
+    spines = range(-(-len(leaves) // size.per_spine))
+    for spine in spines:
+        below = range(spine * size.per_spine, min((spine + 1) * size.per_spine, len(leaves)))
+        lines.append(f"SwitchName=spine{spine} Switches={','.join(f'leaf{i}' for i in below)}")
+    if len(spines) > 1:
+        lines.append(f"SwitchName=core Switches={','.join(f'spine{i}' for i in spines)}")
+    return [*lines, ""]
+
+
+def _free_ports(number: int) -> int:
+    """Return the first of a block of ports on loopback that are all free."""
+    draw = random.Random()
+    for _ in range(100):
+        first = draw.randrange(20_000, 32_000 - number)  # below those that the kernel gives away
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + number):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return first
+    raise RuntimeError(f"no {number} free ports in a row")

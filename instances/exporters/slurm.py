@@ -1,0 +1,111 @@
+"""A plan for Slurm as a script for a POSIX shell: each step guarded by what Slurm says then."""
+
+from __future__ import annotations
+
+import shlex
+from typing import NamedTuple
+
+from placewright.instances.derived.slurm_marks import HELD
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.exporters.slurm_steps import Command, State, Step, slurm_steps
+
+PATIENCE_S = 120
+"""How long the script waits for a job that was told to stop."""
+
+_HEAD = f"""\
+#!/bin/sh
+# Made by placewright export slurm: safe to run twice. A step is skipped if its job is no longer
+# in the state that the plan was made for.
+status=0
+
+# pending JOB: it waits, and no user or administrator holds it; sets `held` to yes or no
+pending() {{
+    held=no
+    case $(squeue -h -j "$1" -o '%T|%r' 2>/dev/null) in
+        'PENDING|JobHeldAdmin') return 1 ;;
+        'PENDING|'*[Hh][eo]ld*) held=yes ;;
+        'PENDING|'*) return 0 ;;
+        *) return 1 ;;
+    esac
+    [ "$(squeue -h -j "$1" -O admin_comment:{len(HELD)} 2>/dev/null)" = {shlex.quote(HELD)} ]
+}}
+
+# running JOB HOST...: it runs on these hosts and no others
+running() {{
+    job=$1
+    shift
+    found=$(squeue -h -j "$job" -t RUNNING -o %N 2>/dev/null)
+    [ -n "$found" ] || return 1
+    found=$(scontrol show hostnames "$found" | LC_ALL=C sort | tr '\\n' ' ')
+    [ "$found" = "$* " ]
+}}
+
+# stopped JOB: placewright holds it, and its processes have ended
+stopped() {{
+    left={PATIENCE_S}
+    while :; do
+        if pending "$1"; then
+            [ "$held" = yes ]
+            return
+        fi
+        left=$((left - 1))
+        [ "$left" -gt 0 ] || return 1
+        sleep 1
+    done
+}}
+
+skipped() {{ echo "placewright: job $1 is not as it was: skipped" >&2; }}
+failed() {{
+    echo "placewright: job $1: a command failed" >&2
+    status=1
+}}
+"""
+
+
+class Script(NamedTuple):
+    """A script, how many steps it has, and a line for each thing that Slurm cannot be told."""
+
+    text: str
+    steps: int
+    unsaid: tuple[str, ...]
+
+
+def slurm_script(round_: Round, plan: Plan) -> Script:
+    """Return the commands that carry a valid plan out on Slurm, as `slurm_steps` has them.
+
+    Raises
+    ------
+    InvalidInputError
+        A job or host has a name that Slurm cannot have.
+    """
+    made = slurm_steps(round_, plan)
+    parts = [_HEAD, *(_block(step) for step in made.steps), "exit $status\n"]
+    unsaid = tuple(
+        f"{what}: {len(jobs):,} {'job' if len(jobs) == 1 else 'jobs'}"
+        for what, jobs in sorted(made.unsaid.items())
+    )
+    return Script("\n".join(parts), len(made.steps), unsaid)
+
+
+def _block(step: Step) -> str:
+    hosts = step.hosts if step.state is State.RUNNING else ()
+    guard = shlex.join((step.state.value, step.job, *hosts))
+    commands = " &&\n    ".join(_line(command) for command in step.commands)
+    job = shlex.quote(step.job)
+    return f"""\
+# {step.does}
+if {guard}; then
+    {commands} ||
+    failed {job}
+else
+    skipped {job}
+fi
+"""
+
+
+def _line(command: Command) -> str:
+    text = shlex.join(command.words)
+    if command.held is None:
+        return text
+    return f'{{ [ "$held" = {"no" if command.held else "yes"} ] || {text}; }}'

@@ -1,0 +1,165 @@
+"""Plans as commands of scontrol: what is quoted, what is refused, and in which order."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import pytest
+
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.exporters.slurm import slurm_script
+from placewright.instances.exporters.slurm_steps import State, slurm_steps
+from placewright.instances.io.files import parse_round
+
+EIGHT = tuple(range(8))
+HOST = {"gpus": 8, "gpu_model": "H100"}
+PLACE = "NumNodes=2-2 ReqNodeList=h0,h2"
+
+
+def round_of(*jobs, hosts=("h0", "h1", "h2")):
+    return parse_round(
+        {
+            "apiVersion": "placewright/v1alpha2",
+            "kind": "Round",
+            "cluster": {
+                "hosts": [{"name": name, "gpus": 8, "gpu_model": "H100"} for name in hosts]
+            },
+            "jobs": list(jobs),
+        }
+    )
+
+
+def job(name, count=1, gpu=8, on=()):
+    tasks = [{"index": i, "host": host, "gpus": list(EIGHT)} for i, host in enumerate(on)]
+    raw = {"name": name, "options": [{"groups": [{"count": count, "gpu": gpu}]}]}
+    return {**raw, "running": {"tasks": tasks}} if on else raw
+
+
+def start(name, *hosts, kind=DecisionKind.START):
+    tasks = tuple(Task(index=i, host=host, gpus=EIGHT) for i, host in enumerate(hosts))
+    return Decision(job=name, decision=kind, option=0, tasks=tasks)
+
+
+def words_of(step, *, held=True):
+    return [" ".join(c.words[1:]) for c in step.commands if c.held in (None, held)]
+
+
+def test_a_start_names_its_hosts_and_their_number():
+    made = slurm_steps(round_of(job("17", 2)), Plan(decisions=(start("17", "h2", "h0"),)))
+    (step,) = made.steps
+    assert step.state is State.PENDING
+    assert words_of(step) == [
+        f"update jobid=17 {PLACE} AdminComment=placewright: held, starts on h0,h2",
+        "release 17",
+        "update jobid=17 AdminComment=placewright: placed on h0,h2",
+    ]
+    assert words_of(step, held=False) == [
+        f"update jobid=17 {PLACE} AdminComment=placewright: placed on h0,h2"
+    ]
+    assert made.unsaid == {"which GPUs of a host": ["17"]}
+
+
+def test_tasks_that_are_divided_among_hosts_are_counted():
+    decision = start("17", "h0", "h0", "h1")
+    made = slurm_steps(round_of(job("17", 3, 1)), Plan(decisions=(decision,)))
+    assert made.unsaid["how many tasks a host has"] == ["17"]
+
+
+def test_moves_come_before_starts_and_spares_stop_first():
+    round_ = round_of(
+        job("1", on=["h0"]), job("2", on=["h1"]), job("3", on=["h2"]), job("4"), job("5")
+    )
+    plan = Plan(
+        decisions=(
+            start("5", "h0"),
+            start("1", "h2", kind=DecisionKind.MIGRATE),
+            start("2", "h0", kind=DecisionKind.MIGRATE),
+            Decision(job="3", decision=DecisionKind.PREEMPT, displaced_by=("5",)),
+            Decision(job="4", decision=DecisionKind.WAIT, reason=Reason.CAPACITY),
+        ),
+        sections=({"kind": "moves", "steps": ["3", "1"], "needs_spare": ["2"]},),
+    )
+    made = slurm_steps(round_, plan)
+    assert [step.does for step in made.steps] == [
+        "preempt 3 for 5",
+        "stop 2, which moves",
+        "stop 1, which moves",
+        "start 1 again on h2",
+        "start 2 again on h0",
+        "start 5 on h0",
+        "say why 4 waits",
+    ]
+    preempt, stop, _, restart, *_ = made.steps
+    assert preempt.state is State.RUNNING
+    assert preempt.hosts == ("h2",)
+    assert words_of(preempt)[-1] == "requeue 3"
+    assert words_of(stop)[-1] == "requeuehold 2"
+    assert restart.state is State.STOPPED
+    assert "StartTime=now" in words_of(restart)[0]
+
+
+def test_a_job_held_by_others_gets_no_step_and_a_move_between_gpus_none():
+    round_ = round_of(job("1", on=["h0"]), {**job("2"), "held": True})
+    plan = Plan(
+        decisions=(
+            start("1", "h0", kind=DecisionKind.MIGRATE),
+            Decision(job="2", decision=DecisionKind.WAIT, reason=Reason.HELD),
+        ),
+        sections=({"kind": "moves", "steps": ["1"], "needs_spare": []},),
+    )
+    made = slurm_steps(round_, plan)
+    assert made.steps == []
+    assert "moves between GPUs of the same hosts" in made.unsaid
+
+
+@pytest.mark.parametrize("name", ["-1", "train", "17_", "1+2", "1=2"])
+def test_a_job_without_a_number_is_refused(name):
+    plan = Plan(decisions=(start("17", "h0"), start(name, "h1")))
+    with pytest.raises(InvalidInputError, match="number of a Slurm job") as refused:
+        slurm_script(round_of(job("17"), job(name)), plan)
+    assert refused.value.path == ("decisions", 1, "job")
+
+
+@pytest.mark.parametrize("host", ["-h", "a=b", "a/b", "a|b", "a:b", "a+b", "@", "..", ".h"])
+def test_a_host_that_slurm_cannot_have_is_refused(host):
+    round_ = round_of(job("17"), hosts=(host,))
+    with pytest.raises(InvalidInputError, match="name of a Slurm node"):
+        slurm_script(round_, Plan(decisions=(start("17", host),)))
+
+
+def test_reasons_with_quotes_reach_no_shell_unquoted(tmp_path):
+    """The text of a reason has the tenant's name; here the worst that a message could have."""
+    hostile = "'; touch pwned; $(touch pwned) `touch pwned` \x1b[2J\nreboot"
+    plan = Plan(
+        decisions=(
+            Decision.model_validate(
+                {
+                    "job": "17",
+                    "decision": "wait",
+                    "reason": "invalid",
+                    "detail": {"message": hostile},
+                }
+            ),
+        )
+    )
+    text = slurm_script(round_of(job("17")), plan).text
+    assert "\x1b" not in text
+    (line,) = [line for line in text.splitlines() if "placewright: waits" in line]
+    assert any("touch pwned; $(touch" in word for word in shlex.split(line))
+    fake = tmp_path / "squeue"
+    fake.write_text("#!/bin/sh\necho 'PENDING|Resources'\n")
+    said = tmp_path / "scontrol"
+    said.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {tmp_path}/said\n')
+    fake.chmod(0o755)
+    said.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    subprocess.run(["sh"], input=text, text=True, env=environment, cwd=tmp_path, check=True)
+    assert not (tmp_path / "pwned").exists()
+    assert "touch pwned" in (tmp_path / "said").read_text()
+
+
+def test_the_script_of_a_plan_without_steps_is_a_script():
+    text = slurm_script(round_of(), Plan(decisions=())).text
+    assert subprocess.run(["sh", "-n"], input=text, text=True, check=True).returncode == 0
