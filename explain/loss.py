@@ -22,6 +22,7 @@ from placewright.instances.documents.plan import (
     Decision,
     DecisionKind,
     Plan,
+    Precedence,
     TermResult,
 )
 from placewright.instances.documents.round import Round
@@ -63,6 +64,8 @@ class Loss:
         job is known. `at_most` 0 means that a plan starts it which is as good or better.
     proof
         What `startable` is False by, or `at_least` above 0; None for all other answers.
+    precedences
+        Of a term that is the value of one priority class, those whose jobs count.
     instead
         Who starts, moves, stops or waits otherwise than in the plan.
     plan
@@ -76,6 +79,7 @@ class Loss:
     at_least: float = 0
     at_most: float | None = None
     proof: Proof | None = None
+    precedences: tuple[Precedence, ...] = ()
     instead: tuple[Exchange, ...] = ()
     plan: Plan | None = None
 
@@ -184,7 +188,7 @@ def loss_of_starting(
     least, proof = _least(before, first)
     if least <= 0:
         return Loss(job, startable=None)
-    return Loss(job, None, first.name, at_least=least, proof=proof)
+    return Loss(job, None, first.name, at_least=least, proof=proof, precedences=first.precedences)
 
 
 def _with_plan(
@@ -209,6 +213,7 @@ def _with_plan(
             at_least=at_least,
             at_most=most,
             proof=proof if at_least else None,
+            precedences=before.precedences,
             instead=instead,
             plan=found,
         )

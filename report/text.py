@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from placewright.instances.derived.durations import HOUR, duration
 from placewright.instances.derived.phrases import count
-from placewright.instances.documents.plan import Task, TermResult
+from placewright.instances.documents.plan import Precedence, Task, TermResult
+from placewright.instances.documents.quantities import memory_in_gi
 from placewright.instances.policies import term_of
 from placewright.topology.units import MILLION, WHOLE_GPU
 
@@ -102,15 +103,20 @@ def term_name(term: TermResult) -> str:
     """Write the name of a term, of a priority class with its priorities."""
     if not term.precedences:
         return term.name
+    return f"{term.name} ({priorities(term.precedences)})"
+
+
+def priorities(precedences: Sequence[Precedence]) -> str:
+    """Write the precedences of a priority class: `priority 5`, `priority 1, 0 borrowed`."""
     levels = (
         f"{one.priority}{' cells' if one.cells else '' if one.entitled else ' borrowed'}"
-        for one in term.precedences
+        for one in precedences
     )
-    return f"{term.name} (priority {', '.join(levels)})"
+    return f"priority {', '.join(levels)}"
 
 
 def resource_text(resource: str, amount: float) -> str:
-    """Write an amount of a resource: GPUs and cores, GiB; others in their own unit."""
+    """Write an amount of a resource: GPUs and cores, memory in Gi; others in their own unit."""
     return AMOUNTS.get(resource, number)(amount)
 
 
@@ -185,7 +191,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
 AMOUNTS: Mapping[str, Callable[[float], str]] = {
     "gpu": gpus,
     "cpu": gpus,
-    "memory": lambda mib: gib(mib / KIBI),
+    "memory": memory_in_gi,
 }
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from placewright.explain.corrections.costs import Who
+from placewright.explain.corrections.first import try_first
+
 if TYPE_CHECKING:
     from placewright.explain.corrections.find import Correction, Corrections
     from placewright.report.verdicts import Words
@@ -12,12 +15,27 @@ if TYPE_CHECKING:
 NOT_BESIDE = " *"
 
 
+def first_text(found: Corrections, said: Words) -> Iterator[str]:
+    """Yield one line: what to try first, who does it, and what may still be in the way."""
+    first = try_first(found)
+    if first is None:
+        return
+    text = f"  Try first: {first.text}"
+    if first.who != (Who.TIME,):
+        text += f" ({_who(first)})"
+    if first.beside_plan is False:
+        text += "; it would compete with what this plan starts"
+    elif first not in found.now:
+        text += f"; it could then {said.run} here, though not at once"
+    yield text
+
+
 def corrections_text(found: Corrections, said: Words) -> Iterator[str]:
     """Yield the lines of both lists, or of one where they are the same."""
     some_day = None if found.some_day == found.now else found.some_day
     for title, some in (
-        (f"Could {said.run} here, some day, if any one of these were so", some_day),
-        (f"Would {said.start} beside all that runs, if any one of these were so", found.now),
+        (f"Any one of these would let it {said.run} here, some day", some_day),
+        (f"Any one of these would let it {said.start} beside all that runs", found.now),
     ):
         if not some:
             continue

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from placewright.instances.derived.phrases import several
-from placewright.report.text import term_text
+from placewright.instances.policies import term_of
+from placewright.report.text import priorities, term_text
 
 if TYPE_CHECKING:
     from placewright.explain.loss import Loss
@@ -42,15 +43,21 @@ def cost_text(cost: Loss) -> str:
         return "What starting it all the same would cost is not known: no plan that does was found"
     least = term_text(cost.term, cost.at_least)
     if cost.at_most is None:
-        return f"{it} at least {least} of {cost.term} ({PROOF[cost.proof]})"
+        return f"{it} at least {least} of {_term(cost)} ({PROOF[cost.proof]})"
     most = term_text(cost.term, cost.at_most)
     if cost.at_most == 0:
         return f"{it} nothing: a better plan starts it{_instead(cost)}"
     if cost.at_least == cost.at_most:
-        return f"{it} {most} of {cost.term} ({PROOF[cost.proof]}){_instead(cost)}"
+        return f"{it} {most} of {_term(cost)} ({PROOF[cost.proof]}){_instead(cost)}"
     if cost.at_least == 0:
-        return f"{it} at most {most} of {cost.term}{_instead(cost)}"
-    return f"{it} {least} to {most} of {cost.term}{_instead(cost)}"
+        return f"{it} at most {most} of {_term(cost)}{_instead(cost)}"
+    return f"{it} {least} to {most} of {_term(cost)}{_instead(cost)}"
+
+
+def _term(cost: Loss) -> str:
+    """Return the term as people know it: of `value_4` the value of its priorities."""
+    name = term_of(cost.term or "")
+    return f"the {name} of {priorities(cost.precedences)}" if cost.precedences else name
 
 
 def _instead(cost: Loss) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from placewright.cli.format.table import table
-from placewright.cli.views.corrections import corrections_text
+from placewright.cli.views.corrections import corrections_text, first_text
 from placewright.cli.views.cost_of_starting import PROOF, cost_text
 from placewright.cli.views.nearest_places import places_text
 from placewright.explain.explanation import Verdict
@@ -28,6 +28,8 @@ _LASTING = {Verdict.NEVER, Verdict.NEVER_WITHIN_RULES, Verdict.NOT_UNTIL_HOSTS_A
 def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
     """Yield the lines of an explanation; `beside` a plan, or of a round alone."""
     yield f"{job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
+    if explanation.corrections is not None:
+        yield from first_text(explanation.corrections, words(explanation))
     if explanation.conflict:
         yield from _because(explanation)
     elif explanation.proof is not None:

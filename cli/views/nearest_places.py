@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from placewright.instances.derived.phrases import count, plural
+from placewright.instances.derived.phrases import count
 from placewright.instances.documents.quantities import amount_text
 from placewright.report.text import count_gpus
 
@@ -26,15 +26,13 @@ def places_text(places: GroupPlaces, groups: Sequence[TaskGroup]) -> Iterator[st
     """Yield the lines of the nearest places of one of the groups."""
     tasks = f"{places.tasks:,} tasks" if places.tasks > 1 else "task"
     whose = f"its {tasks}" if len(groups) == 1 else f"the {tasks} of {groups[places.group].name}"
-    most = "most of " if places.tasks > 1 else ""
+    fit = f"how many of {whose} fit" if places.tasks > 1 else f"whether {whose} fits"
     yield ""
     if places.level is None:
-        yield f"  Where: hosts that have room for {most}{whose}"
+        yield f"  Where: {fit}, by kind of host"
     else:
-        yield (
-            f"  Where: {plural(places.level)} that have room for {most}{whose}; "
-            f"were they empty, {places.whole:,} of {places.total:,} would have it for all"
-        )
+        whole, total = f"{places.whole:,}", count(places.total, places.level)
+        yield f"  Where: {fit}, by {places.level}; {whole} of {total} would hold all, if empty"
     width = max((len(_name(places, place)) for place in places.places), default=0)
     for place in places.places:
         yield f"    {_name(places, place):{width}}  {_place(places, place)}"

@@ -25,16 +25,19 @@ class Form:
     Attributes
     ----------
     text
-        What is done, as a phrase: `16 tasks instead of 17`.
+        What to do, as a phrase: `ask 16 instead of 17 tasks`.
     edits
         The same as edits of the round.
     least
         Whether no smaller amount is known to suffice, because none does.
+    left
+        The part that is left of what the job asks; 1 where nothing is given up.
     """
 
     text: str
     edits: tuple[Edit, ...]
     least: bool = True
+    left: float = 1.0
 
 
 class Change(Protocol):
@@ -71,23 +74,28 @@ class Step:
 class Amounts:
     """A change by an amount: from 1 to `most`, each suffices if a smaller one does.
 
-    `text` and `edits` are those of an amount.
+    `text` and `edits` are those of an amount; `left` is the part that is then left of what the job
+    asks.
     """
 
     kind: str
     most: int
     text: Callable[[int], str]
     edits: Callable[[int], tuple[Edit, ...]]
+    left: Callable[[int], float] = lambda _: 1.0
 
     @property
     def strongest(self) -> Form:
         """The change in its largest amount."""
-        return Form(self.text(self.most), self.edits(self.most))
+        return self._form(self.most)
 
     def least(self, suffices: Suffices) -> Form:
         """Return the change in its least amount, by bisection."""
         found = least_amount(0, self.most, lambda amount: suffices(self.edits(amount)))
-        return Form(self.text(found.least), self.edits(found.least), found.proven)
+        return self._form(found.least, least=found.proven)
+
+    def _form(self, amount: int, *, least: bool = True) -> Form:
+        return Form(self.text(amount), self.edits(amount), least, self.left(amount))
 
 
 @dataclass(frozen=True, slots=True)

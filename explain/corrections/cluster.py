@@ -71,8 +71,8 @@ class Until:
         return self._form(at, ended, least=found.proven)
 
     def _form(self, at: int, ended: Sequence[str], *, least: bool = True) -> Form:
-        once = f", once {_ended(ended)}" if ended else ""
-        return Form(f"in {duration(at - self.now)}{once}", (edit_of(at=at),), least)
+        until = f" until {_ended(ended)}" if ended else ""
+        return Form(f"wait {duration(at - self.now)}{until}", (edit_of(at=at),), least)
 
 
 def cluster_changes(round_: Round, job: Job, started: Sequence[str] = ()) -> Iterator[Change]:
@@ -92,7 +92,7 @@ def cluster_changes(round_: Round, job: Job, started: Sequence[str] = ()) -> Ite
         yield Names(
             "give_way",
             tuple(sorted(started, key=priority.__getitem__)),
-            lambda names: f"without the start of {counted(names, 'job')}",
+            lambda names: f"let {counted(names, 'job')} wait",
             lambda names: (edit_of(remove=list(names)),),
         )
     yield from _data(round_, job)
@@ -115,7 +115,7 @@ def _more_quota(tenant: str, resource: str, excess: int, unit: int) -> Amounts:
     """Return the change by which a tenant may hold more of a resource, by units."""
 
     def text(units: int) -> str:
-        return f"{amount_text(resource, units * unit)} more of quota for {tenant}"
+        return f"raise the quota of {tenant} by {amount_text(resource, units * unit)}"
 
     def edits(units: int) -> tuple[Edit, ...]:
         more = {resource: write_amount(resource, units * unit)}
@@ -143,8 +143,8 @@ def _more_in(tenant: str, region: Region, enough: int) -> Amounts:
 
     def text(units: int) -> str:
         more = amount_text("gpu", (whole + units) * unit)
-        had = amount_text("gpu", limit)
-        return f"a quota of {more} instead of {had} for {tenant} in region {region.name}"
+        had = amount_text("gpu", limit).partition(" ")[0]
+        return f"raise the quota of {tenant} in region {region.name} from {had} to {more}"
 
     def edits(units: int) -> tuple[Edit, ...]:
         amounts = {region.name: write_amount("gpu", (whole + units) * unit)}
@@ -172,7 +172,7 @@ def _hosts_back(round_: Round) -> Iterator[Change]:
 
 
 def _no_outage(names: Sequence[str]) -> str:
-    return f"no outage of {counted(names, 'host')}"
+    return f"end the outage of {counted(names, 'host')}"
 
 
 def _edits(verb: str) -> Callable[[Sequence[str]], tuple[Edit, ...]]:
@@ -190,7 +190,7 @@ def _ends(round_: Round, started: set[str]) -> Iterator[Change]:
     yield from (Until(now, some) for some in dict.fromkeys(until) if some)
     others = tuple(name for name, end in ends.items() if end is None)
     if others:
-        text = "once {} (no end is known)".format
+        text = "wait until {} (no end is known)".format
         yield Names("ended", others, lambda n: text(_ended(n)), _edits("end"))
 
 
@@ -208,7 +208,7 @@ def _data(round_: Round, job: Job) -> Iterator[Change]:
 
         def text(number: int) -> str:
             ready, dataset, region = coming[number - 1]
-            return f"in {ready - round_.now:,} s, once {dataset} is in region {region}"
+            return f"wait {ready - round_.now:,} s until {dataset} is in region {region}"
 
         yield Amounts("time", len(coming), text, lambda i: (edit_of(at=coming[i - 1][0]),))
     regions = [one.name for one in round_.geo.regions]

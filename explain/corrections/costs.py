@@ -10,8 +10,8 @@ from typing import NamedTuple
 class Who(StrEnum):
     """Who makes a change."""
 
-    YOU = "you"
-    """The owner of the job."""
+    OWNER = "owner"
+    """Whose job it is."""
     TIME = "time"
     """Nobody: who waits."""
     ADMIN = "admin"
@@ -39,23 +39,23 @@ class Cost(NamedTuple):
 
 
 COSTS: Mapping[str, Cost] = {
-    "models": Cost(Who.YOU, 2),
-    "any_host": Cost(Who.YOU, 2),
-    "level": Cost(Who.YOU, 2),
-    "remote": Cost(Who.YOU, 2),
-    "region": Cost(Who.YOU, 2),
-    "resume": Cost(Who.YOU, 2),
-    "slices": Cost(Who.YOU, 3),
-    "apart": Cost(Who.YOU, 3),
-    "label": Cost(Who.YOU, 3),
-    "cpu": Cost(Who.YOU, 3),
-    "memory": Cost(Who.YOU, 3),
-    "due": Cost(Who.YOU, 3),
-    "slowdown": Cost(Who.YOU, 3),
-    "load": Cost(Who.YOU, 3),
-    "conflicts": Cost(Who.YOU, 3),
-    "tasks": Cost(Who.YOU, 4),
-    "gpu": Cost(Who.YOU, 4),
+    "models": Cost(Who.OWNER, 2),
+    "any_host": Cost(Who.OWNER, 2),
+    "level": Cost(Who.OWNER, 2),
+    "remote": Cost(Who.OWNER, 2),
+    "region": Cost(Who.OWNER, 2),
+    "resume": Cost(Who.OWNER, 2),
+    "slices": Cost(Who.OWNER, 3),
+    "apart": Cost(Who.OWNER, 3),
+    "label": Cost(Who.OWNER, 3),
+    "cpu": Cost(Who.OWNER, 3),
+    "memory": Cost(Who.OWNER, 3),
+    "due": Cost(Who.OWNER, 3),
+    "slowdown": Cost(Who.OWNER, 3),
+    "load": Cost(Who.OWNER, 3),
+    "conflicts": Cost(Who.OWNER, 3),
+    "tasks": Cost(Who.OWNER, 4),
+    "gpu": Cost(Who.OWNER, 4),
     "time": Cost(Who.TIME, 4),
     "ended": Cost(Who.TIME, 5),
     "quota": Cost(Who.ADMIN, 5),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from placewright.explain.corrections.change import Amounts, Change, Form, Step, edit_of
-from placewright.instances.derived.phrases import count
+from placewright.instances.derived.phrases import count, plural
 from placewright.instances.documents.edits import Edit
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
@@ -67,9 +67,9 @@ def _elsewhere(round_: Round, job: Job, groups: dict[Where, TaskGroup]) -> Itera
     asked = [set(group.gpu_models) for group in groups.values() if group.gpu_models is not None]
     for model in models:
         if any(model not in allowed for allowed in asked):
-            yield _step("models", f"also on {model}", _of(job, add_gpu_models=[model]))
+            yield _step("models", f"allow {model}, too", _of(job, add_gpu_models=[model]))
     if any(group.hosts is not None for group in groups.values()):
-        yield _step("any_host", "on any host", _of(job, without=["hosts"]))
+        yield _step("any_host", "allow any host", _of(job, without=["hosts"]))
 
 
 def _levels(round_: Round, job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
@@ -79,21 +79,26 @@ def _levels(round_: Round, job: Job, groups: dict[Where, TaskGroup]) -> Iterator
     for level, places in of_groups.items():
         if level is None:
             continue
-        text = f"tasks of a group in one {{}} instead of one {level}"
+        text = f"allow tasks of a group {_in_several(level)}"
         for wider in reversed(order[: order.index(level)]):
             edits = [_of(job, where, required=wider) for where in places]
-            yield _step("level", text.format(wider), *edits)
+            yield _step("level", f"{text} of one {wider}", *edits)
         edits = [_of(job, where, without=["required"]) for where in places]
-        yield _step("level", f"tasks of a group not in one {level}", *edits)
+        yield _step("level", text, *edits)
     for level in dict.fromkeys(option.required for option in job.options):
         if level is None:
             continue
+        text = f"allow its groups {_in_several(level)}"
         indices = [o for o, option in enumerate(job.options) if option.required == level]
         for wider in reversed(order[: order.index(level)]):
             edits = [_of_option(job, o, joint_required=wider) for o in indices]
-            yield _step("level", f"all groups in one {wider} instead of one {level}", *edits)
+            yield _step("level", f"{text} of one {wider}", *edits)
         edits = [_of_option(job, o, without=["joint_required"]) for o in indices]
-        yield _step("level", f"all groups not in one {level}", *edits)
+        yield _step("level", text, *edits)
+
+
+def _in_several(level: str) -> str:
+    return f"{'on' if level == HOST_LEVEL else 'in'} several {plural(level)}"
 
 
 def _of_option(job: Job, option: int, **change: Any) -> Edit:
@@ -102,11 +107,11 @@ def _of_option(job: Job, option: int, **change: Any) -> Edit:
 
 def _arrangement(job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
     if any(group.slices is not None for group in groups.values()):
-        yield _step("slices", "without slices", _of(job, without=["slices"]))
+        yield _step("slices", "ask no slices", _of(job, without=["slices"]))
     if any(group.apart is not None for group in groups.values()):
-        yield _step("apart", "tasks not kept apart", _of(job, without=["apart"]))
+        yield _step("apart", "do not keep its tasks apart", _of(job, without=["apart"]))
     if job.anti_affinity is not None:
-        text = f"without its label {job.anti_affinity.label}"
+        text = f"drop its label {job.anti_affinity.label}"
         yield _step("label", text, _of(job, without=["anti_affinity"]))
 
 
@@ -127,15 +132,18 @@ def _less_of(job: Job, field: str, places: Sequence[Where], amount: int, unit: i
     resource = "memory" if on_gpus else field
 
     def text(units: int) -> str:
-        left = amount_text(resource, amount - units * unit)
+        left = amount_text(resource, amount - units * unit).partition(" ")[0]
         per = "on each GPU" if on_gpus else "per task"
-        return f"{left} {per} instead of {amount_text(resource, amount)}"
+        return f"ask {left} instead of {amount_text(resource, amount)} {per}"
 
     def edits(units: int) -> tuple[Edit, ...]:
         left = write_amount(resource, amount - units * unit)
         return tuple(_of(job, where, **{field: left}) for where in places)
 
-    return Amounts(resource, (amount - 1) // unit, text, edits)
+    def left(units: int) -> float:
+        return 1 - units * unit / amount
+
+    return Amounts(resource, (amount - 1) // unit, text, edits, left)
 
 
 def _fewer_tasks(job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
@@ -149,19 +157,22 @@ def _fewer_of(job: Job, places: Sequence[Where], tasks: int, size: int) -> Amoun
     """Return the change by which some groups have fewer tasks, by slices if they have any."""
 
     def text(slices: int) -> str:
-        return f"{count(tasks - slices * size, 'task')} instead of {tasks:,}"
+        return f"ask {tasks - slices * size:,} instead of {count(tasks, 'task')}"
 
     def edits(slices: int) -> tuple[Edit, ...]:
         return tuple(_of(job, where, count=tasks - slices * size) for where in places)
 
-    return Amounts("tasks", (tasks - 1) // size, text, edits)
+    def left(slices: int) -> float:
+        return 1 - slices * size / tasks
+
+    return Amounts("tasks", (tasks - 1) // size, text, edits, left)
 
 
 def _sooner(job: Job) -> Iterator[Change]:
     if job.held:
-        yield _step("resume", "no longer held", _of(job, held=False))
+        yield _step("resume", "resume it", _of(job, held=False))
     if job.not_before is not None:
-        yield _step("resume", "may start at once", _of(job, without=["not_before"]))
+        yield _step("resume", "let it start at once", _of(job, without=["not_before"]))
 
 
 def _later_due(round_: Round, job: Job) -> Iterator[Change]:
@@ -172,7 +183,7 @@ def _later_due(round_: Round, job: Job) -> Iterator[Change]:
     yield Amounts(
         "due",
         horizon,
-        lambda leases: f"due {leases * length:,} s later",
+        lambda leases: f"make it due {leases * length:,} s later",
         lambda leases: (_of(job, due_later_s=leases * length),),
     )
 
@@ -183,12 +194,12 @@ def _turns(round_: Round, job: Job) -> Iterator[Change]:
     if profile is None or "sharing" not in round_.policy.spec.sections:
         return
     if profile.slowdown is not None:
-        yield _step("slowdown", "as slow in a group as may be", _of(job, without=["slowdown"]))
+        yield _step("slowdown", "allow any slowdown in a group", _of(job, without=["slowdown"]))
     if profile.load and sharing.correlation is not None:
-        text = "on a GPU with jobs whose load peaks with its own"
+        text = "allow GPUs with jobs whose load peaks with its own"
         yield _step("load", text, _of(job, without=["load"]))
     if any(job.name in pair for pair in sharing.conflicts):
-        text = "on a GPU with jobs that it conflicts with"
+        text = "allow GPUs with jobs that it conflicts with"
         yield _step("conflicts", text, _of(job, without=["conflicts"]))
 
 
@@ -196,9 +207,9 @@ def _other_regions(round_: Round, job: Job) -> Iterator[Change]:
     if "geo" not in round_.policy.spec.sections:
         return
     if any(not read.remote for read in job.reads):
-        yield _step("remote", "data read from other regions", _of(job, remote=True))
+        yield _step("remote", "read its data from other regions", _of(job, remote=True))
     for region in _missing(job.regions, (one.name for one in round_.geo.regions)):
-        yield _step("region", f"also in region {region}", _of(job, add_regions=[region]))
+        yield _step("region", f"allow region {region}, too", _of(job, add_regions=[region]))
 
 
 def _missing(allowed: Sequence[str] | None, names: Iterable[str]) -> Iterator[str]:

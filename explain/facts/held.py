@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from placewright.explain.facts.fact import Fact, Stratum, edit_job, group, named
 from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import eligible
 from placewright.instances.documents.job import Job
@@ -147,7 +148,7 @@ class Holders:
         tenant: bool | None,
         relation: Relation | None,
     ) -> str:
-        """Return the sentence of some jobs; `shown` are those whose GPUs it tells."""
+        """Return the sentence of some jobs; `shown` are those that it counts, the largest named."""
         if len(holders) == 1:
             (one,) = holders
             held = [amount_text("gpu", one.milli_gpu)]
@@ -155,18 +156,18 @@ class Holders:
             if one.tenant is not None:
                 held.append(f"tenant {one.tenant}")
             return f"{one.name} {verb(holders)[0]} ({', '.join(held)})"
-        jobs = f"{len(shown):,} job{'' if len(shown) == 1 else 's'}"
-        if relation == "pinned":
-            jobs = jobs.replace(" job", " pinned job")
+        jobs = count(len(shown), "pinned job" if relation == "pinned" else "job")
         if tenant:
             jobs += f" of {self._tenant}"
         elif tenant is False and self._tenant is not None:
             jobs += f" of others than {self._tenant}"
         if relation is not None and relation != "pinned":
             jobs += f" of {_PRIORITY[relation]}"
-        where = "" if tenant else ", on hosts that could hold a task"
+        where = "" if tenant else " on hosts that could hold a task"
         does = verb(holders)[len(shown) != 1]
-        return f"{jobs} {does} ({amount_text('gpu', milli)}{where})"
+        largest = sorted(shown, key=lambda one: -(one.milli_gpu if tenant else one.there or 0))
+        who = f": {several([one.name for one in largest])}" if shown else ""
+        return f"{jobs} {does}{who} ({amount_text('gpu', milli)}{where})"
 
 
 _PRIORITY: Mapping[Relation, str] = {

@@ -10,7 +10,7 @@ from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
-from placewright.instances.documents.quantities import memory_text
+from placewright.instances.documents.quantities import memory_in_gi
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.topology.mig import NO_MIG, PRODUCTS, SLICES, Slice
@@ -120,9 +120,9 @@ def _hold_memory(
         key = (task.host, gpu)
         held[key] = held.get(key, 0) + group.gpu_memory
         if held[key] > (host.gpu_memory or 0):
-            has = "unknown memory" if host.gpu_memory is None else memory_text(host.gpu_memory)
+            has = "unknown memory" if host.gpu_memory is None else memory_in_gi(host.gpu_memory)
             raise InvalidInputError(
-                f"running tasks hold {memory_text(held[key])} of this GPU of host {task.host}, "
+                f"running tasks hold {memory_in_gi(held[key])} of this GPU of host {task.host}, "
                 f"which has {has}; expected no more than it has",
                 path=(*path, "gpus", k),
                 value=gpu,

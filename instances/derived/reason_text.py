@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from placewright.instances.documents.plan import Detail, Reason
-from placewright.instances.documents.quantities import amount_text, memory_text
+from placewright.instances.documents.quantities import amount_text, memory_in_gi
 from placewright.instances.errors import printable
 
 MEANINGS = {
@@ -173,5 +173,5 @@ def _number(resource: str | None, amount: int) -> str:
 def _amount(resource: str | None, amount: int) -> str:
     """Return an amount with its unit."""
     if resource == "gpu_memory":
-        return f"{memory_text(amount)} of GPU memory"
+        return f"{memory_in_gi(amount)} of GPU memory"
     return amount_text(resource or "", amount)

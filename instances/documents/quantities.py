@@ -24,6 +24,7 @@ MAX_GPU = 1_000_000_000
 """Most milli-GPU of a task."""
 
 _MILLI = 1000
+_MIB_PER_GI = 1024
 _DECIMAL = re.compile(r"^([0-9]{1,12})(?:\.([0-9]{1,3}))?$")
 _THOUSANDTHS = re.compile(r"^([0-9]{1,15})m$")
 _ZERO = re.compile(r"0+(\.0+)?(m|Ki|Mi|Gi|Ti|Pi)?")
@@ -75,7 +76,7 @@ def _memory(value: Any) -> int:
     if isinstance(value, str) and (match := _MEMORY.fullmatch(value)):
         amount = Decimal(match[1]) * _MIB_OF_SUFFIX[match[2]]
         if amount > MAX_AMOUNT:
-            raise ValueError(f"expected at most {memory_text(MAX_AMOUNT)}")
+            raise ValueError(f"expected at most {memory_in_gi(MAX_AMOUNT)}")
         if amount == int(amount):
             return int(amount)
     elif isinstance(value, int | float) or (isinstance(value, str) and _DECIMAL.fullmatch(value)):
@@ -103,6 +104,16 @@ def memory_text(mib: int) -> int | str:
     return 0
 
 
+def memory_in_gi(mib: float) -> str:
+    """Return MiB for a message, in one unit so that amounts compare: "1280Gi", "1.5Gi".
+
+    Only what is below 1 Gi is in Mi.
+    """
+    if 0 < mib < _MIB_PER_GI:
+        return f"{mib:.0f}Mi"
+    return f"{mib / _MIB_PER_GI:.3f}".rstrip("0").rstrip(".") + "Gi"
+
+
 def read_amount(resource: str, value: Any) -> int:
     """Return an amount of a resource, as a document has it, in small units."""
     parse = _PARSERS.get(resource)
@@ -121,7 +132,7 @@ def write_amount(resource: str, amount: int) -> int | str:
 def amount_text(resource: str, amount: int) -> str:
     """Return an amount with its unit, for a message: "2.5 GPUs", "1 core", "64Gi of memory"."""
     if resource == "memory":
-        return f"{memory_text(amount)} of memory"
+        return f"{memory_in_gi(amount)} of memory"
     if resource not in _NOUNS:
         return f"{amount} of {resource}"
     whole, rest = divmod(amount, _MILLI)

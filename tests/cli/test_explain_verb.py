@@ -71,3 +71,11 @@ def test_escapes_of_an_argument_do_not_reach_the_terminal(run: Callable) -> None
     result = run("explain", PAIR, "--job", "\x1b[31mred")
     assert result.code == 3
     assert "\x1b" not in result.err
+
+
+def test_the_second_line_is_what_to_try_first(run: Callable, plan: str) -> None:
+    result = run("explain", QUICKSTART, plan, "--job", "homework")
+    assert result.out.splitlines()[1] == (
+        "  Try first: ask 4 instead of 8 tasks (owner); it would compete with what this plan starts"
+    )
+    assert "Try first" not in run("explain", PAIR, "--job", "pair", "--corrections", "0").out

@@ -107,7 +107,7 @@ def test_tenants_have_usage_quota_and_share(solved):
     assert shown[start + 3 : start + 9] == [
         "red gpu 4 12 12 37.5 % 0",
         "red cpu 2 4 8 1.56 % 0",
-        "red memory 0 GiB 0 GiB 4 GiB 0 % 0 GiB",
+        "red memory 0Gi 0Gi 4Gi 0 % 0Gi",
         "blue gpu 2 2 - 6.25 % 51",
         "- gpu 0 0 - 0 % 8",
         "idle gpu 0 0 1 0 % 0",
@@ -119,7 +119,7 @@ def test_where_no_host_has_gpus_tenants_have_cores_and_memory(run):
     start = shown.index("Tenants")
     assert shown[start + 3 : start + 5] == [
         "b cpu 0 60 - 60 % 12",
-        "b memory 0 GiB 1,000 GiB - 10 % 200 GiB",
+        "b memory 0Gi 1000Gi - 10 % 200Gi",
     ]
     assert "GPUs in use" not in shown
 

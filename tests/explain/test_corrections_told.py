@@ -22,14 +22,14 @@ QUICKSTART = Path(__file__).parents[2] / "instances" / "library" / "quickstart.y
         (
             "colossus",
             Verdict.NEVER,
-            {"tasks of a group not in one rack", "3 tasks instead of 4"},
-            {"2 tasks instead of 4"},
+            {"allow tasks of a group in several racks", "ask 3 instead of 4 tasks"},
+            {"ask 2 instead of 4 tasks"},
         ),
         (
             "homework",
             Verdict.NEVER_WITHIN_RULES,
-            {"4 GPUs more of quota for students"},
-            {"4 GPUs more of quota for students"},
+            {"raise the quota of students by 4 GPUs"},
+            {"raise the quota of students by 4 GPUs"},
         ),
         ("render", Verdict.OTHERS_INSTEAD, None, {"repair host b2"}),
     ],

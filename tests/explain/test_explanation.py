@@ -96,7 +96,8 @@ QUICKSTART = {
             "all 2 tasks start together",
             "tasks of a group lie in one rack",
             "pretrain starts (16 GPUs, of higher priority, tenant research)",
-            "3 jobs of lower priority start (13.2 GPUs, on hosts that could hold a task)",
+            "3 jobs of lower priority start: finetune, sweep and notebooks "
+            + "(13.2 GPUs on hosts that could hold a task)",
         ],
     ),
 }

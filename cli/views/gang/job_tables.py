@@ -11,7 +11,7 @@ from placewright.cli.format.table import MAX_ROWS, print_table, table
 from placewright.instances.derived.phrases import count
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
-from placewright.instances.documents.quantities import memory_text
+from placewright.instances.documents.quantities import memory_in_gi
 from placewright.instances.documents.round import Round
 from placewright.report.text import NONE, gpus, number, place
 from placewright.topology.units import WHOLE_GPU
@@ -99,5 +99,5 @@ def _group(group: TaskGroup) -> str:
     models += f" on {'|'.join(group.hosts)}" if group.hosts else ""
     level = f" in one {group.required}" if group.required else ""
     size = group.mig or gpus(group.gpu)
-    memory = f" with {memory_text(group.gpu_memory)}" if group.gpu_memory else ""
+    memory = f" with {memory_in_gi(group.gpu_memory)}" if group.gpu_memory else ""
     return f"{times}{size}{memory}{models}{level}"

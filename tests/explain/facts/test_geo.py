@@ -71,5 +71,5 @@ def test_a_quota_of_a_region_and_how_much_more_of_it_helps() -> None:
     ]
     assert found.corrections is not None
     texts = [one.text for one in found.corrections.now]
-    assert "a quota of 4 GPUs instead of 2 GPUs for t in region east" in texts
+    assert "raise the quota of t in region east from 2 to 4 GPUs" in texts
     assert "2 GPUs per task instead of 4 GPUs" in texts

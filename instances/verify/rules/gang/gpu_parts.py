@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from placewright.instances.documents.quantities import memory_text
+from placewright.instances.documents.quantities import memory_in_gi
 from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import PlacedTask, Reading
 from placewright.instances.verify.result import Finding, Rule
@@ -106,9 +106,9 @@ def gpu_memory(reading: Reading) -> Iterator[Finding]:
         if has is None or amount > has:
             yield Finding(
                 (*last[name, gpu].path, "gpus"),
-                f"tasks on GPU {gpu} of host {name!r} use {memory_text(amount)} of its memory "
+                f"tasks on GPU {gpu} of host {name!r} use {memory_in_gi(amount)} of its memory "
                 "together; expected "
-                + ("GPUs whose memory is known" if has is None else f"at most {memory_text(has)}"),
+                + ("GPUs whose memory is known" if has is None else f"at most {memory_in_gi(has)}"),
             )
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
-from placewright.instances.documents.quantities import amount_text, memory_text
+from placewright.instances.documents.quantities import amount_text, memory_in_gi
 from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, Rule
@@ -217,7 +217,7 @@ def _amount_of(what: str | int | tuple[int, int | str], amount: int) -> str:
     if isinstance(part, int):
         return f"{amount_text('gpu', amount)} of memory slice {part} of GPU {gpu}"
     if part == _MEMORY:
-        return f"{memory_text(amount)} of the memory of GPU {gpu}"
+        return f"{memory_in_gi(amount)} of the memory of GPU {gpu}"
     return f"{amount // WHOLE_GPU} media extensions of GPU {gpu}"
 
 
