@@ -45,11 +45,17 @@ class Extender:
 
     def __init__(self) -> None:
         self._jobs: Mapping[str, JobPlaces] | None = None
+        self._of: dict[str, str] = {}  # the job of each uid of a pod or owner
         self._given: dict[str, tuple[str, int]] = {}
 
     def show(self, jobs: Mapping[str, JobPlaces]) -> None:
         """Answer by another plan from now on."""
         self._jobs, self._given = jobs, {}
+        # Of those that an object owns, the job that waits comes last: it is who asks.
+        self._of = {uid: name for name, places in jobs.items() for uid in places.owners}
+        self._of |= {
+            task.pod: name for name, places in jobs.items() for task in places.tasks if task.pod
+        }
 
     def filtered(self, args: Args) -> dict[str, Any]:
         """Return the node that the plan has for a pod, and why it cannot go to the others."""
@@ -65,40 +71,69 @@ class Extender:
         given = self._given.get(_key(args.pod))
         node = None
         if given is not None and self._jobs is not None:
-            job, task = given
-            node = self._jobs[job].tasks[task][0]
+            job, number = given
+            node = self._jobs[job].tasks[number].host
         return [{"Host": name, "Score": BEST if name == node else 0} for name in args.nodes]
 
     def _place(self, args: Args, asked: int) -> tuple[str | None, str]:
         """Return the node for a pod, if there is one, and what is said of all others."""
         if self._jobs is None:
             return None, f"{_WAITS} no plan yet"
-        job = next((name for name in _names(args.pod) if name in self._jobs), None)
+        job = self._job_of(args.pod, self._jobs)
         if job is None:
             return None, f"{_WAITS} in no plan"
         places = self._jobs[job]
         if not places.tasks:
             return None, f"{_WAITS} {places.why}"
-        pod, nodes = _key(args.pod), set(args.nodes)
-        taken = {given for key, given in self._given.items() if key != pod}
-        free = [
-            number
-            for number, (_, milli) in enumerate(places.tasks)
-            if (job, number) not in taken and (not asked or milli == asked)
-        ]
-        before = self._given.pop(pod, None)
-        free.sort(key=lambda number: (job, number) != before)
+        free = self._free(job, places, args.pod, asked)
+        nodes = set(args.nodes)
+        self._given.pop(_key(args.pod), None)
         for number in free:
-            host = places.tasks[number][0]
+            host = places.tasks[number].host
             if host in nodes:
-                self._given[pod] = job, number
+                self._given[_key(args.pod)] = job, number
                 return host, f"placewright: planned for {host}"
-        hosts = list(dict.fromkeys(places.tasks[number][0] for number in free))
+        hosts = list(dict.fromkeys(places.tasks[number].host for number in free))
         if hosts:
             more = f" and {len(hosts) - MAX_NAMED} more" if len(hosts) > MAX_NAMED else ""
             return None, f"{_WAITS} planned for {', '.join(hosts[:MAX_NAMED])}{more}"
         gpus = f"{asked / WHOLE_GPU:g} GPU{'' if asked == WHOLE_GPU else 's'}"
         return None, f"{_WAITS} no place of job {job} for {gpus} is left"
+
+    def _free(self, job: str, places: JobPlaces, pod: Pod, asked: int) -> list[int]:
+        """Return the tasks of a job that a pod may be, its own first, then those of no pod."""
+        key = _key(pod)
+        before = self._given.get(key)
+        taken = {given for other, given in self._given.items() if other != key}
+        free = [
+            number
+            for number, task in enumerate(places.tasks)
+            if (job, number) not in taken and (not asked or task.milli_gpu == asked)
+        ]
+
+        def order(number: int) -> tuple[bool, bool, bool]:
+            of = places.tasks[number].pod
+            return (job, number) != before, of != pod.metadata.uid or not of, bool(of)
+
+        return sorted(free, key=order)
+
+    def _job_of(self, pod: Pod, jobs: Mapping[str, JobPlaces]) -> str | None:
+        """Return the job of a pod: by its annotation, its uid, its owners', or its name.
+
+        By name as `convert kubernetes` has it; where pods of a gang run, those that wait are a job
+        of their own.
+        """
+        meta = pod.metadata
+        named = meta.annotations.get(JOB)
+        if named:
+            return named if named in jobs else None
+        for uid in (meta.uid, *(owner.uid for owner in meta.ownerReferences)):
+            if uid and uid in self._of:
+                return self._of[uid]
+        gang = gang_of(pod, {})
+        whole = f"{gang.namespace}/{gang.name}" if gang.namespace else gang.name
+        names = (f"{whole}:waiting", whole, pod.name)
+        return next((name for name in names if name in jobs), None)
 
 
 def args_of(raw: Any) -> Args:
@@ -151,16 +186,3 @@ def _result(nodes: Sequence[str], failed: Mapping[str, str]) -> dict[str, Any]:
 
 def _key(pod: Pod) -> str:
     return pod.metadata.uid or pod.name
-
-
-def _names(pod: Pod) -> list[str]:
-    """Return the names of jobs that a pod may belong to, as `convert kubernetes` gives them.
-
-    Where pods of a gang run, those that wait are a job of their own.
-    """
-    named = pod.metadata.annotations.get(JOB)
-    if named:
-        return [named]
-    gang = gang_of(pod, {})
-    whole = f"{gang.namespace}/{gang.name}" if gang.namespace else gang.name
-    return [f"{whole}:waiting", whole, pod.name]

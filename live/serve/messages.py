@@ -42,11 +42,21 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class JobPlaces:
-    """Where a plan has a job: host and milli-GPU of each task; or else why it waits."""
+class TaskPlace:
+    """Where a task is: its host, its milli-GPU there, and the uid of its pod if that is known."""
 
-    tasks: tuple[tuple[str, int], ...] = ()
+    host: str
+    milli_gpu: int
+    pod: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlaces:
+    """Where a plan has the tasks of a job, or else why it waits; uids of what owns its pods."""
+
+    tasks: tuple[TaskPlace, ...] = ()
     why: str = ""
+    owners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,13 @@ from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.documents.source_keys import (
+    KUBERNETES_OWNER,
+    KUBERNETES_POD_UIDS,
+    KUBERNETES_UID,
+)
 from placewright.instances.errors import printable
-from placewright.live.serve.messages import JobPlaces, Snapshot
+from placewright.live.serve.messages import JobPlaces, Snapshot, TaskPlace
 from placewright.report.facts.outcomes import milli_gpu_of
 from placewright.report.page import render_report
 from placewright.rounds.state.changes import apply_plan
@@ -52,12 +57,29 @@ def snapshot_of(round_: Round, plan: Plan) -> Snapshot:
 
 
 def _places(job: Job, decision: Decision) -> JobPlaces:
+    notes = job.annotations
+    owners = tuple(
+        uid for key in (KUBERNETES_UID, f"{KUBERNETES_OWNER}uid") if (uid := notes.get(key))
+    )
     if decision.option is not None and decision.tasks:
-        asked = [group.gpu for group in job.options[decision.option].groups]
-        return JobPlaces(tuple((task.host, asked[task.group]) for task in decision.tasks))
+        groups = job.options[decision.option].groups
+        pods = [notes.get(f"{KUBERNETES_POD_UIDS}{g}", "").split(",") for g in range(len(groups))]
+        tasks = tuple(
+            TaskPlace(
+                task.host,
+                groups[task.group].gpu,
+                pods[task.group][task.index] if task.index < len(pods[task.group]) else "",
+            )
+            for task in decision.tasks
+        )
+        return JobPlaces(tasks, owners=owners)
+    return JobPlaces(why=_why(decision), owners=owners)
+
+
+def _why(decision: Decision) -> str:
     if decision.decision is DecisionKind.PREEMPT:
-        return JobPlaces(why=_STOPPED)
+        return _STOPPED
     if decision.reason is None:
-        return JobPlaces(why=NO_REASON)
+        return NO_REASON
     text = reason_text(decision.reason, decision.detail)
-    return JobPlaces(why=printable(f"{decision.reason.value}: {text}")[:MAX_REASON])
+    return printable(f"{decision.reason.value}: {text}")[:MAX_REASON]

@@ -1,0 +1,242 @@
+"""kube-scheduler's extender: pods go where the plan has their job, and else it says why not.
+
+The arguments are handmade (tests/data/extender), in the form that kube-scheduler sends.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from placewright import solve_round
+from placewright.instances.converters import read_kubernetes
+from placewright.live.serve.extender import Extender, args_of
+from placewright.live.serve.messages import JobPlaces, TaskPlace
+from placewright.live.serve.snapshot import snapshot_of
+
+ROOT = Path(__file__).parents[2]
+ARGS = json.loads((ROOT / "tests" / "data" / "extender" / "filter-args.json").read_text())
+CAPTURED = ROOT.parent / "shared" / "data" / "live" / "kubernetes" / "captured"
+JOB = "research/pretrain"
+NODES = ARGS["NodeNames"]
+
+
+def arguments(name="pretrain-0", *, gpus=8, nodes=NODES, **meta):
+    made = copy.deepcopy(ARGS)
+    made["Pod"]["metadata"] |= {"name": name, "uid": f"uid-{name}", **meta}
+    resources = made["Pod"]["spec"]["containers"][0]["resources"]
+    for amounts in resources.values():
+        amounts.pop("nvidia.com/gpu")
+        if gpus:
+            amounts["nvidia.com/gpu"] = str(gpus)
+    made["NodeNames"] = list(nodes)
+    return args_of(made)
+
+
+def extender(**jobs):
+    made = Extender()
+    made.show({name.replace("__", "/"): places for name, places in jobs.items()})
+    return made
+
+
+def placed(*hosts, milli=8000):
+    return JobPlaces(tuple(TaskPlace(host, milli) for host in hosts))
+
+
+def nodes_and_reasons(result):
+    assert result["FailedNodes"] == {}
+    assert result["Error"] == ""
+    return result["NodeNames"], set(result["FailedAndUnresolvableNodes"].values())
+
+
+def test_a_pod_goes_where_the_plan_has_it():
+    made = extender(research__pretrain=placed("gpu-2", "gpu-1"))
+    first = made.filtered(arguments("pretrain-0"))
+    assert nodes_and_reasons(first) == (["gpu-2"], {"placewright: planned for gpu-2"})
+    assert set(first["FailedAndUnresolvableNodes"]) == {"gpu-0", "gpu-1", "gpu-3"}
+    assert made.filtered(arguments("pretrain-1"))["NodeNames"] == ["gpu-1"]
+
+
+def test_a_pod_that_asks_again_keeps_its_place():
+    made = extender(research__pretrain=placed("gpu-2", "gpu-1"))
+    for _ in range(3):
+        assert made.filtered(arguments("pretrain-0"))["NodeNames"] == ["gpu-2"]
+        assert made.filtered(arguments("pretrain-1"))["NodeNames"] == ["gpu-1"]
+
+
+def test_a_pod_may_take_another_place_of_its_job_that_is_free():
+    made = extender(research__pretrain=placed("gpu-2", "gpu-1"))
+    made.filtered(arguments("pretrain-0"))
+    assert made.filtered(arguments("pretrain-0", nodes=["gpu-1"]))["NodeNames"] == ["gpu-1"]
+    assert made.filtered(arguments("pretrain-1"))["NodeNames"] == ["gpu-2"]
+
+
+def test_a_pod_that_the_round_knows_has_the_place_of_its_task():
+    tasks = tuple(TaskPlace(f"gpu-{i}", 8000, f"uid-p{i}") for i in range(3))
+    made = extender(unlike__name=JobPlaces(tasks))
+    for i in (2, 0, 1):
+        assert made.filtered(arguments(f"p{i}"))["NodeNames"] == [f"gpu-{i}"]
+
+
+def test_a_pod_made_anew_has_a_place_of_none_that_the_round_knows():
+    tasks = TaskPlace("gpu-0", 8000, "uid-p0"), TaskPlace("gpu-1", 8000)
+    owner = ARGS["Pod"]["metadata"]["ownerReferences"][0]["uid"]
+    made = extender(job_j1=JobPlaces(tasks, owners=(owner,)))
+    assert made.filtered(arguments("new"))["NodeNames"] == ["gpu-1"]
+    assert made.filtered(arguments("p0"))["NodeNames"] == ["gpu-0"]
+
+
+def test_pods_of_unlike_size_take_the_places_of_their_size():
+    places = JobPlaces((TaskPlace("gpu-0", 1000), TaskPlace("gpu-1", 8000)))
+    made = extender(research__pretrain=places)
+    assert made.filtered(arguments("worker"))["NodeNames"] == ["gpu-1"]
+    assert made.filtered(arguments("leader", gpus=1))["NodeNames"] == ["gpu-0"]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "reason"),
+    [
+        ({}, "waits, in no plan"),
+        ({"research__pretrain": JobPlaces(why="quota: too many")}, "waits, quota: too many"),
+        ({"research__pretrain": placed("gpu-9", "gpu-8")}, "waits, planned for gpu-9, gpu-8"),
+        (
+            {"research__pretrain": placed("gpu-0", milli=4000)},
+            "waits, no place of job research/pretrain for 8 GPUs is left",
+        ),
+    ],
+)
+def test_a_pod_that_waits_says_why_of_each_node(jobs, reason):
+    result = extender(**jobs).filtered(arguments())
+    assert nodes_and_reasons(result) == ([], {f"placewright: {reason}"})
+    assert set(result["FailedAndUnresolvableNodes"]) == set(NODES)
+
+
+def test_without_a_plan_all_wait():
+    result = Extender().filtered(arguments())
+    assert nodes_and_reasons(result) == ([], {"placewright: waits, no plan yet"})
+
+
+def test_a_third_pod_of_two_places_waits():
+    made = extender(research__pretrain=placed("gpu-2", "gpu-1"))
+    for name in ("pretrain-0", "pretrain-1"):
+        made.filtered(arguments(name))
+    assert made.filtered(arguments("pretrain-2"))["NodeNames"] == []
+
+
+def test_a_new_plan_forgets_what_was_given():
+    made = extender(research__pretrain=placed("gpu-2"))
+    made.filtered(arguments("pretrain-0"))
+    made.show({JOB: placed("gpu-3")})
+    assert made.filtered(arguments("pretrain-1"))["NodeNames"] == ["gpu-3"]
+
+
+def test_the_annotation_names_the_job():
+    made = extender(other=placed("gpu-3"), research__pretrain=placed("gpu-2"))
+    noted = arguments(annotations={"placewright.dev/job": "other"})
+    assert made.filtered(noted)["NodeNames"] == ["gpu-3"]
+    lost = arguments(annotations={"placewright.dev/job": "nobody"})
+    assert nodes_and_reasons(made.filtered(lost))[1] == {"placewright: waits, in no plan"}
+
+
+def test_where_some_pods_of_a_gang_run_the_others_are_a_job_of_their_own():
+    jobs = {JOB: placed("gpu-0"), f"{JOB}:waiting": placed("gpu-3")}
+    made = Extender()
+    made.show(jobs)
+    assert made.filtered(arguments())["NodeNames"] == ["gpu-3"]
+
+
+def test_a_pod_alone_is_named_by_itself():
+    made = extender(research__alone=placed("gpu-3"))
+    assert made.filtered(arguments("alone", ownerReferences=[]))["NodeNames"] == ["gpu-3"]
+
+
+def test_pods_without_gpus_go_anywhere():
+    result = Extender().filtered(arguments(gpus=0))
+    assert nodes_and_reasons(result) == (NODES, set())
+
+
+def test_the_planned_node_scores_best():
+    made = extender(research__pretrain=placed("gpu-2"))
+    made.filtered(arguments())
+    scores = {one["Host"]: one["Score"] for one in made.prioritized(arguments())}
+    assert scores == {"gpu-0": 0, "gpu-1": 0, "gpu-2": 10, "gpu-3": 0}
+
+
+def post(client, path, args):
+    return client.post(path, json=args)
+
+
+def test_a_solved_round_reaches_the_extender(serve):
+    round_ = {
+        "apiVersion": "placewright/v1alpha2",
+        "kind": "Round",
+        "cluster": {"hosts": [{"name": "gpu-[0-3]", "gpus": 8, "gpu_model": "H100"}]},
+        "reservations": [{"host": "gpu-[0-1]"}],
+        "jobs": [
+            {"name": JOB, "options": [{"groups": [{"count": 2, "gpu": 8}]}]},
+            {"name": "research/large", "options": [{"groups": [{"count": 5, "gpu": 8}]}]},
+        ],
+    }
+    with serve("127.0.0.1") as client:
+        assert client.post("/v1alpha2/solve", json=round_).status_code == 200
+        client.headers = {}  # kube-scheduler sends no token
+        deadline = time.monotonic() + 60
+        while not (found := post(client, "/extender/filter", ARGS).json())["NodeNames"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert found["NodeNames"][0] in {"gpu-2", "gpu-3"}
+        scores = post(client, "/extender/prioritize", ARGS).json()
+        assert max(scores, key=lambda one: one["Score"])["Host"] == found["NodeNames"][0]
+        large = copy.deepcopy(ARGS)
+        large["Pod"]["metadata"]["ownerReferences"][0]["name"] = "large"
+        why = post(client, "/extender/filter", large).json()["FailedAndUnresolvableNodes"]["gpu-0"]
+    assert why.startswith("placewright: waits, never_fits: at most 4 of 5 tasks")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"NodeNames": None}, "nodeCacheCapable"),
+        ({"NodeNames": [1]}, "list of names"),
+        ({"Pod": None}, "Pod"),
+        ({"Pod": {"metadata": {"name": "\x1b[31m"}}}, "Pod.metadata.name"),
+    ],
+)
+def test_wrong_arguments_are_told_in_the_result(serve, change, expected):
+    with serve("127.0.0.1") as client:
+        answer = post(client, "/extender/filter", {**ARGS, **change})
+        assert answer.status_code == 200  # of another status kube-scheduler tells the number only
+        assert expected in answer.json()["Error"]
+        assert "\x1b" not in answer.json()["Error"]
+        assert post(client, "/extender/prioritize", {**ARGS, **change}).status_code == 422
+
+
+def test_names_in_lower_case_are_read_too():
+    lower = {key.lower(): value for key, value in ARGS.items()}
+    assert args_of(lower).nodes == NODES
+
+
+@pytest.mark.skipif(not CAPTURED.exists(), reason="needs the captured states")
+@pytest.mark.parametrize("state", ["kube-scheduler-gang-seed3-native", "kueue-tas-seed1"])
+def test_pods_of_a_captured_cluster_go_where_they_are_planned(state):
+    """Each captured pod asks as if it were new."""
+    files = sorted((CAPTURED / state).glob("*.json"))
+    dump = json.loads((CAPTURED / state / "nodes-pods.json").read_text())
+    nodes = [one["metadata"]["name"] for one in dump["items"] if one["kind"] == "Node"]
+    pods = [one for one in dump["items"] if one["kind"] == "Pod"]
+    round_ = read_kubernetes([str(file) for file in files]).round
+    made = Extender()
+    made.show(snapshot_of(round_, solve_round(round_, time_limit=0)).jobs)
+    went = {}
+    for pod in pods:
+        result = made.filtered(args_of({"Pod": pod, "NodeNames": nodes}))
+        went[pod["metadata"]["name"]] = "".join(result["NodeNames"])
+    bound = {one["metadata"]["name"]: one["spec"].get("nodeName") for one in pods}
+    # All that run are pinned, so that each is planned where it is.
+    assert {name: went[name] for name, node in bound.items() if node} == {
+        name: node for name, node in bound.items() if node
+    }
