@@ -1,0 +1,1 @@
+"""Watching a cluster: read it, decide a round, write the plan, and carry it out if asked."""

@@ -1,0 +1,57 @@
+"""A state of a cluster as it was read, and what may go wrong in reading it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from placewright.instances.converters import LiveConversion
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+
+
+class SourceError(Exception):
+    """A scheduler that is down, slow, or says what cannot be: nothing is decided then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A round as the scheduler said it, and when it began to, in seconds of a monotonic clock."""
+
+    made: LiveConversion
+    taken: float
+
+    @property
+    def round(self) -> Round:
+        """The state as a round."""
+        return self.made.round
+
+
+class Source(Protocol):
+    """Where states come from."""
+
+    def read(self) -> Reading:
+        """Return the state now.
+
+        Raises
+        ------
+        SourceError
+            There is none, or none that could be true.
+        """
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Return after so many seconds, or earlier if something has changed."""
+        ...
+
+
+class Actor(Protocol):
+    """What a plan means for its scheduler."""
+
+    def commands(self, round_: Round, plan: Plan) -> str:
+        """Return what an operator would run to carry the plan out."""
+        ...
+
+    def act(self, round_: Round, plan: Plan) -> list[str]:
+        """Carry the plan out, or tell of it, as far as asked; return what was not done, and why."""
+        ...
