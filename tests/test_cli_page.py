@@ -127,6 +127,9 @@ def folder(tmp_path_factory):
         assert main(["solve", "round.yaml", "-o", "other.json", "--time-limit", "0"]) == 0
         edits = ["-e", "edits.yaml", "--edited", "edited.yaml", "-o", "after.json"]
         assert main(["whatif", "round.yaml", *edits]) == 0
+        dump = ["nodes-pods.json", "queues.json"]
+        assert main(["convert", "kubernetes", *dump, "-o", "k8s.json"]) == 0
+        assert main(["solve", "k8s.json", "-o", "k8s-plan.json"]) == 0
         for line in EXAMPLES:
             if line.startswith(made):
                 assert main(shlex.split(line)[1:]) == 0

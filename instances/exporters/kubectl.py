@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from placewright.instances.derived.phrases import count
+
 _HEAD = """\
 #!/bin/sh
 # Made by placewright export: safe to run twice. The server refuses a call whose object is no longer
@@ -73,10 +75,7 @@ def apply(document: dict[str, Any], does: str) -> Call:
 def script(calls: Iterable[Call], unsaid: dict[str, list[str]]) -> Script:
     """Write calls as a script of a POSIX shell."""
     blocks = [_block(call) for call in calls]
-    lines = tuple(
-        f"{what}: {len(jobs):,} {'job' if len(jobs) == 1 else 'jobs'}"
-        for what, jobs in sorted(unsaid.items())
-    )
+    lines = tuple(f"{what}: {count(len(jobs), 'job')}" for what, jobs in sorted(unsaid.items()))
     return Script("\n".join([_HEAD, *blocks]), len(blocks), lines)
 
 
