@@ -28,15 +28,16 @@ function unrange(packed) {
 }
 
 const PLANS = DATA.names;
+const HELD = unrun(DATA.jobs.before);
 const JOBS = {
   ...DATA.jobs,
   names: unrange(DATA.jobs.names),
   tenant: unrun(DATA.jobs.tenant),
   priority: unrun(DATA.jobs.priority),
-  before: unrun(DATA.jobs.before),
+  before: HELD,
   plans: DATA.jobs.plans.map((plan) => ({
     decision: unrun(plan.decision),
-    milli: unrun(plan.milli),
+    milli: unrun(plan.milli).map((milli, job) => (milli < 0 ? HELD[job] : milli)),
     reason: unrun(plan.reason),
     said: unrun(plan.said),
   })),

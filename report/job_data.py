@@ -14,6 +14,9 @@ from placewright.report.columns import ranges, runs
 from placewright.report.facts.outcomes import OUTCOMES, milli_gpu_of
 from placewright.report.text import after
 
+SAME = -1
+"""Of a job that holds after a plan what it held before."""
+
 
 class Words:
     """Texts that occur often, each once; `number` is that of a text."""
@@ -34,14 +37,15 @@ class Words:
 def job_data(round_: Round, plans: Sequence[Plan]) -> dict[str, Any]:
     """Return the jobs of a round, in its order, with the decisions of its plans."""
     tenants, words, jobs = Words(), Words(), round_.jobs
+    before = [0 if job.running is None else _held(job) for job in jobs]
     return {
         "names": ranges([printable(job.name) for job in jobs]),
         "tenant": runs([tenants.number(job.tenant or "") for job in jobs]),
         "tenants": tenants.texts,
         "priority": runs([job.priority for job in jobs]),
-        "before": runs([0 if job.running is None else _held(job) for job in jobs]),
+        "before": runs(before),
         "outcomes": list(OUTCOMES.values()),
-        "plans": [_decided(round_, plan, words) for plan in plans],
+        "plans": [_decided(round_, plan, before, words) for plan in plans],
         "words": words.texts,
     }
 
@@ -50,15 +54,16 @@ def _held(job: Job) -> int:
     return job.options[job.running.option if job.running else 0].milli_gpu
 
 
-def _decided(round_: Round, plan: Plan, words: Words) -> dict[str, Any]:
+def _decided(round_: Round, plan: Plan, before: Sequence[int], words: Words) -> dict[str, Any]:
     """Return columns of a plan: decision, milli-GPU held or asked, and what it says of it."""
     made = {decision.job: decision for decision in plan.decisions}
     decisions = [made.get(job.name) for job in round_.jobs]
     both = list(zip(round_.jobs, decisions, strict=True))
     kinds, milli = list(OUTCOMES), milli_gpu_of({job.name: job for job in round_.jobs}, plan)
+    after = [milli.get(job.name, 0) for job in round_.jobs]
     return {
         "decision": runs([-1 if d is None else kinds.index(d.decision) for d in decisions]),
-        "milli": runs([milli.get(job.name, 0) for job in round_.jobs]),
+        "milli": runs([SAME if a == b else a for a, b in zip(after, before, strict=True)]),
         "reason": runs([words.number(_reason(decision)) for decision in decisions]),
         "said": runs([words.number(_said(job, d, round_.now)) for job, d in both]),
     }

@@ -1,6 +1,6 @@
 // Where each host is on the map: hosts in columns, in boxes of the innermost domain, in its groups.
 
-const MIN_PITCH = 3, MAX_PITCH = 26, LABELLED = 8, GAP = 8, LABEL = 15, HEADING = 24;
+const MIN_PITCH = 3, MAX_PITCH = 26, LABELLED = 8, GAP = 8, LABEL = 15;
 const ROWS = 16;
 
 const GROUPS = (() => {
@@ -30,49 +30,57 @@ const down = (host) => Math.ceil(MAP.gpus[host] / across(host));
 
 // Lay out for a width; hosts get x and y, boxes their corners.
 function layOut(pitch, width) {
-  const labels = pitch >= LABELLED, top = labels ? LABEL : 2;
+  const labels = pitch >= LABELLED;
   const placed = { pitch, width, height: 0, boxes: [], headings: [], x: new Float64Array(MAP.gpus.length), y: new Float64Array(MAP.gpus.length) };
-  let y = 2;
+  // Groups stand beside each other while they fit; one that is wider than all has rows of boxes.
+  let left = 2, y = 2, lowest = 2;
   for (const group of GROUPS) {
-    if (group.name && GROUPS.length > 1) {
-      placed.headings.push({ text: group.name, y });
-      y += HEADING;
-    }
-    let x = 2, tallest = 0;
+    const whole = group.boxes.reduce((sum, box) => sum + arrange(box, pitch, width).w + GAP, 0);
+    if (left > 2 && left + whole > width) [left, y] = [2, lowest];
+    const from = left, heading = group.name && GROUPS.length > 1 ? (labels ? 22 : 15) : 0;
+    if (heading) placed.headings.push({ text: group.name, x: left, y, w: Math.min(whole, width - left), size: labels ? 12 : 10 });
+    let x = left, line = y + heading, tallest = 0;
     for (const box of group.boxes) {
-      const columnWidth = Math.max(...box.hosts.map(across)) * pitch + 4;
-      const most = Math.max(1, Math.floor((width - 8) / columnWidth));
-      const rows = Math.max(ROWS, Math.ceil(box.hosts.length / most));
-      let column = 0, row = 0, lines = 0, deepest = 0;
-      const inside = box.hosts.map((host) => {
-        if (row === rows) {
-          column++;
-          row = lines = 0;
-        }
-        const at = [column * columnWidth, lines * pitch + (pitch >= 6 ? row : 0)];
-        row++;
-        lines += down(host);
-        deepest = Math.max(deepest, lines * pitch + (pitch >= 6 ? row : 0));
-        return at;
-      });
-      const w = Math.max((column + 1) * columnWidth, labels ? 40 : 0), h = deepest + top;
-      if (x + w > width && x > 2) {
-        x = 2;
-        y += tallest + GAP;
+      const { w, h, inside } = arrange(box, pitch, width);
+      if (x + w > width && x > from) {
+        x = from;
+        line += tallest + GAP;
         tallest = 0;
       }
       box.hosts.forEach((host, n) => {
         placed.x[host] = x + 2 + inside[n][0];
-        placed.y[host] = y + top + inside[n][1];
+        placed.y[host] = line + inside[n][1];
       });
-      placed.boxes.push({ box, x, y, w, h: h + 2 });
+      placed.boxes.push({ box, x, y: line, w, h });
       x += w + GAP;
       tallest = Math.max(tallest, h);
     }
-    y += tallest + GAP + 4;
+    lowest = Math.max(lowest, line + tallest + GAP + 4);
+    left = whole > width ? width : left + whole + GAP;
   }
-  placed.height = y;
+  placed.height = lowest;
   return placed;
+}
+
+// The size of a box, and where its hosts are in it.
+function arrange(box, pitch, width) {
+  const labels = pitch >= LABELLED, top = labels ? LABEL : 2, seam = pitch >= 6 ? 1 : 0;
+  const columnWidth = Math.max(...box.hosts.map(across)) * pitch + 3;
+  const most = Math.max(1, Math.floor((width - 8) / columnWidth));
+  const rows = Math.max(ROWS, Math.ceil(box.hosts.length / most));
+  let column = 0, row = 0, lines = 0, deepest = 0;
+  const inside = box.hosts.map((host) => {
+    if (row === rows) {
+      column++;
+      row = lines = 0;
+    }
+    const at = [column * columnWidth, top + lines * pitch + row * seam];
+    row++;
+    lines += down(host);
+    deepest = Math.max(deepest, lines * pitch + row * seam);
+    return at;
+  });
+  return { w: (column + 1) * columnWidth + 1, h: deepest + top + 1, inside };
 }
 
 // The largest pitch at which all is seen in a height, if there is one.

@@ -27,10 +27,12 @@ from placewright.report.panels.free import free
 from placewright.report.panels.moves import moves
 from placewright.report.panels.notes import notes
 from placewright.report.panels.objective import objective
+from placewright.report.panels.policies import PANELS
 from placewright.report.panels.subject import Subject
 from placewright.report.panels.summary import summary
 from placewright.report.panels.usage import usage
 from placewright.report.panels.waiting import waiting
+from placewright.report.table import Table
 
 SCRIPTS = ("data.js", "layout.js", "paint.js", "map.js", "picked.js", "jobs.js", "page.js")
 
@@ -58,7 +60,7 @@ def render_report(
     each = time_limit / len(subject.plans)
     script, style = _script(), _text("page.css")
     data = {
-        "map": map_data(round, subject.cluster, subject.plans),
+        "map": map_data(subject),
         "jobs": job_data(round, subject.plans),
         "names": list(subject.names),
     }
@@ -72,6 +74,8 @@ def render_report(
             usage=list(usage(subject)) if round.policy.spec.places_jobs else [],
             free=list(free(subject)),
             moves=list(moves(subject)),
+            title=PANELS[round.policy.formulation].title,
+            special=_special(subject),
             waiting=[waiting(subject, name, made, each) for name, made in both],
             notes=list(notes(subject)),
             digest=round_digest(round),
@@ -82,6 +86,15 @@ def render_report(
             data=embedded(data),
         )
     )
+
+
+def _special(subject: Subject) -> list[tuple[str, list[Table]]]:
+    """Return the tables of the policy for each plan, with what the plan is called."""
+    decided = subject.decided
+    names = [""] if len(decided.plans) == 1 else [f" of {name}" for name in decided.names]
+    tables = PANELS[decided.round.policy.formulation].tables
+    both = zip(names, decided.plans, strict=True)
+    return [(name, list(tables(decided, plan))) for name, plan in both]
 
 
 def embedded(data: Any) -> Markup:

@@ -54,9 +54,9 @@ function paint(canvas, placed, left, top, scale) {
   const bottom = top + canvas.height / scale, c = PAINT.colours;
   context.textBaseline = "alphabetic";
   context.fillStyle = c.ink;
-  context.font = "600 12px system-ui, sans-serif";
-  for (const { text, y } of placed.headings) {
-    if (y < bottom && y + HEADING > top) context.fillText(fitted(context, text, placed.width - 8), 2, y + 16);
+  for (const { text, x, y, w, size } of placed.headings) {
+    context.font = `600 ${size}px system-ui, sans-serif`;
+    if (y < bottom && y + 2 * size > top) context.fillText(fitted(context, text, w), x, y + size + 2);
   }
   context.font = "11px system-ui, sans-serif";
   const seen = placed.boxes.filter(({ y, h }) => y < bottom && y + h > top);

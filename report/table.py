@@ -18,21 +18,20 @@ class JobCell(NamedTuple):
 
 
 class Meter(NamedTuple):
-    """A text with a bar: which part of a whole is filled, and where a limit is."""
+    """A text with a bar: which part of a whole is filled."""
 
     text: str
     part: float
-    limit: float | None = None
     kind: str = "meter"
 
 
 class Bar(NamedTuple):
-    """A span of a time line, as fractions of it, with a class of style and a letter."""
+    """A span of a time line, as fractions of it, with a class of style, in one of its lanes."""
 
     start: float
     end: float
-    style: str = ""
-    letter: str = ""
+    style: str = "s0"
+    lane: int = 0
 
 
 class Spans(NamedTuple):
@@ -40,6 +39,7 @@ class Spans(NamedTuple):
 
     text: str
     bars: tuple[Bar, ...]
+    lanes: int = 1
     kind: str = "spans"
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+from placewright.array_types import Ints
+from placewright.explain.free_domains import free_and_total
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
+from placewright.report.facts.cells import Cells, cells_of
+from placewright.report.facts.conditions import conditions_of
 from placewright.report.table import JobCell
 from placewright.rounds.decisions import DefaultDecisions
 from placewright.topology import Cluster
@@ -45,16 +49,35 @@ class Subject:
         return Plan.model_construct(decisions=DefaultDecisions()(self.round))
 
     @cached_property
-    def decided(self) -> tuple[Round, tuple[Plan, ...]]:
-        """The round and its plans without jobs that make no sense."""
-        return self.round.valid_part(), tuple(
-            plan.without_jobs(self.round.invalid) for plan in self.plans
-        )
+    def cells(self) -> Cells:
+        """Who holds each GPU before, and after each plan."""
+        return cells_of(self.round, self.cluster, self.plans)
+
+    @cached_property
+    def conditions(self) -> tuple[Ints, Ints]:
+        """A `Condition` of each host (hosts,) and of each GPU (gpus,)."""
+        return conditions_of(self.round, self.cluster)
+
+    @cached_property
+    def free(self) -> list[tuple[dict[str, int], dict[str, int]]]:
+        """Free domains and all domains with GPUs by level, before and after each plan."""
+        return [free_and_total(self.round, plan) for plan in (self.kept, *self.plans)]
+
+    @cached_property
+    def decided(self) -> Subject:
+        """The same without jobs that make no sense; jobs keep their numbers."""
+        if not self.round.invalid:
+            return self
+        plans = [plan.without_jobs(self.round.invalid) for plan in self.plans]
+        made = Subject(self.round.valid_part(), plans)
+        made.number = self.number
+        return made
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """Numbers of jobs by name, in the order of the round."""
+        return {job.name: number for number, job in enumerate(self.round.jobs)}
 
     def cell(self, job: str) -> JobCell:
         """Return the cell of a job."""
-        return JobCell(job, self._number[job])
-
-    @cached_property
-    def _number(self) -> dict[str, int]:
-        return {job.name: number for number, job in enumerate(self.round.jobs)}
+        return JobCell(job, self.number[job])

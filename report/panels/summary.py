@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from placewright.instances.documents.plan import DecisionKind
 from placewright.report.facts.outcomes import MOVES, milli_gpu_of
 from placewright.report.facts.usage import gpu_usage
-from placewright.report.panels.free import free_hosts
 from placewright.report.panels.objective import terms_of
 from placewright.report.panels.subject import Subject
 from placewright.report.table import Meter
@@ -75,5 +74,5 @@ def _figures(subject: Subject) -> Iterator[Figure]:
             f"to the {' / '.join(sorted(proofs))} bound" if proofs != {"no bound"} else "no bound",
         )
     if subject.cluster.num_gpus:
-        first, *later = free_hosts(subject)
+        first, *later = (free["host"] for free, _ in subject.free)
         yield Figure("Whole hosts free", tuple(map(number, later)), f"before {first:,}")
