@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,13 +13,23 @@ from placewright.explain.proof import ConflictProof
 from placewright.instances.documents.base import API_VERSION
 
 
-def explanation_document(explanation: Explanation, digest: str) -> dict[str, Any]:
-    """Return one explanation; `digest` is that of its round, as plans name it."""
+def explanation_document(
+    explanation: Explanation, digest: str, subject: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return one explanation as an object.
+
+    Parameters
+    ----------
+    digest
+        That of the round, as plans name it.
+    subject
+        What it explains, as fields; None: the job of its name.
+    """
     return {
         "apiVersion": API_VERSION,
         "kind": "Explanation",
         "round": digest,
-        "job": explanation.job,
+        **({"job": explanation.job} if subject is None else subject),
         **_verdict(explanation),
         "proof": None if explanation.proof is None else _proof(explanation.proof),
         "places": [asdict(places) for places in explanation.places],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
+from placewright.explain.facts.replicas import stands_for_replica
 
 if TYPE_CHECKING:
     from placewright.explain.explanation import Explanation
@@ -41,33 +42,43 @@ FOR_NOW = "held", "not_before", "ready", "copying", "data"
 
 
 class Words(NamedTuple):
-    """What it is that a job waits for, as verbs."""
+    """What it is that a job waits for, as verbs, and where."""
 
     run: str = "run"
     start: str = "start"
     started: str = "started"
+    running: str = "running"
+    starting: str = "starting"
+    here: str = "here"
 
 
-HOME = Words("have a home", "have a home", "had a home")
-PROMISE = Words("be promised its time", "be promised its time", "been promised its time")
+HOME = Words("have a home", "have a home", "had a home", "having a home", "having a home")
+PROMISE = Words(
+    *("be promised its time", "be promised its time", "been promised its time"),
+    *("being promised its time", "being promised its time"),
+)
+REPLICA = Words("come", "come", "come", "coming", "coming", "there")
+LASTING = {Verdict.NEVER, Verdict.NEVER_WITHIN_RULES, Verdict.NOT_UNTIL_HOSTS_ARE_BACK}
 
 
 def words(explanation: Explanation) -> Words:
     """Return what the job of an explanation waits for."""
     round_ = explanation.world.base
+    job = next(one for one in round_.jobs if one.name == explanation.job)
     if not round_.policy.spec.places_jobs:
-        return HOME
-    deadline = next(one.deadline for one in round_.jobs if one.name == explanation.job)
+        return REPLICA if stands_for_replica(job) else HOME
+    deadline = job.deadline
     asks_promise = deadline is not None and (deadline.due or deadline.promise is not None)
     return PROMISE if asks_promise else Words()
 
 
 def verdict_text(explanation: Explanation, *, beside: bool) -> str:
     """Return what the verdict says; `beside` a plan, or of a round alone."""
-    run, start, started = words(explanation)
+    said = words(explanation)
+    run, start = said.run, said.start
     match explanation.verdict:
         case Verdict.NEVER:
-            return f"can never {run} here"
+            return f"can never {run} {said.here}"
         case Verdict.NEVER_WITHIN_RULES:
             return f"can never {run} within {_kinds(explanation, Stratum.RULES, RULES)}"
         case Verdict.NOT_UNTIL_HOSTS_ARE_BACK:
@@ -75,13 +86,22 @@ def verdict_text(explanation: Explanation, *, beside: bool) -> str:
         case Verdict.NOT_NOW:
             return f"cannot {start} now"
         case Verdict.OTHERS_INSTEAD:
-            return f"could have {started}, but for what the plan starts instead"
+            return f"could have {said.started}, but for what the plan starts instead"
         case Verdict.HELD_FOR_RESERVATION:
             return "could start, but would delay a reservation of the plan"
         case Verdict.COULD_START:
             return f"could {start} {'beside all that the plan starts' if beside else 'now'}"
         case Verdict.UNDECIDED:
             return "could not be decided within the limit"
+
+
+def because_text(explanation: Explanation) -> str:
+    """Return what the facts of a conflict do, as a sentence that they end."""
+    said = words(explanation)
+    minimal = explanation.proof is not None and explanation.proof.minimal
+    it = said.running if explanation.verdict in LASTING else said.starting
+    needed = ", and each of them is needed for that" if minimal else ""
+    return f"these facts alone keep it from {it}{needed}"
 
 
 def _kinds(explanation: Explanation, stratum: Stratum, words: Mapping[str, str]) -> str:

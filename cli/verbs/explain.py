@@ -34,6 +34,10 @@ def explain(
     job: Annotated[
         str | None, typer.Option("--job", metavar="NAME", help="The job that waits.")
     ] = None,
+    replica: Annotated[
+        str | None,
+        typer.Option(metavar="DATASET=REGION", help="Data that has no replica in a region."),
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="All jobs that wait, by what they wait for.")
     ] = False,
@@ -52,13 +56,18 @@ def explain(
 ) -> None:
     """Say why a job waits, and what would let it start: the fewest facts, with their proof.
 
+    Or why data has no replica in a region, under policy replicas.
+
     Without a plan: why it cannot start in the round as it is. Exit 6 if nothing could be decided
     within the limit.
 
     Example: placewright explain round.yaml plan.json --job pretrain
     """
-    if (job is None) is not everything:
-        raise typer.BadParameter("expected --job with the name of a job, or --all")
+    if [job is not None, replica is not None, everything].count(True) != 1:
+        raise typer.BadParameter("expected --job with the name of a job, --replica, or --all")
+    if replica is not None and plan_file is not None:
+        problem = "expected a round alone: it is asked of any plan"
+        raise typer.BadParameter(problem, param_hint="--replica")
     check_one_stdin(round_file, plan_file)
     from placewright.instances.io.files import load_plan, load_round
     from placewright.instances.verify import verify
@@ -73,11 +82,12 @@ def explain(
         if not checked.ok:
             raise typer.Exit(report_violations(checked, plan_file))
     as_json = output_format is TextFormat.JSON
-    decided = (
-        _explain_all(round_, plan, time_limit, as_json=as_json)
-        if job is None
-        else _explain_job(round_, plan, job, corrections, time_limit, as_json=as_json)
-    )
+    if replica is not None:
+        decided = _explain_replica(round_, replica, time_limit, as_json=as_json)
+    elif job is not None:
+        decided = _explain_job(round_, plan, job, corrections, time_limit, as_json=as_json)
+    else:
+        decided = _explain_all(round_, plan, time_limit, as_json=as_json)
     if not decided:
         raise typer.Exit(EXIT_UNDECIDED)
 
@@ -105,6 +115,31 @@ def _explain_job(
     else:
         asked = next(one for one in round_.jobs if one.name == job)
         for line in lines(asked, explanation, beside=plan is not None):
+            out().print(line, soft_wrap=True)
+    return explanation.verdict is not Verdict.UNDECIDED
+
+
+def _explain_replica(
+    round_: Round, replica: str, time_limit: float | None, *, as_json: bool
+) -> bool:
+    """Print why data has no replica in a region; return whether that was decided."""
+    from placewright.cli.views.explanation import replica_lines
+    from placewright.explain.document import explanation_document
+    from placewright.explain.explanation import Verdict
+    from placewright.explain.missing_replica import explain_missing_replica
+    from placewright.instances.io.digest import round_digest
+
+    dataset, found, region = replica.partition("=")
+    if not found:
+        problem = f"{replica}: expected DATASET=REGION"
+        raise typer.BadParameter(problem, param_hint="--replica")
+    explanation = explain_missing_replica(round_, dataset, region, time_limit=time_limit)
+    if as_json:
+        subject = {"dataset": dataset, "region": region}
+        document = explanation_document(explanation, round_digest(round_), subject)
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        for line in replica_lines(dataset, region, explanation):
             out().print(line, soft_wrap=True)
     return explanation.verdict is not Verdict.UNDECIDED
 

@@ -9,10 +9,9 @@ from placewright.cli.format.table import table
 from placewright.cli.views.corrections import corrections_text, first_text
 from placewright.cli.views.cost_of_starting import PROOF, cost_text
 from placewright.cli.views.nearest_places import places_text
-from placewright.explain.explanation import Verdict
 from placewright.instances.derived.phrases import count, several
 from placewright.report.text import count_gpus, gpus, shortened
-from placewright.report.verdicts import label, verdict_text, words
+from placewright.report.verdicts import because_text, label, verdict_text, words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from placewright.instances.documents.job import Job
 
 MAX_JOBS = 3
-_LASTING = {Verdict.NEVER, Verdict.NEVER_WITHIN_RULES, Verdict.NOT_UNTIL_HOSTS_ARE_BACK}
 
 
 def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
@@ -43,6 +41,19 @@ def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
     if explanation.cost is not None:
         yield ""
         yield f"  {cost_text(explanation.cost)}"
+    yield ""
+    yield f"  {_proven(explanation)}"
+
+
+def replica_lines(dataset: str, region: str, explanation: Explanation) -> Iterator[str]:
+    """Yield the lines of why a dataset has no replica in a region."""
+    verdict = verdict_text(explanation, beside=False)
+    yield f"a replica of {dataset} in region {region}: {verdict}"
+    if explanation.conflict:
+        yield from _because(explanation)
+    elif explanation.proof is not None:
+        yield ""
+        yield f"  Whatever the rules: nobody holds {dataset}, or no link leads to {region}"
     yield ""
     yield f"  {_proven(explanation)}"
 
@@ -75,11 +86,8 @@ def asked(job: Job) -> str:
 
 
 def _because(explanation: Explanation) -> Iterator[str]:
-    minimal = explanation.proof is not None and explanation.proof.minimal
-    it = "running" if explanation.verdict in _LASTING else "starting"
-    said = ", and each of them is needed for that" if minimal else ""
     yield ""
-    yield f"  Because: these facts alone keep it from {it}{said}"
+    yield f"  Because: {because_text(explanation)}"
     for fact in explanation.conflict:
         yield f"    {label(fact)}   {fact.text}"
 

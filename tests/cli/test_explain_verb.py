@@ -13,6 +13,7 @@ from placewright.rounds import solve_round
 
 LIBRARY = Path(__file__).parents[2] / "instances" / "library"
 PAIR, QUICKSTART = str(LIBRARY / "pair.yaml"), str(LIBRARY / "quickstart.yaml")
+REPLICAS = str(LIBRARY / "mast-replicas.yaml")
 
 
 @pytest.fixture
@@ -79,3 +80,24 @@ def test_the_second_line_is_what_to_try_first(run: Callable, plan: str) -> None:
         "  Try first: ask 4 instead of 8 tasks (owner); it would compete with what this plan starts"
     )
     assert "Try first" not in run("explain", PAIR, "--job", "pair", "--corrections", "0").out
+
+
+def test_why_a_replica_is_missing(run: Callable) -> None:
+    result = run("explain", REPLICAS, "--replica", "web=north")
+    assert result.code == 0
+    page = (LIBRARY.parents[1] / "docs" / "how-to" / "why-is-it-pending.md").read_text()
+    assert result.out in page
+    could = run("explain", REPLICAS, "--replica", "web=west", "--format", "json")
+    document = json.loads(could.out)
+    assert document["verdict"] == "could_start"
+    assert (document["dataset"], document["region"]) == ("web", "west")
+    assert "job" not in document
+
+
+def test_a_question_for_a_replica_that_makes_no_sense(run: Callable, plan: str) -> None:
+    assert "unknown dataset" in run("explain", REPLICAS, "--replica", "nope=west").err
+    assert "has web, or gets it" in run("explain", REPLICAS, "--replica", "web=east").err
+    assert "expected policy replicas" in run("explain", PAIR, "--replica", "web=east").err
+    assert "expected DATASET=REGION" in run("explain", REPLICAS, "--replica", "web").err
+    assert run("explain", QUICKSTART, plan, "--replica", "web=west").code == 2
+    assert run("explain", PAIR, "--replica", "web=east", "--all").code == 2
