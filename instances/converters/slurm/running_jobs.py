@@ -12,7 +12,7 @@ from placewright.instances.converters.slurm.context import (
     required_level,
     source_ids,
 )
-from placewright.instances.converters.slurm.nodes import as_document
+from placewright.instances.converters.slurm.nodes import as_document, gpu_model
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.converters.slurm.running import Occupied, place
@@ -52,6 +52,9 @@ def _movable(components: Sequence[SlurmJob], places: set[str], context: Context)
     simple = len(components) == 1 and (job.segment_size or 0) <= 1 and not job.named_nodes
     if not (simple and job.requeue):
         return False
+    models = _models(job, context)
+    if models and any(gpu_model(context.nodes.by_name[host]) not in models for host in places):
+        return False  # the dump contradicts itself
     try:
         return places <= allowed_nodes(job, context)
     except LeftOutError:
@@ -61,10 +64,14 @@ def _movable(components: Sequence[SlurmJob], places: set[str], context: Context)
 def _bounds(job: SlurmJob, group: TaskGroup, context: Context) -> dict[str, object]:
     """Return what keeps the tasks of a running job that may move where it may be."""
     allowed = allowed_nodes(job, context)
-    typed = [m for g in (job.tres_per_node, job.tres_per_task, job.tres_per_job) for m in g.gpus]
-    models = tuple(model for model in dict.fromkeys(typed) if model in context.nodes.models)
     return {
         "hosts": as_document(allowed, len(context.nodes.by_name)),
-        "gpu_models": models or None,
+        "gpu_models": _models(job, context) or None,
         "apart": keep_apart(group.count, group.gpu // WHOLE_GPU, allowed, context),
     }
+
+
+def _models(job: SlurmJob, context: Context) -> tuple[str, ...]:
+    """Return the GPU models that a job names; none if it names none that a node has."""
+    typed = [m for g in (job.tres_per_node, job.tres_per_task, job.tres_per_job) for m in g.gpus]
+    return tuple(model for model in dict.fromkeys(typed) if model in context.nodes.models)

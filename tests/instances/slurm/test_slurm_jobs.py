@@ -328,3 +328,10 @@ def test_annotations_say_which_job_of_slurm_it_is(tmp_path):
     assert [one["what"] for one in counts["unsaid"]] == [
         "tasks of an array beyond its limit, which start later"
     ]
+
+
+def test_a_running_job_on_another_model_than_it_asks_for_stays_where_it_is(tmp_path):
+    nodes = [node("h0", gres="gpu:a100:8"), node("h1", gres="gpu:h100:8")]
+    one = running(1, ("h0", 1, 1, "gpu:a100:1"), tres_per_node="gpu:h100:1")
+    made = convert(tmp_path, [one], nodes, movable=True)
+    assert made.round.jobs[0].running.pinned
