@@ -115,6 +115,8 @@ GANG = PolicySpec(
     leading=tuple(_GANG),
     default=("value", "disruption", "spread", "opened"),
     fields=(
+        "caps",
+        "jobs.caps",
         "tenants.guarantee",
         "tenants.cells",
         "bindings",

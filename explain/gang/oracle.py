@@ -86,7 +86,7 @@ def _can_start(problem: Problem) -> bool | None:
     placement, steps = Placement(problem), parameters.PARAMETERS.placement.max_feasibility_steps
     known = True
     for choice in job_class.choices:
-        if placement.quota_excess(job_class.tenant, choice):
+        if placement.quota_excess(job_class.accounts, choice):
             continue
         fitting = fits(placement, choice, steps)
         if fitting:

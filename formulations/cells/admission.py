@@ -108,14 +108,14 @@ class _AdmissionState:
 
     def _start(self, tenant: int, c: int) -> bool:
         """Start a job of a class; return whether it starts."""
-        choices = self.problem.classes[c].choices
+        choices, accounts = self.problem.classes[c].choices, self.problem.classes[c].accounts
         for o in sorted(range(len(choices)), key=lambda o: -choices[o].value):
-            if not self.problem.within_quota(self.quota, tenant, choices[o]):
+            if not self.problem.within_quota(self.quota, accounts, choices[o]):
                 continue
             puts = self._place(tenant, choices[o])
             if puts is not None:
                 self.placement.start(c, o, puts)
-                self.problem.charge_quota(self.quota, tenant, choices[o])
+                self.problem.charge_quota(self.quota, accounts, choices[o])
                 return True
         return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from placewright.instances.checks.arrangement import check_arrangement
+from placewright.instances.checks.caps import check_caps, check_caps_of_jobs
 from placewright.instances.checks.cells import check_cells
 from placewright.instances.checks.cluster import check_cluster
 from placewright.instances.checks.magnitudes import check_magnitudes
@@ -78,6 +79,8 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
         _check_hosts(round_, hosts)
     with errors:
         check_arrangement(round_)
+    with errors:
+        check_caps_of_jobs(round_)
     with errors:
         check_job_fields(round_)
     with errors:
@@ -157,7 +160,7 @@ def _check_hosts(round_: Round, hosts: Collection[str]) -> None:
 
 
 def _check_quotas(round_: Round) -> None:
-    if not any(tenant.quota or tenant.guarantee for tenant in round_.tenants):
+    if not round_.caps and not any(t.quota or t.guarantee for t in round_.tenants):
         return
     resources = {name for entry in round_.cluster.hosts for name in entry.resources}
     for job in round_.jobs:
@@ -166,6 +169,8 @@ def _check_quotas(round_: Round) -> None:
                 resources.update(group.resources)
     resources.update(CORE_RESOURCES)
     errors = Errors()
+    with errors:
+        check_caps(round_, resources)
     for i, tenant in enumerate(round_.tenants):
         for name in tenant.quota:
             with errors:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.plan import Detail, Reason
 from placewright.instances.documents.quantities import amount_text, memory_in_gi
 from placewright.instances.errors import printable
 
 MEANINGS = {
     Reason.NEVER_FITS: "fits not even the empty, healthy cluster",
-    Reason.QUOTA: "exceeds what is left of its tenant's quota",
+    Reason.QUOTA: "exceeds what is left of its tenant's quota, or of a cap",
     Reason.HOSTS_AWAY: "does not fit until hosts are back that are away",
     Reason.CAPACITY: "does not fit beside the jobs that go on running",
     Reason.DISPLACED_BY_PRIORITY: "does not fit beside started jobs of higher precedence",
@@ -71,6 +72,8 @@ def _with_facts(reason: Reason, detail: Detail, when: Callable[[int], str]) -> s
         text = _lack(detail, _BESIDE[reason])
         if text and reason is Reason.HOSTS_AWAY:
             text = f"until hosts are back: {text}"
+    elif reason is Reason.QUOTA and detail.cap is not None:
+        text = f"cap {detail.cap} {_of_cap(detail)}"
     elif reason is Reason.QUOTA and detail.tenant is not None:
         where = "" if detail.region is None else f"in region {detail.region}"
         text = _quota(detail, where) or f"has too little left of its quota {where}".rstrip()
@@ -105,6 +108,19 @@ def _quota(detail: Detail, where: str = "") -> str:
     if detail.job is not None:
         text += f" with what preempted job {detail.job} gave back, for higher jobs alone"
     return f"{text}; the job asks {_amount(detail.resource, detail.asked)}, {excess} too many"
+
+
+def _of_cap(detail: Detail) -> str:
+    """Say what the jobs of a cap hold and may hold."""
+    if None in (detail.resource, detail.used, detail.limit, detail.asked, detail.excess):
+        return "has too little left"
+    measure = Measure.named(detail.resource or "", detail.gpu_model)
+    used, limit = measure.text(detail.used or 0), measure.text(detail.limit or 0)
+    text = f"holds {used.partition(' ')[0]} of {limit}"
+    if detail.job is not None:
+        text += f" with what preempted job {detail.job} gave back, for higher jobs alone"
+    asked, excess = measure.text(detail.asked or 0), measure.text(detail.excess or 0)
+    return f"{text}; the job counts {asked}, {excess.partition(' ')[0]} too many"
 
 
 def _of_cells(reason: Reason, detail: Detail, unused: int) -> str:

@@ -24,6 +24,8 @@ from placewright.instances.documents.plan import Task
 from placewright.instances.documents.profile import Profile
 from placewright.instances.documents.sensitivity import derive_options
 
+MAX_CAPS = 64
+
 
 class Running(Document):
     """Where a running job is: the index of its option, and the place of each of its tasks.
@@ -49,11 +51,11 @@ class Job(Document):
     """A job offers options and gets at most one; with `running` it holds one already.
 
     An `opportunistic` job takes what is left: no guarantee of its tenant covers it. Jobs with one
-    label of `anti_affinity` keep out of each other's domains. With a `profile` a job can take turns
-    with others on its GPUs; if that has a sensitivity, and the job one option, then more options
-    are written out as it is read. `deadline` is for the policy of that name: the work that is left
-    and by when it is due. `reads` and `regions` are for `geo` and `replicas`: the data that it
-    needs, and the regions in which it may run (None: all).
+    label of `anti_affinity` keep out of each other's domains. A job counts in each of its `caps`.
+    With a `profile` it can take turns with others on its GPUs; if that has a sensitivity, and the
+    job one option, then more options are written out as it is read. `deadline` is for the policy of
+    that name: the work that is left and by when it is due. `reads` and `regions` are for `geo` and
+    `replicas`: the data that it needs, and the regions in which it may run (None: all).
 
     `submitted` is when the job was submitted (None: now), and `expected_runtime_s` how long it is
     expected to run once it has started (None: without end). It does not start before `not_before`,
@@ -62,6 +64,7 @@ class Job(Document):
 
     name: Name
     tenant: Name | None = None
+    caps: Many[Name] = Field(default=(), max_length=MAX_CAPS)
     priority: Annotated[int, Field(strict=True, ge=-(10**9), le=10**9)] = 0
     weight: Annotated[int, Field(strict=True, ge=0, le=10**6)] = 1
     options: Many[Option] = Field(min_length=1, max_length=64)

@@ -132,7 +132,8 @@ class Detail(Document):
 
     `option` and `group` are indices, in the job and in the option. `asked`, `used`, `limit`,
     `excess` and `free` are amounts of `resource`, and with `cells`, which is how many of its
-    tenant's cells are not in use, of what cells have. `places` is how many of the `tasks` of a
+    tenant's cells are not in use, of what cells have. What a `cap` limits is a `resource`, GPUs of
+    a `gpu_model`, or `jobs`. `places` is how many of the `tasks` of a
     group have a place on `domain` of `level`, or on all hosts, under `geo` those of `region`.
     `startable`: the option fits even beside all that the plan starts. `message` says what is wrong
     with an invalid job. `unproven`: a test before this reason could not be decided. `at` is the
@@ -143,7 +144,9 @@ class Detail(Document):
     option: Index | None = None
     group: Index | None = None
     tenant: Name | None = None
+    cap: Name | None = None
     resource: Name | None = None
+    gpu_model: Name | None = None
     asked: ResourceAmount | None = None
     used: ResourceAmount | None = None
     limit: ResourceAmount | None = None

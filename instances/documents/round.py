@@ -17,6 +17,7 @@ from placewright.instances.documents.base import (
     Many,
     Name,
 )
+from placewright.instances.documents.caps import Cap, Measure
 from placewright.instances.documents.cells import Binding
 from placewright.instances.documents.cluster import ClusterDocument, HostName
 from placewright.instances.documents.geo import Geo
@@ -67,6 +68,7 @@ class Round(Document):
     cluster: ClusterDocument
     jobs: Many[Job] = ()
     tenants: Many[Tenant] = ()
+    caps: dict[Name, Cap] = Field(default_factory=dict)
     reservations: Many[Reservation] = ()
     maintenance: Many[Outage] = ()
     bindings: Many[Binding] = ()
@@ -116,6 +118,14 @@ class Round(Document):
             job.options[job.running.option].amount_of(resource)
             for job in self.jobs
             if job.running is not None and job.tenant == tenant
+        )
+
+    def held_of(self, cap: str, measure: Measure) -> int:
+        """Return what the running jobs that count in a cap hold of what it limits."""
+        return sum(
+            measure.asked_by(job.options[job.running.option])
+            for job in self.jobs
+            if job.running is not None and cap in job.caps
         )
 
     def spread_weights(self) -> dict[str, int]:

@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from placewright.formulations.gang.problem.entitlement import borrowing_options
-from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.derived.cell_trees import guaranteed
-from placewright.instances.documents.option import TaskGroup
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
 
 Rank: TypeAlias = tuple[bool, bool, bool, int]
@@ -121,9 +120,9 @@ class Changes:
         """Return the task group of a task."""
         return self.round.jobs[job].options[self._option(job)].groups[task.group]
 
-    def asks(self, job: int) -> dict[str, int]:
-        """Return what a job holds of each resource."""
-        return resources_held(self.round.jobs[job].options[self._option(job)])
+    def option(self, job: int) -> Option:
+        """Return the option with which a job runs, before or after the round."""
+        return self.round.jobs[job].options[self._option(job)]
 
     def rank(self, job: int) -> Rank:
         """Return the precedence of a job that starts or moves."""

@@ -1,4 +1,4 @@
-"""Quotas of tenants, of the cluster and of regions, once victims are back in place."""
+"""Quotas of tenants, of the cluster and of regions, and caps, once victims are back in place."""
 
 from __future__ import annotations
 
@@ -7,95 +7,101 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
+from placewright.formulations.gang.problem.quotas import Account, accounts_of, limits_of
+from placewright.instances.documents.caps import Measure
 from placewright.rounds.displacement.changes import Changes, PlacedTask
 from placewright.rounds.displacement.domains import DomainNames
 
-Account: TypeAlias = tuple[str, str]
-"""A tenant's quota: its name and the region, "" for the whole cluster."""
+RegionAccount: TypeAlias = tuple[Account, str]
+"""A tenant or cap, and the region whose quota is meant; "" is the whole cluster."""
 
 
 class QuotaUse:
-    """What tenants hold of their quotas after a candidate, and held before the round."""
+    """What is held of quotas and caps after a candidate, and was before the round."""
 
     def __init__(self, changes: Changes, domains: DomainNames) -> None:
         self._changes, self._domains, self._round = changes, domains, changes.round
         self._regions = self._round.geo.regions if self._round.policy.spec.by_region else ()
 
     def exceeded(self, back: set[int], gone: set[int], owners: Iterable[int]) -> bool:
-        """Whether a quota of `owners` is exceeded, with `back` running on and not `gone`.
+        """Whether a quota or cap of `owners` is exceeded, with `back` running on and not `gone`.
 
-        A tenant that held more before the round may hold as much.
+        What was exceeded before the round may stay so.
         """
         home = self._changes.home
         for account in {a for j in owners for a in self._accounts(j, home(j))}:
             held = self._held_before.get(account, Counter())
             changing = self._changing.get(account, {})
             undone = [changing[j] for j in (*back, *(gone - back)) if j in changing]
-            for name, limit in self._limits[account].items():
-                change = self._change[account][name] - sum(one[name] for one in undone)
-                if held[name] + change > max(limit, held[name]):
+            for measure, limit in self._limits[account].items():
+                change = self._change[account][measure] - sum(one[measure] for one in undone)
+                if held[measure] + change > max(limit, held[measure]):
                     return True
         return False
 
     def starts_beside(self, victim: int) -> set[int]:
-        """Return the pending jobs that start within the quotas that a victim counts in."""
+        """Return the pending jobs that start within the quotas and caps of a victim."""
         accounts = self._accounts(victim, self._changes.home(victim))
         changing = (j for account in accounts for j in self._changing.get(account, ()))
         return {j for j in changing if self._round.jobs[j].running is None}
 
     @cached_property
-    def _limits(self) -> dict[Account, Mapping[str, int]]:
-        limits: dict[Account, Mapping[str, int]] = {
-            (t.name, ""): t.quota for t in self._round.tenants if t.quota
+    def _limits(self) -> dict[RegionAccount, Mapping[Measure, int]]:
+        limits: dict[RegionAccount, Mapping[Measure, int]] = {
+            (account, ""): measures for account, measures in limits_of(self._round).items()
         }
         for region in self._regions:
             for tenant, quota in region.quotas.items():
-                limits[tenant, region.name] = {"gpu": quota}
+                limits[("tenant", tenant), region.name] = {Measure("gpus"): quota}
         return limits
 
-    def _accounts(self, job: int, tasks: Sequence[PlacedTask]) -> list[Account]:
-        """Return the quotas that a job counts in, with its tasks in these places."""
-        tenant = self._round.jobs[job].tenant
-        if tenant is None or not self._limits:
+    def _accounts(self, job: int, tasks: Sequence[PlacedTask]) -> list[RegionAccount]:
+        """Return the quotas and caps that a job counts in, with its tasks in these places."""
+        if not self._limits:
             return []
         names = {""}
         if self._regions:
             domain = self._domains.of(self._round.geo.level)
             names |= {domain[task.host] for task in tasks}
-        return [(tenant, name) for name in sorted(names) if (tenant, name) in self._limits]
+        accounts = accounts_of(self._round.jobs[job])
+        found = [(account, name) for account in accounts for name in sorted(names)]
+        return [one for one in found if one in self._limits]
 
     @cached_property
-    def _held_before(self) -> Mapping[Account, Counter[str]]:
-        held: defaultdict[Account, Counter[str]] = defaultdict(Counter)
-        owners = {tenant for tenant, _ in self._limits}
-        for j, job in enumerate(self._round.jobs if owners else ()):
-            if job.running is None or job.tenant not in owners:
+    def _held_before(self) -> Mapping[RegionAccount, Counter[Measure]]:
+        held: defaultdict[RegionAccount, Counter[Measure]] = defaultdict(Counter)
+        for j, job in enumerate(self._round.jobs if self._limits else ()):
+            if job.running is None or not accounts_of(job):
                 continue
             for account in self._accounts(j, self._changes.home(j)):
-                held[account].update(self._changes.asks(j))
+                held[account].update(self._asks(j, account))
         return held
 
+    def _asks(self, job: int, account: RegionAccount) -> dict[Measure, int]:
+        """Return what a job with its option counts in an account."""
+        option = self._changes.option(job)
+        return {measure: measure.asked_by(option) for measure in self._limits[account]}
+
     @cached_property
-    def _changing(self) -> Mapping[Account, Mapping[int, Mapping[str, int]]]:
-        """What jobs that start hold more, and those that stop less, by quota and job."""
-        found: defaultdict[Account, dict[int, Mapping[str, int]]] = defaultdict(dict)
+    def _changing(self) -> Mapping[RegionAccount, Mapping[int, Mapping[Measure, int]]]:
+        """What jobs that start hold more, and those that stop less, by account and job."""
+        found: defaultdict[RegionAccount, dict[int, Mapping[Measure, int]]] = defaultdict(dict)
         changes, jobs = self._changes, self._round.jobs
         starts = {j: new for j, new in changes.new.items() if jobs[j].running is None}
         stops = {j: changes.home(j) for j in changes.candidate.preempted}
         for j, tasks in (starts | stops).items():
-            accounts = self._accounts(j, tasks)
-            asks, sign = changes.asks(j) if accounts else {}, 1 if j in starts else -1
-            for account in accounts:
-                limits = self._limits[account]
-                found[account][j] = {name: sign * asks.get(name, 0) for name in limits}
+            sign = 1 if j in starts else -1
+            for account in self._accounts(j, tasks):
+                asks = self._asks(j, account)
+                found[account][j] = {measure: sign * amount for measure, amount in asks.items()}
         return found
 
     @cached_property
-    def _change(self) -> Mapping[Account, Counter[str]]:
-        """The sums of these, by quota."""
-        found: defaultdict[Account, Counter[str]] = defaultdict(Counter)
+    def _change(self) -> Mapping[RegionAccount, Counter[Measure]]:
+        """The sums of these, by account."""
+        found: defaultdict[RegionAccount, Counter[Measure]] = defaultdict(Counter)
         for account, changing in self._changing.items():
             for amounts in changing.values():
-                for name, amount in amounts.items():
-                    found[account][name] += amount
+                for measure, amount in amounts.items():
+                    found[account][measure] += amount
         return found

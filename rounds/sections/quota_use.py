@@ -1,17 +1,19 @@
-"""What tenants use of their quotas after a plan, as reasons to wait speak of it (docs/plans.md)."""
+"""What is used of quotas and caps after a plan, as reasons to wait speak of it (docs/plans.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.gang.problem.quotas import Account, accounts_of, limits_of
 from placewright.formulations.plan_messages import Candidate
+from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
 from placewright.rounds.sections.fixed_states import Precedence
 
-Amounts = dict[str, int]
+Amounts: TypeAlias = dict[Measure, int]
 
 
 class RegionQuotas(NamedTuple):
@@ -23,7 +25,7 @@ class RegionQuotas(NamedTuple):
 
 
 class _GivenBack(NamedTuple):
-    """What a tenant uses if a preempted job and those of at least its precedence had stayed."""
+    """What is used if a preempted job and those of at least its precedence had stayed."""
 
     precedence: Precedence
     job: str
@@ -31,11 +33,11 @@ class _GivenBack(NamedTuple):
 
 
 class QuotaUse:
-    """What tenants use of their quotas after a plan, and what they may use.
+    """What is used of quotas and caps after a plan, and what may be used.
 
-    What a preempted job gave back of a quota is for starts of strictly higher precedence alone. So
-    for any other job what is used counts as if it and the preempted jobs above it had stayed, and
-    the starts above it had not come, if that is more.
+    What a preempted job gave back is for starts of strictly higher precedence alone. So for any
+    other job what is used counts as if it and the preempted jobs above it had stayed, and the
+    starts above it had not come, if that is more.
 
     Parameters
     ----------
@@ -57,43 +59,46 @@ class QuotaUse:
         region: RegionQuotas | None = None,
     ) -> None:
         self._where = {} if region is None else {"region": region.name}
-        quotas = {tenant.name: dict(tenant.quota) for tenant in round_.tenants if tenant.quota}
-        self.limit = quotas if region is None else {t: {"gpu": q} for t, q in region.quotas.items()}
-        self._stay = {name: dict.fromkeys(quota, 0) for name, quota in self.limit.items()}
+        limits = limits_of(round_)
+        if region is not None:
+            of = region.quotas.items()
+            limits = {("tenant", tenant): {Measure("gpus"): quota} for tenant, quota in of}
+        before = {account: dict.fromkeys(measures, 0) for account, measures in limits.items()}
+        self._stay = {account: dict(none) for account, none in before.items()}
         self._jobs = round_.jobs
-        before = {name: dict.fromkeys(quota, 0) for name, quota in self.limit.items()}
-        starts: dict[str, list[tuple[int, Amounts]]] = {name: [] for name in self.limit}
-        stopped: dict[str, list[tuple[int, Amounts]]] = {name: [] for name in self.limit}
-        for j, job in enumerate(round_.jobs if self.limit else ()):
-            if job.tenant not in self.limit or not (region is None or j in region.jobs):
-                continue
-            if job.running is not None:
-                held = resources_held(job.options[job.running.option])
-                _add(before[job.tenant], held)
-                if j not in candidate.preempted:
-                    _add(self._stay[job.tenant], held)
-                elif j not in exempt:
-                    stopped[job.tenant].append((j, held))
-            elif j in candidate.starts:
-                option = job.options[candidate.starts[j][0]]
-                starts[job.tenant].append((j, resources_held(option)))
-        for name, limit in self.limit.items():
-            for resource, amount in limit.items():
-                limit[resource] = max(amount, before[name][resource])
-        self.used = {name: dict(stay) for name, stay in self._stay.items()}
-        for name, mine in starts.items():
-            for _, held in mine:
-                _add(self.used[name], held)
+        starts: dict[Account, list[tuple[int, Option]]] = {account: [] for account in limits}
+        stopped: dict[Account, list[tuple[int, Option]]] = {account: [] for account in limits}
+        for j, job in enumerate(round_.jobs if limits else ()):
+            for account in accounts_of(job):
+                if account not in limits or not (region is None or j in region.jobs):
+                    continue
+                if job.running is not None:
+                    option = job.options[job.running.option]
+                    _add(before[account], option)
+                    if j not in candidate.preempted:
+                        _add(self._stay[account], option)
+                    elif j not in exempt:
+                        stopped[account].append((j, option))
+                elif j in candidate.starts:
+                    starts[account].append((j, job.options[candidate.starts[j][0]]))
+        self.limit = {
+            account: {measure: max(most, before[account][measure]) for measure, most in of.items()}
+            for account, of in limits.items()
+        }
+        self.used = {account: dict(stay) for account, stay in self._stay.items()}
+        for account, mine in starts.items():
+            for _, option in mine:
+                _add(self.used[account], option)
         self._given_back = {
-            name: list(self._accounts(name, starts[name], mine, precedence))
-            for name, mine in stopped.items()
+            account: list(self._with_victims(account, starts[account], mine, precedence))
+            for account, mine in stopped.items()
         }
 
-    def _accounts(
+    def _with_victims(
         self,
-        tenant: str,
-        starts: list[tuple[int, Amounts]],
-        stopped: list[tuple[int, Amounts]],
+        account: Account,
+        starts: list[tuple[int, Option]],
+        stopped: list[tuple[int, Option]],
         precedence: Callable[[int], Precedence],
     ) -> Iterator[_GivenBack]:
         """Yield what is used once preempted jobs are back, one for each precedence of these."""
@@ -102,45 +107,45 @@ class QuotaUse:
         ranks = {j: precedence(j) for j, _ in (*starts, *stopped)}
         first = {ranks[j]: j for j, _ in reversed(stopped)}
         for rank, job in first.items():
-            used = dict(self._stay[tenant])
-            for j, held in stopped:
+            used = dict(self._stay[account])
+            for j, option in stopped:
                 if ranks[j] >= rank:
-                    _add(used, held)
-            for j, held in starts:
+                    _add(used, option)
+            for j, option in starts:
                 if ranks[j] <= rank:
-                    _add(used, held)
+                    _add(used, option)
             yield _GivenBack(rank, self._jobs[job].name, used)
 
     def excess(self, job: Job, option: int, precedence: Precedence) -> dict[str, Any]:
-        """Return by how much an option exceeds a quota, nothing if none; the worst of several."""
-        if job.tenant not in self.limit:
-            return {}
-        asks = resources_held(job.options[option])
+        """Return by how much an option exceeds a quota or cap, nothing if none; the worst."""
         worst: dict[str, Any] = {}
-        accounts: list[tuple[dict[str, str], Amounts]] = [({}, self.used[job.tenant])]
-        accounts += [
-            ({"job": one.job}, one.used)
-            for one in self._given_back[job.tenant]
-            if one.precedence >= precedence
-        ]
-        for victim, used in accounts:
-            for resource, limit in self.limit[job.tenant].items():
-                asked = asks.get(resource, 0)
-                excess = used[resource] + asked - limit
-                if excess > 0 and (not worst or excess * worst["asked"] > worst["excess"] * asked):
-                    worst = {
-                        "tenant": job.tenant,
-                        "resource": resource,
-                        "asked": asked,
-                        "used": used[resource],
-                        "limit": limit,
-                        "excess": excess,
-                        **victim,
-                        **self._where,
-                    }
+        for account in accounts_of(job) if self.limit else ():
+            uses: list[tuple[dict[str, str], Amounts]] = [({}, self.used.get(account, {}))]
+            uses += [
+                ({"job": one.job}, one.used)
+                for one in self._given_back.get(account, ())
+                if one.precedence >= precedence
+            ]
+            for victim, used in uses:
+                for measure, limit in self.limit.get(account, {}).items():
+                    asked = measure.asked_by(job.options[option])
+                    excess = used[measure] + asked - limit
+                    if excess > 0 and (
+                        not worst or excess * worst["asked"] > worst["excess"] * asked
+                    ):
+                        worst = {
+                            account[0]: account[1],
+                            **measure.facts,
+                            "asked": asked,
+                            "used": used[measure],
+                            "limit": limit,
+                            "excess": excess,
+                            **victim,
+                            **self._where,
+                        }
         return worst
 
 
-def _add(sums: dict[str, int], amounts: Mapping[str, int]) -> None:
-    for name in sums:
-        sums[name] += amounts.get(name, 0)
+def _add(sums: Amounts, option: Option) -> None:
+    for measure in sums:
+        sums[measure] += measure.asked_by(option)

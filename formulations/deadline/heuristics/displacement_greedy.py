@@ -79,7 +79,7 @@ class _DisplacementGreedy:
         problem, choices = self._problem, self._problem.classes[c].choices
         left = self.placement.quota_left()
         for o in sorted(range(len(choices)), key=lambda o: -choices[o].value):
-            within = problem.within_quota(left, problem.classes[c].tenant, choices[o])
+            within = problem.within_quota(left, problem.classes[c].accounts, choices[o])
             puts = find(choices[o]) if within else None
             if puts is not None:
                 self.placement.start(c, o, puts, job)

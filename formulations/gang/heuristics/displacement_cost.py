@@ -29,12 +29,13 @@ from placewright.formulations.gang.problem.disruption_budget import (
     NO_BUDGET_PRICES,
     BudgetPrices,
 )
+from placewright.formulations.gang.problem.quotas import QuotaKey
 from placewright.topology.units import WHOLE_GPU
 
-Quota: TypeAlias = Mapping[tuple[int, int], int]
-"""Amounts by (tenant, resource or -1 for milli-GPU)."""
+Quota: TypeAlias = Mapping[QuotaKey, int]
+"""Amounts of quotas and caps."""
 NO_QUOTA: Quota = {}
-_CountKey: TypeAlias = tuple[int, int, tuple[tuple[tuple[int, int], int], ...]]
+_CountKey: TypeAlias = tuple[int, int, tuple[tuple[QuotaKey, int], ...]]
 """A shape, a number of tasks, and what of quotas each must find free."""
 
 
@@ -122,7 +123,7 @@ class DisplacementCost:
         )
         self._first_rows = np.flatnonzero(np.diff(self._table.host, prepend=-1))
         self._of_count: dict[_CountKey, tuple[NDArray[np.float64], Ints]] = {}
-        self._freed_cache: dict[tuple[int, int], Ints] = {}
+        self._freed_cache: dict[QuotaKey, Ints] = {}
 
     def _victim_sets(self, hosts: Ints, jobs: VictimCandidates) -> VictimSets:
         """Return the rows of some hosts, in their order, and of the jobs that run on them."""
@@ -177,7 +178,7 @@ class DisplacementCost:
     def of(self, wanted: Ints, quota: Quota = NO_QUOTA) -> NDArray[np.float64]:
         """Return the least loss (hosts,) for a set of tasks, `wanted` (shapes,); inf if impossible.
 
-        `quota` are amounts of a tenant's quotas that the victims must free.
+        `quota` are amounts of quotas and caps that the victims must free.
         """
         return self._least_per_host(self._row_cost(wanted, quota))
 
@@ -255,12 +256,12 @@ class DisplacementCost:
             used += self._table.used[at.start + int(cost.argmin())]
         return bool((used <= self._budget_left).all())
 
-    def _freed_quota(self, tenant: int, resource: int) -> Ints:
-        """Return how much of a tenant's quota of a resource each row frees."""
-        if (tenant, resource) not in self._freed_cache:
+    def _freed_quota(self, key: QuotaKey) -> Ints:
+        """Return how much of a quota or cap each row frees."""
+        if key not in self._freed_cache:
             problem, jobs = self.placement.problem, self._jobs
             held = [
-                problem.demand_of(c.choices[0], resource) if c.running and c.tenant == tenant else 0
+                problem.demand_of(c.choices[0], key[1]) if c.running and key[0] in c.accounts else 0
                 for c in problem.classes
             ]
             mine = np.array([held[problem.running[j].job_class] for j in jobs.job.tolist()])
@@ -271,8 +272,8 @@ class DisplacementCost:
             for k in range(int((last - first).max(initial=0))):
                 row = np.flatnonzero((first + k < last) & (self._table.stopped >> k & 1 > 0))
                 freed[row] += mine[first[row] + k]
-            self._freed_cache[tenant, resource] = freed
-        return self._freed_cache[tenant, resource]
+            self._freed_cache[key] = freed
+        return self._freed_cache[key]
 
     def _row_cost(
         self, wanted: Ints, quota: Quota = NO_QUOTA, at: slice = slice(None)
@@ -290,8 +291,8 @@ class DisplacementCost:
         fits &= (may_come & (self.placement.least_rank <= rank))[hosts]
         for d in np.flatnonzero(need):
             fits &= capacity[:, d] >= need[d]
-        for (tenant, resource), amount in quota.items():
-            fits &= self._freed_quota(tenant, resource)[at] >= amount
+        for key, amount in quota.items():
+            fits &= self._freed_quota(key)[at] >= amount
         if self._budget is not None:
             fits &= (table.used[at] <= self._budget_left).all(axis=1)
         idle = capacity[:, 0] - need[0]

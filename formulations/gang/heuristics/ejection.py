@@ -14,7 +14,11 @@ import numpy as np
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.logged_moves import LoggedMoves
-from placewright.formulations.gang.heuristics.movable_jobs import ANY_TENANT, MovableJob
+from placewright.formulations.gang.heuristics.movable_jobs import (
+    ANY_ACCOUNT,
+    Accounts,
+    MovableJob,
+)
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import JobPlacement
 from placewright.topology.units import WHOLE_GPU
@@ -53,12 +57,12 @@ class EjectionMoves(LoggedMoves):
         return host is not None
 
     def displace(
-        self, start: JobPlacement, max_loss: float, tenant: int = ANY_TENANT
+        self, start: JobPlacement, max_loss: float, accounts: Accounts = ANY_ACCOUNT
     ) -> list[JobPlacement] | None:
         """Insert a removed job where others worth less than `max_loss` stop; return those.
 
-        A stopped job waits again if it was pending, and is preempted if it was running. If a
-        `tenant` is given, only its jobs stop. None if there is no such host.
+        A stopped job waits again if it was pending, and is preempted if it was running. If
+        `accounts` are given, only jobs of one of them stop. None if there is no such host.
         """
         shape, best, chosen, target = self.shape_of(start), max_loss, [], NOWHERE
         rank = int(self.problem.shape_rank[shape])
@@ -69,7 +73,7 @@ class EjectionMoves(LoggedMoves):
             if least[host] >= best:
                 break
             wanted, lost, found = int(lack[host]), 0.0, []
-            for mover in self.movable.preemptable(host, rank, int(level_limit[host]), tenant):
+            for mover in self.movable.preemptable(host, rank, int(level_limit[host]), accounts):
                 if wanted <= 0 or lost >= best:
                     break
                 if mover.moved and not self.preempted_lawfully(mover.job):
@@ -91,11 +95,11 @@ class EjectionMoves(LoggedMoves):
         """Return the least value lost (hosts,) if a task of `size` GPUs displaces jobs there."""
         return self.movable.least_loss(size - self.placement.whole, self._level_limit(rank))
 
-    def preemptable_gpus(self, tenant: int, rank: int) -> Ints:
-        """Return the GPUs (hosts,) of the jobs of a tenant that a task of the rank may preempt."""
+    def preemptable_gpus(self, accounts: Accounts, rank: int) -> Ints:
+        """Return the GPUs (hosts,) of jobs of some accounts that a task of the rank may preempt."""
         found, level_limit = np.zeros_like(self.movable.gpus_on_host), self._level_limit(rank)
         for host in np.flatnonzero(self.movable.gpus_on_host).tolist():
-            mine = self.movable.preemptable(host, rank, int(level_limit[host]), tenant)
+            mine = self.movable.preemptable(host, rank, int(level_limit[host]), accounts)
             found[host] = sum(mover.gpus for mover in mine)
         return found
 

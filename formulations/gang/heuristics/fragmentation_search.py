@@ -146,7 +146,7 @@ class _Search:
             choice = job_class.choices[o]
             shape = self._at[choice.groups[0].shape]
             slots = self._increases.best(shape)
-            if slots is None or not problem.within_quota(self._quota, job_class.tenant, choice):
+            if slots is None or not problem.within_quota(self._quota, job_class.accounts, choice):
                 continue
             if self._ranks[0] == STRANDED and self._increases.least[shape, slots.host] > 0:
                 continue
@@ -172,7 +172,7 @@ class _Search:
         job_class = self._problem.classes[task.job_class]
         choice = job_class.choices[task.choice]
         self._value += times * choice.value
-        self._problem.charge_quota(self._quota, job_class.tenant, choice, times)
+        self._problem.charge_quota(self._quota, job_class.accounts, choice, times)
 
     def apply(self) -> None:
         """Start the tasks where they are, and run the greedy for the others."""

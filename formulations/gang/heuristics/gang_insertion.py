@@ -17,8 +17,7 @@ from math import inf
 from placewright.formulations.gang.heuristics.cross_model_ejection import eject_across_models
 from placewright.formulations.gang.heuristics.ejection import EjectionMoves
 from placewright.formulations.gang.heuristics.insertion_sites import HostCounts, InsertionSites
-from placewright.formulations.gang.heuristics.movable_jobs import ANY_TENANT
-from placewright.formulations.gang.heuristics.quota_repair import QuotaExcess
+from placewright.formulations.gang.heuristics.quota_repair import Excess, QuotaExcess, accounts_of
 from placewright.formulations.gang.placement.disruption_budget import BudgetGuard
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import greedy_order
@@ -80,9 +79,8 @@ class _GangInsertion:
         A request that failed is not tried again for a job worth no more.
         """
         job_class, choice = self.problem.classes[c], self.problem.classes[c].choices[o]
-        excess = self.placement.quota_excess(job_class.tenant, choice)
-        tenant = job_class.tenant if excess else ANY_TENANT
-        request = choice.groups[0], tenant, *excess.items()
+        excess = self.placement.quota_excess(job_class.accounts, choice)
+        request = choice.groups[0], *excess.items()
         if self._failed.get(request, -1) >= choice.value:
             return False
         started = self._start(c, o, excess)
@@ -95,7 +93,7 @@ class _GangInsertion:
             self._failed[request] = choice.value
         return started
 
-    def _start(self, c: int, o: int, excess: dict[int, int]) -> bool:
+    def _start(self, c: int, o: int, excess: Excess) -> bool:
         placement, group = self.placement, self.problem.classes[c].choices[o].groups[0]
         rank = int(self.problem.shape_rank[group.shape])
         free = WHOLE_GPU * int(placement.whole[self.problem.open].sum())
@@ -109,23 +107,23 @@ class _GangInsertion:
                 return True
             if not rank or self.moves.gpus_of(group.shape) == 1:
                 return bool(rank) and self._displace(c, o, excess)
-        before, tenant = placement.value, self.problem.classes[c].tenant if excess else ANY_TENANT
-        sites = ((hosts, ()) for hosts in self.sites.by_moving_jobs(group, tenant))
-        for hosts, stopped_gangs in chain(sites, self.sites.by_stopping_gangs(group, rank, tenant)):
+        before, over = placement.value, accounts_of(excess)
+        sites = ((hosts, ()) for hosts in self.sites.by_moving_jobs(group, over))
+        for hosts, stopped_gangs in chain(sites, self.sites.by_stopping_gangs(group, rank, over)):
             inserted = self._insert_on(c, o, hosts, stopped_gangs, excess)
             if inserted and placement.value > before and self._guard.holds():
                 return True
             self.moves.rollback()
         return group.count == 1 and self._displace(c, o, excess)
 
-    def _displace(self, c: int, o: int, excess: dict[int, int]) -> bool:
+    def _displace(self, c: int, o: int, excess: Excess) -> bool:
         """Insert a one-task job where others worth less may stop; return whether it started."""
         moves, job_class = self.moves, self.problem.classes[c]
         start, worth = JobPlacement(c, o, ()), job_class.choices[o].value
-        displaced = moves.displace(start, worth, job_class.tenant if excess else ANY_TENANT)
+        displaced = moves.displace(start, worth, accounts_of(excess))
         if displaced is None and not excess:
             displaced = eject_across_models(moves, start, worth)
-        remaining = QuotaExcess(self.problem, job_class.tenant, excess)
+        remaining = QuotaExcess(self.problem, excess)
         for start in displaced or ():
             remaining.subtract(start)
         if displaced is None or remaining or not self._may_all_leave(displaced):
@@ -146,11 +144,11 @@ class _GangInsertion:
         o: int,
         hosts: HostCounts,
         stopped_gangs: Iterable[int],
-        excess: dict[int, int],
+        excess: Excess,
     ) -> bool:
         """Start a job on hosts whose jobs are relocated or stopped; return whether that is lawful.
 
-        `excess` is what the tenant would hold beyond its quotas, by resource.
+        `excess` is what would be held beyond quotas and caps.
         """
         moves, problem = self.moves, self.problem
         shape = problem.classes[c].choices[o].groups[0].shape
@@ -166,19 +164,18 @@ class _GangInsertion:
         # Jobs that fit few hosts are relocated first.
         able = problem.shape_hosts.sum(axis=1)
         moving.sort(key=lambda s: (able[moves.shape_of(s)], -moves.gpus_of(moves.shape_of(s))))
-        rank, tenant = int(problem.shape_rank[shape]), problem.classes[c].tenant
-        remaining = QuotaExcess(problem, tenant, excess)
+        rank, remaining = int(problem.shape_rank[shape]), QuotaExcess(problem, excess)
         for start in stopped:
             remaining.subtract(start)
         others = []
         for start in moving:
-            if remaining and self._belongs_to(start, tenant) and self._may_wait(start, rank):
+            if remaining and self._counts_in(start, remaining) and self._may_wait(start, rank):
                 remaining.subtract(start)
                 stopped.append(start)
             else:
                 others.append(start)
         for start in others:
-            displaced = moves.displace(start, inf, tenant) if remaining else None
+            displaced = moves.displace(start, inf, remaining.accounts) if remaining else None
             if displaced is None and moves.reinsert(start):
                 continue
             if displaced is None:
@@ -192,9 +189,9 @@ class _GangInsertion:
         stopped += remaining.stop_jobs(moves)
         return not remaining and self._may_all_leave(stopped)
 
-    def _belongs_to(self, start: JobPlacement, tenant: int) -> bool:
-        """Whether a job belongs to a tenant."""
-        return self.problem.classes[start.job_class].tenant == tenant
+    def _counts_in(self, start: JobPlacement, excess: QuotaExcess) -> bool:
+        """Whether a job counts in a quota or cap that is exceeded."""
+        return not excess.accounts.isdisjoint(self.problem.classes[start.job_class].accounts)
 
     def _may_wait(self, start: JobPlacement, rank: int) -> bool:
         """Whether a job may wait or be preempted for one of a rank that has arrived."""

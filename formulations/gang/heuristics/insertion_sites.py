@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.ejection import EjectionMoves
-from placewright.formulations.gang.heuristics.movable_jobs import ANY_TENANT
+from placewright.formulations.gang.heuristics.movable_jobs import Accounts
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
 
 HostCounts: TypeAlias = list[tuple[int, int]]
@@ -26,7 +26,7 @@ HostCounts: TypeAlias = list[tuple[int, int]]
 class InsertionSites:
     """Candidate hosts for gangs of one group.
 
-    `tenant` is one whose quota is exceeded, so that jobs of it have to stop; else `ANY_TENANT`.
+    `accounts` are those that are exceeded, so that jobs of them have to stop.
     """
 
     def __init__(self, moves: EjectionMoves) -> None:
@@ -39,14 +39,14 @@ class InsertionSites:
             if len(choice.groups) == 1 and choice.groups[0].count > 1 and not choice.is_tied
         ]
 
-    def by_moving_jobs(self, group: Group, tenant: int) -> Iterator[HostCounts]:
+    def by_moving_jobs(self, group: Group, accounts: Accounts) -> Iterator[HostCounts]:
         """Yield hosts for all tasks of a gang, those from which the fewest GPUs move first.
 
-        GPUs of a tenant over its quota do not count: its jobs have to stop anyway.
+        GPUs of accounts that are exceeded do not count: their jobs have to stop anyway.
         """
         each, cost = self._capacity_if_moved(group)
-        if tenant != ANY_TENANT:
-            cost -= self.moves.preemptable_gpus(tenant, int(self.problem.shape_rank[group.shape]))
+        if accounts:
+            cost -= self.moves.preemptable_gpus(accounts, int(self.problem.shape_rank[group.shape]))
         hosts = np.flatnonzero(each)
         hosts = hosts[np.argsort(cost[hosts] / each[hosts], kind="stable")]
         domains = [hosts]
@@ -74,11 +74,11 @@ class InsertionSites:
         return each, np.maximum(0, each * size - whole)
 
     def by_stopping_gangs(
-        self, group: Group, rank: int, tenant: int
+        self, group: Group, rank: int, accounts: Accounts
     ) -> Iterator[tuple[HostCounts, list[int]]]:
         """Yield, by domain, hosts and the gangs of lower precedence to be preempted there.
 
-        Free hosts come first, then those of gangs of least value per host, of the tenant alone if
+        Free hosts come first, then those of gangs of least value per host, of the accounts alone if
         one is given. If these are too few, one-task jobs move, the fewest GPUs first.
         """
         if group.required == NO_LEVEL:
@@ -86,7 +86,7 @@ class InsertionSites:
         whole, size = self.placement.whole, self.moves.gpus_of(group.shape)
         domain = self.problem.cluster.domain[group.required]
         eligible = self.moves.eligible_hosts(group.shape)
-        for inside, gangs in self._lower_gangs(rank, tenant, eligible, domain).items():
+        for inside, gangs in self._lower_gangs(rank, accounts, eligible, domain).items():
             here = np.flatnonzero(eligible & (domain == inside) & (whole >= size)).tolist()
             free = {host: int(whole[host]) for host in here}
             stopped = []
@@ -113,7 +113,7 @@ class InsertionSites:
                 yield chosen, stopped
 
     def _lower_gangs(
-        self, rank: int, tenant: int, eligible: NDArray[np.bool_], domain: NDArray[np.int32]
+        self, rank: int, accounts: Accounts, eligible: NDArray[np.bool_], domain: NDArray[np.int32]
     ) -> dict[int, list[tuple[float, int]]]:
         """Return (value per host, number) of the gangs of lower precedence, by domain.
 
@@ -126,8 +126,8 @@ class InsertionSites:
                 start = self.moves.get(number)
                 hosts = [put.host for put in start.tasks]
                 inside = set(domain[hosts].tolist())
-                owner = self.problem.classes[start.job_class].tenant
-                if tenant not in (ANY_TENANT, owner):
+                counts = self.problem.classes[start.job_class].accounts
+                if accounts and accounts.isdisjoint(counts):
                     continue
                 if eligible[hosts].all() and len(inside) == 1:
                     value = self.problem.classes[start.job_class].choices[0].value

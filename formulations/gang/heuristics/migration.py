@@ -43,6 +43,7 @@ from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.quotas import QuotaKey
 from placewright.formulations.gang.problem.residual import residual
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
 from placewright.formulations.plan_messages import Candidate
@@ -445,8 +446,8 @@ def displace_by_model(
     return displace_by_counts(session, counts, patterns, values, *prices)
 
 
-def _quota_prices(counts: AggregateModel, relaxed: Outcome) -> dict[tuple[int, int], float]:
-    """Return the dual prices of the quota rows, by (tenant, resource or -1 for milli-GPU)."""
+def _quota_prices(counts: AggregateModel, relaxed: Outcome) -> dict[QuotaKey, float]:
+    """Return the dual prices of the rows of quotas and caps."""
     if relaxed.row_duals is None:
         return {}
     duals = relaxed.row_duals[counts.quota_row].clip(min=0.0).tolist()

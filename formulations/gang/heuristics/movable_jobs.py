@@ -15,11 +15,14 @@ from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.topology.units import WHOLE_GPU
 
-_ClassFacts: TypeAlias = tuple[float, int, int, int]
-"""Value per GPU, GPUs, tenant and shape."""
+_ClassFacts: TypeAlias = tuple[float, int, tuple[int, ...], int]
+"""Value per GPU, GPUs, accounts and shape."""
 
-ANY_TENANT = -2
-"""In place of a tenant, where jobs of all tenants may stop."""
+Accounts: TypeAlias = frozenset[int]
+"""Quotas and caps that are exceeded, so that jobs which count in one of them have to stop."""
+
+ANY_ACCOUNT: Accounts = frozenset()
+"""None is exceeded: all jobs may stop."""
 
 TIE_BREAK = 1e-6
 """Fraction of the loss that decides between hosts of equal loss."""
@@ -40,7 +43,7 @@ class MovableJob(NamedTuple):
     job: int
     level: int
     moved: bool
-    tenant: int
+    accounts: tuple[int, ...]
     shape: int
 
 
@@ -133,8 +136,8 @@ class MovableJobs:
         pending = start.job == ANY_JOB
         level = PENDING if pending else self.problem.running[start.job].level
         moved = not (pending or start.tasks[0].stays)
-        value_per_gpu, gpus, tenant, shape = facts
-        return MovableJob(value_per_gpu, gpus, number, start.job, level, moved, tenant, shape)
+        value_per_gpu, gpus, accounts, shape = facts
+        return MovableJob(value_per_gpu, gpus, number, start.job, level, moved, accounts, shape)
 
     def _compute_facts(self, job_class: int, option: int) -> _ClassFacts | None:
         """Return what all jobs of a class with an option share; None if they may not move."""
@@ -143,7 +146,7 @@ class MovableJobs:
         shape = choice.groups[0].shape
         gpus = int(self.problem.shape_gpu[shape]) // WHOLE_GPU
         return (
-            (choice.value / gpus, gpus, mine.tenant, shape)
+            (choice.value / gpus, gpus, mine.accounts, shape)
             if gpus and choice.is_single_task
             else None
         )
@@ -158,7 +161,7 @@ class MovableJobs:
             yield from movers.values()
 
     def preemptable(
-        self, host: int, rank: int, level_limit: int, tenant: int = ANY_TENANT
+        self, host: int, rank: int, level_limit: int, accounts: Accounts = ANY_ACCOUNT
     ) -> list[MovableJob]:
         """Return the jobs of a host that a task of the rank may preempt, least value per GPU first.
 
@@ -169,7 +172,7 @@ class MovableJobs:
             for m in self._on[host].values()
             if m.level < rank
             and (m.moved or m.level < level_limit)
-            and tenant in (ANY_TENANT, m.tenant)
+            and not (accounts and accounts.isdisjoint(m.accounts))
         )
 
     def least_loss(self, lack: Ints, level_limit: Ints) -> Floats:

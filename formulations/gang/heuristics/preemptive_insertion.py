@@ -44,7 +44,7 @@ class PreemptiveInsertion:
     choose_hosts
         Chooses the hosts of gangs.
     prices
-        What a unit of each quota is worth.
+        What a unit of each quota or cap is worth.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class PreemptiveInsertion:
 
     def _try_gang(self, c: int, o: int, choice: Choice, within: NDArray[np.bool_] | None) -> bool:
         group = choice.groups[0]
-        tenant = self.problem.classes[c].tenant
-        may = bool(self.prices) or self.problem.within_quota(self.quota, tenant, choice)
-        quota = NO_QUOTA if may else self._quota_use(tenant, group.shape)
+        accounts = self.problem.classes[c].accounts
+        may = bool(self.prices) or self.problem.within_quota(self.quota, accounts, choice)
+        quota = NO_QUOTA if may else self._quota_use(accounts, group.shape)
         loss, each = self.cost.of_count(group.shape, group.count, quota)
         if within is not None:
             loss = np.where(within, loss, np.inf)
@@ -103,21 +103,18 @@ class PreemptiveInsertion:
     def _start(self, c: int, o: int, tasks: list[TaskPlacement]) -> None:
         self.placement.start(c, o, tasks)
         started = self.problem.classes[c]
-        self.problem.charge_quota(self.quota, started.tenant, started.choices[o])
+        self.problem.charge_quota(self.quota, started.accounts, started.choices[o])
 
-    def _quota_use(self, tenant: int, shape: int) -> Quota:
-        """Return the quota use of one task of a tenant."""
-        problem = self.problem
-        return {
-            (owner, r): int(problem.shape_gpu[shape] if r < 0 else problem.shape_demand[shape, r])
-            for owner, r in problem.quota_keys.get(tenant, ())
-        }
+    def _quota_use(self, accounts: tuple[int, ...], shape: int) -> Quota:
+        """Return what one task takes of the quotas and caps of its job."""
+        keys = self.problem.quota_keys.get(accounts, ())
+        return {key: self.problem.task_amount(shape, key[1]) for key in keys}
 
     def _release_quota(self, jobs: list[int]) -> None:
-        """Return the quota use of stopped jobs to their tenants."""
+        """Give back what stopped jobs took of quotas and caps."""
         for job in jobs if self.quota else ():
             stopped = self.problem.classes[self.problem.running[job].job_class]
-            self.problem.charge_quota(self.quota, stopped.tenant, stopped.choices[0], -1)
+            self.problem.charge_quota(self.quota, stopped.accounts, stopped.choices[0], -1)
 
     def _cheapest_domain(
         self, group: Group, loss: NDArray[np.float64], each: Ints
@@ -179,18 +176,18 @@ class PreemptiveInsertion:
                 self._insert_on_host(host, wanted, waiting)
 
     def insert_singles(self, c: int, o: int) -> None:
-        """Insert one-task jobs of a class; beyond a quota they displace jobs of their tenant."""
+        """Insert one-task jobs of a class; beyond a quota or cap they displace others in it."""
         job_class = self.problem.classes[c]
         choice, shape = job_class.choices[o], job_class.choices[o].groups[0].shape
         wanted = np.zeros(len(self.problem.shape_gpu), dtype=np.int64)
         wanted[shape] = 1
-        used = self._quota_use(job_class.tenant, shape)
+        used = self._quota_use(job_class.accounts, shape)
         for quota in (NO_QUOTA, used):
             loss = self.cost.of(wanted, quota)
             for host in _cheapest_hosts(loss, self.starts[c, o]):
                 if loss[host] >= choice.value:
                     break
-                may = self.problem.within_quota(self.quota, job_class.tenant, choice)
+                may = self.problem.within_quota(self.quota, job_class.accounts, choice)
                 if not quota and not may:
                     break
                 if not self.cost.within_budget([(host, wanted, quota)]):

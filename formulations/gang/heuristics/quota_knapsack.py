@@ -1,4 +1,4 @@
-"""Multidimensional knapsack: which changes of a displacement to keep within all quotas.
+"""Multidimensional knapsack: which changes of a displacement to keep within all quotas and caps.
 
 The jobs that start and those that stop on connected hosts are one change; hosts that share a job
 are connected. Changes depend on each other through quotas alone:
@@ -36,7 +36,7 @@ def keep_within_quotas(session: Session, placement: Placement) -> None:
                 choice = job_class.choices[o]
                 gain[i] += sign * choice.value
                 for q, (owner, resource) in enumerate(left):
-                    if owner == job_class.tenant:
+                    if owner in job_class.accounts:
                         use[i, q] += sign * problem.demand_of(choice, resource)
     model = Model()
     kept = model.variables("kept", len(came), upper=1)

@@ -102,8 +102,8 @@ def _jobs_to_start(
         for _ in range(
             0 if job_class.running or not choice.is_single_task else min(int(n), left[c])
         ):
-            if problem.within_quota(quota, job_class.tenant, choice):
-                problem.charge_quota(quota, job_class.tenant, choice)
+            if problem.within_quota(quota, job_class.accounts, choice):
+                problem.charge_quota(quota, job_class.accounts, choice)
                 to_start.append((c, o))
                 left[c] -= 1
     return to_start

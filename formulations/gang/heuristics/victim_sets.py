@@ -18,9 +18,10 @@ from placewright.formulations.gang.problem.disruption_budget import (
 )
 from placewright.formulations.gang.problem.jobs import Choice, JobClass
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.quotas import QuotaKey
 
-QuotaPrices: TypeAlias = Mapping[tuple[int, int], float]
-"""What a unit of a quota is worth, by (tenant, resource or -1 for milli-GPU)."""
+QuotaPrices: TypeAlias = Mapping[QuotaKey, float]
+"""What a unit of a quota or cap is worth."""
 NO_QUOTA_PRICES: QuotaPrices = {}
 
 
@@ -29,7 +30,7 @@ def net_value(problem: Problem, job_class: JobClass, choice: Choice, prices: Quo
     return choice.value - sum(
         price * problem.demand_of(choice, resource)
         for (owner, resource), price in prices.items()
-        if owner == job_class.tenant
+        if owner in job_class.accounts
     )
 
 

@@ -9,7 +9,7 @@ steps end, at the latest where every running job is in place.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 
@@ -22,6 +22,7 @@ from placewright.formulations.gang.problem.disruption_budget import (
     DisruptionBudget,
 )
 from placewright.formulations.gang.problem.jobs import ANY_JOB
+from placewright.formulations.gang.problem.quotas import QuotaKey
 from placewright.topology.units import WHOLE_GPU
 
 
@@ -178,8 +179,8 @@ class _Return:
             else:
                 raise AssertionError("nobody is in the place of a job; expected that it fits")
         job_class = self.problem.classes[running.job_class]
-        while placement.quota_excess(job_class.tenant, job_class.choices[0]):
-            placement.stop(self._cheapest_start_of(job_class.tenant))
+        while over := placement.quota_excess(job_class.accounts, job_class.choices[0]):
+            placement.stop(self._cheapest_start_of(over))
         placement.restart(self.problem.running_placement_of[job])
 
     def _score(self, job: int) -> float | None:
@@ -248,11 +249,15 @@ class _Return:
             if put.host == host and not put.stays
         )
 
-    def _cheapest_start_of(self, tenant: int) -> int:
-        """Return the number of the pending job of a tenant that has started with least value."""
-        classes = self.problem.classes
-        return min(
-            (classes[start.job_class].choices[start.choice].value, number)
+    def _cheapest_start_of(self, keys: Iterable[QuotaKey]) -> int:
+        """Return the number of the started job of least value that takes of some quotas or caps."""
+        starts = [
+            (number, self.problem.classes[start.job_class], start.choice)
             for number, start in self.placement.changed()
-            if start.job == ANY_JOB and classes[start.job_class].tenant == tenant
+            if start.job == ANY_JOB
+        ]
+        return min(
+            (job_class.choices[o].value, number)
+            for number, job_class, o in starts
+            if self.problem.takes_of(keys, job_class.accounts, job_class.choices[o])
         )[1]

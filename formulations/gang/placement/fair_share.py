@@ -47,12 +47,13 @@ def _fill_progressively(placement: Placement) -> None:
         while queue:
             c, o = queue[-1]
             choice = problem.classes[c].choices[o]
-            may = placement.waiting[c] and problem.within_quota(quota, tenant, choice)
+            accounts = problem.classes[c].accounts
+            may = placement.waiting[c] and problem.within_quota(quota, accounts, choice)
             if may and choice.groups not in full:
                 puts = place_choice(placement, choice)
                 if puts is not None:
                     placement.start(c, o, puts)
-                    problem.charge_quota(quota, tenant, choice)
+                    problem.charge_quota(quota, accounts, choice)
                     held[tenant] = held[tenant].plus(problem.amounts_of(choice))
                     heappush(heap, (_exact_share(held[tenant]), tenant))
                     break

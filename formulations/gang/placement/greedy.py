@@ -16,6 +16,7 @@ from placewright.formulations.gang.placement.gang_tree import levels_to_try, pla
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Choice, Group, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.quotas import QuotaKey
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
 from placewright.topology.units import WHOLE_GPU
 
@@ -64,26 +65,26 @@ def fill_greedily(placement: Placement) -> None:
             full.clear()
 
 
-def _fill_gangs(placement: Placement, quota: dict[tuple[int, int], int], c: int, o: int) -> bool:
+def _fill_gangs(placement: Placement, quota: dict[QuotaKey, int], c: int, o: int) -> bool:
     """Start jobs of several tasks one by one; return whether another one does not fit."""
     problem = placement.problem
-    tenant, choice = problem.classes[c].tenant, problem.classes[c].choices[o]
-    while placement.waiting[c] and problem.within_quota(quota, tenant, choice):
+    accounts, choice = problem.classes[c].accounts, problem.classes[c].choices[o]
+    while placement.waiting[c] and problem.within_quota(quota, accounts, choice):
         puts = place_choice(placement, choice)
         if puts is None:
             return True
         placement.start(c, o, puts)
-        problem.charge_quota(quota, tenant, choice)
+        problem.charge_quota(quota, accounts, choice)
     return False
 
 
-def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: int, o: int) -> bool:
+def _fill_singles(placement: Placement, quota: dict[QuotaKey, int], c: int, o: int) -> bool:
     """Start one-task jobs by best fit; return whether another one does not fit.
 
     A host, once chosen, stays the best until it is full; so does a GPU for shares.
     """
     problem = placement.problem
-    tenant, choice = problem.classes[c].tenant, problem.classes[c].choices[o]
+    accounts, choice = problem.classes[c].accounts, problem.classes[c].choices[o]
     shape = choice.groups[0].shape
     share = bool(problem.is_share[shape])
     while placement.waiting[c]:
@@ -98,11 +99,11 @@ def _fill_singles(placement: Placement, quota: dict[tuple[int, int], int], c: in
             hosts = hosts[order[:1] if share else order]
         for host in hosts:
             for _ in range(int(fits[host])):
-                if not placement.waiting[c] or not problem.within_quota(quota, tenant, choice):
+                if not placement.waiting[c] or not problem.within_quota(quota, accounts, choice):
                     return False
                 gpus = placement.put(shape, int(host))
                 placement.start(c, o, [TaskPlacement(0, int(host), 1, gpus)])
-                problem.charge_quota(quota, tenant, choice)
+                problem.charge_quota(quota, accounts, choice)
                 if share and not placement.fits_partial_gpus(shape, int(host)).any():
                     break
     return False

@@ -24,6 +24,7 @@ from placewright.formulations.gang.problem.jobs import (
     TaskPlacement,
 )
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.quotas import QuotaKey
 from placewright.formulations.gang.problem.terms import CLASS_VALUES
 from placewright.topology.units import WHOLE_GPU
 
@@ -72,7 +73,7 @@ class Placement(HostState):
         self._quota = dict(problem.quota)
         for c, off in zip(problem.classes, self.stopped, strict=True):
             if c.running:
-                problem.charge_quota(self._quota, c.tenant, c.choices[0], len(c.jobs) - len(off))
+                problem.charge_quota(self._quota, c.accounts, c.choices[0], len(c.jobs) - len(off))
 
     @property
     def class_values(self) -> dict[str, int]:
@@ -121,7 +122,7 @@ class Placement(HostState):
         started = self.problem.classes[job_class]
         self.waiting[job_class] -= 1
         self._worth += started.choices[choice].value
-        self.problem.charge_quota(self._quota, started.tenant, started.choices[choice])
+        self.problem.charge_quota(self._quota, started.accounts, started.choices[choice])
         if started.running:
             if job == ANY_JOB:
                 job = self.stopped[job_class][-1]
@@ -140,7 +141,7 @@ class Placement(HostState):
         job_class = self.problem.classes[stopped.job_class]
         choice = job_class.choices[stopped.choice]
         self._worth -= choice.value
-        self.problem.charge_quota(self._quota, job_class.tenant, choice, -1)
+        self.problem.charge_quota(self._quota, job_class.accounts, choice, -1)
         for put in stopped.tasks:
             self.lift(choice.groups[put.group].shape, put)
         self.waiting[stopped.job_class] += 1
@@ -266,21 +267,17 @@ class Placement(HostState):
             if not self.in_place(job):
                 yield job
 
-    def quota_left(self) -> dict[tuple[int, int], int]:
-        """Return what tenants may still take, by (tenant, resource or -1 for milli-GPU)."""
+    def quota_left(self) -> dict[QuotaKey, int]:
+        """Return what may still be taken of quotas and caps."""
         return dict(self._quota)
 
-    def over_quota(self, tenant: int) -> bool:
-        """Whether a tenant holds more than one of its quotas allows."""
-        return any(self._quota[key] < 0 for key in self.problem.quota_keys.get(tenant, ()))
-
-    def quota_excess(self, tenant: int, choice: Choice) -> dict[int, int]:
-        """Return by how much one more job of a tenant would exceed its quotas, by resource."""
+    def quota_excess(self, accounts: tuple[int, ...], choice: Choice) -> dict[QuotaKey, int]:
+        """Return by how much one more job would exceed its quotas and caps."""
         over = {
-            key[1]: self.problem.demand_of(choice, key[1]) - self._quota[key]
-            for key in self.problem.quota_keys.get(tenant, ())
+            key: self.problem.demand_of(choice, key[1]) - self._quota[key]
+            for key in self.problem.quota_keys.get(accounts, ())
         }
-        return {resource: amount for resource, amount in over.items() if amount > 0}
+        return {key: amount for key, amount in over.items() if amount > 0}
 
     @property
     def value(self) -> int:

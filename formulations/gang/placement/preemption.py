@@ -82,7 +82,7 @@ def _restart_needless_victims(placement: Placement) -> bool:
         job_class = placement.problem.classes[start.job_class]
         if (
             placement.fits_in_place(job)
-            and not placement.quota_excess(job_class.tenant, job_class.choices[0])
+            and not placement.quota_excess(job_class.accounts, job_class.choices[0])
             and not _meets_label(placement, job)
         ):
             placement.restart(start)
@@ -165,7 +165,7 @@ class _Counterfactual:
         return {number for number, start in below if self._shares_label(start)}
 
     def beyond_quota(self, below: Sequence[tuple[int, JobPlacement]]) -> set[int]:
-        """Return started jobs, the last first, that exceed the quota of a victim's tenant."""
+        """Return started jobs, the last first, that exceed a quota or a cap of a victim."""
         problem = self._placement.problem
         if not problem.quota_keys:
             return set()
@@ -174,23 +174,29 @@ class _Counterfactual:
         for _, start in self._above:
             if start.job == ANY_JOB:
                 charged = classes[start.job_class]
-                problem.charge_quota(left, charged.tenant, charged.choices[start.choice], -1)
+                problem.charge_quota(left, charged.accounts, charged.choices[start.choice], -1)
         victims = [job for job in self.back if not self._placement.is_running(job)]
         for job in victims:
             charged = classes[running[job].job_class]
-            problem.charge_quota(left, charged.tenant, charged.choices[0])
+            problem.charge_quota(left, charged.accounts, charged.choices[0])
         unlawful: set[int] = set()
-        for tenant in {
-            classes[running[job].job_class].tenant
+        for accounts in {
+            classes[running[job].job_class].accounts
             for job in victims
             if running[job].level == self._level
         }:
             for number, start in reversed(below):
-                if all(left[key] >= 0 for key in problem.quota_keys.get(tenant, ())):
+                over = [key for key in problem.quota_keys.get(accounts, ()) if left[key] < 0]
+                if not over:
                     break
                 started = classes[start.job_class]
-                if start.job == ANY_JOB and started.tenant == tenant:
-                    problem.charge_quota(left, tenant, started.choices[start.choice], -1)
+                choice = started.choices[start.choice]
+                if (
+                    start.job == ANY_JOB
+                    and number not in unlawful
+                    and problem.takes_of(over, started.accounts, choice)
+                ):
+                    problem.charge_quota(left, started.accounts, choice, -1)
                     unlawful.add(number)
         return unlawful
 
@@ -271,10 +277,13 @@ def _rank(problem: Problem, start: JobPlacement) -> int:
 
 
 def _stop_beyond_quota(placement: Placement) -> None:
-    """Stop pending jobs, the last ones first, of tenants that exceed a quota."""
-    over = {tenant for (tenant, _), amount in placement.quota_left().items() if amount < 0}
-    classes = placement.problem.classes
+    """Stop pending jobs, the last ones first, that count in a quota or cap which is exceeded."""
+    over = [key for key, amount in placement.quota_left().items() if amount < 0]
+    problem = placement.problem
     for number, start in reversed(list(placement.changed()) if over else []):
-        tenant = classes[start.job_class].tenant
-        if start.job == ANY_JOB and tenant in over and placement.over_quota(tenant):
+        job_class = problem.classes[start.job_class]
+        choice = job_class.choices[start.choice]
+        if start.job == ANY_JOB and problem.takes_of(over, job_class.accounts, choice):
             placement.stop(number)
+            left = placement.quota_left()
+            over = [key for key in over if left[key] < 0]

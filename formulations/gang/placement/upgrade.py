@@ -17,6 +17,7 @@ from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.quotas import QuotaKey
 from placewright.formulations.gang.problem.terms import OPTION_SUMS, PROGRESS
 
 Change = tuple[tuple[float, ...], int, int, int]
@@ -76,21 +77,21 @@ def _gain(problem: Problem, before: Choice, after: Choice) -> tuple[int, ...]:
 
 
 def _change(
-    placement: Placement, quota: dict[tuple[int, int], int], number: int, better: int
+    placement: Placement, quota: dict[QuotaKey, int], number: int, better: int
 ) -> tuple[int, bool]:
     """Start a job with another option if it fits; return its number, and whether it changed."""
     problem = placement.problem
     start = placement.get(number)
     if start is None:
         raise ValueError(f"start {number} was stopped; expected one that holds something")
-    tenant = problem.classes[start.job_class].tenant
+    accounts = problem.classes[start.job_class].accounts
     choices = problem.classes[start.job_class].choices
     placement.stop(number)
-    problem.charge_quota(quota, tenant, choices[start.choice], -1)
-    if problem.within_quota(quota, tenant, choices[better]):
+    problem.charge_quota(quota, accounts, choices[start.choice], -1)
+    if problem.within_quota(quota, accounts, choices[better]):
         puts = place_choice(placement, choices[better])
         if puts is not None:
-            problem.charge_quota(quota, tenant, choices[better])
+            problem.charge_quota(quota, accounts, choices[better])
             return placement.start(start.job_class, better, puts), True
-    problem.charge_quota(quota, tenant, choices[start.choice])
+    problem.charge_quota(quota, accounts, choices[start.choice])
     return placement.restart(start), False

@@ -41,8 +41,8 @@ class Compiler:
     """Compiles successive rounds; what two of them share is compiled once.
 
     Jobs of the last round are kept alive, and shapes keep their indices. Both are compiled anew
-    when a round has another cluster, other precedences of running jobs, tenants or spread weights,
-    or when fewer than half of the known shapes are still in use.
+    when a round has another cluster, other precedences of running jobs, tenants, caps or spread
+    weights, or when fewer than half of the known shapes are still in use.
     """
 
     def __init__(self) -> None:
@@ -121,6 +121,7 @@ class _CompiledJobs:
             round_.cluster is self.document
             and levels == compiler.levels
             and [t.name for t in round_.tenants] == list(compiler.tenants)
+            and list(round_.caps) == list(compiler.caps)
             and round_.spread_weights() == compiler.weights
             and (BOTTLENECK in round_.policy.terms) == compiler.times_collectives
             and (round_.policy.priority == "strict") == compiler.strict
@@ -186,6 +187,7 @@ class _CompiledJobs:
             shape_demand=demand,
             shape_allowed=hosts,
             shape_rank=shapes.ranks(),
+            shape_model=shapes.models(),
             part_demands=shapes.gpu_part_demands() if parted else None,
             host_kind=shapes.host_kinds(),
             open=open_ & ~vacate,

@@ -15,6 +15,7 @@ from placewright.formulations.gang.problem.jobs import (
     TaskPlacement,
 )
 from placewright.formulations.gang.problem.mig_layouts import mask_of
+from placewright.formulations.gang.problem.quotas import account_numbers
 from placewright.formulations.gang.problem.shapes import ShapeTable
 from placewright.formulations.gang.problem.terms import BOTTLENECK
 from placewright.formulations.plan_messages import Place, Slots
@@ -82,21 +83,23 @@ class JobCompiler:
     ----------
     levels : list of Precedence
         The distinct precedences of running jobs that may move, lowest first.
-    class_keys : list of (running, tenant, choices)
-        Per class number: whether its jobs run, their tenant, and their choices.
+    class_keys : list of (running, tenant, accounts, choices)
+        Per class number: whether its jobs run, their tenant, quotas and caps, and their choices.
     """
 
     def __init__(self, round_: Round, cluster: Cluster, levels: list[Precedence]) -> None:
         self.cluster, self.levels = cluster, levels
         self.tenants = {t.name: i for i, t in enumerate(round_.tenants)}
+        numbers = account_numbers(round_)
+        self.caps = {name: numbers["cap", name] for name in round_.caps}
         self.weights = round_.spread_weights()
         self.times_collectives = BOTTLENECK in round_.policy.terms
         self.strict = round_.policy.priority == "strict"
         self.shapes = ShapeTable(cluster, timed=self.times_collectives)
         self.choices: dict[tuple[int, ...], Choice] = {}
         self.choice_of_option: dict[tuple[int, ...], tuple[Option, Choice]] = {}
-        self.class_numbers: dict[tuple[int, ...], int] = {}
-        self.class_keys: list[tuple[bool, int, tuple[Choice, ...]]] = []
+        self.class_numbers: dict[tuple[object, ...], int] = {}
+        self.class_keys: list[tuple[bool, int, tuple[int, ...], tuple[Choice, ...]]] = []
         self.ranks_known: dict[Precedence, int] = {}
         self.gpu_start: list[int] = cluster.gpu_start.tolist()
         self.demands: dict[tuple[tuple[str, int], ...], int] = {}
@@ -120,10 +123,14 @@ class JobCompiler:
         choices = tuple([self._choice(job, o, label, o not in borrowed) for o in offered])
         tenant = self.tenants.get(job.tenant or "", -1)
         # Under strict priority jobs of different priority are of different classes.
-        key = (running is not None, tenant, job.priority * self.strict, *map(id, choices))
+        accounts: tuple[int, ...] = () if tenant < 0 else (tenant,)
+        if job.caps:
+            accounts += tuple([self.caps[name] for name in job.caps if name in self.caps])
+        of = (running is not None, accounts, job.priority * self.strict)
+        key = (*of, *map(id, choices))
         kind = self.class_numbers.setdefault(key, len(self.class_keys))
         if kind == len(self.class_keys):
-            self.class_keys.append((running is not None, tenant, choices))
+            self.class_keys.append((running is not None, tenant, accounts, choices))
         return kind
 
     def rank_of(self, precedence: Precedence) -> int:
@@ -181,9 +188,10 @@ class JobCompiler:
                     if self.class_keys[k][0]
                     else sorted(members[k], key=lambda j: _turn(jobs[j]))
                 ),
-                self.class_keys[k][1],
-                self.class_keys[k][2],
-                self.class_keys[k][0],
+                tenant=self.class_keys[k][1],
+                choices=self.class_keys[k][3],
+                running=self.class_keys[k][0],
+                accounts=self.class_keys[k][2],
             )
             for k in sorted(members, key=lambda k: self.class_keys[k][0])
         )

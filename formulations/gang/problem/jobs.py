@@ -179,13 +179,15 @@ class Label:
 class JobClass:
     """Interchangeable jobs (indices in `round.jobs`, highest priority first).
 
-    A class of running jobs has one choice: the option with which they run.
+    A class of running jobs has one choice: the option with which they run. `accounts` are the
+    quotas and caps in which they count (quotas.py).
     """
 
     jobs: tuple[int, ...]
     tenant: int
     choices: tuple[Choice, ...]
     running: bool = False
+    accounts: tuple[int, ...] = ()
 
 
 class RunningJob(NamedTuple):

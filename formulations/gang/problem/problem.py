@@ -4,13 +4,13 @@ A **shape** is what a task asks of one host: milli-GPU, other resources, allowed
 hosts; and its **rank**, the number of distinct precedences of running jobs strictly below its own.
 The **precedence** of a job with an option: whether it is entitled (entitlement.py), then its
 priority. A **job class** holds the jobs that no constraint or term distinguishes: equal options
-(groups, values) and tenant, all pending or all running. Everything downstream counts jobs per
+(groups, values), tenant and caps, all pending or all running. Everything downstream counts jobs per
 class. Pinned running jobs are not part of the problem: what they hold is missing on their hosts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -33,6 +33,7 @@ from placewright.formulations.gang.problem.jobs import (
 )
 from placewright.formulations.gang.problem.options import Options, list_options
 from placewright.formulations.gang.problem.priority_classes import weighted_value
+from placewright.formulations.gang.problem.quotas import GPUS, JOBS, QuotaKey, model_of
 from placewright.formulations.gang.problem.terms import (
     CLASS_VALUES,
     OPTION_SUMS,
@@ -65,6 +66,8 @@ class Problem:
         Hosts that the shape allows by name and GPU model, and that have what it asks for at all.
     shape_rank : int64 (shapes,)
         See above; 0 where nothing runs that may move.
+    shape_model : int64 (shapes,)
+        The GPU model (an index) that the shape allows alone; -1: any or several.
     part_demands : GpuPartDemands or None
         GPU memory and MIG slices that tasks ask for; None if none does.
     host_kind : int64 (hosts,)
@@ -81,8 +84,8 @@ class Problem:
         Milli-GPU of reserved GPUs that pinned jobs leave free.
     running : dict of job index to RunningJob
         The running jobs that may move.
-    quota : dict of (tenant, resource index or -1 for milli-GPU) to int
-        What jobs of a tenant that are not pinned may hold.
+    quota : dict of (account, amount) to int
+        What jobs of an account, a tenant or a cap, that are not pinned may hold (quotas.py).
     labels : tuple of Label
         Anti-affinity between jobs.
     terms : tuple of str
@@ -106,6 +109,7 @@ class Problem:
     shape_demand: NDArray[np.int64]
     shape_allowed: NDArray[np.bool_]
     shape_rank: NDArray[np.int64]
+    shape_model: NDArray[np.int64]
     part_demands: GpuPartDemands | None
     host_kind: NDArray[np.int64]
     open: NDArray[np.bool_]
@@ -115,7 +119,7 @@ class Problem:
     pinned_remaining: int
     reserved_free: NDArray[np.int64]
     running: dict[int, RunningJob]
-    quota: dict[tuple[int, int], int]
+    quota: dict[QuotaKey, int]
     labels: tuple[Label, ...]
     terms: tuple[str, ...]
     shares: tuple[TenantShare, ...] = ()
@@ -241,12 +245,18 @@ class Problem:
         return sum(len(c.jobs) * c.choices[0].value for c in self.classes if c.running)
 
     @cached_property
-    def quota_keys(self) -> dict[int, list[tuple[int, int]]]:
-        """The keys of `quota` by tenant."""
-        keys: dict[int, list[tuple[int, int]]] = {}
+    def quota_keys(self) -> dict[tuple[int, ...], list[QuotaKey]]:
+        """The keys of `quota` by the accounts of a class; classes without any are left out."""
+        by_account: dict[int, list[QuotaKey]] = {}
         for key in self.quota:
-            keys.setdefault(key[0], []).append(key)
-        return keys
+            by_account.setdefault(key[0], []).append(key)
+        kinds = {job_class.accounts for job_class in self.classes} if by_account else set()
+        keys = {kind: [key for a in kind for key in by_account.get(a, ())] for kind in kinds}
+        return {kind: mine for kind, mine in keys.items() if mine}
+
+    def takes_of(self, keys: Iterable[QuotaKey], accounts: tuple[int, ...], choice: Choice) -> bool:
+        """Whether a job takes something of one of these quotas and caps."""
+        return any(a in accounts and self.demand_of(choice, amount) > 0 for a, amount in keys)
 
     @cached_property
     def _value_steps(self) -> dict[str, int]:
@@ -279,10 +289,37 @@ class Problem:
         return outward((floor if sense == "max" else ceil)(bound / step) * step, sense)
 
     def demand_of(self, choice: Choice, resource: int) -> int:
-        """Return what all tasks of an option take of a resource (-1: milli-GPU)."""
-        if resource < 0:
+        """Return what a job with an option takes of a resource, or another amount (quotas.py)."""
+        if resource == GPUS:
             return sum(g.milli_gpu for g in choice.groups)
+        if resource == JOBS:
+            return 1
+        if (model := model_of(resource)) is not None:
+            return sum(g.milli_gpu for g in choice.groups if self.shape_model[g.shape] == model)
         return sum(int(self.shape_demand[g.shape, resource]) * g.count for g in choice.groups)
+
+    def task_amount(self, shape: int, amount: int) -> int:
+        """Return what a task of a shape takes of an amount; of `JOBS` it is 1 as of a whole job."""
+        if amount == JOBS:
+            return 1
+        if amount >= 0:
+            return int(self.shape_demand[shape, amount])
+        counts = amount == GPUS or model_of(amount) == self.shape_model[shape]
+        return int(self.shape_gpu[shape]) if counts else 0
+
+    def option_amounts(self, amount: int) -> NDArray[np.int64]:
+        """Return what a job takes of an amount (quotas.py) with each option, int64 (options,)."""
+        options = self.options
+        if amount == GPUS:
+            return options.milli_gpu
+        if amount == JOBS:
+            return np.ones_like(options.milli_gpu)
+        shape = options.group_shape
+        if (model := model_of(amount)) is not None:
+            return options.sum_over_tasks(
+                self.shape_gpu[shape] * (self.shape_model[shape] == model)
+            )
+        return options.sum_over_tasks(self.shape_demand[shape, amount])
 
     def amounts_of(self, choice: Choice) -> dict[int, int]:
         """Return what all tasks of an option take, by resource (-1: milli-GPU)."""
@@ -304,15 +341,15 @@ class Problem:
         return tuple(t.plus(more[t.tenant]) for t in self.shares)
 
     def within_quota(
-        self, left: Mapping[tuple[int, int], int], tenant: int, choice: Choice
+        self, left: Mapping[QuotaKey, int], accounts: tuple[int, ...], choice: Choice
     ) -> bool:
-        """Whether one more job of a tenant fits the rest of its quota, `left`."""
-        keys = self.quota_keys.get(tenant, ())
-        return all(self.demand_of(choice, resource) <= left[t, resource] for t, resource in keys)
+        """Whether one more job fits the rest of its quotas and caps, `left`."""
+        keys = self.quota_keys.get(accounts, ())
+        return all(self.demand_of(choice, key[1]) <= left[key] for key in keys)
 
     def charge_quota(
-        self, left: dict[tuple[int, int], int], tenant: int, choice: Choice, times: int = 1
+        self, left: dict[QuotaKey, int], accounts: tuple[int, ...], choice: Choice, times: int = 1
     ) -> None:
-        """Charge `times` jobs of a tenant to the rest of its quota, `left`; -1 releases one."""
-        for key in self.quota_keys.get(tenant, ()):
+        """Charge `times` jobs to the rest of their quotas and caps, `left`; -1 releases one."""
+        for key in self.quota_keys.get(accounts, ()):
             left[key] -= times * self.demand_of(choice, key[1])

@@ -1,37 +1,119 @@
-"""Quotas of tenants: what a job counts with, and what jobs that are not pinned may hold."""
+"""Accounts: quotas of tenants, and caps, in which jobs count what they hold.
+
+An **account** is a tenant's quota or a cap. A job counts in that of its tenant and in its caps.
+Each limits some amounts; every amount is a linear row over the options of the jobs in the account.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import TypeAlias
 
+from placewright.instances.documents.caps import Measure
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
+Account: TypeAlias = tuple[str, str]
+"""`tenant` or `cap`, and its name."""
 
-def remaining_quotas(round_: Round, cluster: Cluster) -> dict[tuple[int, int], int]:
-    """Return what jobs that are not pinned may hold, by (tenant, resource or -1 for milli-GPU).
+QuotaKey: TypeAlias = tuple[int, int]
+"""An account and an amount that it limits: a resource index, `GPUS`, `JOBS`, or GPUs of a model."""
 
-    A tenant that holds more than a quota, since the quota was lowered, may keep what it holds.
-    """
-    index = {name: i for i, name in enumerate(cluster.resources)} | {"gpu": -1}
-    tenants = {t.name: i for i, t in enumerate(round_.tenants)}
-    quota = {
-        (tenants[t.name], index[name]): amount
-        for t in round_.tenants
-        for name, amount in t.quota.items()
-        if name in index
+GPUS, JOBS = -1, -2
+_FIRST_MODEL = -3
+
+
+def of_model(model: int) -> int:
+    """Return the number of the amount that is milli-GPU of a GPU model (an index)."""
+    return _FIRST_MODEL - model
+
+
+def model_of(amount: int) -> int | None:
+    """Return the GPU model (an index) of which an amount is the milli-GPU, None if of none."""
+    return _FIRST_MODEL - amount if amount <= _FIRST_MODEL else None
+
+
+def account_numbers(round_: Round) -> dict[Account, int]:
+    """Return the number of each account: tenants in the round's order, then caps."""
+    tenants = [("tenant", tenant.name) for tenant in round_.tenants]
+    return {account: i for i, account in enumerate([*tenants, *(("cap", n) for n in round_.caps)])}
+
+
+def accounts_of(job: Job) -> list[Account]:
+    """Return the accounts that a job counts in."""
+    tenant = [] if job.tenant is None else [("tenant", job.tenant)]
+    return [*tenant, *(("cap", name) for name in job.caps)]
+
+
+def limits_of(round_: Round) -> dict[Account, Mapping[Measure, int]]:
+    """Return what the jobs of each account may hold together; accounts without a limit are left."""
+    limits: dict[Account, Mapping[Measure, int]] = {
+        ("tenant", tenant.name): {quota_measure(name): most for name, most in tenant.quota.items()}
+        for tenant in round_.tenants
+        if tenant.quota
     }
-    held = dict.fromkeys(quota, 0)
-    pinned = dict.fromkeys(quota, 0)
-    for job in round_.jobs if quota else ():
-        if job.running is not None and job.tenant is not None:
-            for name, amount in resources_held(job.options[job.running.option]).items():
-                key = (tenants[job.tenant], index.get(name, -2))
-                if key in quota:
-                    held[key] += amount
-                    pinned[key] += amount * job.running.pinned
-    return {key: max(amount, held[key]) - pinned[key] for key, amount in quota.items()}
+    return limits | {("cap", name): cap.limits for name, cap in round_.caps.items() if cap.limits}
+
+
+def quota_measure(resource: str) -> Measure:
+    """Return what a quota of a resource limits."""
+    return Measure("gpus") if resource == "gpu" else Measure("resources", resource)
+
+
+def held_before(
+    round_: Round, limits: Mapping[Account, Mapping[Measure, int]], without: Collection[int] = ()
+) -> dict[Account, dict[Measure, int]]:
+    """Return what running jobs hold of what is limited; `without` some, by index."""
+    held = {account: dict.fromkeys(measures, 0) for account, measures in limits.items()}
+    for j, job in enumerate(round_.jobs if limits else ()):
+        if job.running is not None and j not in without:
+            add_held(held, job, job.options[job.running.option])
+    return held
+
+
+def add_held(
+    held: Mapping[Account, dict[Measure, int]], job: Job, option: Option, times: int = 1
+) -> None:
+    """Add what a job with an option counts in its accounts."""
+    for account in accounts_of(job):
+        mine = held.get(account, {})
+        for measure in mine:
+            mine[measure] += times * measure.asked_by(option)
+
+
+def remaining_quotas(round_: Round, cluster: Cluster) -> dict[QuotaKey, int]:
+    """Return what jobs that are not pinned may hold.
+
+    An account that holds more than it may, since it was lowered, may keep what it holds. What
+    nothing in the cluster has is left out.
+    """
+    limits = limits_of(round_)
+    if not limits:
+        return {}
+    pinned = {j for j, job in enumerate(round_.jobs) if job.running and job.running.pinned}
+    held, movable = held_before(round_, limits), held_before(round_, limits, pinned)
+    numbers, amounts = account_numbers(round_), _amount_numbers(cluster)
+    return {
+        (numbers[account], amounts[measure]): max(most, held[account][measure])
+        - (held[account][measure] - movable[account][measure])
+        for account, measures in limits.items()
+        for measure, most in measures.items()
+        if measure in amounts
+    }
+
+
+def _amount_numbers(cluster: Cluster) -> dict[Measure, int]:
+    return {
+        Measure("gpus"): GPUS,
+        Measure("jobs"): JOBS,
+        **{Measure("resources", name): r for r, name in enumerate(cluster.resources)},
+        **{
+            Measure("gpus_by_model", name): of_model(m) for m, name in enumerate(cluster.gpu_models)
+        },
+    }
 
 
 def resources_held(option: Option) -> dict[str, int]:

@@ -36,7 +36,7 @@ def residual(
     quota = dict(problem.quota)
     for job_class in problem.classes:
         for _ in job_class.jobs if job_class.running else ():
-            problem.charge_quota(quota, job_class.tenant, job_class.choices[0])
+            problem.charge_quota(quota, job_class.accounts, job_class.choices[0])
     terms = tuple(t for t in problem.terms if t not in ("disruption", "remaining", "freed"))
     return replace(
         problem,

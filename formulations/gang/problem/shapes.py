@@ -178,6 +178,12 @@ class ShapeTable:
         kinds = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
         return kinds if kinds.max(initial=0) < tuning.max_host_kinds else model
 
+    def models(self) -> NDArray[np.int64]:
+        """Return the only GPU model that each shape allows, int64 (shapes,); -1: not only one."""
+        model_of = {name: i for i, name in enumerate(self.cluster.gpu_models)}
+        only = [k.models[0] if k.models and len(k.models) == 1 else None for k in self.index]
+        return np.array([model_of.get(name or "", -1) for name in only], dtype=np.int64)
+
     def ranks(self) -> NDArray[np.int64]:
         """Return the rank of each shape, int64 (shapes,)."""
         return np.array([key.rank for key in self.index], dtype=np.int64)

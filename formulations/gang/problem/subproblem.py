@@ -110,6 +110,7 @@ def cut_subproblem(
         shape_demand=demand,
         shape_allowed=allowed,
         shape_rank=shapes.ranks(),
+        shape_model=shapes.models(),
         part_demands=shapes.gpu_part_demands() if parted else None,
         host_kind=shapes.host_kinds(),
         open=whole.open[inside],

@@ -12,7 +12,7 @@
     (for classes of empty hosts the right-hand sides grow with o[a])
     share      tasks of a part on a                <= places in its patterns
     domain     gangs in and below a domain         <= what its hosts hold
-    quota      what a tenant's jobs take           <= what is left of its quota
+    quota      what an account's jobs take         <= what is left of its quota or cap
     value, entitled, progress   of the jobs of y, less those of all running jobs
     disruption                  of the jobs that are not in y
     disruption budget           disruption_budget.py
@@ -190,23 +190,27 @@ def _domains(m: AggregateModel, whole: Ints) -> None:
 
 
 def _quota(m: AggregateModel) -> None:
-    """Keep what a tenant's jobs take within its quota."""
+    """Keep what the jobs of each account take within its quota or cap."""
     left = np.array(list(m.problem.quota.values()), dtype=np.float64)
     keys = list(m.problem.quota)
     m.quota_row[:] = m.model.rows("quota", len(keys), upper=left, keys=keys)
-    options = m.problem.options
-    tenants = np.array([job_class.tenant for job_class in m.problem.classes], dtype=np.int64)
-    owner = tenants[m.y_class]
-    order = np.argsort(owner, kind="stable")
-    begin = np.searchsorted(owner[order], [tenant for tenant, _ in keys])
-    end = np.searchsorted(owner[order], [tenant for tenant, _ in keys], side="right")
-    total = {-1: options.milli_gpu}
-    for row, (_, resource), a, b in zip(m.quota_row, keys, begin, end, strict=True):
-        if resource not in total:
-            demand = m.problem.shape_demand[options.group_shape, resource]
-            total[resource] = options.sum_over_tasks(demand)
-        mine = order[a:b]
-        m.model.add(row, m.y[mine], total[resource][m.y_option[mine]].astype(np.float64))
+    if not keys:
+        return
+    classes = m.problem.classes
+    # The y of a class stand in a row; each of its accounts has all of them.
+    number = [len(job_class.accounts) for job_class in classes]
+    begin = np.searchsorted(m.y_class, np.arange(len(classes) + 1))
+    owner = np.array([a for c in classes for a in c.accounts], dtype=np.int64)
+    of_class = np.repeat(np.arange(len(classes)), number)
+    total: dict[int, Ints] = {}
+    for row, (account, amount) in zip(m.quota_row, keys, strict=True):
+        if amount not in total:
+            total[amount] = m.problem.option_amounts(amount)
+        mine = np.concatenate(
+            [np.arange(begin[c], begin[c + 1]) for c in of_class[owner == account].tolist()]
+            or [np.zeros(0, dtype=np.int64)]
+        )
+        m.model.add(row, m.y[mine], total[amount][m.y_option[mine]].astype(np.float64))
 
 
 def _labels(m: AggregateModel) -> None:

@@ -268,14 +268,15 @@ def _capacity(m: HostModel) -> None:
 
 
 def _quota(m: HostModel) -> None:
-    of_tenant: defaultdict[int, list[int]] = defaultdict(list)
+    entries_of: defaultdict[int, list[int]] = defaultdict(list)
     for i, entry in enumerate(m.entries):
-        of_tenant[m.problem.classes[entry.job_class].tenant].append(i)
+        for account in m.problem.classes[entry.job_class].accounts:
+            entries_of[account].append(i)
     left = m.placement.quota_left()
     rows = m.model.rows("quota", len(left), upper=list(left.values()), keys=list(left))
-    for row, (tenant, resource) in zip(rows, left, strict=True):
-        mine = of_tenant[tenant]
-        demand = [m.problem.demand_of(m.choice(m.entries[i]), resource) for i in mine]
+    for row, (account, amount) in zip(rows, left, strict=True):
+        mine = entries_of[account]
+        demand = [m.problem.demand_of(m.choice(m.entries[i]), amount) for i in mine]
         m.model.add(row, m.y[mine], np.array(demand, dtype=np.float64))
 
 

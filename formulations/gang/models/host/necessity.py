@@ -76,7 +76,8 @@ class _NecessityRows:
         self.quota_left = m.placement.quota_left()
         self.entries_of: defaultdict[int, list[int]] = defaultdict(list)
         for e, entry in enumerate(m.entries):
-            self.entries_of[m.problem.classes[entry.job_class].tenant].append(e)
+            for account in m.problem.classes[entry.job_class].accounts:
+                self.entries_of[account].append(e)
 
     def add_parts_in_use(self) -> None:
         """Let no part of a GPU, and no whole one, be set aside for no task."""
@@ -193,16 +194,16 @@ class _NecessityRows:
         return int(z[0])
 
     def _quotas(self, e: int) -> Iterator[int]:
-        """Yield a reason for each quota of the tenant."""
+        """Yield a reason for each quota and cap of the job."""
         m = self.m
-        tenant = m.problem.classes[m.entries[e].job_class].tenant
-        of_tenant = self.entries_of[tenant]
-        for key in m.problem.quota_keys.get(tenant, ()):
-            asks = [m.problem.demand_of(m.choice(m.entries[i]), key[1]) for i in of_tenant]
-            own = asks[of_tenant.index(e)]
+        accounts = m.problem.classes[m.entries[e].job_class].accounts
+        for key in m.problem.quota_keys.get(accounts, ()):
+            others = self.entries_of[key[0]]
+            asks = [m.problem.demand_of(m.choice(m.entries[i]), key[1]) for i in others]
+            own = asks[others.index(e)]
             if own:
                 least = self.quota_left[key] + 1.0 - own
-                yield from self._reason(least, (m.y[of_tenant],), (np.array(asks),))
+                yield from self._reason(least, (m.y[others],), (np.array(asks),))
 
     def _label(self, e: int) -> Iterator[int]:
         """Yield a reason for the label of the job."""

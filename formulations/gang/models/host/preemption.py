@@ -3,7 +3,7 @@ r"""Preemption rows: a job stops only where jobs of higher precedence need its p
 For each running job v of level k, where n[v] = 1 - y[v] says that it stops (victim):
 
     n[v] <= tasks of a higher rank that arrive on its hosts
-            + jobs of a higher rank of its tenant that start, if that has a quota
+            + jobs of a higher rank that start and count in its quota or in a cap of it
             + tasks of a higher rank with its label that arrive
 
 For each level k, on each host h, as if nobody of a higher rank had come (counterfactual):
@@ -14,7 +14,7 @@ For each level k, on each host h, as if nobody of a higher rank had come (counte
     touched[k,h] >= n[w]                    of w that ran there, level >= k, if one of k stops
     r[k,H] = 1                              a job H of a higher rank moves to such a host:
                                             it is back, and its hosts are touched
-    sum of what the tenant's jobs hold in this state <= quota, if v stops
+    sum of what the jobs of an account of v hold in this state <= quota or cap, if v stops
 
 GPUs are counted per host, and labels do not matter in the counterfactual: a relaxation. A plan of
 the round is a point of the rows, and a point is a plan once `repair_preemptions` has seen it.
@@ -74,6 +74,7 @@ class _PreemptionRows:
         self.entry_rank = np.array(
             [problem.shape_rank[m.choice(entry).groups[0].shape] for entry in m.entries]
         )
+        self.accounts = [m.problem.classes[entry.job_class].accounts for entry in m.entries]
         self.places = [np.flatnonzero(m.stays.entry == mine[0]) for mine in running]
         of_set = np.array([s.users[0][0] for s in m.task_sets], dtype=np.int64)
         moving = np.array([entry.job != ANY_JOB for entry in m.entries], dtype=np.bool_)
@@ -94,7 +95,6 @@ class _PreemptionRows:
         """Let each job stop only if something of a higher rank may be in its way."""
         m = self.m
         away_rank = m.problem.shape_rank[m.set_shape[m.away_set]]
-        tenant = np.array([m.problem.classes[entry.job_class].tenant for entry in m.entries])
         starts = np.array([entry.job == ANY_JOB for entry in m.entries], dtype=np.bool_)
         label = np.array([m.choice(entry).label for entry in m.entries], dtype=np.int64)
         labelled = np.isin(
@@ -108,9 +108,16 @@ class _PreemptionRows:
             _sum(m, row, m.y[list(mine)])
             _sum(m, row, m.x[causes & (self.rank > level) & (self.x_job != k)])
             _sum(m, row, m.away[away_rank > level])
-            if tenant[mine[0]] in m.problem.quota_keys:
-                same = starts & (tenant == tenant[mine[0]]) & (self.entry_rank > level)
-                _sum(m, row, m.y[same])
+            if sharing := self._sharing(mine[0]):
+                same = starts & np.isin(np.arange(len(starts)), sharing)
+                _sum(m, row, m.y[same & (self.entry_rank > level)])
+
+    def _sharing(self, entry: int) -> list[int]:
+        """Return the entries that count in a quota or cap of one."""
+        m = self.m
+        keys = m.problem.quota_keys.get(self.accounts[entry], ())
+        mine = {account for account, _ in keys}
+        return [e for e, of in enumerate(self.accounts) if mine.intersection(of)] if mine else []
 
     def add_counterfactual(self, level: int) -> None:
         """Let what victims of a level have given back be of use for higher ranks only."""
@@ -237,18 +244,17 @@ class _PreemptionRows:
         return gpu[m.x_shape], held.astype(np.float64), free
 
     def _add_quota(self, level: int, exact: Sequence[int]) -> None:
-        """Let what the tenant of a victim holds stay within its quota in the counterfactual."""
+        """Keep what the accounts of a victim hold within quota or cap in the counterfactual."""
         m = self.m
         left = m.placement.quota_left()
-        tenants = [m.problem.classes[entry.job_class].tenant for entry in m.entries]
+        accounts = self.accounts
         for k in exact:
-            tenant = tenants[self.running[k][0]]
-            for key in m.problem.quota_keys.get(tenant, ()):
+            for key in m.problem.quota_keys.get(accounts[self.running[k][0]], ()):
                 amount = [m.problem.demand_of(m.choice(entry), key[1]) for entry in m.entries]
                 above = [
                     w
                     for w, mine in enumerate(self.running)
-                    if self.level[w] >= level and tenants[mine[0]] == tenant
+                    if self.level[w] >= level and key[0] in accounts[mine[0]]
                 ]
                 fixed = float(sum(amount[self.running[w][0]] for w in above))
                 row = m.model.rows("quota of victims", 1, upper=left[key] - fixed)
@@ -256,7 +262,7 @@ class _PreemptionRows:
                     job = int(self._job_of_entry[e])
                     kept = entry.job != ANY_JOB and job not in above
                     starts = entry.job == ANY_JOB and self.entry_rank[e] <= level
-                    if tenants[e] == tenant and (kept or starts):
+                    if key[0] in accounts[e] and (kept or starts):
                         m.model.add(row, m.y[[e]], float(amount[e]))
                 for e in self.running[k]:
                     m.model.add(row, m.y[[e]], -fixed)

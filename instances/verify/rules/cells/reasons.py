@@ -17,8 +17,9 @@ from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.cells.cells import read_bindings
 from placewright.instances.verify.rules.cells.facts import BoundCell, CellFacts, Entry
+from placewright.instances.verify.rules.gang.accounts import asked_by
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_plain
-from placewright.instances.verify.rules.gang.reason_tests import ReasonTests, asked_by
+from placewright.instances.verify.rules.gang.reason_tests import ReasonTests
 from placewright.topology.units import WHOLE_GPU
 
 _REASONS = (Reason.NEVER_FITS, Reason.QUOTA, Reason.CAPACITY, Reason.NOT_CHOSEN)

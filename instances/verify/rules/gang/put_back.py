@@ -13,18 +13,24 @@ from dataclasses import replace
 from functools import cached_property
 
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Decision
-from placewright.instances.documents.quantities import amount_text
 from placewright.instances.verify.reading import (
     Group,
     Member,
     Placed,
     PlacedTask,
     Reading,
-    demand,
 )
 from placewright.instances.verify.rules.gang import capacity, gpu_parts
+from placewright.instances.verify.rules.gang.accounts import (
+    Account,
+    Held,
+    Resource,
+    accounts_of,
+    asked_in,
+    limits_of,
+    text_of,
+)
 from placewright.instances.verify.shared_gpus import held, ran_together
 
 _LOCAL = (*capacity.RULES, *(r for r in gpu_parts.RULES if r.id != "slot"))
@@ -204,61 +210,49 @@ class PutBack:
         stopped = {victim.job.name for victim in self._reading.preempted}
         for account in {a for job in owners for a in self._accounts(self._reading.jobs[job])}:
             starts, victims = self._changes.get(account, ([], []))
-            after: Counter[str] = Counter(self._before.get(account, Counter()))
+            after: Held = Counter(self._before.get(account, Counter()))
             for placed in starts:
                 if placed.job.name not in gone:
-                    after.update(_demand(placed.option))
+                    after.update(asked_in(account, placed.option))
             for job in victims:
                 if job in stopped and job not in back:
-                    after.subtract(_demand(self._reading.option_run(job)))
+                    after.subtract(asked_in(account, self._reading.option_run(job)))
             for resource, limit in self._limits[account].items():
                 most = max(limit, self._before[account][resource])
                 if after[resource] > most:
-                    name = " in ".join(account) if account[1] else account[0]
                     return (
-                        f"tenant {name!r} holds {amount_text(resource, after[resource])}, "
-                        f"where it may hold {amount_text(resource, most)}"
+                        f"{account} holds {text_of(resource, after[resource])}, "
+                        f"where it may hold {text_of(resource, most)}"
                     )
         return ""
 
     @cached_property
-    def _limits(self) -> Mapping[tuple[str, str], Mapping[str, int]]:
-        """Quotas by tenant and region; the region is "" for those of the whole cluster."""
-        limits: dict[tuple[str, str], Mapping[str, int]] = {
-            (tenant.name, ""): tenant.quota
-            for tenant in self._reading.round.tenants
-            if tenant.quota
-        }
-        if self._reading.data is not None:
-            for region in self._reading.round.geo.regions:
-                for tenant, quota in region.quotas.items():
-                    limits[tenant, region.name] = {"gpu": quota}
-        return limits
+    def _limits(self) -> Mapping[Account, Mapping[Resource, int]]:
+        return limits_of(self._reading.round, by_region=self._reading.data is not None)
 
-    def _accounts(self, job: Job, hosts: Iterable[str] | None = None) -> list[tuple[str, str]]:
-        """Return the quotas that a running job counts in, or one on some hosts."""
-        if job.tenant is None:
-            return []
-        found = [(job.tenant, "")]
-        if (data := self._reading.data) is not None:
+    def _accounts(self, job: Job, hosts: Iterable[str] | None = None) -> list[Account]:
+        """Return the accounts that a running job counts in, or one on some hosts."""
+        found = accounts_of(job)
+        if job.tenant is not None and (data := self._reading.data) is not None:
             there = self.hosts(job.name) if hosts is None else hosts
             facts = self._reading.cluster.hosts
-            found += sorted({(job.tenant, facts[h].domains[data.facts.position]) for h in there})
+            regions = sorted({facts[h].domains[data.facts.position] for h in there})
+            found += [Account("tenant", job.tenant, region) for region in regions]
         return [account for account in found if account in self._limits]
 
     @cached_property
-    def _before(self) -> Mapping[tuple[str, str], Counter[str]]:
-        """What is held of each quota before the round."""
-        before: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    def _before(self) -> Mapping[Account, Held]:
+        """What is held of each account before the round."""
+        before: defaultdict[Account, Held] = defaultdict(Counter)
         for name in self._reading.running if self._limits else ():
             for account in self._accounts(self._reading.jobs[name]):
-                before[account].update(_demand(self._reading.option_run(name)))
+                before[account].update(asked_in(account, self._reading.option_run(name)))
         return before
 
     @cached_property
-    def _changes(self) -> Mapping[tuple[str, str], tuple[list[Placed], list[str]]]:
-        """Starts and preempted jobs by quota."""
-        found: dict[tuple[str, str], tuple[list[Placed], list[str]]] = {}
+    def _changes(self) -> Mapping[Account, tuple[list[Placed], list[str]]]:
+        """Starts and preempted jobs by account."""
+        found: dict[Account, tuple[list[Placed], list[str]]] = {}
         for placed in self._reading.started:
             hosts = {task.host.name for task in placed.tasks}
             for account in self._accounts(placed.job, hosts):
@@ -279,12 +273,3 @@ def _on(jobs: Iterable[Placed], hosts: Collection[str]) -> tuple[Placed, ...]:
 
 def _takes_part(task: PlacedTask) -> bool:
     return task.group.mig is not None or bool(task.group.gpu_memory)
-
-
-def _demand(option: Option) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for group in option.groups:
-        total["gpu"] += group.milli_gpu
-        for resource, amount in demand(group):
-            total[resource] += group.count * amount
-    return total

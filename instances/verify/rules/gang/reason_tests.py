@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable
 from operator import attrgetter
 
 from placewright.instances.documents.job import Job
@@ -11,6 +11,14 @@ from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Reason
 from placewright.instances.verify.data_facts import bits
 from placewright.instances.verify.reading import Placed, Reading, demand
+from placewright.instances.verify.rules.gang.accounts import (
+    Account,
+    Held,
+    Resource,
+    accounts_of,
+    asked_in,
+    limits_of,
+)
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_plain
 from placewright.instances.verify.rules.gang.preemption import Rank
 from placewright.instances.verify.rules.gang.reason_states import ReasonStates
@@ -24,10 +32,11 @@ class ReasonTests:
         self._states = ReasonStates(reading)
         self._known: dict[Hashable, bool] = {}
         self._within: dict[tuple[int, str], FreeHosts] = {}
-        self._used_back: dict[tuple[str, Rank, str | None], Counter[str]] = {}
-        self._victims: dict[tuple[str, str | None], list[tuple[Rank, str]]] = {}
-        self._after: dict[str | None, dict[str, Counter[str]]] = {}
-        self._limits: dict[tuple[str, str | None], dict[str, int]] = {}
+        self._quotas = limits_of(reading.round, by_region=reading.data is not None)
+        self._used_back: dict[tuple[Account, Rank], Held] = {}
+        self._victims: dict[Account, list[tuple[Rank, str]]] = {}
+        self._after: dict[Account, Held] = {}
+        self._limits: dict[Account, dict[Resource, int]] = {}
         self._class_keys: dict[int, Hashable] = {}  # by option, each of which the round keeps alive
 
     def passes(self, test: Reason, job: Job, option: int, region: str | None = None) -> bool:
@@ -83,61 +92,54 @@ class ReasonTests:
         return [facts.regions[region] for region in bits(can)]
 
     def _beyond_quota(self, job: Job, option: int, region: str | None) -> bool:
-        """Whether an option exceeds its tenant's quota, of the cluster or of a region."""
-        asked, tenant = asked_by(job.options[option]), job.tenant or ""
-        places = [place for place in dict.fromkeys((None, region)) if self.limits(tenant, place)]
-        return any(
-            used[name] + asked[name] > most
-            for place in places
-            for used in self.used(job, option, place).values()
-            for name, most in self.limits(tenant, place).items()
-        )
+        """Whether an option exceeds a quota, of the cluster or of a region, or a cap of its job."""
+        for account in self.accounts(job, region):
+            asked, limits = asked_in(account, job.options[option]), self.limits(account)
+            for used in self.used(job, option, account).values():
+                if any(used[name] + asked.get(name, 0) > most for name, most in limits.items()):
+                    return True
+        return False
 
-    def used(self, job: Job, option: int, region: str | None = None) -> dict[str, Counter[str]]:
-        """Return what the jobs of its tenant use of quotas, as an option of a job sees it.
+    def accounts(self, job: Job, region: str | None = None) -> list[Account]:
+        """Return the accounts with limits that a job counts in."""
+        return [account for account in accounts_of(job, region) if account in self._quotas]
+
+    def used(self, job: Job, option: int, account: Account) -> dict[str, Held]:
+        """Return what the jobs of an account of a job use, as an option of the job sees it.
 
         By name of a preempted job of at least its precedence: as if it and those above it had
         stayed, and the starts above it had not come. By "" what they hold after the round.
         """
-        tenant, mine = job.tenant or "", self._states.rank(job, option)
-        found = {"": self._used_after(region)[tenant]}
-        for rank, name in self._victims_of(tenant, region):
+        mine = self._states.rank(job, option)
+        found = {"": self._used_after(account)}
+        for rank, name in self._victims_of(account):
             if rank >= mine:
-                found[name] = self._used_with(tenant, rank, region)
+                found[name] = self._used_with(account, rank)
         return found
 
-    def _victims_of(self, tenant: str, region: str | None) -> list[tuple[Rank, str]]:
-        """Return the preempted jobs of a tenant, in a region if one is given."""
-        key, jobs = (tenant, region), self._reading.jobs
-        if key not in self._victims:
-            self._victims[key] = [
-                (rank, name)
-                for rank, name in self._states.victims
-                if jobs[name].tenant == tenant and self._ran_in(name, region)
+    def _victims_of(self, account: Account) -> list[tuple[Rank, str]]:
+        """Return the preempted jobs that count in an account."""
+        if account not in self._victims:
+            self._victims[account] = [
+                (rank, name) for rank, name in self._states.victims if self._ran_in(name, account)
             ]
-        return self._victims[key]
+        return self._victims[account]
 
-    def limits(self, tenant: str, region: str | None = None) -> dict[str, int]:
-        """Return what the jobs of a tenant may hold: its quota, or what they held if more."""
-        key = tenant, region
-        if key not in self._limits:
-            reading, quotas = self._reading, self._quotas(tenant, region).items()
-            held = Counter[str]()
+    def limits(self, account: Account) -> dict[Resource, int]:
+        """Return what the jobs of an account may hold: its limits, or what they held if more."""
+        if account not in self._limits:
+            reading, quotas = self._reading, self._quotas.get(account, {})
+            held: Held = Counter()
             for name in reading.running if quotas else ():
-                if reading.jobs[name].tenant == tenant and self._ran_in(name, region):
-                    held.update(asked_by(reading.option_run(name)))
-            self._limits[key] = {name: max(most, held[name]) for name, most in quotas}
-        return self._limits[key]
+                if self._ran_in(name, account):
+                    held.update(asked_in(account, reading.option_run(name)))
+            self._limits[account] = {name: max(most, held[name]) for name, most in quotas.items()}
+        return self._limits[account]
 
-    def _quotas(self, tenant: str, region: str | None) -> Mapping[str, int]:
-        round_ = self._reading.round
-        if region is None:
-            return next((one.quota for one in round_.tenants if one.name == tenant), {})
-        quotas = (entry.quotas for entry in round_.geo.regions if entry.name == region)
-        return next(({"gpu": entry[tenant]} for entry in quotas if tenant in entry), {})
-
-    def _ran_in(self, job: str, region: str | None) -> bool:
-        return self._is_in(self._reading.running[job].tasks[0].host, region)
+    def _ran_in(self, job: str, account: Account) -> bool:
+        """Whether a running job counts in an account."""
+        asking, host = self._reading.jobs[job], self._reading.running[job].tasks[0].host
+        return account in accounts_of(asking, account.region) and self._is_in(host, account.region)
 
     def _is_in(self, host: str, region: str | None) -> bool:
         data = self._reading.data
@@ -145,45 +147,38 @@ class ReasonTests:
             return True
         return data.facts.regions[data.facts.region_of(self._reading.cluster.hosts[host])] == region
 
-    def _used_with(self, tenant: str, least: Rank, region: str | None) -> Counter[str]:
-        """Return what a tenant uses with its preempted jobs of some precedence back."""
-        key = tenant, least, region
+    def _used_with(self, account: Account, least: Rank) -> Held:
+        """Return what an account uses with its preempted jobs of some precedence back."""
+        key = account, least
         if key not in self._used_back:
             reading = self._reading
             stay = [*reading.kept, *reading.migrated]
             stay += [placed for rank, placed in self._states.started if rank <= least]
-            runs = [(p.job, p.option) for p in stay if self._lies_in(p, region)]
-            runs += [
-                (reading.jobs[name], reading.option_run(name))
-                for rank, name in self._states.victims
-                if rank >= least and self._ran_in(name, region)
-            ]
-            self._used_back[key] = self._held(p for p in runs if p[0].tenant == tenant)[tenant]
+            used: Held = Counter()
+            for placed in stay:
+                if self._counts_in(placed, account):
+                    used.update(asked_in(account, placed.option))
+            for rank, name in self._victims_of(account):
+                if rank >= least:
+                    used.update(asked_in(account, reading.option_run(name)))
+            self._used_back[key] = used
         return self._used_back[key]
 
-    def _lies_in(self, placed: Placed, region: str | None) -> bool:
-        return bool(placed.tasks) and self._is_in(placed.tasks[0].host.name, region)
+    def _counts_in(self, placed: Placed, account: Account) -> bool:
+        """Whether a job that runs after the round counts in an account."""
+        return (
+            account in accounts_of(placed.job, account.region)
+            and bool(placed.tasks)
+            and self._is_in(placed.tasks[0].host.name, account.region)
+        )
 
-    def _used_after(self, region: str | None) -> dict[str, Counter[str]]:
-        """Return what the jobs of each tenant hold after the round."""
-        if region not in self._after:
-            placed = (p for p in self._reading.placed if self._lies_in(p, region))
-            self._after[region] = self._held((one.job, one.option) for one in placed)
-        return self._after[region]
-
-    def _held(self, jobs: Iterable[tuple[Job, Option]]) -> dict[str, Counter[str]]:
-        held = {tenant.name: Counter[str]() for tenant in self._reading.round.tenants}
-        for job, option in jobs:
-            if job.tenant is not None:
-                held[job.tenant].update(asked_by(option))
-        return held
-
-
-def asked_by(option: Option) -> Counter[str]:
-    """Return what a job holds with an option, by resource (`gpu` in milli-GPU)."""
-    asked = Counter[str]()
-    for group in option.groups:
-        asked["gpu"] += group.milli_gpu
-        for name, amount in demand(group):
-            asked[name] += group.count * amount
-    return asked
+    def _used_after(self, account: Account) -> Held:
+        """Return what the jobs of an account hold after the round."""
+        if account not in self._after:
+            of_region = {one for one in self._quotas if one.region == account.region}
+            self._after |= {one: Counter() for one in of_region}
+            for placed in self._reading.placed:
+                for mine in accounts_of(placed.job, account.region):
+                    if mine in of_region and self._counts_in(placed, mine):
+                        self._after[mine].update(asked_in(mine, placed.option))
+        return self._after[account]

@@ -13,13 +13,15 @@ from itertools import takewhile
 import numpy as np
 
 from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Reason
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.rules.gang.accounts import Account, Resource, asked_by, asked_in
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_plain
-from placewright.instances.verify.rules.gang.reason_tests import ReasonTests, asked_by
+from placewright.instances.verify.rules.gang.reason_tests import ReasonTests
 from placewright.topology.units import WHOLE_GPU
 
 _TESTS = (
@@ -32,14 +34,14 @@ _TESTS = (
 """The tests of an option, in their order; one that passes all waits as `not_chosen`."""
 _PASSED = {
     Reason.NEVER_FITS: "fits the empty, healthy cluster",
-    Reason.QUOTA: "fits what the plan leaves of its tenant's quota",
+    Reason.QUOTA: "fits what the plan leaves of quotas and caps",
     Reason.HOSTS_AWAY: "fits the empty hosts that are open",
     Reason.CAPACITY: "fits beside the jobs that go on running",
     Reason.DISPLACED_BY_PRIORITY: "fits beside the started jobs of higher precedence",
 }
 _FAILED = {
     Reason.NEVER_FITS: "does not fit the empty, healthy cluster",
-    Reason.QUOTA: "exceeds what the plan leaves of its tenant's quota",
+    Reason.QUOTA: "exceeds what the plan leaves of a quota or a cap",
     Reason.HOSTS_AWAY: "does not fit the empty hosts that are open",
     Reason.CAPACITY: "does not fit beside the jobs that go on running",
     Reason.DISPLACED_BY_PRIORITY: "does not fit beside the started jobs of higher precedence",
@@ -136,14 +138,21 @@ class _Judgement:
         return ""
 
     def _wrong_quota(self, job: Job, detail: Detail) -> str:
-        tenant, name = job.tenant or "", detail.resource or ""
-        if not name:
+        if not detail.resource:
             return ""
-        if detail.tenant != job.tenant or name not in self._tests.limits(tenant, detail.region):
-            return f"tenant {detail.tenant!r} has no quota of {name!r}; expected one of its quotas"
-        asked = asked_by(job.options[detail.option or 0])[name]
-        used_by = self._tests.used(job, detail.option or 0, detail.region)
-        limit = self._tests.limits(tenant, detail.region)[name]
+        account = Account("tenant", detail.tenant or "", detail.region)
+        name: Resource = detail.resource
+        if detail.cap is not None:
+            account, name = (
+                Account("cap", detail.cap),
+                Measure.named(detail.resource, detail.gpu_model),
+            )
+        known = account in self._tests.accounts(job, detail.region)
+        if not known or name not in self._tests.limits(account):
+            return f"{account} does not limit {name!r} of it; expected one of its limits"
+        asked = asked_in(account, job.options[detail.option or 0]).get(name, 0)
+        used_by = self._tests.used(job, detail.option or 0, account)
+        limit = self._tests.limits(account)[name]
         if (detail.job or "") not in used_by:
             return f"job {detail.job!r} gave back no quota that is kept from the job"
         used = used_by[detail.job or ""][name]

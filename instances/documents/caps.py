@@ -1,0 +1,87 @@
+"""Caps: named limits on what the jobs that count in them hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, NamedTuple, Self, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from placewright.instances.documents.base import Amount, Document, Name
+from placewright.instances.documents.option import Option
+from placewright.instances.documents.quantities import Amounts, MilliGpuTotal, amount_text
+
+MeasureKind: TypeAlias = Literal["gpus", "gpus_by_model", "jobs", "resources"]
+
+
+class Measure(NamedTuple):
+    """What a cap limits: a field of `Cap`, and a GPU model or resource where it has several."""
+
+    kind: MeasureKind
+    name: str = ""
+
+    def text(self, amount: int) -> str:
+        """Return an amount with its unit: "8 GPUs", "8 GPUs of model H100", "1 job"."""
+        if self.kind == "jobs":
+            return f"{amount} job{'' if amount == 1 else 's'}"
+        if self.kind == "resources":
+            return amount_text(self.name, amount)
+        of_model = f" of model {self.name}" if self.name else ""
+        return amount_text("gpu", amount) + of_model
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The fields of a `Detail` that say what is limited."""
+        if self.kind == "resources":
+            return {"resource": self.name}
+        of_model = {"gpu_model": self.name} if self.name else {}
+        return {"resource": "jobs" if self.kind == "jobs" else "gpu", **of_model}
+
+    @classmethod
+    def named(cls, resource: str, gpu_model: str | None = None, *, cap: bool = True) -> Self:
+        """Return what facts speak of: of a cap, or of a quota."""
+        if resource == "gpu":
+            return cls("gpus") if gpu_model is None else cls("gpus_by_model", gpu_model)
+        return cls("jobs") if cap and resource == "jobs" else cls("resources", resource)
+
+    def asked_by(self, option: Option) -> int:
+        """Return what a job with an option counts."""
+        if self.kind == "jobs":
+            return 1
+        if self.kind == "resources":
+            return option.amount_of(self.name)
+        groups = option.groups
+        if self.kind == "gpus_by_model":
+            groups = tuple(g for g in groups if g.gpu_models and self.name in g.gpu_models)
+        return sum(group.milli_gpu for group in groups)
+
+
+def _others(resources: dict[str, int]) -> dict[str, int]:
+    for name, field in (("gpu", "gpus"), ("jobs", "jobs")):
+        if name in resources:
+            raise ValueError(f"{name!r} is limited by the field {field}; expected it there")
+    return resources
+
+
+class Cap(Document):
+    """A limit on what the jobs that name it in `caps` hold together, running and started ones.
+
+    `gpus` limits their GPUs of any model, `gpus_by_model` those of a model, `jobs` their number,
+    and `resources` cores, memory and others. A job counts in every cap that it names, with the
+    option that it has.
+    """
+
+    gpus: MilliGpuTotal | None = None
+    gpus_by_model: dict[Name, MilliGpuTotal] = Field(default_factory=dict)
+    jobs: Amount | None = None
+    resources: Annotated[Amounts, AfterValidator(_others)] = Field(default_factory=dict)
+
+    @property
+    def limits(self) -> Mapping[Measure, int]:
+        """The limits, by what they are on."""
+        plain = {Measure("gpus"): self.gpus, Measure("jobs"): self.jobs}
+        return {
+            **{measure: most for measure, most in plain.items() if most is not None},
+            **{Measure("gpus_by_model", n): most for n, most in self.gpus_by_model.items()},
+            **{Measure("resources", name): most for name, most in self.resources.items()},
+        }
