@@ -10,7 +10,7 @@ from fuzz.book.cells import Bound, Cells, Entry
 from fuzz.book.choices import WAIT
 from fuzz.book.facts import WHOLE, Facts, Job
 from fuzz.book.reading import choices_of, decisions_of
-from fuzz.book.reason_details import given, untrue_of
+from fuzz.book.reason_details import given, limit_of, untrue_of
 from fuzz.book.reasons import CAPACITY, NEVER_FITS, NOT_CHOSEN, ORDER, QUOTA, Reasons
 from fuzz.book.states import State
 from fuzz.policy import Raw
@@ -65,10 +65,11 @@ class Guaranteed:
             return where
         if true == NEVER_FITS:
             return ""
-        if true == QUOTA and any(e > 0 for *_, e in self.reasons.quota(job, best).values()):
+        if true == QUOTA and self._beyond_quota(job, best):
             said_of = tuple(detail.get(name) for name in ("asked", "used", "limit", "excess"))
-            known = self.reasons.quota(job, best)
-            return "" if known.get((detail.get("resource", ""), "")) == said_of else where
+            name, account = limit_of(detail)
+            known = self.reasons.quota(job, best, account)
+            return "" if known.get((name, "")) == said_of else where
         if true == NOT_CHOSEN:
             return ""
         mine = [entry for entry in self.cells.entries if entry.tenant == job.tenant]
@@ -89,12 +90,19 @@ class Guaranteed:
         if not self.reasons.empty.fits(job, number):
             return NEVER_FITS
         asked, used, limit = self._sums(job, number)
-        beyond = any(e > 0 for *_, e in self.reasons.quota(job, number).values())
+        beyond = self._beyond_quota(job, number)
         if beyond or asked + used > limit:
             return QUOTA
         if self._beside_guaranteed(job).fits(job, number):
             return NOT_CHOSEN
         return CAPACITY if list(self._short(job)) else QUOTA
+
+    def _beyond_quota(self, job: Job, number: int) -> bool:
+        return any(
+            e > 0
+            for account in job.accounts
+            for *_, e in self.reasons.quota(job, number, account).values()
+        )
 
     def _sums(self, job: Job, number: int) -> tuple[int, int, int]:
         """Return the milli-GPU that an option asks, that are used, and that its cells have."""

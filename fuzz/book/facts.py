@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
+from fuzz.book.accounts import JOBS, Account, accounts_of, limits, of_model
 from fuzz.book.references import invalid_jobs
 from fuzz.policy import Raw
 
@@ -104,13 +105,17 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A way to run a job; `asks` is what all its tasks ask of each resource, `gpu` included."""
+    """A way to run a job; `asks` is what all its tasks ask of each resource, `gpu` included.
+
+    `counts` is what it counts in quotas and caps: the same, GPUs by model, and the job.
+    """
 
     groups: tuple[Group, ...]
     value: int
     progress: int
     required: int | None
     asks: Mapping[str, int]
+    counts: Mapping[str, int]
 
     def tasks(self) -> Iterator[tuple[int, int]]:
         """Yield group and index of each task."""
@@ -141,6 +146,7 @@ class Job:
     number: int
     name: str
     tenant: str | None
+    accounts: tuple[Account, ...]
     priority: int
     opportunistic: bool
     ineligible: str
@@ -165,6 +171,7 @@ class Facts:
         self.levels: tuple[str, ...] = (*cluster.get("levels", ()), HOST)
         self.policy: Raw = round_.get("policy", {})
         self.tenants: list[Raw] = round_.get("tenants", [])
+        self.limits = limits(self.raw)
         self.hosts = tuple(self._hosts(cluster))
         self.numbers = {host.name: host.number for host in self.hosts}
         self.jobs = tuple(self._job(n, job) for n, job in enumerate(jobs))
@@ -231,6 +238,7 @@ class Facts:
             number,
             job["name"],
             job.get("tenant"),
+            accounts_of(job),
             job.get("priority", 0),
             job.get("opportunistic", False),
             "held" if job.get("held") else "not_before" if early else "",
@@ -246,6 +254,10 @@ class Facts:
         for group in groups:
             for name, amount in group.wants:
                 asks[name] = asks.get(name, 0) + group.count * amount
+        counts = {**asks, JOBS: 1}
+        for group in groups:
+            for model in set(group.models or ()):
+                counts[of_model(model)] = counts.get(of_model(model), 0) + group.milli
         value = option.get("value")
         return Option(
             groups,
@@ -253,6 +265,7 @@ class Facts:
             option.get("progress", 0),
             self.position(option.get("required")),
             asks,
+            counts,
         )
 
     def _aged(self, option: Option, job: Raw) -> Option:

@@ -23,7 +23,6 @@ class Judgement:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.standing = Standing(facts)
-        self._quotas = {t["name"]: t["quota"] for t in facts.tenants if t.get("quota")}
         self._labelled = [job for job in facts.jobs if job.label is not None]
         self._hosts = {
             job.number: {place[2] for place in job.running.places}
@@ -123,28 +122,29 @@ class Judgement:
         return ""
 
     def _quota(self, choices: Choices) -> str:
-        if not self._quotas:
+        if not self.facts.limits:
             return ""
         starting = {
-            job.tenant
+            account
             for job, choice in zip(self.facts.jobs, choices, strict=True)
             if choice.kind == START
+            for account in job.accounts
         }
-        for tenant in starting & self._quotas.keys():
-            mine = [job for job in self.facts.jobs if job.tenant == tenant]
-            for name, limit in self._quotas[tenant].items():
+        for account in starting & self.facts.limits.keys():
+            mine = [job for job in self.facts.jobs if account in job.accounts]
+            for name, limit in self.facts.limits[account].items():
                 before = sum(
-                    job.options[job.running.option].asks.get(name, 0)
+                    job.options[job.running.option].counts.get(name, 0)
                     for job in mine
                     if job.running is not None
                 )
                 after = sum(
-                    job.options[choices[job.number].option].asks.get(name, 0)
+                    job.options[choices[job.number].option].counts.get(name, 0)
                     for job in mine
                     if choices[job.number].runs
                 )
                 if after > max(limit, before):
-                    return "quota"
+                    return "quota" if account[0] == "tenant" else "cap"
         return ""
 
     def _labels(self, choices: Choices) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TypeAlias
 
@@ -167,31 +167,33 @@ class Preemption:
             self._room.take(job.options[choice.option].groups[place[0]], place, sign)
 
     def _over_quota(self, owner: Job, changed: list[Choice], moved: Collection[int]) -> bool:
-        """Whether what a victim's tenant holds breaks a quota, moves left out."""
+        """Whether what a victim's accounts hold is too much, moves left out."""
         for limits, members in self._quotas(owner):
             for name, limit in limits.items():
                 before = after = 0
                 for job, host in members:
                     running, choice = job.running, changed[job.number]
                     if running is not None:
-                        held = job.options[running.option].asks.get(name, 0)
+                        held = job.options[running.option].counts.get(name, 0)
                         before += held
                         after += held if choice.runs or job.number in moved else 0
                     elif choice.runs and (host is None or choice.places[0][2] in host):
-                        after += job.options[choice.option].asks.get(name, 0)
+                        after += job.options[choice.option].counts.get(name, 0)
                 if after > max(limit, before):
                     return True
         return False
 
     def _quotas(
         self, owner: Job
-    ) -> list[tuple[dict[str, int], list[tuple[Job, frozenset[int] | None]]]]:
-        """Return the quotas that a victim counts in, the jobs that may, and on which hosts."""
+    ) -> list[tuple[Mapping[str, int], list[tuple[Job, frozenset[int] | None]]]]:
+        """Return the limits that a victim counts in, the jobs that do, and on which hosts."""
         mine = [job for job in self.facts.jobs if job.tenant == owner.tenant]
-        found: list[tuple[dict[str, int], list[tuple[Job, frozenset[int] | None]]]] = [
-            (tenant.get("quota") or {}, [(job, None) for job in mine])
-            for tenant in self.facts.tenants
-            if tenant["name"] == owner.tenant
+        found: list[tuple[Mapping[str, int], list[tuple[Job, frozenset[int] | None]]]] = [
+            (
+                self.facts.limits.get(account, {}),
+                [(job, None) for job in self.facts.jobs if account in job.accounts],
+            )
+            for account in owner.accounts
         ]
         geo = self.facts.raw.get("geo")
         if self.facts.policy.get("formulation") == "geo" and geo and owner.tenant is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fuzz.book.accounts import JOBS, Account, of_model
 from fuzz.book.choices import WAIT
 from fuzz.book.facts import WHOLE, Facts, Group, Host, Job
 from fuzz.book.reading import choices_of, decisions_of
@@ -11,6 +12,15 @@ from fuzz.book.reasons import NOT_CHOSEN, QUOTA, Reasons
 from fuzz.book.states import State
 from fuzz.book.turns import Team, Teams
 from fuzz.policy import Raw
+
+
+def limit_of(detail: Raw) -> tuple[str, Account]:
+    """Return which amount of which account the facts speak of."""
+    name, model = detail.get("resource", ""), detail.get("gpu_model")
+    if detail.get("cap") is None:
+        return name, ("tenant", detail.get("tenant", ""))
+    name = JOBS if name == "jobs" else name if model is None else of_model(model)
+    return name, ("cap", detail["cap"])
 
 
 def untrue(round_: Raw, plan: Raw) -> str:
@@ -70,11 +80,11 @@ def untrue_detail(reasons: Reasons, job: Job, number: int, reason: str, detail: 
         startable = reasons.state(reason, job, number).fits(job, number)
         return "" if detail.get("startable", False) == startable else f"startable is {startable}"
     if reason == QUOTA:
-        name = detail.get("resource", "")
+        name, account = limit_of(detail)
         said = tuple(detail.get(field) for field in ("asked", "used", "limit", "excess"))
-        known = reasons.quota(job, number, "region" in detail)
+        known = reasons.quota(job, number, account, "region" in detail)
         true = known.get((name, detail.get("job", "")), (0, 0, 0, 0))
-        wrong = detail.get("tenant") != job.tenant or said != true or true[3] <= 0
+        wrong = account not in job.accounts or said != true or true[3] <= 0
         return f"of {name!r} it is {true}" if wrong else ""
     state = reasons.state(reason, job, number)
     option = job.options[number]

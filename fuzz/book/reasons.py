@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from fuzz.book.accounts import Account
 from fuzz.book.choices import KEEP, MIGRATE, START, Choice, Choices
 from fuzz.book.facts import Facts, Job, Place
 from fuzz.book.preemption import Preemption
@@ -90,7 +91,10 @@ class Reasons:
         failed: Mapping[str, Callable[[], bool]] = {
             NEVER_FITS: lambda: not self.empty.fits(job, number),
             QUOTA: lambda: any(
-                e > 0 for here in (False, True) for *_, e in self.quota(job, number, here).values()
+                e > 0
+                for account, here in [(a, False) for a in job.accounts]
+                + [(("tenant", job.tenant or ""), True)]
+                for *_, e in self.quota(job, number, account, here).values()
             ),
             AWAY: lambda: not self.open.fits(job, number),
             CAPACITY: lambda: not self.state(CAPACITY, job, number).fits(job, number),
@@ -99,50 +103,49 @@ class Reasons:
         return next((reason for reason, fails in failed.items() if fails()), NOT_CHOSEN)
 
     def quota(
-        self, job: Job, number: int, here: bool = False
+        self, job: Job, number: int, account: Account, here: bool = False
     ) -> dict[tuple[str, str], tuple[int, int, int, int]]:
         """Return what is asked, used after the round, allowed, and too much, in the region if here.
 
-        By resource, and by the name of a preempted job of at least the precedence of this one: as
-        if it and those above it had stayed, and the starts above it had not come. "": as it is.
+        By amount, and by the name of a preempted job of at least the precedence of this one: as if
+        it and those above it had stayed, and the starts above it had not come. "": as it is.
         """
-        tenant = next((t for t in self.facts.tenants if t["name"] == job.tenant), {})
-        quotas = tenant.get("quota") or {}
+        quotas = self.facts.limits.get(account, {})
         if here:
             most = None if self.region is None else self.region.quotas.get(job.tenant or "")
             quotas = {} if most is None else {"gpu": most}
-        mine = [pair for pair in self._pairs if pair[0].tenant == job.tenant]
+        mine = [pair for pair in self._pairs if account in pair[0].accounts]
         found = {}
         for name, limit in quotas.items():
             held = sum(
-                one.options[one.running.option].asks.get(name, 0)
+                one.options[one.running.option].counts.get(name, 0)
                 for one, _ in mine
                 if one.running is not None and self._counts(one.running.places, here)
             )
-            asked, most = job.options[number].asks.get(name, 0), max(limit, held)
+            asked, most = job.options[number].counts.get(name, 0), max(limit, held)
             level = self.standing.of(job, number)
-            for victim, runs in self._accounts(job.tenant, level, here).items():
-                used = sum(one.options[option].asks.get(name, 0) for one, option in runs)
+            for victim, runs in self._holders(account, level, here).items():
+                used = sum(one.options[option].counts.get(name, 0) for one, option in runs)
                 found[name, victim] = asked, used, most, used + asked - most
         return found
 
     def _counts(self, places: tuple[Place, ...], here: bool) -> bool:
         return bool(places) and (not here or self._inside(places[0][2]))
 
-    def _accounts(
-        self, tenant: str | None, level: Precedence, here: bool
+    def _holders(
+        self, account: Account, level: Precedence, here: bool
     ) -> dict[str, list[tuple[Job, int]]]:
         """Return who holds quota with what option, for each preempted job that is put back."""
         mine = [
             (one, choice)
             for one, choice in self._pairs
-            if one.tenant == tenant and self._counts(choice.places, here)
+            if account in one.accounts and self._counts(choice.places, here)
         ]
         found = {"": [(one, choice.option) for one, choice in mine]}
         stopped = [
             (one, home.option)
             for one, home in self._stopped
-            if one.tenant == tenant and self._counts(home.places, here)
+            if account in one.accounts and self._counts(home.places, here)
         ]
         for victim, option in stopped:
             rank = self.standing.of(victim, option)

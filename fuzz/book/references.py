@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from fuzz.book.accounts import counts_by_model
 from fuzz.policy import Raw
 
 HOST = "host"
@@ -25,11 +26,25 @@ def invalid_jobs(round_: Raw, hosts: Collection[str]) -> frozenset[str]:
         "level": {*cluster.get("levels", ()), HOST},
         "model": {host.get("gpu_model") for host in cluster["hosts"]},
         "host": set(hosts),
+        "cap": set(round_.get("caps", ())),
     }
     return frozenset(
         job["name"]
         for job in round_.get("jobs", ())
-        if job.get("running") is None and any(name not in known[kind] for kind, name in _named(job))
+        if job.get("running") is None
+        and (
+            any(name not in known[kind] for kind, name in _named(job))
+            or not _counts_in_caps(job, round_.get("caps", {}))
+        )
+    )
+
+
+def _counts_in_caps(job: Raw, caps: Raw) -> bool:
+    """Whether a job counts in each of its caps once, and what it counts is known beforehand."""
+    names = job.get("caps", ())
+    models = {m: 0 for name in names for m in caps.get(name, {}).get("gpus_by_model", {})}
+    return len(set(names)) == len(names) and (
+        not models or all(counts_by_model(option["groups"], models) for option in job["options"])
     )
 
 
@@ -37,6 +52,7 @@ def _named(job: Raw) -> Iterator[tuple[str, str]]:
     """Yield what a job names, and of which kind it is; ranges of hosts are known."""
     if job.get("tenant") is not None:
         yield "tenant", job["tenant"]
+    yield from (("cap", name) for name in job.get("caps", ()))
     if job.get("anti_affinity") is not None:
         yield "level", job["anti_affinity"]["level"]
     for option in job["options"]:

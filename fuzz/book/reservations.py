@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from fuzz.book.arrangement import arrangement
 from fuzz.book.choices import KEEP, START, WAIT, Choice, Choices
@@ -210,18 +210,16 @@ def _delayed_at(
 
 def _over_quota(waiting: Waiting, active: list[Reserved], choices: Choices, time: int) -> bool:
     facts = waiting.facts
-    quotas: Mapping[str, Mapping[str, int]]
-    quotas = {tenant["name"]: tenant.get("quota", {}) for tenant in facts.tenants}
-    for tenant in {facts.jobs[r.job].tenant for r in active} & quotas.keys():
+    for account in {a for r in active for a in facts.jobs[r.job].accounts} & facts.limits.keys():
         uses: Counter[str] = Counter()
         for r in active:
-            if facts.jobs[r.job].tenant == tenant:
-                uses.update(facts.jobs[r.job].options[r.option].asks)
+            if account in facts.jobs[r.job].accounts:
+                uses.update(facts.jobs[r.job].options[r.option].counts)
         for job in facts.jobs:
             choice = choices[job.number]
-            if job.tenant == tenant and choice.runs and waiting.ends[job.number] > time:
-                uses.update(job.options[choice.option].asks)
-        if any(uses[name] > most for name, most in quotas[tenant or ""].items()):
+            if account in job.accounts and choice.runs and waiting.ends[job.number] > time:
+                uses.update(job.options[choice.option].counts)
+        if any(uses[name] > most for name, most in facts.limits[account].items()):
             return True
     return False
 

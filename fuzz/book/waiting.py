@@ -147,20 +147,18 @@ class Timeline:
         return [at, *sorted({r.at for r in self.reserved if at < r.at < end})]
 
     def within_quota(self, job: Job, option: int, at: float, end: float) -> bool:
-        """Whether a job stays within its tenant's quota from `at` to `end`."""
-        for tenant in self.facts.tenants:
-            for name, most in tenant.get("quota", {}).items():
-                if tenant["name"] != job.tenant:
-                    continue
+        """Whether a job stays within its quotas and caps from `at` to `end`."""
+        for account in job.accounts:
+            for name, most in self.facts.limits.get(account, {}).items():
                 for time in self.breaks(at, end):
-                    uses = job.options[option].asks.get(name, 0)
+                    uses = job.options[option].counts.get(name, 0)
                     for one in self.held:
-                        if one.job.tenant == job.tenant and one.end > time:
-                            uses += one.job.options[one.choice.option].asks.get(name, 0)
+                        if account in one.job.accounts and one.end > time:
+                            uses += one.job.options[one.choice.option].counts.get(name, 0)
                     for r in self.reserved:
                         other = self.facts.jobs[r.job]
-                        if other.tenant == job.tenant and r.at <= time < r.end:
-                            uses += other.options[r.option].asks.get(name, 0)
+                        if account in other.accounts and r.at <= time < r.end:
+                            uses += other.options[r.option].counts.get(name, 0)
                     if uses > most:
                         return False
         return True

@@ -11,6 +11,7 @@ from fuzz.book.features import features
 from fuzz.book.gangs import fault, plans
 from fuzz.book.reason_details import untrue
 from fuzz.drawing import NOW, chance, cluster, costs, options, settle
+from fuzz.drawing_caps import draw_caps
 from fuzz.policy import Policy, Raw, Setting
 from placewright.formulations.gang import parameters
 
@@ -35,6 +36,8 @@ def draw(rng: Random) -> Raw:
     round_["jobs"] += [job for job in jobs if "running" not in job]
     rng.shuffle(round_["jobs"])
     round_["policy"] = _policy(rng, round_, names)
+    if chance(rng, 0.3):
+        draw_caps(rng, round_)
     return round_
 
 

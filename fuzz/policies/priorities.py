@@ -11,6 +11,7 @@ from fuzz.book.features import features
 from fuzz.book.gangs import fault, plans
 from fuzz.book.reason_details import untrue
 from fuzz.drawing import NOW, chance, costs, settle
+from fuzz.drawing_caps import draw_caps
 from fuzz.policies.gang import SETTINGS, disruption_limits
 from fuzz.policy import Policy, Raw
 
@@ -58,6 +59,8 @@ def draw(rng: Random, size: Size = TINY) -> Raw:
     if pending and chance(rng, 0.1):
         _spoil(rng, rng.choice(pending))
     _queue(rng, round_, pending)
+    if chance(rng, 0.3):
+        draw_caps(rng, round_, size.quotas)
     return round_
 
 

@@ -1,0 +1,63 @@
+"""Drawing of caps: some limits, and jobs that count in several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from fuzz.drawing import chance
+from fuzz.policy import Raw
+
+GPUS = (0, 500, 1000, 2000, 2000, 3000)
+
+
+def draw_caps(rng: Random, round_: Raw, gpus: Sequence[int] = GPUS) -> None:
+    """Give a round one to three caps, and let its jobs count in them."""
+    hosts = round_["cluster"]["hosts"]
+    models = sorted({host["gpu_model"] for host in hosts})
+    caps = {f"c{i}": _cap(rng, hosts, models, gpus) for i in range(rng.randint(1, 3))}
+    round_["caps"] = caps
+    for job in round_["jobs"]:
+        names = [name for name in caps if chance(rng, 0.6)]
+        if any(caps[name].get("gpus_by_model") for name in names) and not _of_one_model(
+            rng, round_, job, models
+        ):
+            names = [name for name in names if not caps[name].get("gpus_by_model")]
+        if names:
+            job["caps"] = rng.sample(names, len(names))
+
+
+def _cap(rng: Random, hosts: list[Raw], models: list[str], gpus: Sequence[int]) -> Raw:
+    cap: Raw = {}
+    if chance(rng, 0.6):
+        cap["gpus"] = rng.choice(gpus)
+    if chance(rng, 0.35):
+        cap["jobs"] = rng.choice((0, 1, 1, 2, 3))
+    if chance(rng, 0.35):
+        chosen = rng.sample(models, rng.randint(1, len(models)))
+        cap["gpus_by_model"] = {model: rng.choice(gpus) for model in chosen}
+    if chance(rng, 0.15) and any("cpu" in host for host in hosts):
+        cap["resources"] = {"cpu": rng.choice((1, 2, 4))}
+    return cap
+
+
+def _of_one_model(rng: Random, round_: Raw, job: Raw, models: list[str]) -> bool:
+    """Let each task group of a job have one GPU model; return whether that was possible."""
+    model_of = {host["name"]: host["gpu_model"] for host in round_["cluster"]["hosts"]}
+    running = job.get("running")
+    if running is None:
+        for option in job["options"]:
+            for group in option["groups"]:
+                group["gpu_models"] = [rng.choice(group.get("gpu_models") or models)]
+        return True
+    option = job["options"][running.get("option", 0)]
+    for number, group in enumerate(option["groups"]):
+        tasks = [task for task in running["tasks"] if task.get("group", 0) == number]
+        there = {model_of[task["host"]] for task in tasks}
+        if len(there) > 1 or not there <= {*group.get("gpu_models", models)}:
+            return False
+        group["gpu_models"] = sorted(there)
+    for other in job["options"]:
+        for group in other["groups"] if other is not option else ():
+            group["gpu_models"] = [rng.choice(group.get("gpu_models") or models)]
+    return True
