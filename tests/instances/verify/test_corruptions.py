@@ -55,6 +55,7 @@ ROUND = Round.model_validate(
             "vacate": ["k3-h3"],
         },
         "reservations": [{"host": "k3-h2", "gpus": [2]}, {"host": "k3-h4"}],
+        "caps": {"few": {"jobs": 0}},
         "tenants": [{"name": "red", "quota": {"gpu": 2, "cpu": 100}}],
         "jobs": [
             {
@@ -122,11 +123,12 @@ ROUND = Round.model_validate(
             job_on("right", ("k3-h1", [3])),
             job_on("pinned", ("k3-h2", [1]), pinned=True),
             job_on("leaving", ("k3-h3", [0])),
+            {"name": "extra", "caps": ["few"], "options": [{"groups": [{"gpu": 1}]}]},
         ],
     }
 )
 RUN, GANG, HALF, OTHER, MENU, TEAM, LONE = range(7)
-LOW, URGENT, MOVER, CHAIN, LEFT, RIGHT, PINNED, LEAVING = range(7, 15)
+LOW, URGENT, MOVER, CHAIN, LEFT, RIGHT, PINNED, LEAVING, EXTRA = range(7, 16)
 
 
 def started(job: str, option: int, *tasks: Raw) -> Raw:
@@ -175,6 +177,7 @@ PLAN: Raw = {
         on("migrate", "right", ("k3-h1", [2])),
         on("keep", "pinned", ("k3-h2", [1])),
         on("keep", "leaving", ("k3-h3", [0])),
+        {"job": "extra", "decision": "wait", "reason": "quota"},
     ],
     "sections": [
         {"kind": "moves", "steps": ["low", "chain", "mover", "left"], "needs_spare": ["right"]}
@@ -312,6 +315,13 @@ CORRUPTIONS: dict[str, Corruption] = {
         {"quota"},
         "decisions[4]",
     ),
+    "a cap exceeded": (
+        lambda raw: raw["decisions"].__setitem__(
+            EXTRA, started("extra", 0, {"group": 0, "index": 0, "host": "k2-h0", "gpus": [0]})
+        ),
+        {"cap"},
+        "decisions[15]",
+    ),
     "an option out of range": (set_decision(MENU, option=2), {"option"}, "decisions[4].option"),
     "a start without option": (set_decision(MENU, option=None), {"option"}, "decisions[4].option"),
     "a wait with option": (set_decision(LONE, option=0), {"option"}, "decisions[6].option"),
@@ -323,14 +333,14 @@ CORRUPTIONS: dict[str, Corruption] = {
     "an unknown job": (
         add_decision({"job": "ghost", "decision": "wait"}),
         {"known_job"},
-        "decisions[15].job",
+        "decisions[16].job",
     ),
     "a job renamed": (
         set_decision(LONE, job="ghost"),
         {"known_job", "one_decision"},
         "decisions",
     ),
-    "a job twice": (add_decision(WAIT), {"one_decision"}, "decisions[15].job"),
+    "a job twice": (add_decision(WAIT), {"one_decision"}, "decisions[16].job"),
     "a job missing": (lambda raw: raw["decisions"].pop(LONE), {"one_decision"}, "decisions"),
     "no decision at all": (set_in("decisions", to=[]), {"one_decision", "moves"}, "decisions"),
     "a kept job moved to another host": (
