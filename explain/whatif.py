@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,6 +37,19 @@ class WhatIf:
     round_after: Round
     after: Plan
     comparison: Comparison
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the second search was interrupted: with more time its plan may be better."""
+        return _is_interrupted(self.after)
+
+
+class UnfinishedError(KeyboardInterrupt):
+    """An interrupt when the round as it is had its plan, `before`, and the edited one had none."""
+
+    def __init__(self, before: Plan) -> None:
+        super().__init__()
+        self.before = before
 
 
 def whatif(
@@ -75,8 +89,9 @@ def whatif(
     ValueError
         If the plan breaks a rule.
     KeyboardInterrupt
-        After an interrupt before there is a plan of the round; one that comes later ends the second
-        search.
+        After an interrupt before there is a plan of the round. `UnfinishedError` before there is
+        one of the edited round; one that comes later ends the search, and the answer is what is
+        known.
     """
     edited = apply_edits(round, edits)
 
@@ -95,12 +110,16 @@ def whatif(
             raise KeyboardInterrupt
     elif not (found := verify(round, plan)).ok:
         raise ValueError(f"the plan breaks a rule: {found.violations[0]}")
-    after = plan if edited == round else solve(edited, start=plan, time_limit=time_limit)
+    try:
+        after = plan if edited == round else solve(edited, start=plan, time_limit=time_limit)
+    except KeyboardInterrupt:
+        raise UnfinishedError(plan) from None
     if not (given or after is plan or _is_optimal(plan) or _is_interrupted(after)):
         # What the second search found by chance is no difference.
-        taken_over = solve(round, start=after, time_limit=0.0)
-        if _is_better(taken_over, plan):
-            plan = solve(round, start=taken_over, time_limit=time_limit)
+        with suppress(KeyboardInterrupt):
+            taken_over = solve(round, start=after, time_limit=0.0)
+            if _is_better(taken_over, plan):
+                plan = solve(round, start=taken_over, time_limit=time_limit)
     return WhatIf(round, plan, edited, after, compare(round, plan, edited, after))
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from placewright.instances.documents.round import Round
 
 NO = "none"
+IN_REGION = ".gpu@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +146,16 @@ def _raw_edits(given: EditOptions) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _quota(text: str) -> dict[str, Any]:
-    """Return the edit of `TENANT.RESOURCE=AMOUNT`, `=+AMOUNT`, `=-AMOUNT` or `=none`."""
+    """Return the edit of `TENANT.RESOURCE=AMOUNT`, `=+AMOUNT`, `=-AMOUNT` or `=none`.
+
+    `TENANT.gpu@REGION=AMOUNT` are all GPUs that it may hold in a region.
+    """
     name, value = _pair(text, "--quota", "TENANT.RESOURCE=AMOUNT")
+    tenant, found, region = name.partition(IN_REGION)
+    if found:
+        if not tenant or not region or value == NO or value[0] in "+-":
+            raise _wrong(text, "--quota", "TENANT.gpu@REGION=AMOUNT, all that it may hold there")
+        return {tenant: {"in_regions": {region: _value(value)}}}
     tenant, found, resource = name.rpartition(".")
     if not found:
         raise _wrong(text, "--quota", "TENANT.RESOURCE=AMOUNT")

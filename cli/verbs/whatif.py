@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +24,11 @@ from placewright.cli.verbs.options import (
     Lenient,
 )
 from placewright.cli.verbs.solve import BackendName
+
+if TYPE_CHECKING:
+    from placewright.instances.documents.edits import Edits
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
 
 Hosts = list[str] | None
 
@@ -54,7 +59,10 @@ def whatif(
     ] = None,
     quota: Annotated[
         list[str] | None,
-        typer.Option(metavar="TENANT.RESOURCE=AMOUNT", help="A quota: 64, +16, -16 or none."),
+        typer.Option(
+            metavar="TENANT.RESOURCE[@REGION]=AMOUNT",
+            help="A quota: 64, +16, -16 or none; in a region, T.gpu@R=64.",
+        ),
     ] = None,
     limit: Annotated[
         list[str] | None,
@@ -155,6 +163,7 @@ def whatif(
             at=at,
         )
     )
+    from placewright.explain.whatif import UnfinishedError
     from placewright.explain.whatif import whatif as ask
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.io.files import load_plan, load_round, write
@@ -176,16 +185,21 @@ def whatif(
             raise typer.Exit(report_violations(found, plan_file))
     try:
         with interrupts.stopping():
-            answer = ask(
-                round_,
-                given.edits,
-                plan=plan,
-                time_limit=time_limit,
-                gap=gap,
-                backend=backend.value,
-                seed=seed,
-                deterministic=deterministic or None,
-            )
+            try:
+                answer = ask(
+                    round_,
+                    given.edits,
+                    plan=plan,
+                    time_limit=time_limit,
+                    gap=gap,
+                    backend=backend.value,
+                    seed=seed,
+                    deterministic=deterministic or None,
+                )
+            except UnfinishedError as unfinished:
+                as_json = output_format is Format.JSON
+                _print_unfinished(round_, unfinished.before, given.edits, as_json=as_json)
+                raise typer.Exit(interrupts.exit_code) from None
     except InvalidInputError as error:
         raise given.blamed(error) from None
     for document, file in ((answer.after, output), (answer.round_after, edited_file)):
@@ -199,13 +213,22 @@ def whatif(
         draw_difference(answer.round, answer.before, answer.round_after, answer.after, picture)
         note_written(picture)
     if STANDARD not in (output, edited_file):
-        from placewright.cli.views.comparison import print_whatif, whatif_object
         from placewright.cli.views.gang.selected import Selection
+        from placewright.cli.views.whatif import print_whatif, whatif_object
 
         if output_format is Format.JSON:
             typer.echo(json.dumps(whatif_object(answer, given.edits), indent=2))
         else:
             print_whatif(out(), answer, given.edits, Selection(everything))
-    certificate = answer.after.certificate
-    if certificate is not None and "interrupted" in certificate.degraded:
+    if interrupts.raised:
         raise typer.Exit(interrupts.exit_code)
+
+
+def _print_unfinished(round_: Round, first: Plan, edits: Edits, *, as_json: bool) -> None:
+    """Print what there is if the second search was interrupted before it had a plan."""
+    from placewright.cli.views.whatif import print_unfinished, unfinished_object
+
+    if as_json:
+        typer.echo(json.dumps(unfinished_object(first, edits), indent=2))
+    else:
+        print_unfinished(out(), round_, first, edits)

@@ -10,50 +10,23 @@ from rich.table import Table
 
 from placewright.cli.format.table import print_rest, print_table, table
 from placewright.cli.views.gang.selected import DEFAULT, Selection
-from placewright.cli.views.gang.tables import certificate_line
 from placewright.explain.conclusions import conclusions
 from placewright.instances.derived.phrases import several
 from placewright.instances.derived.reason_text import MEANINGS, reason_text
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.quantities import part_text
-from placewright.instances.edits.sentences import sentence_of
 from placewright.report.facts.outcomes import OUTCOMES
 from placewright.report.text import NONE, after, gpus, number, place, term_name, term_text
 
 if TYPE_CHECKING:
     from placewright.explain.comparison import Change, Comparison, JobChange
     from placewright.explain.term_differences import TermDifference
-    from placewright.explain.whatif import WhatIf
-    from placewright.instances.documents.edits import Edits
     from placewright.instances.documents.plan import Decision, TermResult
 
 QUIET: tuple[Change, ...] = ("other place", "other facts")
 """Changes that are counted only, unless everything is asked for."""
 
 MAX_JOBS = 3
-
-
-def print_whatif(
-    console: Console, answer: WhatIf, edits: Edits, selection: Selection = DEFAULT
-) -> None:
-    """Print the edits as sentences, and the difference that they make."""
-    console.print(f"What if, in round {answer.round.name}:")
-    for edit in edits.edits:
-        console.print(f"  {sentence_of(edit)}", soft_wrap=True)
-    console.print()
-    print_comparison(console, answer.comparison, answer.round_after.now, selection)
-    for when, plan in (("before", answer.before), ("after", answer.after)):
-        if plan.certificate is not None:
-            console.print(f"{when}: {certificate_line(plan.certificate)}", soft_wrap=True)
-
-
-def whatif_object(answer: WhatIf, edits: Edits) -> dict[str, Any]:
-    """Return what `whatif --format json` prints (docs/cli.md)."""
-    return {
-        "edits": edits.model_dump(mode="json", exclude_unset=True)["edits"],
-        "sentences": [sentence_of(edit) for edit in edits.edits],
-        **comparison_object(answer.comparison),
-    }
 
 
 def print_comparison(

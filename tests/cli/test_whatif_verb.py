@@ -120,6 +120,7 @@ SAME = (
     ),
     (GEO, {"change": [f"{LONG}.regions=+b"]}, changed(add_regions=["b"])),
     (GEO, {"change": [f"{LONG}.remote=false"]}, changed(remote=False)),
+    (GEO, {"quota": ["t.gpu@b=4"]}, {"quota": {"t": {"in_regions": {"b": 4}}}}),
     (GEO, {"replicate": ["d=b"]}, {"replicate": {"dataset": "d", "regions": ["b"]}}),
 )
 
@@ -209,6 +210,8 @@ WRONG = (
     ("--quota gpu=3", "--quota: gpu=3: expected TENANT.RESOURCE=AMOUNT"),
     ("--quota T.gpu=3", "--quota: T: 'T': unknown tenant; expected t; did you mean t?"),
     ("--quota t.gpu=x", "--quota: t.to.gpu: 'x': expected GPUs as a number"),
+    ("--quota t.gpu@b=+3", "--quota: t.gpu@b=+3: expected TENANT.gpu@REGION=AMOUNT"),
+    ("--quota t.gpu@b=3", "--quota: t.in_regions.b: policy gang knows no quotas of regions"),
     ("--limit preempted=3", "--limit: to.preempted: 3: unknown field; expected one of"),
     ("--set waits.long.prio=3", "expected JOB.FIELD=VALUE with a field of jobs; did you mean"),
     ("--set wait.count=3", "--set: wait: 'wait': unknown job; expected runs or waits.long"),
