@@ -1,0 +1,181 @@
+"""The command `placewright serve` as a process: callers at once, signals, TLS, missing packages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import ssl
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from placewright.cli.app import main
+
+SECONDS, CALLERS = 10, 50
+GROWTH_MIB = 24
+
+
+@pytest.fixture(scope="module")
+def callers(helper):
+    return helper(__file__, "callers")
+
+
+def test_fifty_callers_get_right_answers_or_are_told_to_come_again(callers, tmp_path):
+    with callers.running(tmp_path) as service:
+        figures = asyncio.run(callers.hammer(service, CALLERS, SECONDS))
+        seen = {int(status.split()[1]) for status in figures.answers}
+        log = (tmp_path / "log").read_text()
+    assert figures.wrong == []
+    assert seen <= {200, 422, 503}
+    assert sum(n for what, n in figures.answers.items() if what.endswith(" 200")) > 0
+    assert figures.answers["solve 503"] > 0
+    # Memory grows while modules are loaded, and not with the number of requests.
+    assert max(figures.mib[-4:]) - max(figures.mib[:4]) < GROWTH_MIB, figures.mib
+    assert "Traceback" not in log
+    assert all(line.isprintable() for line in log.splitlines())
+
+
+def test_a_signal_ends_the_service_and_its_processes(callers, tmp_path):
+    with callers.running(tmp_path) as service:
+        process = service.process
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(children) == 2
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        deadline = time.monotonic() + 10
+        while any(Path(f"/proc/{child}").exists() for child in children):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_a_service_that_is_killed_leaves_no_process(callers, tmp_path):
+    with callers.running(tmp_path) as service:
+        process = service.process
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+        process.wait(30)
+        deadline = time.monotonic() + 30
+        while any(_runs(child) for child in children):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def _runs(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_plan_of_files_is_shown_and_followed(callers, tmp_path, bundled):
+    round_file, plan_file = tmp_path / "round.json", tmp_path / "plan.json"
+    files = ["--round", str(round_file), "--plan", str(plan_file)]
+    with callers.running(tmp_path, *files) as service:
+        round_ = callers.round_of(2, 3)
+
+        def first_reason():
+            args = {
+                "Pod": {
+                    "metadata": {"name": "p", "annotations": {"placewright.dev/job": "j2"}},
+                    "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}]},
+                },
+                "NodeNames": ["h0", "h1"],
+            }
+            found = httpx.post(f"{service.url}/extender/filter", json=args).json()
+            return found["NodeNames"] or found["FailedAndUnresolvableNodes"]["h0"]
+
+        def wait_for(expected):
+            deadline = time.monotonic() + 60
+            while (found := first_reason()) != expected:
+                assert time.monotonic() < deadline, found
+                time.sleep(0.1)
+
+        wait_for("placewright: waits, no plan yet")
+        decisions = callers.placed(2, 3)
+        plan = {**callers.HEAD, "kind": "Plan", "decisions": decisions}
+        round_file.write_text(json.dumps(round_))
+        plan_file.write_text(json.dumps(plan))
+        wait_for("placewright: waits, no_reason")
+        # Not what somebody else asks.
+        httpx.post(
+            f"{service.url}/v1alpha2/solve", json=bundled("quickstart"), headers=callers.NAMED
+        )
+        decisions[2]["decision"], decisions[1] = "start", {"job": "j1", "decision": "wait"}
+        decisions[2] |= {"option": 0, "tasks": [{"host": "h1", "gpus": list(range(8))}]}
+        plan_file.write_text(json.dumps(plan))
+        wait_for(["h1"])
+        plan_file.write_text("{")  # what cannot be read changes nothing
+        deadline = time.monotonic() + 60
+        while "the plan is not shown" not in (tmp_path / "log").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert first_reason() == ["h1"]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """A CA, and certificates of a server and of a client that it signed."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs openssl")
+    here = tmp_path_factory.mktemp("tls")
+
+    def run(*words):
+        subprocess.run([openssl, *words], cwd=here, check=True, capture_output=True)
+
+    new = ("-newkey", "rsa:2048", "-nodes")
+    run("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=ca")
+    (here / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    for who in ("server", "client"):
+        request = ("-keyout", f"{who}.key", "-out", f"{who}.csr", "-subj", f"/CN={who}")
+        run("req", *new, *request)
+        signed = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-out", f"{who}.crt")
+        run("x509", "-req", "-in", f"{who}.csr", *signed, "-extfile", "names")
+    return here
+
+
+def test_with_a_client_ca_nobody_else_connects(callers, tmp_path, certificates):
+    names = ("certificate", "server.crt"), ("key", "server.key"), ("client-ca", "ca.crt")
+    options = [word for name, file in names for word in (f"--{name}", str(certificates / file))]
+    alone = ssl.create_default_context(cafile=str(certificates / "ca.crt"))
+    known = ssl.create_default_context(cafile=str(certificates / "ca.crt"))
+    known.load_cert_chain(certificates / "client.crt", certificates / "client.key")
+    with callers.running(tmp_path, *options, tls=known) as service:
+        assert service.url.startswith("https://")
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{service.url}/healthz", verify=alone)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "expected"),
+    [
+        (["--certificate", "a"], 2, "expected both or neither"),
+        (["--client-ca", "a"], 2, "expected with --certificate"),
+        (["--round", "a"], 2, "expected both or neither"),
+        (["--token-file", "nothing"], 3, "nothing"),
+        (["--token-file", "short"], 3, "at least 16 ASCII characters"),
+        (["--host", "203.0.113.9"], 3, "cannot listen"),
+        (["--certificate", "short", "--key", "short", "--port", "0"], 3, "in PEM"),
+        (["--port", "70000"], 2, "65535"),
+    ],
+)
+def test_wrong_usage_is_one_line(words, code, expected, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short").write_text("short")
+    assert main(["serve", *words]) == code
+    said = capsys.readouterr().err.strip().splitlines()
+    assert expected in said[-1]
+    assert "Traceback" not in "".join(said)
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["serve"]) == 3
+    said = capsys.readouterr().err
+    assert "pip install 'placewright[serve]'" in said
+    assert len(said.splitlines()) == 1
