@@ -1,7 +1,7 @@
 // Where each host is on the map: hosts in columns, in boxes of the innermost domain, in its groups.
 
-const MIN_PITCH = 3, MAX_PITCH = 26, LABELLED = 8, GAP = 8, LABEL = 15;
-const ROWS = 16;
+const MIN_PITCH = 3, MAX_PITCH = 30, LABELLED = 8, NAMED = 12, LABEL = 15, MAX_NAME = 96;
+const ROWS = 16, FONT = "11px system-ui, sans-serif";
 
 const GROUPS = (() => {
   const inner = MAP.levels.length - 2;
@@ -30,42 +30,53 @@ const down = (host) => Math.ceil(MAP.gpus[host] / across(host));
 
 // Lay out for a width; hosts get x and y, boxes their corners.
 function layOut(pitch, width) {
-  const labels = pitch >= LABELLED;
+  const labels = pitch >= LABELLED, gap = pitch < 6 ? 4 : 8;
   const placed = { pitch, width, height: 0, boxes: [], headings: [], x: new Float64Array(MAP.gpus.length), y: new Float64Array(MAP.gpus.length) };
   // Groups stand beside each other while they fit; one that is wider than all has rows of boxes.
   let left = 2, y = 2, lowest = 2;
   for (const group of GROUPS) {
-    const whole = group.boxes.reduce((sum, box) => sum + arrange(box, pitch, width).w + GAP, 0);
+    const whole = group.boxes.reduce((sum, box) => sum + arrange(box, pitch, width).w + gap, 0);
     if (left > 2 && left + whole > width) [left, y] = [2, lowest];
     const from = left, heading = group.name && GROUPS.length > 1 ? (labels ? 22 : 15) : 0;
     if (heading) placed.headings.push({ text: group.name, x: left, y, w: Math.min(whole, width - left), size: labels ? 12 : 10 });
     let x = left, line = y + heading, tallest = 0;
     for (const box of group.boxes) {
-      const { w, h, inside } = arrange(box, pitch, width);
+      const { w, h, inside, names } = arrange(box, pitch, width);
       if (x + w > width && x > from) {
         x = from;
-        line += tallest + GAP;
+        line += tallest + gap;
         tallest = 0;
       }
       box.hosts.forEach((host, n) => {
         placed.x[host] = x + 2 + inside[n][0];
         placed.y[host] = line + inside[n][1];
       });
-      placed.boxes.push({ box, x, y: line, w, h });
-      x += w + GAP;
+      placed.boxes.push({ box, x, y: line, w, h, names });
+      x += w + gap;
       tallest = Math.max(tallest, h);
     }
-    lowest = Math.max(lowest, line + tallest + GAP + 4);
-    left = whole > width ? width : left + whole + GAP;
+    lowest = Math.max(lowest, line + tallest + gap + 4);
+    left = whole > width ? width : left + whole + gap + 4;
   }
   placed.height = lowest;
   return placed;
 }
 
+// How wide the names of a box's hosts are; long ones are cut.
+function nameWidth(box) {
+  if (box.names === undefined) {
+    const context = byId("canvas").getContext("2d");
+    context.font = FONT;
+    box.names = Math.min(MAX_NAME, Math.max(...box.hosts.map((host) => context.measureText(MAP.hosts[host]).width))) + 8;
+  }
+  return box.names;
+}
+
 // The size of a box, and where its hosts are in it.
 function arrange(box, pitch, width) {
   const labels = pitch >= LABELLED, top = labels ? LABEL : 2, seam = pitch >= 6 ? 1 : 0;
-  const columnWidth = Math.max(...box.hosts.map(across)) * pitch + 3;
+  const names = pitch >= NAMED ? nameWidth(box) : 0;
+  const columnWidth = Math.max(...box.hosts.map(across)) * pitch + 3 + names;
   const most = Math.max(1, Math.floor((width - 8) / columnWidth));
   const rows = Math.max(ROWS, Math.ceil(box.hosts.length / most));
   let column = 0, row = 0, lines = 0, deepest = 0;
@@ -74,13 +85,13 @@ function arrange(box, pitch, width) {
       column++;
       row = lines = 0;
     }
-    const at = [column * columnWidth, top + lines * pitch + row * seam];
+    const at = [column * columnWidth + names, top + lines * pitch + row * seam];
     row++;
     lines += down(host);
     deepest = Math.max(deepest, lines * pitch + row * seam);
     return at;
   });
-  return { w: (column + 1) * columnWidth + 1, h: deepest + top + 1, inside };
+  return { names, w: (column + 1) * columnWidth + 1, h: deepest + top + 1, inside };
 }
 
 // The largest pitch at which all is seen in a height, if there is one.

@@ -24,9 +24,16 @@ function pick(job, gpu = -1) {
   for (const button of document.querySelectorAll("button.job")) {
     button.setAttribute("aria-pressed", String(Number(button.dataset.job) === job));
   }
+  byId("chosen").hidden = job < 0;
+  if (job >= 0) {
+    const plan = JOBS.plans[0], decision = plan.decision[job];
+    byId("chosen-name").textContent = JOBS.names[job];
+    byId("chosen-about").textContent = `${JOBS.outcomes[decision] || ""}, ${gpuText(plan.milli[job])} GPUs`;
+  }
   map?.redraw();
 }
 
+byId("let-go").addEventListener("click", () => pick(-1));
 document.addEventListener("click", (event) => {
   const picked = event.target.closest?.("button.job, #job-table tbody tr");
   if (picked) pick(Number(picked.dataset.job) === VIEW.picked ? -1 : Number(picked.dataset.job));

@@ -28,6 +28,7 @@ from placewright.report.panels.moves import moves
 from placewright.report.panels.notes import notes
 from placewright.report.panels.objective import objective
 from placewright.report.panels.policies import PANELS
+from placewright.report.panels.source import source
 from placewright.report.panels.subject import Subject
 from placewright.report.panels.summary import summary
 from placewright.report.panels.usage import usage
@@ -77,7 +78,7 @@ def render_report(
             title=PANELS[round.policy.formulation].title,
             special=_special(subject),
             waiting=[waiting(subject, name, made, each) for name, made in both],
-            notes=list(notes(subject)),
+            notes=[*source(subject), *notes(subject)],
             digest=round_digest(round),
             mapped=round.policy.spec.places_jobs and subject.cluster.num_gpus > 0,
             policy=_policy(script, style),

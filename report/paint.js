@@ -58,14 +58,19 @@ function paint(canvas, placed, left, top, scale) {
     context.font = `600 ${size}px system-ui, sans-serif`;
     if (y < bottom && y + 2 * size > top) context.fillText(fitted(context, text, w), x, y + size + 2);
   }
-  context.font = "11px system-ui, sans-serif";
+  context.font = FONT;
   const seen = placed.boxes.filter(({ y, h }) => y < bottom && y + h > top);
-  for (const { box, x, y, w, h } of seen) {
+  for (const { box, x, y, w, h, names } of seen) {
     context.fillStyle = c.box;
     context.fillRect(x, y, w, h);
     if (placed.pitch >= LABELLED && box.name) {
       context.fillStyle = c.muted;
       context.fillText(fitted(context, box.name, w - 6), x + 3, y + 11);
+    }
+    for (const host of names ? box.hosts : []) {
+      const text = fitted(context, MAP.hosts[host], MAX_NAME);
+      context.fillStyle = VIEW.hosts === null || VIEW.hosts[host] ? c.muted : c.kept2;
+      context.fillText(text, placed.x[host] - names + 2, placed.y[host] + placed.pitch / 2 + 4);
     }
   }
   const cells = isDifference(VIEW.state) ? differenceCell : stateCell;
@@ -85,7 +90,7 @@ function paintHost(context, placed, host, cells) {
   const isFaint = VIEW.hosts !== null && !VIEW.hosts[host];
   for (let index = 0; index < MAP.gpus[host]; index++) {
     const x = placed.x[host] + (index % wide) * pitch, y = placed.y[host] + Math.floor(index / wide) * pitch;
-    cells(context, MAP.start[host] + index, x, y, size, index % wide === 0, isFaint);
+    cells(context, MAP.start[host] + index, x, y, size, index % wide, isFaint);
   }
   context.globalAlpha = 1;
   if (MAP.condition[host] >= AWAY) {
@@ -107,7 +112,7 @@ function isDim(cell) {
   return !holders(cell).some(([job]) => VIEW.matched[job]);
 }
 
-function stateCell(context, gpu, x, y, size, isFirst, isFaint) {
+function stateCell(context, gpu, x, y, size, column, isFaint) {
   const cell = MAP.states[VIEW.state][gpu], c = PAINT.colours, plan = planOf(VIEW.state);
   context.globalAlpha = isDim(cell) && (isFaint || VIEW.picked >= 0 || VIEW.hosts === null) ? 0.22 : 1;
   if (cell === FREE) {
@@ -126,10 +131,12 @@ function stateCell(context, gpu, x, y, size, isFirst, isFaint) {
     else if (leaves) context.fillStyle = c.bad;
     else if (VIEW.state > 0 && decision === MIGRATED && size >= 5) context.fillStyle = hatch(context, colour, c.card, "/");
     else context.fillStyle = colour;
-    context.fillRect(x, from, size, cell < 0 ? Math.max(1, height - 0.5) : height);
+    // Small cells of one job are joined to the one before.
+    const joined = size < 5 && column > 0 && MAP.states[VIEW.state][gpu - 1] === cell ? 1 : 0;
+    context.fillRect(x - joined, from, size + joined, cell < 0 ? Math.max(1, height - 0.5) : height);
     from += height;
   }
-  const [job] = parts[0], isRun = !isFirst && MAP.states[VIEW.state][gpu - 1] === cell;
+  const [job] = parts[0], isRun = column > 0 && MAP.states[VIEW.state][gpu - 1] === cell;
   if (size >= 10 && parts.length === 1 && !isRun && LETTERS.has(job)) {
     const fresh = VIEW.state > 0 && JOBS.plans[plan].decision[job] <= MIGRATED;
     glyph(context, LETTERS.get(job), x, y, size, fresh ? c.fresh : c.ink);
@@ -163,7 +170,7 @@ function changeOf(gpu) {
   return before === FREE ? "comes" : after === FREE ? "goes" : "other";
 }
 
-function differenceCell(context, gpu, x, y, size, _isFirst, isFaint) {
+function differenceCell(context, gpu, x, y, size, _column, isFaint) {
   const [from, to] = differenceOf(VIEW.state), c = PAINT.colours;
   const dim = isDim(MAP.states[from][gpu]) && isDim(MAP.states[to][gpu]);
   context.globalAlpha = dim && (isFaint || VIEW.picked >= 0 || VIEW.hosts === null) ? 0.22 : 1;

@@ -18,10 +18,11 @@ class JobCell(NamedTuple):
 
 
 class Meter(NamedTuple):
-    """A text with a bar: which part of a whole is filled."""
+    """A text with a bar: which part of a whole is filled; `tight`: a full one is no good news."""
 
     text: str
     part: float
+    tight: bool = False
     kind: str = "meter"
 
 

@@ -15,6 +15,7 @@ NO_BOUNDS = (
     "The plan has no certificate: these values are recomputed, and nothing is known of the best "
     "ones. placewright verify --bound proves bounds."
 )
+_STATUS = {"optimal": "✓ optimal", "within_gap": "≈ within the gap", "feasible": "• feasible"}
 _SENSES = {"max": "▲ max", "min": "▼ min"}
 
 
@@ -24,7 +25,7 @@ def objective(subject: Subject) -> Table:
         return _both(subject)
     plan = subject.plans[0]
     return table(
-        "Objective, most important first",
+        "Terms, most important first",
         ("term", "sense", ">value", ">bound", ">gap", "proof", "status"),
         (_row(term) for term in terms_of(subject, plan)),
         "" if plan.certificate else NO_BOUNDS,
@@ -48,7 +49,7 @@ def _row(term: TermResult) -> tuple[Cell, ...]:
         term_text(term.name, term.bound),
         percent(term.gap),
         f"{proof}, conditional" if term.conditional else proof,
-        (term.status or NONE).replace("_", " "),
+        NONE if term.status is None else _STATUS[term.status],
     )
 
 
@@ -56,7 +57,7 @@ def _both(subject: Subject) -> Table:
     round_, (first, second) = subject.round, subject.plans
     found = compare(round_, first, round_, second).terms
     return table(
-        "Objective, most important first",
+        "Terms, most important first",
         ("term", "sense", ">A", ">bound of A", ">gap", ">B", ">bound of B", ">gap", "B against A"),
         (_differences(one) for one in found),
     )

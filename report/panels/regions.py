@@ -68,16 +68,21 @@ def _load(facts: RegionPlan) -> Table:
 
     def row(region: int) -> tuple[Cell, ...]:
         limit, there = regions_.storage[region], int(regions_.gpus[region])
+        after_ = int(facts.after[region])
         stored = gib(int(facts.stored[region]))
         full = 0.0 if limit is None else int(facts.stored[region]) / max(limit, 1)
         return (
             regions_.names[region],
             gpus(there),
             gpus(int(before[region])),
-            gpus(int(facts.after[region])),
-            Meter(load(int(facts.after[region]), there), float(hot[region]) / top),
+            gpus(after_),
+            Meter(
+                load(int(facts.after[region]), there),
+                float(hot[region]) / top,
+                tight=int(facts.after[region]) > there,
+            ),
             gpus(int(facts.short[region] if facts.slow else facts.waiting[region])),
-            stored if limit is None else Meter(f"{stored} of {gib(limit)}", full),
+            stored if limit is None else Meter(f"{stored} of {gib(limit)}", full, tight=True),
             gib(int(facts.remote[region])),
             money(int(facts.cost[region])),
         )
@@ -142,10 +147,10 @@ def _links(facts: RegionPlan) -> Table:
                 names[use.source],
                 names[use.target],
                 gib(use.gib),
-                Meter(percent(use.copied), use.copied),
+                Meter(percent(use.copied), use.copied, tight=True),
                 number(use.jobs),
                 gib(use.reads),
-                Meter(percent(use.read), use.read),
+                Meter(percent(use.read), use.read, tight=True),
             )
             for use in used
         ),

@@ -36,7 +36,8 @@ def summary(subject: Subject) -> list[Figure]:
 def _figures(subject: Subject) -> Iterator[Figure]:
     plans = subject.plans
     used = [gpu_usage(subject.round, plan, subject.cluster) for plan in plans]
-    if used[0] and subject.round.policy.spec.places_jobs:
+    places_jobs = subject.round.policy.spec.places_jobs
+    if used[0] and places_jobs:
         there = sum(model.gpus for model in used[0])
         before = sum(model.before for model in used[0])
         after = [sum(model.after for model in rows) for rows in used]
@@ -48,13 +49,13 @@ def _figures(subject: Subject) -> Iterator[Figure]:
             Meter("", part),
         )
     milli = [milli_gpu_of(subject.jobs, plan) for plan in plans]
-    decided = [
+    kinds_shown = [
         ("started", (DecisionKind.START,)),
         ("waiting", (DecisionKind.WAIT,)),
         ("moved or stopped", MOVES),
         ("kept", (DecisionKind.KEEP,)),
     ]
-    for word, kinds in decided:
+    for word, kinds in kinds_shown if places_jobs else ():
         jobs = [[one.job for one in plan.decisions if one.decision in kinds] for plan in plans]
         asked = [
             gpus(sum(held[job] for job in names)) for held, names in zip(milli, jobs, strict=True)

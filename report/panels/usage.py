@@ -73,4 +73,4 @@ def _of_quota(one: TenantUsage) -> Meter:
     whole = one.capacity if one.limit is None else one.limit
     if one.limit:
         text = f"{text}, {percent(one.after / one.limit)}"
-    return Meter(text, min(1.0, one.after / whole) if whole else 0.0)
+    return Meter(text, min(1.0, one.after / whole) if whole else 0.0, tight=True)

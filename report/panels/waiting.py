@@ -12,11 +12,12 @@ from placewright.explain.corrections.find import Correction
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
 from placewright.explain.kinds import WaitingKind, explain_all
+from placewright.instances.derived.phrases import count
 from placewright.instances.derived.reason_text import MEANINGS, reason_text
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.report.panels.subject import Subject
 from placewright.report.table import JobCell
-from placewright.report.text import after, gpus, number
+from placewright.report.text import after, count_gpus, number
 from placewright.report.verdicts import label, verdict_text
 
 MAX_NAMES = 4
@@ -24,6 +25,9 @@ MAX_TEXTS = 6
 MAX_CORRECTIONS = 3
 SHARE_OF_KINDS = 0.5
 """Of the time; the rest is for corrections."""
+
+NOTHING = "No change was found that lets it start."
+NO_TIME = "No time was left to look for what would let it start."
 
 
 class Sentence(NamedTuple):
@@ -43,8 +47,8 @@ class Kind:
         The first of them, how many more there are, how many in all, and what they ask.
     verdict, facts
         How lasting it is, and what keeps them from starting.
-    changes, asked
-        What would let the first of them start, the cheapest first, and whether that was asked.
+    changes, note
+        What would let the first of them start, the cheapest first, and why there is none.
     """
 
     jobs: tuple[JobCell, ...]
@@ -54,7 +58,7 @@ class Kind:
     verdict: str
     facts: tuple[Sentence, ...] = ()
     changes: tuple[Sentence, ...] = ()
-    asked: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,6 @@ class Group:
     meaning: str
     count: str
     gpus: str
-    part: float
     kinds: tuple[Kind, ...]
     more: int
 
@@ -95,7 +98,6 @@ def waiting(subject: Subject, name: str, plan: Plan, time_limit: float) -> Waiti
         by_reason.setdefault(one.reason, []).append(one)
     kinds = _explained(subject, plan, left, time_limit)
     reason_of = {one.job: one.reason for one in left}
-    total = max(1, sum(milli.values()))
     groups = []
     for reason, decisions in by_reason.items():
         asked = sum(milli[one.job] for one in decisions)
@@ -108,9 +110,8 @@ def waiting(subject: Subject, name: str, plan: Plan, time_limit: float) -> Waiti
                     reason=reason.value if reason else "",
                     word=reason.value.replace("_", " ") if reason else "no reason given",
                     meaning=MEANINGS[reason] if reason else "the plan gives no reason",
-                    count=number(len(decisions)),
-                    gpus=gpus(asked),
-                    part=asked / total,
+                    count=count(len(decisions), "job"),
+                    gpus=count_gpus(asked),
                     kinds=tuple(rest[:MAX_TEXTS]),
                     more=max(0, len(rest) - MAX_TEXTS),
                 ),
@@ -122,7 +123,7 @@ def waiting(subject: Subject, name: str, plan: Plan, time_limit: float) -> Waiti
         groups=tuple(group for _, group in groups),
         count=len(left),
         milli_gpu=sum(milli.values()),
-        explained=bool(kinds),
+        explained=time_limit > 0,
         undecided=sum(kind.verdict.startswith("could not be decided") for _, kind in kinds),
     )
 
@@ -152,7 +153,7 @@ def _kind(subject: Subject, jobs: Sequence[str], milli: int, verdict: str) -> Ki
         jobs=tuple(map(subject.cell, jobs[:MAX_NAMES])),
         more=max(0, len(jobs) - MAX_NAMES),
         count=number(len(jobs)),
-        gpus=gpus(milli),
+        gpus=count_gpus(milli),
         verdict=verdict,
     )
 
@@ -175,9 +176,10 @@ def _with_changes(subject: Subject, plan: Plan, kind: WaitingKind, end: float) -
     facts = tuple(Sentence(label(fact).strip(), fact.text) for fact in found.conflict)
     changes: tuple[Sentence, ...] = ()
     left = end - monotonic()
-    asks = left > 0 and found.verdict not in (Verdict.COULD_START, Verdict.UNDECIDED)
-    if asks:
-        changes = tuple(_changes(subject, plan, kind.jobs[0], left))
+    note = ""
+    if found.verdict not in (Verdict.COULD_START, Verdict.UNDECIDED):
+        changes = tuple(_changes(subject, plan, kind.jobs[0], left)) if left > 0 else ()
+        note = NOTHING if left > 0 else NO_TIME
     return Kind(
         jobs=made.jobs,
         more=made.more,
@@ -186,7 +188,7 @@ def _with_changes(subject: Subject, plan: Plan, kind: WaitingKind, end: float) -
         verdict=made.verdict,
         facts=facts,
         changes=changes,
-        asked=asks,
+        note="" if changes else note,
     )
 
 
