@@ -76,7 +76,7 @@ def running(folder: Path, *options: str, tls: ssl.SSLContext | None = None) -> I
             url = log.read_text().partition(" serves on ")[2].split()[0]
             while True:
                 with contextlib.suppress(httpx.TransportError):
-                    if httpx.get(f"{url}/healthz", verify=False).status_code == 200:
+                    if httpx.get(f"{url}/healthz", verify=tls or True).status_code == 200:
                         break
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
