@@ -49,6 +49,27 @@ def explain_missing_replica(
     InvalidInputError
         If the round has another policy, a name is unknown, or the replica exists or comes.
     """
+    asked, name = probing(round_, dataset, region)
+    return explain_job(
+        asked,
+        None,
+        name,
+        time_limit=time_limit,
+        backend=backend,
+        seed=seed,
+        deterministic=deterministic,
+        isolation=isolation,
+    )
+
+
+def probing(round_: Round, dataset: str, region: str) -> tuple[Round, str]:
+    """Return the round whose one job has a home only if the replica comes, and the job's name.
+
+    Raises
+    ------
+    InvalidInputError
+        As of `explain_missing_replica`.
+    """
     if round_.policy.spec is not REPLICAS:
         problem = f"expected policy {REPLICAS.name}"
         raise InvalidInputError(problem, path=("policy",), value=round_.policy.formulation)
@@ -69,16 +90,7 @@ def explain_missing_replica(
     )
     cluster = _with_host(round_.cluster, name, region, round_.geo.level)
     asked = round_.model_copy(update={"cluster": cluster, "jobs": (job,)}).with_invalid({})
-    return explain_job(
-        asked,
-        None,
-        name,
-        time_limit=time_limit,
-        backend=backend,
-        seed=seed,
-        deterministic=deterministic,
-        isolation=isolation,
-    )
+    return asked, name
 
 
 def _with_host(cluster: ClusterDocument, name: str, region: str, level: str) -> ClusterDocument:

@@ -1,4 +1,7 @@
-"""`python -m fuzz POLICY [POLICY ...] [--rounds N] [--state DIR]`, from the root."""
+"""`python -m fuzz POLICY [POLICY ...] [--rounds N] [--state DIR]`, from the root.
+
+`python -m fuzz explain --policy POLICY` compares explanations of jobs that wait.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from fuzz.explanations import command as explanations
 from fuzz.play import HEADER, Failure, Played
 from fuzz.policies import POLICIES
 from fuzz.policy import Policy, Raw
@@ -21,7 +25,10 @@ EVERY = "all"
 
 def main(arguments: list[str] | None = None) -> int:
     """Play; return 1 if anything failed."""
-    asked = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["explain"]:
+        return explanations.main(words[1:])
+    asked = _parser().parse_args(words)
     # In the background a shell lets Ctrl-C be ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)

@@ -27,7 +27,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import DisruptionLimits, Policy, PolicyLimits
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
-from placewright.instances.documents.sharing import MOST
+from placewright.instances.documents.sharing import MOST, Sharing
 from placewright.instances.policies import GANG, INTERLEAVING
 
 _NOBODY = DisruptionLimits(preempted_jobs=0, migrated_jobs=0)
@@ -121,9 +121,7 @@ def question(world: World) -> Round:
     round_ = world.round
     waits = _waits(named(world.job, round_), named(world.job, world.base))
     if _alone(round_, waits):
-        policy = round_.policy.model_copy(update={"formulation": GANG.name})
-        alone = round_.model_copy(update={"policy": policy})
-        return gang.question(World(alone, world.job))
+        return gang.question(World(_as_gangs(round_), world.job))
     policy = Policy(
         formulation=INTERLEAVING.name,
         terms=("weighted_throughput",),
@@ -144,6 +142,13 @@ def _alone(round_: Round, waits: Job) -> bool:
     key = grouping_key(waits)
     running = (job for job in round_.jobs if job.running is not None)
     return key is None or all(grouping_key(job) != key for job in running)
+
+
+def _as_gangs(round_: Round) -> Round:
+    """Return the round of gangs in which nobody takes turns."""
+    jobs = tuple(job.model_copy(update={"profile": None}) for job in round_.jobs)
+    policy = round_.policy.model_copy(update={"formulation": GANG.name})
+    return round_.model_copy(update={"jobs": jobs, "sharing": Sharing(), "policy": policy})
 
 
 def _waits(job: Job, asked: Job) -> Job:

@@ -1,0 +1,1 @@
+"""Explanations of jobs that wait, beside the enumeration of tiny rounds by the rule book."""
