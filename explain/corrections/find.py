@@ -18,6 +18,10 @@ Starts: TypeAlias = Callable[[Round], bool | None]
 """Whether the job starts in a round while nobody else moves or stops; None: that is not known."""
 
 
+_OTHER_PLACES = {"models", "any_host", "level", "slices", "apart", "gpu", "tasks"}
+"""Kinds of changes of the places that a job asks for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One change of a correction: who makes it, and what it is."""
@@ -126,7 +130,8 @@ def corrections(
         return world.starts([changes[c].strongest for c in sorted(chosen)])
 
     prices = [costs[change.kind].price for change in changes]
-    for found in minimal_corrections(prices, all_of, most=most):
+    hindering = frozenset(c for c, change in enumerate(changes) if _may_hinder(round_, change))
+    for found in minimal_corrections(prices, all_of, most=most, hindering=hindering):
         if not found.changes:
             continue
         forms = _least_forms({c: changes[c] for c in sorted(found.changes)}, prices, world)
@@ -140,6 +145,17 @@ def corrections(
         if correction.text not in told:
             told.add(correction.text)
             yield correction
+
+
+def _may_hinder(round_: Round, change: Change) -> bool:
+    """Whether a change may also keep a job from joining others that take turns.
+
+    Who asks for other places takes turns with others; and with `as_needed` any change may leave
+    GPUs enough for all.
+    """
+    if "sharing" not in round_.policy.spec.sections:
+        return False
+    return round_.sharing.as_needed or change.kind in _OTHER_PLACES
 
 
 def _least_forms(

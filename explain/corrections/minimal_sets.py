@@ -46,7 +46,11 @@ class Correction(NamedTuple):
 
 
 def minimal_corrections(
-    costs: Sequence[int], starts: Starts, *, most: int = MAX_CHANGES
+    costs: Sequence[int],
+    starts: Starts,
+    *,
+    most: int = MAX_CHANGES,
+    hindering: Changes = frozenset(),
 ) -> Iterator[Correction]:
     """Yield all minimal corrections of up to `most` changes, cheapest first, then fewest changes.
 
@@ -57,7 +61,10 @@ def minimal_corrections(
     costs
         Of each change, at least 1.
     starts
-        Monotone: with more changes the job starts if it does with fewer.
+        Monotone: with more changes the job starts if it does with fewer, but for those that follow.
+    hindering
+        Changes that may also keep the job from starting. A set that does not suffice says something
+        of those sets alone that have the same ones of them.
 
     Raises
     ------
@@ -68,15 +75,16 @@ def minimal_corrections(
         if cost < 1:
             raise ValueError(f"cost {cost} of change {change}; expected at least 1")
     every = frozenset(range(len(costs)))
-    if starts(every) is False:
+    if not hindering and starts(every) is False:
         return
-    conflicts: list[Changes] = []
+    conflicts: list[tuple[Changes, Changes]] = []
     found: list[Changes] = []
     unknown: list[Changes] = []
     for cost, changes in _by_cost(costs, most):
         if any(known <= changes for known in found):
             continue
-        if not all(changes & conflict for conflict in conflicts):
+        same = changes & hindering
+        if any(same == theirs and not changes & conflict for theirs, conflict in conflicts):
             continue
         answer = starts(changes)
         if answer is None:
@@ -86,7 +94,8 @@ def minimal_corrections(
             proven = not any(smaller < changes for smaller in unknown)
             yield Correction(changes, cost, proven)
         else:
-            conflicts.append(every - _grown(changes, every, starts))
+            grown = _grown(changes, every - hindering, starts)
+            conflicts.append((same, every - hindering - grown))
 
 
 def _by_cost(costs: Sequence[int], most: int) -> list[tuple[int, Changes]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -104,9 +105,23 @@ def _without_budget(round_: Round, names: Collection[str]) -> Round:
 
 
 def _without_data(round_: Round, names: Collection[str]) -> Round:
+    """Return the round without some data; regions that held more than their storage may still."""
     geo = round_.geo
+    there = {(one.name, region) for one in geo.datasets for region in one.replicas}
+    there |= {(one.dataset, one.region) for one in geo.copying}
+    size = {one.name: one.size for one in geo.datasets}
+    held = Counter[str]()
+    for dataset, region in there:
+        held[region] += size[dataset]
+
+    def of_region(one: Region) -> Region:
+        if one.storage is None or held[one.name] <= one.storage:
+            return one
+        return one.model_copy(update={"storage": held[one.name]})
+
     return _update_geo(
         round_,
         datasets=tuple(one for one in geo.datasets if one.name not in names),
         copying=tuple(one for one in geo.copying if one.dataset not in names),
+        regions=tuple(map(of_region, geo.regions)),
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, combinations
 
-from fuzz.explanations.questions import Starts
-from fuzz.explanations.samples import Sample
+from fuzz.explanations.questions import STARTS, Starts
+from fuzz.explanations.samples import Sample, waiting
+from fuzz.policy import Policy, TooManyPlansError
 from placewright.explain.conflict import preferred_conflict
 from placewright.explain.explain_job import VERDICTS, last_stratum
 from placewright.explain.explanation import Explanation, Verdict
@@ -18,6 +19,17 @@ from placewright.instances.verify import verify
 
 MAX_FACTS = 7
 """Facts of which all subsets are looked at; of more only those that a search asks for."""
+
+
+def compared(policy: Policy, seeds: Iterable[int]) -> Iterator[tuple[Explanation, list[str]]]:
+    """Yield the explanations of jobs that wait in tiny rounds, and what is wrong with each."""
+    for sample in waiting(policy, seeds):
+        starts = STARTS[sample.round.policy.formulation]
+        found = sample.explained()
+        try:
+            yield found, [*faults(sample, found, starts)]
+        except TooManyPlansError:
+            continue
 
 
 def faults(sample: Sample, found: Explanation, starts: Starts) -> Iterator[str]:

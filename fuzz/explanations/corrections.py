@@ -46,6 +46,11 @@ class Listed:
     ) -> None:
         self.name, self.world, self.found, self.started = name, world, found, started
 
+    @property
+    def can_hinder(self) -> bool:
+        """Whether a change may keep a job from starting: it may ask to take turns with others."""
+        return "sharing" in self.world.policy.spec.sections
+
     def is_of_round(self, sample: Sample) -> bool:
         """Whether the world is the round itself, without the others that wait."""
         round_ = sample.round.valid_part()
@@ -136,7 +141,8 @@ class Enumerated:
     def _minimal(self, most: int) -> list[frozenset[int]]:
         """Return all minimal sets of changes, in their largest amounts, of up to so many."""
         minimal: list[frozenset[int]] = []
-        if not self.starts([edit for change in self.changes for edit in change.strongest.edits]):
+        every = [edit for change in self.changes for edit in change.strongest.edits]
+        if not self._listed.can_hinder and not self.starts(every):
             return minimal
         for size in range(1, most + 1):
             for chosen in map(frozenset, combinations(range(len(self.changes)), size)):

@@ -66,7 +66,7 @@ def waiting(policy: Policy, seeds: Iterable[int]) -> Iterator[Sample]:
         round_ = drawn(policy, seed)
         if round_ is None:
             continue
-        plan = solve_round(round_, time_limit=SOLVE_S, isolation="none")
+        plan = solve_round(round_, time_limit=SOLVE_S, deterministic=True, isolation="none")
         starts = FACTS[round_.policy.formulation].starts
         for decision in plan.decisions:
             waits = decision.decision == "wait" and not starts(plan, decision.job)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
-from types import ModuleType
 
 import pytest
 
+from fuzz.explanations.questions import gang_starts
+from fuzz.explanations.samples import waiting
+from fuzz.policies import gang
 from fuzz.policy import TooManyPlansError
 from placewright.explain.conflict import preferred_conflict
 from placewright.explain.explain_job import explain_job
@@ -22,15 +24,10 @@ VERDICTS += [Verdict.NOT_NOW, Verdict.OTHERS_INSTEAD]
 
 
 @pytest.fixture(scope="module")
-def tiny(helper: Callable[[str, str], ModuleType]) -> ModuleType:
-    return helper(__file__, "tiny")
-
-
-@pytest.fixture(scope="module")
-def explained(tiny: ModuleType) -> list[tuple[Explanation, Sequence[Fact], World]]:
+def explained() -> list[tuple[Explanation, Sequence[Fact], World]]:
     """Explanations, of the round alone or beside its plan, with the facts of the base round."""
     found = []
-    for round_, plan, job in tiny.waiting(range(SEEDS)):
+    for round_, plan, job in waiting(gang.POLICY, range(SEEDS)):
         for given in (None, plan):
             explanation = explain_job(round_, given, job, isolation="none")
             beside = plan if explanation.verdict is Verdict.OTHERS_INSTEAD else None
@@ -44,15 +41,15 @@ def explained(tiny: ModuleType) -> list[tuple[Explanation, Sequence[Fact], World
 class Blocked:
     """Whether the job of a base round is blocked where some facts hold, by enumeration."""
 
-    def __init__(self, tiny: ModuleType, universe: Sequence[Fact], base: World) -> None:
-        self._starts, self._universe, self._base = tiny.starts, universe, base
+    def __init__(self, universe: Sequence[Fact], base: World) -> None:
+        self._universe, self._base = universe, base
         self._known: dict[frozenset[int], bool] = {}
 
     def __call__(self, kept: Sequence[Fact]) -> bool:
         key = frozenset(map(id, kept))
         if key not in self._known:
             removed = tuple(fact for fact in reversed(self._universe) if id(fact) not in key)
-            self._known[key] = not self._starts(World(self._base.base, self._base.job, removed))
+            self._known[key] = not gang_starts(World(self._base.base, self._base.job, removed))
         return self._known[key]
 
 
@@ -62,12 +59,12 @@ def subsets(facts: Sequence[Fact]) -> Iterator[tuple[Fact, ...]]:
 
 
 def test_conflicts_are_minimal_and_the_verdict_is_the_least_stratum_that_blocks(
-    tiny: ModuleType, explained: list[tuple[Explanation, Sequence[Fact], World]]
+    explained: list[tuple[Explanation, Sequence[Fact], World]],
 ) -> None:
     verdicts = Counter[Verdict]()
     for explanation, facts, base in explained:
-        blocked = Blocked(tiny, explanation.universe, base)
-        of_facts = Blocked(tiny, facts, base)
+        blocked = Blocked(explanation.universe, base)
+        of_facts = Blocked(facts, base)
         try:
             if explanation.verdict is Verdict.COULD_START:
                 assert not of_facts(facts)
@@ -93,13 +90,13 @@ def test_conflicts_are_minimal_and_the_verdict_is_the_least_stratum_that_blocks(
 
 
 def test_the_conflict_is_the_preferred_one_of_all(
-    tiny: ModuleType, explained: list[tuple[Explanation, Sequence[Fact], World]]
+    explained: list[tuple[Explanation, Sequence[Fact], World]],
 ) -> None:
     checked = 0
     for explanation, facts, base in explained:
         if explanation.verdict is Verdict.COULD_START or len(facts) > MAX_FACTS:
             continue
-        blocked = Blocked(tiny, facts, base)
+        blocked = Blocked(facts, base)
         try:
             every = {frozenset(map(id, kept)): blocked(kept) for kept in subsets(facts)}
         except TooManyPlansError:
@@ -121,12 +118,12 @@ def test_the_conflict_is_the_preferred_one_of_all(
 
 
 def test_what_is_named_is_needed(
-    tiny: ModuleType, explained: list[tuple[Explanation, Sequence[Fact], World]]
+    explained: list[tuple[Explanation, Sequence[Fact], World]],
 ) -> None:
     """Without a named host or job alone the other sentences and all other parts do not block."""
     named = 0
     for explanation, facts, base in explained:
-        blocked = Blocked(tiny, explanation.universe, base)
+        blocked = Blocked(explanation.universe, base)
         whole = {name: fact for fact in facts for name in fact.names}
         for fact in explanation.conflict:
             if not fact.names or fact.names == whole[fact.names[0]].names:

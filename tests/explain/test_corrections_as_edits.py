@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from types import ModuleType
+from collections.abc import Iterator
 
+from fuzz.explanations.samples import waiting
+from fuzz.policies.gang import POLICY
 from placewright.explain.corrections.find import Correction
 from placewright.explain.explain_job import explain_job
 from placewright.explain.facts.fact import World, without_waiting
@@ -18,9 +19,9 @@ from placewright.instances.verify import verify
 ROUNDS = 30
 
 
-def corrections(tiny: ModuleType, seeds: range) -> Iterator[tuple[Round, str, Correction]]:
+def corrections(seeds: range) -> Iterator[tuple[Round, str, Correction]]:
     """Tiny rounds without cells, a job that cannot start as things are, and what would start it."""
-    for round_, _, job in tiny.waiting(seeds):
+    for round_, _, job in waiting(POLICY, seeds):
         if any(tenant.cells for tenant in round_.tenants):
             continue
         found = explain_job(round_, None, job, corrections=4, isolation="none")
@@ -51,19 +52,17 @@ def starts_by_a_valid_plan(round_: Round, job: str, correction: Correction) -> b
     return verify(edited, plan).ok
 
 
-def compared(tiny: ModuleType, seeds: range) -> tuple[int, list[str]]:
+def compared(seeds: range) -> tuple[int, list[str]]:
     """How many corrections were tried, and those that start nothing."""
     tried, wrong = 0, []
-    for round_, job, one in corrections(tiny, seeds):
+    for round_, job, one in corrections(seeds):
         tried += 1
         if not starts_by_a_valid_plan(round_, job, one):
             wrong.append(f"{job}: {one.text} in {round_.model_dump_json(exclude_defaults=True)}")
     return tried, wrong
 
 
-def test_corrections_start_the_job_in_the_whole_round(
-    helper: Callable[[str, str], ModuleType],
-) -> None:
-    tried, wrong = compared(helper(__file__, "tiny"), range(ROUNDS))
+def test_corrections_start_the_job_in_the_whole_round() -> None:
+    tried, wrong = compared(range(ROUNDS))
     assert wrong == []
     assert tried > ROUNDS // 2

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from fuzz.data.homes import layouts
-from fuzz.data.world import read_world
-from fuzz.play import read
+from fuzz.explanations.conflicts import faults, undecided
+from fuzz.explanations.questions import has_home
+from fuzz.explanations.samples import missing_replicas
 from fuzz.policies.replicas import POLICY
-from fuzz.policy import TooManyPlansError
 from placewright import load_round
 from placewright.explain.explanation import Verdict
 from placewright.explain.missing_replica import explain_missing_replica
@@ -21,34 +19,16 @@ LIBRARY = Path(__file__).parents[2] / "instances" / "library"
 
 
 def test_tiny_rounds_beside_all_layouts() -> None:
-    blocked = could = undecided = unproven = 0
-    for seed in range(30):
-        try:
-            raw = POLICY.draw(Random(seed))
-            world = read_world(raw)
-            finals = [one.final for one in layouts(world) if not one.broken]
-        except TooManyPlansError:
-            continue
-        round_ = read(raw)
-        for dataset in world.size:
-            for region in world.regions:
-                if (dataset, region) in world.held | world.coming.keys():
-                    continue
-                found = explain_missing_replica(round_, dataset, region, isolation="none")
-                if found.verdict is Verdict.UNDECIDED:
-                    undecided += 1
-                    continue
-                comes = any((dataset, region) in final for final in finals)
-                assert (found.verdict is Verdict.COULD_START) == comes
-                could += comes
-                if not comes:
-                    assert found.proof is not None
-                    assert found.proof.minimal
-                    unproven += found.proof.blocked is None
-                    blocked += 1
+    blocked = could = open_ = 0
+    for missing in missing_replicas(POLICY, range(30)):
+        found = missing.explained()
+        assert [*faults(missing.probe(), found, has_home)] == []
+        open_ += bool(undecided(found))
+        could += found.verdict is Verdict.COULD_START
+        blocked += found.proof is not None
     assert blocked > 10
     assert could > 10
-    assert undecided + unproven <= 2
+    assert open_ <= 2
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,28 @@ def test_all_minimal_corrections_are_found_cheapest_first() -> None:
         assert all(one.proven for one in found)
 
 
+def test_changes_that_may_hinder_are_tried_with_and_without_others() -> None:
+    for seed in range(200):
+        rng = Random(seed)
+        costs, sets = drawn(rng)
+        hindering = frozenset(rng.sample(range(len(costs)), rng.randint(1, min(2, len(costs)))))
+        needs = {one: one & hindering for one in sets}
+
+        def starts(
+            changes: Changes, needs: dict[Changes, Changes] = needs, mixed: Changes = hindering
+        ) -> bool:
+            return any(one <= changes and changes & mixed == needs[one] for one in needs)
+
+        found = {one.changes for one in minimal_corrections(costs, starts, hindering=hindering)}
+        every = [
+            frozenset(changes)
+            for size in range(4)
+            for changes in combinations(range(len(costs)), size)
+            if starts(frozenset(changes))
+        ]
+        assert found == {one for one in every if not any(other < one for other in every)}
+
+
 def test_what_is_not_known_makes_no_conflict_and_no_claim() -> None:
     """Of {0} nothing is known; {0, 1} starts the job, and may not be minimal."""
 

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from random import Random
-from types import ModuleType
 
-import pytest
-
+from fuzz.explanations.conflicts import compared, undecided
 from fuzz.policies.geo import POLICY
-from fuzz.policy import Raw
 from placewright import load_round
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
-from placewright.explain.facts.fact import World
 from placewright.instances.documents.policy import Tenant
 
 LIBRARY = Path(__file__).parents[3] / "instances" / "library"
 
 
-@pytest.fixture(scope="module")
-def all_worlds(helper: Callable[[str, str], ModuleType]) -> ModuleType:
-    return helper(__file__, "all_worlds")
-
-
-def test_tiny_rounds_beside_all_their_worlds(all_worlds: ModuleType) -> None:
-    def starts(world: World) -> bool:
-        raw: Raw = all_worlds.pinned(all_worlds.raw(world))
-        raw["policy"] = {"formulation": "geo", "terms": ["value"], "priority": "preemption"}
-        for name in ("regions", "links", "datasets"):
-            raw.setdefault("geo", {}).setdefault(name, [])
-        return bool(all_worlds.starts_in(POLICY.plans(raw, Random(0)), world.job))
-
-    found = list(all_worlds.checked(POLICY, range(25), starts))
+def test_tiny_rounds_beside_all_their_worlds() -> None:
+    found = []
+    for one, faults in compared(POLICY, range(25)):
+        assert faults == []
+        assert undecided(one) == ""
+        found.append(one)
     kinds = {fact.kind for one in found for fact in one.conflict}
     assert kinds >= {"gpu", "read", "not_remote", "regions", "jobs"}
     assert len({one.verdict for one in found}) >= 4
