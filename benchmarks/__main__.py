@@ -29,6 +29,7 @@ from benchmarks import (
     presets,
     scale,
     shapes,
+    slurm,
 )
 from benchmarks.plots import over_cost
 from benchmarks.report import (
@@ -75,6 +76,7 @@ BENCHMARKS = {
     "deadline": Benchmark(deadline.cases, deadline.run, partial(over_cost, "deadline")),
     "geo": Benchmark(geo.cases, geo.run, partial(over_cost, "geo")),
     "backfill": Benchmark(backfill.cases, backfill.run, backfill.draw),
+    "slurm": Benchmark(slurm.cases, slurm.run, slurm.draw),
     "audit": Benchmark(audit.cases, audit.run, audit.draw),
     "live": Benchmark(live.cases, live.run, partial(over_cost, "live")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),

@@ -56,7 +56,7 @@ SelectTypeParameters=CR_Core_Memory
 GresTypes=gpu
 TopologyPlugin=topology/tree
 SchedulerType=sched/backfill
-SchedulerParameters=bf_interval=2,bf_continue,sched_interval=2,bf_window=10080,bf_resolution=60
+SchedulerParameters=bf_interval=2,bf_continue,sched_interval=2,bf_window=10080,bf_resolution=10
 PriorityType=priority/basic
 PreemptType=preempt/none
 {more}

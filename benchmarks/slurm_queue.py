@@ -17,11 +17,11 @@ CANCELLED = 0.55
 
 
 class Asked(NamedTuple):
-    """What a job asks for: hosts, GPUs on each, and hours."""
+    """What a job asks for: hosts, GPUs on each, and minutes."""
 
     hosts: int
     gpus: int
-    hours: int
+    minutes: int
 
     @property
     def total(self) -> int:
@@ -34,7 +34,7 @@ class Asked(NamedTuple):
             f"--nodes={self.hosts}",
             "--ntasks-per-node=1",
             f"--gpus-per-node={self.gpus}",
-            f"--time={self.hours * 60}",
+            f"--time={self.minutes}",
         )
 
 
@@ -47,7 +47,7 @@ def asked(seed: int, gpus: int) -> Iterator[Asked]:
         job = Asked(
             hosts=draw.choice((1, 2, 2, 3, 4, 4, 6, 8, 12)) if whole else 1,
             gpus=GPUS_PER_HOST if whole else draw.choice((1, 2, 4, 4)),
-            hours=draw.choice((2, 6, 12, 24, 48)),
+            minutes=60 * draw.choice((2, 6, 12, 24, 48)),
         )
         total += job.total
         yield job

@@ -8,20 +8,22 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from benchmarks.slurm_lab import Lab, LabJob
 from benchmarks.slurm_queue import GPUS_PER_HOST, Asked, asked, fragment, submit_held
 from placewright import Plan, Round, solve_round
 from placewright.instances.converters import read_slurm
 from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.documents.policy import Backfill
 from placewright.instances.exporters.slurm import slurm_script
 
-__all__ = ["Trip", "apply", "differences", "queue_of", "read", "trip"]
+__all__ = ["Depth", "Trip", "apply", "differences", "queue_of", "read", "trip", "with_order"]
 
-PLACED = (DecisionKind.START, DecisionKind.MIGRATE, DecisionKind.KEEP)
+Depth: TypeAlias = int | Literal["all"] | None
+"""Jobs of the queue with a reservation; None: no reservations."""
 
 
 class Trip(NamedTuple):
@@ -73,6 +75,14 @@ def read(lab: Lab, *, movable: bool = False) -> Round:
     """Return the round of what runs and waits now."""
     with tempfile.TemporaryDirectory() as folder:
         return read_slurm([lab.dump(Path(folder))], movable=movable).round
+
+
+def with_order(round_: Round, rank: Mapping[str, int], depth: Depth) -> Round:
+    """Return a round with priorities by job, and reservations for so many jobs of the queue."""
+    jobs = [job.model_copy(update={"priority": rank.get(job.name, 0)}) for job in round_.jobs]
+    backfill = None if depth is None else Backfill(depth=depth)
+    policy = round_.policy.model_copy(update={"priority": "strict", "backfill": backfill})
+    return round_.model_copy(update={"jobs": tuple(jobs), "policy": policy})
 
 
 def apply(lab: Lab, round_: Round, plan: Plan) -> dict[int, LabJob]:

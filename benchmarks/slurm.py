@@ -1,0 +1,167 @@
+"""`slurm`: a real Slurm on loopback, its own backfill beside ours on the same state and queue.
+
+`queue` cases: a fragmented cluster of 64 hosts and a queue, decided once. `arrivals` cases: jobs
+come and end on 16 hosts. docs/benchmarks/slurm.md says more.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.plots import figure_bars
+from benchmarks.report import ERROR, OURS, SKIPPED, Row
+from benchmarks.slurm_arrivals import arrivals, follow, run_alone, slurm_priority
+from benchmarks.slurm_lab import CTLD, SLURMD, Lab
+from benchmarks.slurm_queue import Asked, asked, fragment, submit_held
+from benchmarks.slurm_trip import Depth, apply, differences, read, with_order
+from placewright import Round, solve_round
+from placewright.instances.documents.plan import DecisionKind
+
+__all__ = ["Case", "cases", "draw", "run"]
+
+SLURM = "Slurm backfill"
+SEEDS, LOADS = range(1, 7), (0.5, 0.8)
+ARRIVAL_SEEDS = range(1, 5)
+CLASSES = 3
+DEPTHS: Mapping[str, Depth] = {
+    f"{OURS} depth all": "all",
+    f"{OURS} depth 1": 1,
+    f"{OURS} without": None,
+}
+"""Methods by the depth of their reservations; the first is carried out."""
+
+PARTITION = "partitionname=gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A queue of a seed and a load, or arrivals of a seed (`load` None)."""
+
+    seed: int
+    load: float | None
+
+    @property
+    def name(self) -> str:
+        """By which it is chosen."""
+        return f"arrivals-{self.seed}" if self.load is None else f"queue-{self.seed}-{self.load}"
+
+
+def cases(*, quick: bool) -> list[Case]:
+    """Return all cases; `quick`: one queue."""
+    if quick:
+        return [Case(1, 0.5)]
+    queues = [Case(seed, load) for seed in SEEDS for load in LOADS]
+    return queues + [Case(seed, None) for seed in ARRIVAL_SEEDS]
+
+
+def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:
+    """Yield a row per method and case."""
+    del quick
+    for case in chosen:
+        if not all(Path(program).exists() for program in (CTLD, SLURMD)):
+            yield Row(case.name, SLURM, None, SKIPPED, note=f"needs {CTLD} and {SLURMD}")
+            continue
+        with TemporaryDirectory() as folder:
+            if case.load is None:
+                yield from _arrivals(case, Path(folder))
+            else:
+                with Lab(Path(folder)) as lab:
+                    yield from _queue(case, lab, case.load)
+
+
+def draw(rows: Sequence[Row], target: Path) -> None:
+    """Draw the GPUs that are started, per queue."""
+    figure_bars(rows, target, {"GPUs started": {"GPUs started": "all"}})
+
+
+def classes(seed: int, number: int) -> list[int]:
+    """Draw the class of each job of a queue: the higher, the more urgent."""
+    chosen = random.Random(seed)
+    return [chosen.randrange(CLASSES) for _ in range(number)]
+
+
+def _queue(case: Case, lab: Lab, load: float) -> Iterator[Row]:
+    """Decide a queue by each method, ours by plans, of which the first is carried out."""
+    fragment(lab, case.seed)
+    jobs = list(asked(case.seed, round(load * lab.size.hosts * 8)))
+    urgent = classes(case.seed, len(jobs))
+    numbers = submit_held(lab, jobs)
+    rank = {str(number): urgent[i] for i, number in enumerate(numbers)}
+    round_ = read(lab)
+    for method, depth in DEPTHS.items():
+        yield _planned(case, method, with_order(round_, rank, depth), numbers, urgent, lab)
+    lab.cancel(*numbers)
+    by_slurm = _as_slurm_decides(lab, jobs, urgent)
+    yield _row(case, SLURM, jobs, urgent, by_slurm, "carried out")
+
+
+def _planned(
+    case: Case, method: str, round_: Round, numbers: dict[int, Asked], urgent: list[int], lab: Lab
+) -> Row:
+    cpu = time.process_time()
+    plan = solve_round(round_)
+    cpu = time.process_time() - cpu
+    started = {int(d.job) for d in plan.decisions if d.decision is DecisionKind.START}
+    status = plan.certificate.status if plan.certificate is not None else ERROR
+    note = ""
+    if method == next(iter(DEPTHS)):
+        wrong = differences(plan, apply(lab, round_, plan))
+        note = "; ".join(wrong) or "carried out"
+        status = ERROR if wrong else status
+    jobs = list(numbers.values())
+    return _row(case, method, jobs, urgent, [n in started for n in numbers], note, status, cpu)
+
+
+def _as_slurm_decides(lab: Lab, jobs: list[Asked], urgent: list[int]) -> list[bool]:
+    """Let Slurm see a whole queue at one moment, and return which of its jobs it starts."""
+    lab.run("scontrol", "update", PARTITION, "State=DOWN")
+    numbers = [
+        lab.submit(*job.options(), f"--priority={slurm_priority(urgent[i], i)}")
+        for i, job in enumerate(jobs)
+    ]
+    lab.run("scontrol", "update", PARTITION, "State=UP")
+    after = lab.settle(quiet_s=10)
+    return [after[number].state == "RUNNING" for number in numbers]
+
+
+def _row(
+    case: Case,
+    method: str,
+    jobs: Sequence[Asked],
+    urgent: Sequence[int],
+    started: Sequence[bool],
+    note: str,
+    status: str = "done",
+    cpu: float | None = None,
+) -> Row:
+    figures: dict[str, float] = {
+        "jobs": len(jobs),
+        "GPUs asked": sum(job.total for job in jobs),
+        "jobs started": sum(started),
+        "GPUs started": sum(job.total for job, yes in zip(jobs, started, strict=True) if yes),
+    }
+    for rank in reversed(range(CLASSES)):
+        figures[f"GPUs, class {rank}"] = sum(
+            job.total
+            for job, of, yes in zip(jobs, urgent, started, strict=True)
+            if yes and of == rank
+        )
+    return Row(case.name, method, None, status, cpu_seconds=cpu, figures=figures, note=note)
+
+
+def _arrivals(case: Case, folder: Path) -> Iterator[Row]:
+    stream = arrivals(case.seed, classes(case.seed, 1000))
+    for method, decide in ((SLURM, run_alone), (OURS, partial(follow, depth="all"))):
+        own = folder / method.partition(" ")[0]
+        own.mkdir()
+        cpu = time.process_time()
+        figures = decide(own, stream)
+        yield Row(
+            case.name, method, None, "done", cpu_seconds=time.process_time() - cpu, figures=figures
+        )
