@@ -105,12 +105,7 @@ class Lab:
     def __init__(self, folder: Path, size: Size = WHOLE, more: str = "") -> None:
         self.folder, self.size = folder, size
         self.names = tuple(f"gpu{number:02d}" for number in range(size.hosts))
-        self.environment = {
-            **os.environ,
-            "SLURM_CONF": str(folder / "slurm.conf"),
-            "SLURM_TIME_FORMAT": "%s",
-            "TZ": "UTC",
-        }
+        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
         self._more = more
         self._daemons: list[subprocess.Popen[bytes]] = []
         self._controller: subprocess.Popen[bytes] | None = None

@@ -1,7 +1,7 @@
-"""What Placewright writes into the AdminComment of Slurm's jobs, and knows them by.
+"""Marks by which Placewright knows what is its own in Slurm: comments of jobs, reservations.
 
-A comment begins with one of these marks. A job that is held and has the mark `HELD` is held by
-Placewright, which may release it; holds of users and administrators have no such mark.
+An AdminComment begins with one of these marks. A job that is held and has the mark `HELD` is held
+by Placewright, which may release it; holds of users and administrators have no such mark.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ STARTS, MOVES = f"{HELD}, starts on ", f"{HELD}, moves to "
 PLACED = "placewright: placed on "
 WAITS = "placewright: waits"
 PREEMPTED = "placewright: preempted"
+
+RESERVATION = "placewright_"
+"""How reservations begin that keep hosts while a plan is carried out."""
 
 
 def is_placed(comment: str) -> bool:

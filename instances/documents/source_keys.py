@@ -22,6 +22,13 @@ SLURM_JOB: Final = "slurm/job"
 SLURM_COMPONENTS: Final = "slurm/components"
 """Of a heterogeneous job: the number of the component of each task group, separated by commas."""
 
+SLURM_USER: Final = "slurm/user"
+"""Of a job: the name of its user."""
+
+SLURM_OURS: Final = "slurm/ours"
+"""Of a job: fields that a plan of ours had set, separated by commas, as `scontrol update` has them:
+`ReqNodeList`, `ReservationName`."""
+
 KUBERNETES_KIND: Final = "kubernetes/kind"
 """Of a job: `Workload`, `PodGroup`, `Job` or `Pod`; none if a label alone makes its gang."""
 

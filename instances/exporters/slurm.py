@@ -41,6 +41,24 @@ running() {{
     [ "$found" = "$* " ]
 }}
 
+# unreserved NAME, reserved NAME: whether there is such a reservation
+unreserved() {{ ! reserved "$1"; }}
+reserved() {{ scontrol show reservation "$1" >/dev/null 2>&1; }}
+
+# started JOB: it runs, or has not started for long
+started() {{
+    left={PATIENCE_S}
+    while :; do
+        case $(squeue -h -j "$1" -o %T 2>/dev/null) in
+            PENDING) [ "$left" -gt 0 ] || return 0 ;;
+            '') return 1 ;;
+            *) return 0 ;;
+        esac
+        left=$((left - 1))
+        sleep 1
+    done
+}}
+
 # stopped JOB: placewright holds it, and its processes have ended
 stopped() {{
     left={PATIENCE_S}
@@ -55,9 +73,9 @@ stopped() {{
     done
 }}
 
-skipped() {{ echo "placewright: job $1 is not as it was: skipped" >&2; }}
+skipped() {{ echo "placewright: $1 is not as it was: skipped" >&2; }}
 failed() {{
-    echo "placewright: job $1: a command failed" >&2
+    echo "placewright: $1: a command failed" >&2
     status=1
 }}
 """
@@ -90,9 +108,9 @@ def slurm_script(round_: Round, plan: Plan) -> Script:
 
 def _block(step: Step) -> str:
     hosts = step.hosts if step.state is State.RUNNING else ()
-    guard = shlex.join((step.state.value, step.job, *hosts))
+    guard = shlex.join((step.state.value, step.name, *hosts))
     commands = " &&\n    ".join(_line(command) for command in step.commands)
-    job = shlex.quote(step.job)
+    job = shlex.quote(step.name)
     return f"""\
 # {step.does}
 if {guard}; then

@@ -5,8 +5,7 @@ Steps can be written as text of a shell (`slurm`), or be run one by one without 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -17,32 +16,39 @@ from placewright.instances.derived.slurm_marks import (
     MOVES,
     PLACED,
     PREEMPTED,
+    RESERVATION,
     STARTS,
     WAITS,
 )
-from placewright.instances.documents.job import Job
-from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError, printable
+from placewright.instances.errors import printable
+from placewright.instances.exporters.slurm_jobs import SlurmPlace, places_of
 
 MAX_COMMENT = 500
 """Characters of an AdminComment."""
 
-_JOB = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")
-_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+RESERVED_MINUTES = 10
+"""How long hosts are kept at most, should nobody end their reservation."""
+
+START, MIGRATE, PREEMPT = DecisionKind.START, DecisionKind.MIGRATE, DecisionKind.PREEMPT
 
 
 class State(StrEnum):
-    """What a job must be for a step to be taken.
+    """What must be so for a step to be taken; where it says so, the step waits for it a while.
 
-    `pending`: it waits, and nobody but Placewright holds it. `running`: it runs on exactly the
-    hosts of the step. `stopped`: Placewright stopped and holds it; this may take some seconds after
-    it was told to stop, in which the step waits.
+    `pending`: the job waits, and nobody but Placewright holds it. `running`: it runs on exactly the
+    hosts of the step. `stopped`: Placewright stopped and holds it, for which the step waits.
+    `started`: it runs, for which the step waits, and is taken then whether it does or not.
+    `unreserved`: there is no reservation of the step's name. `reserved`: there is one.
     """
 
     PENDING = "pending"
     RUNNING = "running"
     STOPPED = "stopped"
+    STARTED = "started"
+    UNRESERVED = "unreserved"
+    RESERVED = "reserved"
 
 
 class Command(NamedTuple):
@@ -56,12 +62,12 @@ class Command(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Commands about one job, which are given only if it is in a state; `does` says what for.
+    """Commands about a job or reservation, given only in some state; `does` says what for.
 
     `hosts` are those on which a running job has to be.
     """
 
-    job: str
+    name: str
     does: str
     state: State
     commands: tuple[Command, ...]
@@ -83,173 +89,210 @@ class Steps:
 def slurm_steps(round_: Round, plan: Plan) -> Steps:
     """Return the steps that carry a valid plan out, in the order of its moves.
 
-    Jobs are preempted first, then those are stopped that cannot move directly, then the others
-    move, these restart, jobs start, and last those that wait are told why.
+    Hosts that moves free for other jobs are reserved. Then jobs are preempted, those stop that
+    cannot move directly, the others move, these restart, jobs start, and the reservation ends. Last
+    those that wait are told why.
 
     Raises
     ------
     InvalidInputError
-        A job is not named by its number, as `convert slurm` does, or a host has a name that Slurm
-        cannot have.
+        A job is not named by its number, as `convert slurm` does, or a host or user has a name that
+        Slurm cannot have.
     """
-    jobs = {job.name: job for job in round_.jobs}
     made = Steps()
-    for i, decision in enumerate(plan.decisions):
-        if decision.decision is not DecisionKind.KEEP:
-            _check_names(decision, jobs[decision.job], i)
-    decisions = {decision.job: decision for decision in plan.decisions}
-    made.steps += _moves(jobs, decisions, plan, made)
-    for decision in plan.decisions:
-        if decision.decision is DecisionKind.START:
-            made.steps += _start(jobs[decision.job], decision, made)
-    for decision in plan.decisions:
-        if decision.decision is DecisionKind.WAIT and decision.reason is not Reason.HELD:
-            made.steps.append(_wait(decision))
+    places = {
+        name: place for name, place in places_of(round_, plan).items() if _can_be_told(place, made)
+    }
+    sent = [place for place in places.values() if place.decision.decision in (START, MIGRATE)]
+    freed = {
+        host
+        for p in places.values()
+        if p.decision.decision in (PREEMPT, MIGRATE)
+        for host in p.before
+    }
+    kept = [place for place in sent if freed.intersection(place.after)]
+    reservation = f"{RESERVATION}{round_.now}" if all(p.user for p in kept) and kept else ""
+    if reservation:
+        made.steps.append(_reserve(reservation, kept))
+    elif kept:
+        made.unsaid["hosts that moves free are kept for nobody, as users are not known"] = [
+            place.job for place in kept
+        ]
+    names = {place.job for place in kept} if reservation else set()
+    made.steps += _moves(places, plan, dict.fromkeys(names, reservation))
+    for place in sent:
+        if place.decision.decision is START:
+            made.steps.append(_start(place, reservation if place.job in names else ""))
+    if reservation:
+        made.steps += _end(reservation, kept)
+    for place in places.values():
+        if place.decision.decision is DecisionKind.WAIT:
+            made.steps.append(_wait(place))
     return made
 
 
-def host_list(hosts: Iterable[str]) -> str:
-    """Return hosts as a host list of Slurm."""
-    return ",".join(hosts)
+def _can_be_told(place: SlurmPlace, made: Steps) -> bool:
+    """Whether there are steps about a job; notes what they cannot say."""
+    decision = place.decision
+    if decision.decision is DecisionKind.WAIT:
+        if "_" in place.job:  # a comment would split its task from the array
+            made.cannot_say("why tasks of an array wait", place.job)
+        return "_" not in place.job and decision.reason is not Reason.HELD
+    if decision.decision is MIGRATE and place.before == place.after:
+        made.cannot_say("moves between GPUs of the same hosts", place.job)
+        return False
+    if decision.decision in (START, MIGRATE):
+        if place.several:
+            made.cannot_say("where heterogeneous jobs start", place.job)
+            return False
+        if any(task.gpus for task in decision.tasks):
+            made.cannot_say("which GPUs of a host", place.job)
+        if 1 < len(place.after) < len(decision.tasks):
+            made.cannot_say("how many tasks a host has", place.job)
+    return True
 
 
-def _check_names(decision: Decision, job: Job, at: int) -> None:
-    if not _JOB.fullmatch(decision.job):
-        raise InvalidInputError(
-            "expected the number of a Slurm job, such as 17 or 17_4, which convert slurm gives",
-            path=("decisions", at, "job"),
-            value=decision.job,
+def _reserve(name: str, kept: Sequence[SlurmPlace]) -> Step:
+    """Keep hosts for some jobs; others run on there, and these may use hosts beyond, and later."""
+    hosts = sorted({host for place in kept for host in place.after})
+    users = sorted({place.user for place in kept})
+    return Step(
+        name=name,
+        does=f"keep {','.join(hosts)} for {', '.join(place.job for place in kept)}",
+        state=State.UNRESERVED,
+        commands=(
+            Command(
+                (
+                    *("scontrol", "create", "reservation", f"reservationname={name}"),
+                    *("starttime=now", f"duration={RESERVED_MINUTES}", "flags=flex,ignore_jobs"),
+                    *(f"users={','.join(users)}", f"nodes={','.join(hosts)}"),
+                )
+            ),
+        ),
+    )
+
+
+def _end(name: str, kept: Sequence[SlurmPlace]) -> Iterator[Step]:
+    for place in kept:
+        yield Step(
+            name=place.job,
+            does=f"{place.job} needs no reservation once it runs",
+            state=State.STARTED,
+            commands=(Command(("scontrol", "update", f"jobid={place.job}", "ReservationName=")),),
         )
-    here = job.running.tasks if job.running is not None else ()
-    for name in _hosts((*decision.tasks, *here)):
-        if not _HOST.fullmatch(name):
-            raise InvalidInputError(
-                "expected the name of a Slurm node: letters, digits, '.', '_' and '-', and no '-' "
-                "first",
-                path=("decisions", at, "tasks"),
-                value=name,
-            )
+    yield Step(
+        name=name,
+        does="keep no hosts any longer",
+        state=State.RESERVED,
+        commands=(Command(("scontrol", "delete", f"reservationname={name}")),),
+    )
 
 
 def _moves(
-    jobs: dict[str, Job], decisions: dict[str, Decision], plan: Plan, made: Steps
+    places: Mapping[str, SlurmPlace], plan: Plan, reserved: Mapping[str, str]
 ) -> Iterator[Step]:
     section = next((s for s in plan.sections if s["kind"] == "moves"), None)
     if section is None:
         return
-    order: Sequence[str] = section["steps"]
-    spare: Sequence[str] = section["needs_spare"]
-    for name in order:
-        if decisions[name].decision is DecisionKind.PREEMPT:
-            yield _preempt(jobs[name], decisions[name])
-    for name in spare:
-        yield from _stop(jobs[name], decisions[name], made)
-    for name in order:
-        if decisions[name].decision is DecisionKind.MIGRATE:
-            yield from _stop(jobs[name], decisions[name], made)
-            yield from _restart(jobs[name], decisions[name])
-    for name in spare:
-        yield from _restart(jobs[name], decisions[name])
+    order = [places[name] for name in section["steps"] if name in places]
+    spare = [places[name] for name in section["needs_spare"] if name in places]
+    for place in order:
+        if place.decision.decision is PREEMPT:
+            yield _preempt(place)
+    for place in spare:
+        yield _stop(place)
+    for place in order:
+        if place.decision.decision is MIGRATE:
+            yield _stop(place)
+            yield _restart(place, reserved)
+    for place in spare:
+        yield _restart(place, reserved)
 
 
-def _preempt(job: Job, decision: Decision) -> Step:
-    by = ", ".join(decision.displaced_by)
+def _preempt(place: SlurmPlace) -> Step:
+    by = ", ".join(place.decision.displaced_by)
     return Step(
-        job=job.name,
-        does=f"preempt {job.name}" + (f" for {by}" if by else ""),
+        name=place.job,
+        does=f"preempt {place.job}" + (f" for {by}" if by else ""),
         state=State.RUNNING,
         commands=(
-            Command(_update(job.name, comment=PREEMPTED + (f" for {by}" if by else ""))),
-            Command(("scontrol", "requeue", job.name)),
+            Command(_update(place, comment=PREEMPTED + (f" for {by}" if by else ""))),
+            Command(("scontrol", "requeue", place.job)),
+            # Else it could run on the hosts alone that it leaves.
+            *([Command(_update(place, "ReqNodeList="))] if "ReqNodeList" in place.ours else []),
         ),
-        hosts=_running_on(job),
+        hosts=place.before,
     )
 
 
-def _stop(job: Job, decision: Decision, made: Steps) -> Iterator[Step]:
-    if _same_hosts(job, decision):
-        made.cannot_say("moves between GPUs of the same hosts", job.name)
-        return
-    target = host_list(_hosts(decision.tasks))
-    yield Step(
-        job=job.name,
-        does=f"stop {job.name}, which moves",
+def _stop(place: SlurmPlace) -> Step:
+    return Step(
+        name=place.job,
+        does=f"stop {place.job}, which moves",
         state=State.RUNNING,
         commands=(
-            Command(_update(job.name, comment=MOVES + target)),
-            Command(("scontrol", "requeuehold", job.name)),
+            Command(_update(place, comment=MOVES + ",".join(place.after))),
+            Command(("scontrol", "requeuehold", place.job)),
         ),
-        hosts=_running_on(job),
+        hosts=place.before,
     )
 
 
-def _restart(job: Job, decision: Decision) -> Iterator[Step]:
-    if not _same_hosts(job, decision):
-        hosts = _hosts(decision.tasks)
-        yield Step(
-            job=job.name,
-            does=f"start {job.name} again on {host_list(hosts)}",
-            state=State.STOPPED,
-            commands=_commands_of_start(job.name, hosts, "StartTime=now"),
-        )
+def _restart(place: SlurmPlace, reserved: Mapping[str, str]) -> Step:
+    return Step(
+        name=place.job,
+        does=f"start {place.job} again on {','.join(place.after)}",
+        state=State.STOPPED,
+        commands=_commands_of_start(place, reserved.get(place.job, ""), "StartTime=now"),
+    )
 
 
-def _start(job: Job, decision: Decision, made: Steps) -> Iterator[Step]:
-    option = job.options[decision.option or 0]
-    if any(group.name.startswith("component-") for group in option.groups):
-        made.cannot_say("starts of heterogeneous jobs", job.name)
-        return
-    hosts = _hosts(decision.tasks)
-    if any(task.gpus for task in decision.tasks):
-        made.cannot_say("which GPUs of a host", job.name)
-    if 1 < len(hosts) < len(decision.tasks):
-        made.cannot_say("how many tasks a host has", job.name)
-    yield Step(
-        job=job.name,
-        does=f"start {job.name} on {host_list(hosts)}",
+def _start(place: SlurmPlace, reservation: str) -> Step:
+    return Step(
+        name=place.job,
+        does=f"start {place.job} on {','.join(place.after)}",
         state=State.PENDING,
-        commands=_commands_of_start(job.name, hosts),
+        commands=_commands_of_start(place, reservation),
     )
 
 
-def _commands_of_start(job: str, hosts: tuple[str, ...], *more: str) -> tuple[Command, ...]:
+def _commands_of_start(place: SlurmPlace, reservation: str, *more: str) -> tuple[Command, ...]:
     """Return what starts a job; it keeps the mark of being held until it is released."""
-    number, names = len(hosts), host_list(hosts)
-    placed = (f"NumNodes={number}-{number}", f"ReqNodeList={names}", *more)
+    number, names = len(place.after), ",".join(place.after)
+    fields = [f"NumNodes={number}-{number}", f"ReqNodeList={names}", *more]
+    if reservation or "ReservationName" in place.ours:
+        fields.append(f"ReservationName={reservation}")
     return (
-        Command(_update(job, *placed, comment=STARTS + names), held=True),
-        Command(_update(job, *placed, comment=PLACED + names), held=False),
-        Command(("scontrol", "release", job), held=True),
-        Command(_update(job, comment=PLACED + names), held=True),
+        Command(_update(place, *fields, comment=STARTS + names), held=True),
+        Command(_update(place, *fields, comment=PLACED + names), held=False),
+        Command(("scontrol", "release", place.job), held=True),
+        Command(_update(place, comment=PLACED + names), held=True),
     )
 
 
-def _wait(decision: Decision) -> Step:
-    why = "" if decision.reason is None else reason_text(decision.reason, decision.detail)
-    text = f": {why}" if why else ""
+def _wait(place: SlurmPlace) -> Step:
+    why = _why(place.decision)
+    # Of an earlier plan, which came to nothing.
+    fields = [f"{name}=" for name in place.ours]
     return Step(
-        job=decision.job,
-        does=f"say why {decision.job} waits",
+        name=place.job,
+        does=f"say why {place.job} waits",
         state=State.PENDING,
         commands=(
-            Command(_update(decision.job, comment=f"{HELD}, waits{text}"), held=True),
-            Command(_update(decision.job, comment=f"{WAITS}{text}"), held=False),
+            Command(_update(place, *fields, comment=f"{HELD}, waits{why}"), held=True),
+            Command(_update(place, *fields, comment=f"{WAITS}{why}"), held=False),
         ),
     )
 
 
-def _update(job: str, *fields: str, comment: str) -> tuple[str, ...]:
-    text = printable(comment)[:MAX_COMMENT]
-    return ("scontrol", "update", f"jobid={job}", *fields, f"AdminComment={text}")
+def _why(decision: Decision) -> str:
+    if decision.reason is None:
+        return ""
+    return f": {reason_text(decision.reason, decision.detail)}"
 
 
-def _hosts(tasks: Iterable[Task]) -> tuple[str, ...]:
-    return tuple(sorted({task.host for task in tasks}))
-
-
-def _running_on(job: Job) -> tuple[str, ...]:
-    return () if job.running is None else _hosts(job.running.tasks)
-
-
-def _same_hosts(job: Job, decision: Decision) -> bool:
-    return _running_on(job) == _hosts(decision.tasks)
+def _update(place: SlurmPlace, *fields: str, comment: str | None = None) -> tuple[str, ...]:
+    words = ("scontrol", "update", f"jobid={place.job}", *fields)
+    if comment is None:
+        return words
+    return (*words, f"AdminComment={printable(comment)[:MAX_COMMENT]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,9 +11,15 @@ from placewright.instances.converters.slurm.nodes import MAX_REMEMBERED, Nodes
 from placewright.instances.converters.slurm.records import SlurmJob, SlurmReservation
 from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.converters.slurm.topology import Topology
+from placewright.instances.documents.annotations import LINE
 from placewright.instances.documents.arrangement import Apart
 from placewright.instances.documents.base import MAX_AMOUNT
-from placewright.instances.documents.source_keys import SLURM_COMPONENTS, SLURM_JOB
+from placewright.instances.documents.source_keys import (
+    SLURM_COMPONENTS,
+    SLURM_JOB,
+    SLURM_OURS,
+    SLURM_USER,
+)
 from placewright.topology.units import HOST_LEVEL
 
 
@@ -43,15 +50,21 @@ def common_fields(job: SlurmJob, context: Context) -> dict[str, object]:
 
 
 def source_ids(job: SlurmJob, components: Sequence[SlurmJob]) -> dict[str, str]:
-    """Return what a job is in Slurm: its number, and the component of each of its task groups."""
+    """Return what a job is in Slurm: number, user, component of each of its task groups."""
     numbers = [component.name for component in components]
-    several = len(set(numbers)) > 1
-    return {SLURM_JOB: job.name, **({SLURM_COMPONENTS: ",".join(numbers)} if several else {})}
+    user = job.user_name if re.fullmatch(LINE, job.user_name) else ""
+    texts = {
+        SLURM_JOB: job.name,
+        SLURM_COMPONENTS: ",".join(numbers) if len(set(numbers)) > 1 else "",
+        SLURM_USER: user,
+        SLURM_OURS: ",".join(job.fields_of_ours),
+    }
+    return {key: text for key, text in texts.items() if text}
 
 
 def allowed_nodes(job: SlurmJob, context: Context) -> frozenset[str]:
     """Return the nodes that a job may use: of its partitions, features and reservation."""
-    key = (job.partition, job.features, job.excluded_nodes, job.resv_name)
+    key = (job.partition, job.features, job.excluded_nodes, job.reservation)
     if key not in context.allowed:
         if len(context.allowed) >= MAX_REMEMBERED:
             context.allowed.clear()
@@ -68,10 +81,10 @@ def _find_allowed(job: SlurmJob, context: Context) -> frozenset[str]:
         raise LeftOutError("has a constraint on features that is not read")
     allowed = (allowed & matching) - set(job.excluded_nodes)
     for reservation in context.active:
-        if reservation.name != job.resv_name:
+        if reservation.name != job.reservation:
             allowed -= set(reservation.node_list)
-    if job.resv_name:
-        own = [r for r in context.active if r.name == job.resv_name]
+    if job.reservation:
+        own = [r for r in context.active if r.name == job.reservation]
         if not own:
             raise LeftOutError("waits for a reservation that does not hold now")
         allowed &= set(own[0].node_list)

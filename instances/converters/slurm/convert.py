@@ -17,6 +17,7 @@ from placewright.instances.converters.slurm.reservations import overlapping, rea
 from placewright.instances.converters.slurm.sources import Sources, find_sources
 from placewright.instances.converters.slurm.topology import read_topology
 from placewright.instances.converters.support.live import LiveConversion
+from placewright.instances.derived.slurm_marks import RESERVATION
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.leases import Outage
 from placewright.instances.documents.policy import Policy, Tenant
@@ -59,7 +60,9 @@ def read_slurm(
         )
     topology = read_topology(found.parts.get("topology"), nodes.by_name)
     limits = read_limits(found.parts.get("associations"), found.parts.get("qos"))
-    active, later = overlapping(read_reservations(found.parts.get("reservations")), now)
+    reservations = read_reservations(found.parts.get("reservations"))
+    of_others = [one for one in reservations if not one.name.startswith(RESERVATION)]
+    active, later = overlapping(of_others, now)
     context = Context(
         now=now,
         nodes=nodes,

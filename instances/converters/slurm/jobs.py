@@ -54,7 +54,7 @@ def jobs_of(records: Sequence[SlurmJob], context: Context, book: Bookkeeping) ->
                 tasks = arrays.split(one, job, active, room, book)
                 room -= len(tasks) if job.array_task_string else 0
                 jobs += tasks
-                wanted.add(job.resv_name)
+                wanted.add(job.reservation)
         except LeftOutError as error:
             book.leave(KIND, str(error), *numbers)
             if eligibility.runs(job):

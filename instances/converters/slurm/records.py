@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo, model
 from placewright.instances.converters.slurm.accessor import Number, Record, Text, Truth, Words
 from placewright.instances.converters.slurm.hostlist import HostLists
 from placewright.instances.converters.slurm.tres import Gres, read_gres, read_tres
-from placewright.instances.derived.slurm_marks import is_placed
+from placewright.instances.derived.slurm_marks import RESERVATION, is_placed
 from placewright.instances.documents.base import MAX_AMOUNT, Name
 
 MAX_ALLOCATION = 200_000
@@ -123,6 +123,7 @@ class SlurmJob(Record):
     state_reason: Text = ""
     admin_comment: Text = ""
     account: Account = None
+    user_name: Text = ""
     qos: Text = ""
     partition: Words = ()
     priority: Number = None
@@ -179,6 +180,18 @@ class SlurmJob(Record):
     def named_nodes(self) -> tuple[str, ...]:
         """Nodes that its user names: none of those to which Placewright sent it."""
         return () if is_placed(self.admin_comment) else self.required_nodes
+
+    @property
+    def reservation(self) -> str:
+        """The reservation that it asks for, if that is none of Placewright's."""
+        return "" if self.resv_name.startswith(RESERVATION) else self.resv_name
+
+    @property
+    def fields_of_ours(self) -> tuple[str, ...]:
+        """Fields that a plan had set, by the names that `scontrol update` has for them."""
+        nodes = self.required_nodes != self.named_nodes
+        reserved = self.resv_name != self.reservation
+        return ("ReqNodeList",) * nodes + ("ReservationName",) * reserved
 
     @property
     def states(self) -> frozenset[str]:

@@ -114,6 +114,42 @@ def test_a_job_held_by_others_gets_no_step_and_a_move_between_gpus_none():
     assert "moves between GPUs of the same hosts" in made.unsaid
 
 
+def test_hosts_that_a_move_frees_are_kept_for_the_job_that_gets_them():
+    known = {"annotations": {"slurm/user": "ann", "slurm/job": "8", "slurm/ours": "ReqNodeList"}}
+    round_ = round_of({**job("1", on=["h0"]), **known}, {**job("2"), **known}, job("3"))
+    plan = Plan(
+        decisions=(
+            Decision(job="1", decision=DecisionKind.PREEMPT, displaced_by=("2",)),
+            start("2", "h0"),
+            start("3", "h1"),
+        ),
+        sections=({"kind": "moves", "steps": ["1"], "needs_spare": []},),
+    )
+    reserve, preempt, first, second, end, delete = slurm_steps(round_, plan).steps
+    assert reserve.state is State.UNRESERVED
+    (words,) = words_of(reserve)
+    assert words.startswith("create reservation reservationname=placewright_0 starttime=now ")
+    assert words.endswith(" flags=flex,ignore_jobs users=ann nodes=h0")
+    assert words_of(preempt)[-1] == "update jobid=8 ReqNodeList="
+    assert "ReservationName=placewright_0" in words_of(first)[0]
+    assert "ReservationName" not in words_of(second)[0]
+    assert words_of(end) == ["update jobid=8 ReservationName="]
+    assert words_of(delete) == ["delete reservationname=placewright_0"]
+
+
+def test_a_user_that_no_machine_has_is_refused():
+    hostile = {"annotations": {"slurm/user": "-a,b"}}
+    with pytest.raises(InvalidInputError, match="name of a user"):
+        slurm_steps(round_of({**job("17"), **hostile}), Plan(decisions=(start("17", "h0"),)))
+
+
+def test_tasks_of_arrays_that_wait_are_counted_and_not_split_off():
+    waits = Decision(job="17_4", decision=DecisionKind.WAIT, reason=Reason.CAPACITY)
+    made = slurm_steps(round_of(job("17_4")), Plan(decisions=(waits,)))
+    assert made.steps == []
+    assert made.unsaid == {"why tasks of an array wait": ["17_4"]}
+
+
 @pytest.mark.parametrize("name", ["-1", "train", "17_", "1+2", "1=2"])
 def test_a_job_without_a_number_is_refused(name):
     plan = Plan(decisions=(start("17", "h0"), start(name, "h1")))

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.slurm_lab import Lab, Size
 from benchmarks.slurm_trip import apply, differences, read, trip
 from placewright import solve_round
-from placewright.instances.derived.slurm_marks import HELD, PLACED
+from placewright.instances.derived.slurm_marks import HELD, PLACED, STARTS
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.exporters.slurm import slurm_script
 
@@ -166,3 +166,29 @@ def test_a_job_is_preempted_for_one_of_higher_priority(empty):
     assert not differences(plan, after)
     assert all(after[number].state == "PENDING" for number in preempted)
     assert comment(empty, preempted[0]) == f"placewright: preempted for {high}"
+    assert "No reservations" in empty.run("scontrol", "show", "reservation")
+    assert "Reservation=" not in empty.run("scontrol", "show", "job", str(high))
+
+
+def test_hosts_of_a_plan_that_came_to_nothing_bind_nobody(empty):
+    """A job with hosts and a reservation of ours, as a script that was killed leaves it."""
+    number = submit(empty, 4, 8)
+    empty.settle(jobs=[run_on(empty, ["gpu00"], 1)])
+    fields = ("reservationname=placewright_1", "starttime=now", "duration=5", "users=root")
+    empty.run(
+        *("scontrol", "create", "reservation", *fields, "nodes=gpu00", "flags=flex,ignore_jobs")
+    )
+    mark = f"AdminComment={STARTS}gpu00"
+    fields = ("NumNodes=4-4", "ReqNodeList=gpu00", "ReservationName=placewright_1", mark)
+    empty.run("scontrol", "update", f"jobid={number}", *fields)
+    round_ = read(empty)
+    job = next(job for job in round_.jobs if job.name == str(number))
+    assert not job.held
+    assert job.options[0].groups[0].hosts is None
+    assert job.annotations["slurm/ours"] == "ReqNodeList,ReservationName"
+    apply(empty, round_, solve_round(round_))
+    shown = empty.run("scontrol", "show", "job", str(number))
+    assert "ReqNodeList=(null)" in shown
+    assert "Reservation=" not in shown
+    assert "AdminComment=placewright: held, waits: " in shown
+    empty.run("scontrol", "delete", "reservationname=placewright_1")
