@@ -18,10 +18,11 @@ from benchmarks.plots import figure_bars
 from benchmarks.report import ERROR, OURS, SKIPPED, Row
 from benchmarks.slurm_arrivals import arrivals, follow, run_alone, slurm_priority
 from benchmarks.slurm_lab import CTLD, SLURMD, Lab
-from benchmarks.slurm_queue import Asked, asked, fragment, submit_held
+from benchmarks.slurm_queue import GPUS_PER_HOST, Asked, asked, fragment, submit_held
 from benchmarks.slurm_trip import Depth, apply, differences, read, with_order
-from placewright import Round, solve_round
-from placewright.instances.documents.plan import DecisionKind
+from placewright import Plan, solve_round
+from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.documents.plan import Decision, DecisionKind
 
 __all__ = ["Case", "cases", "draw", "run"]
 
@@ -29,12 +30,9 @@ SLURM = "Slurm backfill"
 SEEDS, LOADS = range(1, 7), (0.5, 0.8)
 ARRIVAL_SEEDS = range(1, 5)
 CLASSES = 3
-DEPTHS: Mapping[str, Depth] = {
-    f"{OURS} depth all": "all",
-    f"{OURS} depth 1": 1,
-    f"{OURS} without": None,
-}
-"""Methods by the depth of their reservations; the first is carried out."""
+CARRIED_OUT = f"{OURS} depth all"
+DEPTHS: Mapping[str, Depth] = {CARRIED_OUT: "all", f"{OURS} depth 1": 1, f"{OURS} without": None}
+"""Methods by the depth of their reservations."""
 
 PARTITION = "partitionname=gpu"
 
@@ -89,33 +87,54 @@ def classes(seed: int, number: int) -> list[int]:
 def _queue(case: Case, lab: Lab, load: float) -> Iterator[Row]:
     """Decide a queue by each method, ours by plans, of which the first is carried out."""
     fragment(lab, case.seed)
-    jobs = list(asked(case.seed, round(load * lab.size.hosts * 8)))
+    jobs = list(asked(case.seed, round(load * lab.size.hosts * GPUS_PER_HOST)))
     urgent = classes(case.seed, len(jobs))
-    numbers = submit_held(lab, jobs)
-    rank = {str(number): urgent[i] for i, number in enumerate(numbers)}
+    numbers = list(submit_held(lab, jobs))
+    rank = {str(number): of for number, of in zip(numbers, urgent, strict=True)}
     round_ = read(lab)
-    for method, depth in DEPTHS.items():
-        yield _planned(case, method, with_order(round_, rank, depth), numbers, urgent, lab)
+    rounds = {method: with_order(round_, rank, depth) for method, depth in DEPTHS.items()}
+    plans = {method: solve_round(one) for method, one in rounds.items()}
+    for method, plan in plans.items():
+        made = plan.certificate
+        wrong: list[str] | None = None
+        if method == CARRIED_OUT:
+            wrong = differences(plan, apply(lab, rounds[method], plan))
+        yield Row(
+            case.name,
+            method,
+            None,
+            ERROR if wrong or made is None else made.status,
+            cpu_seconds=made.run.cpu_s if made is not None and made.run is not None else None,
+            figures=_figures(jobs, urgent, [_starts(plan, number) for number in numbers]),
+            note="" if wrong is None else "; ".join(wrong) or "carried out",
+        )
     lab.cancel(*numbers)
     by_slurm = _as_slurm_decides(lab, jobs, urgent)
-    yield _row(case, SLURM, jobs, urgent, by_slurm, "carried out")
+    ours = plans[CARRIED_OUT]
+    more = [n for n, yes in zip(numbers, by_slurm, strict=True) if yes and not _starts(ours, n)]
+    yield Row(
+        case.name,
+        SLURM,
+        None,
+        "done",
+        figures=_figures(jobs, urgent, by_slurm),
+        note="; ".join(_why(ours, number, jobs[numbers.index(number)]) for number in more),
+    )
 
 
-def _planned(
-    case: Case, method: str, round_: Round, numbers: dict[int, Asked], urgent: list[int], lab: Lab
-) -> Row:
-    cpu = time.process_time()
-    plan = solve_round(round_)
-    cpu = time.process_time() - cpu
-    started = {int(d.job) for d in plan.decisions if d.decision is DecisionKind.START}
-    status = plan.certificate.status if plan.certificate is not None else ERROR
-    note = ""
-    if method == next(iter(DEPTHS)):
-        wrong = differences(plan, apply(lab, round_, plan))
-        note = "; ".join(wrong) or "carried out"
-        status = ERROR if wrong else status
-    jobs = list(numbers.values())
-    return _row(case, method, jobs, urgent, [n in started for n in numbers], note, status, cpu)
+def _starts(plan: Plan, number: int) -> bool:
+    return _decision(plan, number).decision is DecisionKind.START
+
+
+def _decision(plan: Plan, number: int) -> Decision:
+    return next(one for one in plan.decisions if one.job == str(number))
+
+
+def _why(plan: Plan, number: int, job: Asked) -> str:
+    """Say why our plan does not start a job that Slurm does."""
+    decision = _decision(plan, number)
+    why = "" if decision.reason is None else reason_text(decision.reason, decision.detail)
+    return f"{job.hosts} x {job.gpus} GPUs, {job.minutes // 60} h: {why}"
 
 
 def _as_slurm_decides(lab: Lab, jobs: list[Asked], urgent: list[int]) -> list[bool]:
@@ -130,16 +149,9 @@ def _as_slurm_decides(lab: Lab, jobs: list[Asked], urgent: list[int]) -> list[bo
     return [after[number].state == "RUNNING" for number in numbers]
 
 
-def _row(
-    case: Case,
-    method: str,
-    jobs: Sequence[Asked],
-    urgent: Sequence[int],
-    started: Sequence[bool],
-    note: str,
-    status: str = "done",
-    cpu: float | None = None,
-) -> Row:
+def _figures(
+    jobs: Sequence[Asked], urgent: Sequence[int], started: Sequence[bool]
+) -> dict[str, float]:
     figures: dict[str, float] = {
         "jobs": len(jobs),
         "GPUs asked": sum(job.total for job in jobs),
@@ -152,7 +164,7 @@ def _row(
             for job, of, yes in zip(jobs, urgent, started, strict=True)
             if yes and of == rank
         )
-    return Row(case.name, method, None, status, cpu_seconds=cpu, figures=figures, note=note)
+    return figures
 
 
 def _arrivals(case: Case, folder: Path) -> Iterator[Row]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from placewright.instances.derived.slurm_marks import HELD
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.exporters.slurm_steps import Command, State, Step, slurm_steps
+from placewright.instances.exporters.slurm_steps import State, Step, slurm_steps
 
 PATIENCE_S = 120
 """How long the script waits for a job that was told to stop."""
@@ -108,22 +108,35 @@ def slurm_script(round_: Round, plan: Plan) -> Script:
 
 def _block(step: Step) -> str:
     hosts = step.hosts if step.state is State.RUNNING else ()
-    guard = shlex.join((step.state.value, step.name, *hosts))
-    commands = " &&\n    ".join(_line(command) for command in step.commands)
-    job = shlex.quote(step.name)
-    return f"""\
-# {step.does}
-if {guard}; then
-    {commands} ||
-    failed {job}
-else
-    skipped {job}
-fi
-"""
+    guard = shlex.join((step.state.value, step.job, *hosts))
+    if_held, if_not = (
+        [shlex.join(one.words) for one in step.commands if one.held in (None, held)]
+        for held in (True, False)
+    )
+    if if_held == if_not:
+        lines = [f"    {_all(if_held, 8)} ||"]
+    else:
+        lines = [
+            '    if [ "$held" = yes ]; then',
+            f"        {_all(if_held, 12)}",
+            "    else",
+            f"        {_all(if_not, 12)}",
+            "    fi ||",
+        ]
+    job = shlex.quote(step.job)
+    return "\n".join(
+        (
+            f"# {step.does}",
+            f"if {guard}; then",
+            *lines,
+            f"        failed {job}",
+            "else",
+            f"    skipped {job}",
+            "fi\n",
+        )
+    )
 
 
-def _line(command: Command) -> str:
-    text = shlex.join(command.words)
-    if command.held is None:
-        return text
-    return f'{{ [ "$held" = {"no" if command.held else "yes"} ] || {text}; }}'
+def _all(commands: list[str], indent: int) -> str:
+    """Return commands of which each is given only if those before it succeed."""
+    return f" &&\n{' ' * indent}".join(commands) or "true"

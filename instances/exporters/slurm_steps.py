@@ -62,12 +62,13 @@ class Command(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Commands about a job or reservation, given only in some state; `does` says what for.
+    """Commands about a job, given only in some state; `does` says what for.
 
-    `hosts` are those on which a running job has to be.
+    `job` is its number, or the name of a reservation. `hosts` are those on which a running job has
+    to be.
     """
 
-    name: str
+    job: str
     does: str
     state: State
     commands: tuple[Command, ...]
@@ -157,7 +158,7 @@ def _reserve(name: str, kept: Sequence[SlurmPlace]) -> Step:
     hosts = sorted({host for place in kept for host in place.after})
     users = sorted({place.user for place in kept})
     return Step(
-        name=name,
+        job=name,
         does=f"keep {','.join(hosts)} for {', '.join(place.job for place in kept)}",
         state=State.UNRESERVED,
         commands=(
@@ -175,13 +176,13 @@ def _reserve(name: str, kept: Sequence[SlurmPlace]) -> Step:
 def _end(name: str, kept: Sequence[SlurmPlace]) -> Iterator[Step]:
     for place in kept:
         yield Step(
-            name=place.job,
+            job=place.job,
             does=f"{place.job} needs no reservation once it runs",
             state=State.STARTED,
             commands=(Command(("scontrol", "update", f"jobid={place.job}", "ReservationName=")),),
         )
     yield Step(
-        name=name,
+        job=name,
         does="keep no hosts any longer",
         state=State.RESERVED,
         commands=(Command(("scontrol", "delete", f"reservationname={name}")),),
@@ -212,7 +213,7 @@ def _moves(
 def _preempt(place: SlurmPlace) -> Step:
     by = ", ".join(place.decision.displaced_by)
     return Step(
-        name=place.job,
+        job=place.job,
         does=f"preempt {place.job}" + (f" for {by}" if by else ""),
         state=State.RUNNING,
         commands=(
@@ -227,7 +228,7 @@ def _preempt(place: SlurmPlace) -> Step:
 
 def _stop(place: SlurmPlace) -> Step:
     return Step(
-        name=place.job,
+        job=place.job,
         does=f"stop {place.job}, which moves",
         state=State.RUNNING,
         commands=(
@@ -240,7 +241,7 @@ def _stop(place: SlurmPlace) -> Step:
 
 def _restart(place: SlurmPlace, reserved: Mapping[str, str]) -> Step:
     return Step(
-        name=place.job,
+        job=place.job,
         does=f"start {place.job} again on {','.join(place.after)}",
         state=State.STOPPED,
         commands=_commands_of_start(place, reserved.get(place.job, ""), "StartTime=now"),
@@ -249,7 +250,7 @@ def _restart(place: SlurmPlace, reserved: Mapping[str, str]) -> Step:
 
 def _start(place: SlurmPlace, reservation: str) -> Step:
     return Step(
-        name=place.job,
+        job=place.job,
         does=f"start {place.job} on {','.join(place.after)}",
         state=State.PENDING,
         commands=_commands_of_start(place, reservation),
@@ -275,7 +276,7 @@ def _wait(place: SlurmPlace) -> Step:
     # Of an earlier plan, which came to nothing.
     fields = [f"{name}=" for name in place.ours]
     return Step(
-        name=place.job,
+        job=place.job,
         does=f"say why {place.job} waits",
         state=State.PENDING,
         commands=(
