@@ -23,6 +23,7 @@ from placewright.instances.errors import printable
 from placewright.instances.io.digest import round_digest
 from placewright.report.job_data import job_data
 from placewright.report.map_data import map_data
+from placewright.report.panels.differences import differences
 from placewright.report.panels.free import free
 from placewright.report.panels.moves import moves
 from placewright.report.panels.notes import notes
@@ -72,6 +73,7 @@ def render_report(
             subject=subject,
             summary=summary(subject),
             objective=objective(subject),
+            differences=list(differences(subject)),
             usage=list(usage(subject)) if round.policy.spec.places_jobs else [],
             free=list(free(subject)),
             moves=list(moves(subject)),

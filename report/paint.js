@@ -2,7 +2,7 @@
 
 const HUES = [217, 152, 28, 278, 190, 338, 96, 250, 48, 168, 310, 6];
 
-const PAINT = { colours: {}, dark: false, patterns: new Map() };
+const PAINT = { colours: {}, dark: false, patterns: new Map(), inks: new Map() };
 
 function readColours(forceLight) {
   const style = getComputedStyle(document.documentElement);
@@ -16,11 +16,22 @@ function jobColour(job, plan) {
   const decision = JOBS.plans[plan].decision[job];
   if (decision === STARTED || decision === MIGRATED) {
     const rank = job % HUES.length, ring = Math.floor(job / HUES.length) % 3;
-    return PAINT.dark
-      ? `hsl(${HUES[rank]} ${62 - ring * 8}% ${62 - ring * 7}%)`
-      : `hsl(${HUES[rank]} ${64 - ring * 6}% ${44 + ring * 8}%)`;
+    const light = PAINT.dark ? [62, 54, 70][ring] : [44, 36, 54][ring];
+    return `hsl(${HUES[rank]} ${PAINT.dark ? 58 : 62}% ${light}%)`;
   }
   return PAINT.colours[`kept${(job % 3) + 1}`];
+}
+
+// Black or white, whichever is easier to read on a colour.
+function inkOn(colour) {
+  if (!PAINT.inks.has(colour)) {
+    const tile = document.createElement("canvas").getContext("2d");
+    tile.fillStyle = colour;
+    tile.fillRect(0, 0, 1, 1);
+    const [r, g, b] = tile.getImageData(0, 0, 1, 1).data.map((part) => 255 * (part / 255) ** 2.2);
+    PAINT.inks.set(colour, 0.2126 * r + 0.7152 * g + 0.0722 * b > 46 ? "#000" : "#fff");
+  }
+  return PAINT.inks.get(colour);
 }
 
 function hatch(context, colour, line, ways) {
@@ -138,8 +149,8 @@ function stateCell(context, gpu, x, y, size, column, isFaint) {
   }
   const [job] = parts[0], isRun = column > 0 && MAP.states[VIEW.state][gpu - 1] === cell;
   if (size >= 10 && parts.length === 1 && !isRun && LETTERS.has(job)) {
-    const fresh = VIEW.state > 0 && JOBS.plans[plan].decision[job] <= MIGRATED;
-    glyph(context, LETTERS.get(job), x, y, size, fresh ? c.fresh : c.ink);
+    const colour = VIEW.state > 0 ? jobColour(job, plan) : c[`kept${(job % 3) + 1}`];
+    glyph(context, LETTERS.get(job), x, y, size, inkOn(colour));
   }
 }
 

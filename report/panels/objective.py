@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright.explain.comparison import compare
+from placewright.explain.comparison import Comparison
 from placewright.explain.term_differences import TermDifference
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.policies import sense_of
@@ -21,8 +21,8 @@ _SENSES = {"max": "▲ max", "min": "▼ min"}
 
 def objective(subject: Subject) -> Table:
     """Return the terms of one plan, or those of two side by side."""
-    if len(subject.plans) == 2:
-        return _both(subject)
+    if subject.comparison is not None:
+        return _both(subject.comparison)
     plan = subject.plans[0]
     return table(
         "Terms, most important first",
@@ -53,13 +53,11 @@ def _row(term: TermResult) -> tuple[Cell, ...]:
     )
 
 
-def _both(subject: Subject) -> Table:
-    round_, (first, second) = subject.round, subject.plans
-    found = compare(round_, first, round_, second).terms
+def _both(found: Comparison) -> Table:
     return table(
         "Terms, most important first",
         ("term", "sense", ">A", ">bound of A", ">gap", ">B", ">bound of B", ">gap", "B against A"),
-        (_differences(one) for one in found),
+        (_differences(one) for one in found.terms),
     )
 
 

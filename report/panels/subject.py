@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from placewright.array_types import Ints
+from placewright.explain.comparison import Comparison, compare
 from placewright.explain.free_domains import free_and_total
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.job import Job
@@ -62,6 +63,14 @@ class Subject:
     def free(self) -> list[tuple[dict[str, int], dict[str, int]]]:
         """Free domains and all domains with GPUs by level, before and after each plan."""
         return [free_and_total(self.round, plan) for plan in (self.kept, *self.plans)]
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """What the second plan does differently, if there is one."""
+        if len(self.plans) == 1:
+            return None
+        first, second = self.plans
+        return compare(self.round, first, self.round, second)
 
     @cached_property
     def decided(self) -> Subject:
