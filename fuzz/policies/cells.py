@@ -17,6 +17,7 @@ from fuzz.book.reading import choices_of
 from fuzz.book.terms import Terms
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, costs, options, settle
+from fuzz.drawing_caps import draw_caps
 from fuzz.policies.gang import SETTINGS, disruption_limits
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 
@@ -121,6 +122,8 @@ def draw(rng: Random) -> Raw:
     round_["policy"] = {"terms": terms or ["value"]}
     if chance(rng, 0.25):
         round_["policy"]["limits"] = {"disruption": disruption_limits(rng)}
+    if chance(rng, 0.25):
+        draw_caps(rng, round_)
     return round_
 
 

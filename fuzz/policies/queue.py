@@ -25,6 +25,7 @@ from fuzz.book.terms import Terms
 from fuzz.book.waiting import NEVER, Held, Reserved, Timeline, Waiting
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, costs, settle
+from fuzz.drawing_caps import draw_caps
 from fuzz.policies.gang import SETTINGS
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 
@@ -64,6 +65,8 @@ def draw(rng: Random) -> Raw:
     if chance(rng, 0.1):
         host = rng.choice(round_["cluster"]["hosts"])
         round_["reservations"] = [{"host": host["name"], "gpus": [0]}]
+    if chance(rng, 0.25):
+        draw_caps(rng, round_)
     return round_
 
 

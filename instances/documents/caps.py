@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -75,6 +75,17 @@ class Cap(Document):
     gpus_by_model: dict[Name, MilliGpuTotal] = Field(default_factory=dict)
     jobs: Amount | None = None
     resources: Annotated[Amounts, AfterValidator(_others)] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, limits: Mapping[Measure, int]) -> Self:
+        """Return the cap with these limits."""
+        fields: dict[str, Any] = {"gpus_by_model": {}, "resources": {}}
+        for measure, most in limits.items():
+            if measure.name:
+                fields[measure.kind][measure.name] = most
+            else:
+                fields[measure.kind] = most
+        return cls.model_construct(**fields)
 
     @property
     def limits(self) -> Mapping[Measure, int]:

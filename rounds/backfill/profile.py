@@ -7,14 +7,14 @@ Scheduling the IBM SP2 with Backfilling", IEEE TPDS 12, 2001, section 3.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.gang.problem.quotas import Account, accounts_of, limits_of
 from placewright.instances.derived.waiting import expected_end, hosts_away
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
@@ -75,8 +75,8 @@ class Profile:
         self._gpu_end = np.where(problem.usable, 0, NEVER)
         self._rows: list[tuple[int, int, int, Ints]] = []  # end, host, whole GPUs, demand
         self._tables: tuple[Ints, ...] | None = None
-        self._held: list[tuple[int, str, dict[str, int]]] = []  # end, tenant, resources
-        self._quota = {tenant.name: tenant.quota for tenant in self._round.tenants}
+        self._limits = limits_of(self._round)
+        self._held: defaultdict[Account, list[tuple[int, Option]]] = defaultdict(list)  # with ends
         self._away: dict[tuple[int, int], Bools] = {}
         self._ends = {outage.end for outage in self._round.maintenance if outage.end is not None}
         self.reservations: list[Reservation] = []
@@ -102,8 +102,8 @@ class Profile:
             whole = 0 if gpus else gpus_taken(asked, number)
             self._rows.append((end, host, whole, number * self.demand_of(asked)))
         self._tables = None
-        if job.tenant is not None:
-            self._held.append((end, job.tenant, resources_held(option)))
+        for account in accounts_of(job) if self._limits else ():
+            self._held[account].append((end, option))
 
     def reserve(self, reservation: Reservation) -> None:
         """Add a reservation."""
@@ -171,28 +171,22 @@ class Profile:
         return gpus, resources
 
     def within_quota(self, job: Job, option: Option, at: int, end: int) -> bool:
-        """Whether a job stays within its tenant's quota from `at` to `end`."""
-        quota = self._quota.get(job.tenant or "", {})
-        if not quota:
-            return True
-        asked = resources_held(option)
-        for time in {at, *(r.at for r in self._all() if at < r.at < end)}:
-            held = self._tenant_holds(job.tenant or "", time)
-            if any(held[name] + asked.get(name, 0) > most for name, most in quota.items()):
-                return False
+        """Whether a job stays within its quotas and caps from `at` to `end`."""
+        for account in accounts_of(job) if self._limits else ():
+            limits = self._limits.get(account)
+            for time in {at, *(r.at for r in self._all() if at < r.at < end)} if limits else ():
+                held = [option, *self._holders(account, time)]
+                if any(sum(map(m.asked_by, held)) > most for m, most in (limits or {}).items()):
+                    return False
         return True
 
-    def _tenant_holds(self, tenant: str, at: int) -> dict[str, int]:
-        held: defaultdict[str, int] = defaultdict(int)
-        alive = [amounts for end, name, amounts in self._held if name == tenant and end > at]
+    def _holders(self, account: Account, at: int) -> Iterator[Option]:
+        """Yield the options of the jobs that count in an account at a time."""
+        yield from (option for end, option in self._held[account] if end > at)
         for r in self._all():
             job = self._round.jobs[r.job]
-            if job.tenant == tenant and r.at <= at < r.end:
-                alive.append(resources_held(job.options[r.option]))
-        for amounts in alive:
-            for name, amount in amounts.items():
-                held[name] += amount
-        return held
+            if r.at <= at < r.end and account in accounts_of(job):
+                yield job.options[r.option]
 
 
 def _or_never(end: int | None) -> int:

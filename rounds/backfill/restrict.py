@@ -2,8 +2,9 @@
 
 For the time `at` of each reservation a host has further resources, which only jobs ask that would
 not have ended by then: the GPUs and other resources that no reservation takes, and of tenants what
-their quotas leave. Tasks of a part of a GPU do not come to hosts of which a reservation takes GPUs.
-Hosts that maintenance takes are not among those of jobs that would not have ended by then.
+their quotas leave. What reservations leave of a cap is a further cap of such jobs. Tasks of a part
+of a GPU do not come to hosts of which a reservation takes GPUs. Hosts that maintenance takes are
+not among those of jobs that would not have ended by then.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import aged_value, eligible, expected_end, hosts_away
 from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
@@ -28,7 +30,7 @@ from placewright.instances.documents.round import Round
 from placewright.rounds.backfill.profile import Reservation
 from placewright.topology.units import WHOLE_GPU
 
-GPUS, PARTS, QUOTA = "gpus", "parts", "quota"
+GPUS, PARTS, QUOTA, CAP = "gpus", "parts", "quota", "cap"
 _IMPOSSIBLE = Option(value=0, groups=(TaskGroup(gpu=MAX_GPU // WHOLE_GPU),))
 
 
@@ -67,12 +69,15 @@ def restricted_round(
             asked.of(maintenance.of(option, away), [x for x in limits if x.binds(before)])
             for option in options
         )
-        jobs.append(job.model_copy(update={"options": options}))
+        more = tuple(name for x in limits if x.binds(before) for name in x.caps_of(job))
+        caps = {"caps": (*job.caps, *more)} if more else {}
+        jobs.append(job.model_copy(update={"options": options, **caps}))
     return round_.model_copy(
         update={
             "cluster": _cluster(round_.cluster, limits),
             "jobs": tuple(jobs),
             "tenants": tuple(_tenant(tenant, limits) for tenant in round_.tenants),
+            "caps": {**round_.caps, **{n: cap for x in limits for n, cap in x.caps.items()}},
         }
     )
 
@@ -120,6 +125,12 @@ class _Limit:
                 name in tenant.quota and self.quota[tenant.name][name] for tenant in round_.tenants
             )
         ]
+        taken: defaultdict[str, list[Option]] = defaultdict(list)
+        for r in self.active:
+            for name in round_.jobs[r.job].caps:
+                taken[name].append(round_.jobs[r.job].options[r.option])
+        self._caps = {name: self.name(f"{CAP}-{name}") for name in taken}
+        self.caps = {self._caps[n]: _left(round_.caps[n], mine) for n, mine in taken.items()}
         self._closed = _closed_gpus(round_)
         self._parts: defaultdict[str, set[int]] = defaultdict(set)
         self._whole: defaultdict[str, set[int]] = defaultdict(set)
@@ -171,6 +182,10 @@ class _Limit:
             return asked | {self.name(PARTS): 1}
         return asked | {self.name(GPUS): group.gpu // WHOLE_GPU}
 
+    def caps_of(self, job: Job) -> Iterator[str]:
+        """Yield the further caps of a job that is bound."""
+        return (self._caps[name] for name in job.caps if name in self._caps)
+
     def of_tenant(self, tenant: Tenant) -> dict[str, int]:
         """Return the further quotas of a tenant."""
         taken: Mapping[str, int] = self.quota.get(tenant.name, {})
@@ -179,6 +194,14 @@ class _Limit:
             for name, most in tenant.quota.items()
             if name in self.quota_names and taken.get(name)
         }
+
+
+def _left(cap: Cap, taken: Iterable[Option]) -> Cap:
+    """Return what some options leave of a cap."""
+    options = list(taken)
+    return Cap.of(
+        {m: max(most - sum(map(m.asked_by, options)), 0) for m, most in cap.limits.items()}
+    )
 
 
 class _Maintenance:

@@ -78,7 +78,7 @@ class Backfill:
         """Start waiting jobs, in order of `backfill_key`, on idle GPUs or by preemption."""
         for entry in list(self._waiting):
             record = self._records[entry[-1]]
-            if record.hopeless(now) or record.job.tenant in self._limited:
+            if record.hopeless(now) or record.job.tenant in self._limited or record.job.caps:
                 continue
             for number in range(len(record.job.options)):
                 if self._start(record, number, now):

@@ -1,13 +1,14 @@
 """What is held over time: by jobs until their expected ends, and by reservations.
 
-Whether they fit together at a time is judged on the hosts of the reservations, and for the tenants
-whose jobs have one.
+Whether they fit together at a time is judged on the hosts of the reservations, and for the quotas
+and caps of jobs that have one.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from placewright.instances.derived.ranges import expand
@@ -16,6 +17,14 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import Placed, Reading, demand
+from placewright.instances.verify.rules.gang.accounts import (
+    Account,
+    Resource,
+    accounts_of,
+    asked_in,
+    limits_of,
+    text_of,
+)
 from placewright.instances.verify.rules.gang.maintenance import Windows
 from placewright.instances.verify.rules.gang.reservation_section import Path
 from placewright.instances.verify.rules.gang.waiting import Turn, end_of
@@ -141,23 +150,27 @@ class Timeline:
         return self.quota_excess(at, held, active)
 
     def quota_excess(self, at: int, held: Iterable[Held], active: Iterable[Reserved]) -> str:
-        """Say which tenant with a reservation would hold too much at a time; "" if none."""
+        """Say which tenant or cap of a reservation would hold too much at a time; "" if none."""
         active = list(active)
-        tenants = {r.job.tenant for r in active}
-        limited = [t for t in self.reading.round.tenants if t.name in tenants and t.quota]
-        if not limited:
+        owners = {account for r in active for account in accounts_of(r.job)}
+        limits = {a: most for a, most in self._limits.items() if a in owners}
+        if not limits:
             return ""
-        uses: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for r in active:
-            uses[r.job.tenant or ""].update(asked(r.option))
-        for one in held:
-            if one.end > at and one.job.tenant in tenants:
-                uses[one.job.tenant or ""].update(asked(one.option))
-        for tenant in limited:
-            for name, most in tenant.quota.items():
-                if uses[tenant.name][name] > most:
-                    return f"tenant {tenant.name!r} would hold more {name} than its quota"
+        uses: defaultdict[Account, Counter[Resource]] = defaultdict(Counter)
+        alive = [(one.job, one.option) for one in held if one.end > at]
+        for job, option in [*((r.job, r.option) for r in active), *alive]:
+            for account in accounts_of(job):
+                if account in limits:
+                    uses[account].update(asked_in(account, option))
+        for account, of in limits.items():
+            for name, most in of.items():
+                if uses[account][name] > most:
+                    return f"{account} would hold {text_of(name, uses[account][name])}, too much"
         return ""
+
+    @cached_property
+    def _limits(self) -> Mapping[Account, Mapping[Resource, int]]:
+        return limits_of(self.reading.round, by_region=False)
 
 
 def held_by(placed: Placed, now: int, *, is_bound: bool) -> Held:
@@ -184,13 +197,3 @@ def gpus_of(group: TaskGroup, tasks: int) -> int:
 def active_at(reserved: Iterable[Reserved], at: int) -> list[Reserved]:
     """Return the reservations that hold at a time."""
     return [r for r in reserved if r.active(at)]
-
-
-def asked(option: Option) -> Counter[str]:
-    """Return what an option asks in all, by resource."""
-    total = Counter[str]()
-    for group in option.groups:
-        total["gpu"] += group.milli_gpu
-        for name, amount in demand(group):
-            total[name] += group.count * amount
-    return total
