@@ -11,11 +11,14 @@ from fuzz.policy import Raw
 GPUS = (0, 500, 1000, 2000, 2000, 3000)
 
 
-def draw_caps(rng: Random, round_: Raw, gpus: Sequence[int] = GPUS) -> None:
+def draw_caps(
+    rng: Random, round_: Raw, gpus: Sequence[int] = GPUS, *, by_model: bool = True
+) -> None:
     """Give a round one to three caps, and let its jobs count in them."""
     hosts = round_["cluster"]["hosts"]
     models = sorted({host["gpu_model"] for host in hosts})
-    caps = {f"c{i}": _cap(rng, hosts, models, gpus) for i in range(rng.randint(1, 3))}
+    capped = models if by_model else []
+    caps = {f"c{i}": _cap(rng, hosts, capped, gpus) for i in range(rng.randint(1, 3))}
     round_["caps"] = caps
     for job in round_["jobs"]:
         names = [name for name in caps if chance(rng, 0.6)]
@@ -33,7 +36,7 @@ def _cap(rng: Random, hosts: list[Raw], models: list[str], gpus: Sequence[int]) 
         cap["gpus"] = rng.choice(gpus)
     if chance(rng, 0.35):
         cap["jobs"] = rng.choice((0, 1, 1, 2, 3))
-    if chance(rng, 0.35):
+    if models and chance(rng, 0.35):
         chosen = rng.sample(models, rng.randint(1, len(models)))
         cap["gpus_by_model"] = {model: rng.choice(gpus) for model in chosen}
     if chance(rng, 0.15) and any("cpu" in host for host in hosts):

@@ -21,7 +21,6 @@ from itertools import islice
 from placewright.formulations.common.inner_rounds import inner_plans
 from placewright.formulations.common.phases import Phase, SearchState, run_phases
 from placewright.formulations.common.priority_classes import classes_by_term
-from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving.heuristics.packing_search import (
     PackingSearch,
     staying,
@@ -47,7 +46,7 @@ from placewright.formulations.interleaving.problem.priorities import (
     jobs_of_class,
     priority_classes,
 )
-from placewright.formulations.interleaving.problem.residual_capacity import quota_left
+from placewright.formulations.interleaving.problem.residual_capacity import amounts_held, quota_left
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.derived.speed import speed
@@ -192,19 +191,15 @@ def compile_with_running_fixed(round_: Round) -> Interleaving:
 
 
 def _within_quotas(fixed: Interleaving) -> Iterator[int]:
-    """Yield pending jobs that may all start within quotas, by priority."""
+    """Yield pending jobs that may all start within quotas and caps, by priority."""
     jobs = fixed.round.jobs
     left = quota_left(fixed.round, fixed.stays)
     for j in sorted(fixed.jobs, key=lambda j: -jobs[j].priority):
-        asked = [
-            resources_held(jobs[j].options[option])
-            for option in options_alone(fixed.round, jobs[j])
-        ]
-        mine = [key for key in left if key[0] == jobs[j].tenant]
-        most = {key: max(held.get(key[1], 0) for held in asked) for key in mine}
-        if all(most[key] <= left[key] for key in mine):
-            for key in mine:
-                left[key] -= most[key]
+        asked = [amounts_held(jobs[j], o, left) for o in options_alone(fixed.round, jobs[j])]
+        most = {key: max(held[key] for held in asked) for key in asked[0]}
+        if all(amount <= left[key] for key, amount in most.items()):
+            for key, amount in most.items():
+                left[key] -= amount
             yield j
 
 

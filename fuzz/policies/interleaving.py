@@ -18,6 +18,7 @@ from fuzz.book.terms import Terms
 from fuzz.book.turns import Team, Teams, Turns
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, cluster, costs, group, settle
+from fuzz.drawing_caps import draw_caps
 from fuzz.policies.gang import disruption_limits
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 
@@ -293,6 +294,8 @@ def draw(rng: Random) -> Raw:
     round_["policy"] = {"formulation": "interleaving", "terms": terms}
     if chance(rng, 0.2):
         round_["policy"]["limits"] = {"disruption": disruption_limits(rng)}
+    if chance(rng, 0.25):
+        draw_caps(rng, round_, by_model=False)
     return round_
 
 

@@ -77,7 +77,7 @@ class Cap(Document):
     resources: Annotated[Amounts, AfterValidator(_others)] = Field(default_factory=dict)
 
     @classmethod
-    def of(cls, limits: Mapping[Measure, int]) -> Self:
+    def of(cls, limits: Mapping[Measure, int]) -> Cap:
         """Return the cap with these limits."""
         fields: dict[str, Any] = {"gpus_by_model": {}, "resources": {}}
         for measure, most in limits.items():

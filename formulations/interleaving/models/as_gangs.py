@@ -15,7 +15,7 @@ from typing import Protocol
 from placewright.formulations.common.priority_classes import precedence_of
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.gang.problem.quotas import accounts_of, limits_of
 from placewright.formulations.interleaving.placement.disruption_budget import (
     budget_of_groups,
     is_within_budget,
@@ -75,7 +75,7 @@ class GangRound:
         """Return a plan of the gangs as one of the round; None if it is not valid there.
 
         So it is if a running job finds no place, if who preempts is not of higher precedence, if a
-        tenant would hold more than its quota, or beyond the disruption budget.
+        quota or cap would be exceeded, or beyond the disruption budget.
         """
         starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
         slots: dict[int, Slots] = {}
@@ -193,7 +193,13 @@ def build_gang_round(
             "priority": "strict" if by_class else "preemption",
         }
     )
-    update = {"jobs": tuple(jobs), "policy": policy, "tenants": (), "sharing": Sharing()}
+    update = {
+        "jobs": tuple(jobs),
+        "policy": policy,
+        "tenants": (),
+        "caps": {},
+        "sharing": Sharing(),
+    }
     shared = tuple(job_group for job_group in staying if len(job_group.members) > 1)
     round_ = problem.round.model_copy(update=update)
     return GangRound(problem, tuple(job_groups), tuple(anchors), shared, round_)
@@ -226,6 +232,7 @@ def _job(
         update={
             "name": f"group-{number}",
             "tenant": None,
+            "caps": (),
             "priority": of.priority,
             "opportunistic": of.opportunistic,
             "options": _options(problem, job_group, value),
@@ -252,15 +259,14 @@ def _options(problem: Interleaving, job_group: Group, value: ValueOf) -> tuple[O
 
 
 def options_alone(round_: Round, job: Job) -> Sequence[int]:
-    """Return the options of a job on its own, within what the rows assume of quotas."""
+    """Return the options of a job on its own, within what the rows assume of quotas and caps."""
     if job.running is not None:
         return (job.running.option,)
-    tenant = next((t for t in round_.tenants if t.name == job.tenant), None)
-    if tenant is None or not tenant.quota or len(job.options) == 1:
+    limits = limits_of(round_)
+    measures = {m: None for account in accounts_of(job) for m in limits.get(account, ())}
+    if not measures or len(job.options) == 1:
         return range(len(job.options))
-    held = [
-        [resources_held(option).get(name, 0) for name in tenant.quota] for option in job.options
-    ]
+    held = [[measure.asked_by(option) for measure in measures] for option in job.options]
     return [o for o, mine in enumerate(held) if all(map(le, mine, map(min, *held)))]
 
 
@@ -291,6 +297,7 @@ def _staying_job(problem: Interleaving, number: int, job_group: Group) -> Job:
         update={
             "name": f"group-{number}",
             "tenant": None,
+            "caps": (),
             "options": (option,),
             "running": running.model_copy(update={"option": 0, "pinned": True}),
             "profile": None,

@@ -29,6 +29,7 @@ from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.quotas import limits_of
 from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.gang.run import run as run_gangs
 from placewright.formulations.interleaving.models.as_gangs import GangRound, build_gang_round
@@ -46,11 +47,11 @@ Number = TypeVar("Number", int, float)
 def gangs_without_sharing(round_: Round) -> GangRound | None:
     """Return each job as a gang if no jobs can share GPUs, else None.
 
-    Also None if a tenant has a quota, since the gang formulation does not report quota use.
+    Also None if there are quotas or caps, of which the gang formulation does not report the use.
     """
     problem = compile_interleaving(round_)
     sharing = any(len(mine) > 1 for mine in problem.colocated.values())
-    if sharing or any(tenant.quota for tenant in round_.tenants):
+    if sharing or limits_of(round_):
         return None
     bucket = problem.packing.bucket[problem.packing.bucket != ALONE]
     if problem.packing.max_members > 1 and int(np.bincount(bucket).max(initial=0)) > 1:

@@ -16,7 +16,7 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
-from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.gang.problem.quotas import accounts_of
 from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.interleaving.models.as_gangs import GangRound, build_gang_round
 from placewright.formulations.interleaving.placement.usage_in_place import HostUsage, places_of
@@ -184,23 +184,22 @@ class OneArrival:
     def _gangs(self) -> GangRound:
         """Return the round of gangs in which the job asks for places, and all that runs is pinned.
 
-        Options for which the quotas do not suffice have no places. Only the job's value counts.
+        Options for which quotas or caps do not suffice have no places. Only the job's value counts.
         """
         round_ = self._problem.round
         left = quota_left(round_, range(len(round_.jobs)))
         waits = round_.jobs[self._job]
+        mine = [key for key in left if key[0] in accounts_of(waits)]
 
         def within(option: Option) -> Option:
-            asked = resources_held(option)
-            mine = [key for key in left if key[0] == waits.tenant]
-            if all(asked.get(key[1], 0) <= left[key] for key in mine):
+            if all(key[1].asked_by(option) <= left[key] for key in mine):
                 return option
             closed = (group.model_copy(update={"hosts": ()}) for group in option.groups)
             return option.model_copy(update={"groups": tuple(closed)})
 
         waits = waits.model_copy(update={"options": tuple(map(within, waits.options))})
         jobs = tuple(waits if j == self._job else job for j, job in enumerate(round_.jobs))
-        free = round_.model_copy(update={"jobs": jobs, "tenants": ()})
+        free = round_.model_copy(update={"jobs": jobs, "tenants": (), "caps": {}})
         problem = compile_interleaving(free, self._problem.colocated.keys())
         gangs = build_gang_round(problem, [Group((self._job,), (0,), 0)], self._units)
         policy = gangs.round.policy.model_copy(update={"terms": (VALUE,)})

@@ -6,10 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
 from placewright.array_types import Bools
-from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.interleaving.problem.capacity_rows import allowed_hosts
 from placewright.formulations.interleaving.problem.compile import Interleaving
-from placewright.formulations.interleaving.problem.residual_capacity import quota_left
+from placewright.formulations.interleaving.problem.residual_capacity import amounts_held, quota_left
 from placewright.formulations.plan_messages import Place
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.documents.job import Job, Running
@@ -36,7 +35,7 @@ def within_quotas(
     starts: Mapping[int, tuple[int, tuple[Place, ...]]],
     preempted: Collection[int],
 ) -> bool:
-    """Whether each tenant holds no more than its quota, or than it held before, after a plan."""
+    """Whether no quota or cap holds more than it may, or than it held before, after a plan."""
     left = quota_left(problem.round, ())
     for j, job in enumerate(problem.round.jobs) if left else ():
         option = starts[j][0] if j in starts else None
@@ -44,9 +43,8 @@ def within_quotas(
             option = None if j in preempted else job.running.option
         if option is None:
             continue
-        for name, amount in resources_held(job.options[option]).items():
-            if (job.tenant or "", name) in left:
-                left[job.tenant or "", name] -= amount
+        for key, amount in amounts_held(job, option, left).items():
+            left[key] -= amount
     return all(amount >= 0 for amount in left.values())
 
 

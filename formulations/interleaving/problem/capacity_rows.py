@@ -1,4 +1,4 @@
-"""Capacity rows of groups and jobs: blocks of GPUs, amounts, quotas.
+"""Capacity rows of groups and jobs: blocks of GPUs, amounts, quotas and caps.
 
 Each row is valid for every plan, wherever tasks are placed; rows serve bounds and the choice of
 groups. A job with several options counts with the least that any of them takes.
@@ -13,9 +13,10 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.gang.problem.quotas import accounts_of, resources_held
 from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.formulations.interleaving import parameters
+from placewright.formulations.interleaving.problem.residual_capacity import AccountLimit
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.topology import Cluster
@@ -92,11 +93,15 @@ def amount_rows(
             yield row
 
 
-def quota_rows(jobs: Sequence[Job], quota: Mapping[tuple[str, str], int]) -> Iterable[Row]:
-    """Yield rows of tenants' quotas (tenant, resource)."""
-    for (tenant, resource), limit in quota.items():
+def quota_rows(jobs: Sequence[Job], quota: Mapping[AccountLimit, int]) -> Iterable[Row]:
+    """Yield rows of quotas and caps."""
+    accounts = [accounts_of(job) for job in jobs] if quota else []
+    for (account, measure), limit in quota.items():
         taken = np.array(
-            [_least_amount(job, resource) if job.tenant == tenant else 0 for job in jobs],
+            [
+                min(map(measure.asked_by, job.options)) if account in mine else 0
+                for job, mine in zip(jobs, accounts, strict=True)
+            ],
             dtype=np.int64,
         )
         if taken.sum() > limit:

@@ -10,9 +10,15 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.array_types import Bools
-from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.gang.problem.quotas import (
+    Account,
+    accounts_of,
+    held_before,
+    limits_of,
+)
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import running_groups
+from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
@@ -134,14 +140,25 @@ def _running_tasks(job: Job) -> Iterator[tuple[TaskPlace, Task, TaskGroup]]:
             yield (t.group, t.index, t.host, frozenset(t.gpus)), t, groups[t.group]
 
 
-def quota_left(round_: Round, stays: Collection[int]) -> dict[tuple[str, str], int]:
-    """Return the quota left for jobs that do not stay, per tenant and resource."""
-    quota = {(t.name, name): most for t in round_.tenants for name, most in t.quota.items()}
-    held, fixed = dict.fromkeys(quota, 0), dict.fromkeys(quota, 0)
-    for j, job in enumerate(round_.jobs if quota else ()):
-        if job.running is not None:
-            for name, amount in resources_held(job.options[job.running.option]).items():
-                if (job.tenant or "", name) in quota:
-                    held[job.tenant or "", name] += amount
-                    fixed[job.tenant or "", name] += amount * (j in stays)
-    return {key: max(most, held[key]) - fixed[key] for key, most in quota.items()}
+AccountLimit: TypeAlias = tuple[Account, Measure]
+"""A quota or cap, and an amount that it limits."""
+
+
+def quota_left(round_: Round, stays: Collection[int]) -> dict[AccountLimit, int]:
+    """Return what quotas and caps leave for jobs that do not stay."""
+    limits = limits_of(round_)
+    held, free = held_before(round_, limits), held_before(round_, limits, stays)
+    return {
+        (account, measure): max(most, held[account][measure])
+        - (held[account][measure] - free[account][measure])
+        for account, measures in limits.items()
+        for measure, most in measures.items()
+    }
+
+
+def amounts_held(
+    job: Job, option: int, left: Mapping[AccountLimit, int]
+) -> dict[AccountLimit, int]:
+    """Return what a job with an option counts in the quotas and caps of `left`."""
+    mine = accounts_of(job) if left else ()
+    return {key: key[1].asked_by(job.options[option]) for key in left if key[0] in mine}
