@@ -11,16 +11,17 @@ from placewright.explain.corrections.costs import COSTS, Cost
 from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Fact, Stratum, World
 from placewright.explain.facts.policies import FACTS
+from placewright.explain.facts.situation import Situation
 from placewright.explain.gang.oracle import ArrayOracle
 from placewright.explain.job_corrections import JobCorrections
 from placewright.explain.loss import Loss, can_be_asked, loss_of_starting
 from placewright.explain.oracle import Answer, Budget, Oracle, SolvingOracle
 from placewright.explain.proof import ConflictProof, prove
+from placewright.explain.situations import Situations
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.verify import verify
 from placewright.rounds.settings import Isolation
 
 VERDICTS = {
@@ -78,48 +79,32 @@ def explain_job(
     check_waits(round_, plan, job)
     seconds = round_.limits.time_s if time_limit is None else time_limit
     budget = Budget(seconds, backend, seed, deterministic, isolation)
-    valid, made = checked_parts(round_, plan)
+    situations = Situations.checked(round_, plan)
     with SolvingOracle.opened(budget) as solving:
         oracle = ArrayOracle(solving)
-        found = explained(valid, made, job, oracle, solving, in_full=True)
+        found = explained(situations, job, oracle, solving, in_full=True)
         if not corrections:
             return found
-        search = JobCorrections(valid, found, oracle, solving, costs, made)
+        search = JobCorrections(situations, found, oracle, solving, costs)
         return replace(found, corrections=search.found(corrections))
 
 
 def explained(
-    round_: Round,
-    plan: Plan | None,
+    situations: Situations,
     job: str,
     oracle: Oracle,
     solving: SolvingOracle,
     *,
     in_full: bool,
 ) -> Explanation:
-    """Explain a job of what `checked_parts` returns.
+    """Explain one job that waits in both situations.
 
     `in_full` with proof, places and cost, and with groups of running jobs that fall apart. `oracle`
     answers the questions of the search, `solving` proves what it finds.
     """
-    search = _Search(round_, plan, job, oracle, solving, in_full=in_full)
+    search = _Search(situations.of_job(job), job, oracle, solving, in_full=in_full)
     with no_collection():
         return search.explanation()
-
-
-def checked_parts(round_: Round, plan: Plan | None) -> tuple[Round, Plan | None]:
-    """Return a round and its plan without jobs that make no sense.
-
-    Raises
-    ------
-    ValueError
-        If the plan breaks a rule.
-    """
-    if plan is None:
-        return round_.valid_part(), None
-    if not (checked := verify(round_, plan)).ok:
-        raise ValueError(f"the plan breaks a rule: {checked.violations[0]}")
-    return round_.valid_part(), plan.without_jobs(round_.invalid)
 
 
 def check_waits(round_: Round, plan: Plan | None, job: str) -> None:
@@ -137,7 +122,7 @@ def check_waits(round_: Round, plan: Plan | None, job: str) -> None:
     if job in round_.invalid:
         problem = f"makes no sense: {round_.invalid[job]}; expected a valid job"
         raise InvalidInputError(problem, path=("job",), value=job)
-    if plan is not None and FACTS[round_.policy.formulation].starts(plan, job):
+    if plan is not None and job in FACTS[round_.policy.formulation].started(plan):
         raise InvalidInputError(
             "is started, promised its time or given a home by the plan; expected a job that waits",
             path=("job",),
@@ -155,25 +140,23 @@ class _Search:
 
     def __init__(
         self,
-        round_: Round,
-        plan: Plan | None,
+        situations: Situations,
         job: str,
         oracle: Oracle,
         solving: SolvingOracle,
         *,
         in_full: bool,
     ) -> None:
-        policy = FACTS[round_.policy.formulation]
-        self._round = round_ if plan is None else policy.given(round_, plan, job)
-        self._plan, self._job, self._policy = plan, job, policy
+        self._situations, self._job, self._policy = situations, job, situations.policy
+        self._round, self._plan = situations.round, situations.plan
         self._oracle, self._solving = oracle, solving
         self._questions, self._in_full = 0, in_full
 
     def explanation(self) -> Explanation:
         """Return what keeps the job from starting now, else beside the plan."""
-        found = self._of(None)
+        found = self._of(self._situations.now)
         if found.verdict is Verdict.COULD_START and self._plan is not None:
-            found = self._of(self._plan)
+            found = self._of(self._situations.after)
             if found.verdict is Verdict.COULD_START and self._is_held(self._plan):
                 found = replace(found, verdict=Verdict.HELD_FOR_RESERVATION)
         if not self._in_full:
@@ -186,12 +169,11 @@ class _Search:
         decision = next(one for one in plan.decisions if one.job == self._job)
         return decision.reason is Reason.HELD_FOR_RESERVATION
 
-    def _of(self, plan: Plan | None) -> Explanation:
-        base = self._policy.base(self._round, self._job, plan)
-        facts = self._policy.facts(base, self._job, None if plan is None else self._round)
-        self._base = base
+    def _of(self, situation: Situation) -> Explanation:
+        self._base = self._policy.base(situation.round, self._job)
+        facts = self._policy.facts(situation, self._base, self._job)
         answer = self._ask(facts, facts)
-        if answer.starts and answer.plan is None and plan is self._plan:
+        if answer.starts and answer.plan is None and situation is self._situations.after:
             # What is told has a plan in hand; without the plan it only leads on to that beside it.
             answer = self._solving.start(self._world(facts, facts))
         if answer.starts is not False:

@@ -14,11 +14,10 @@ from placewright.explain.corrections.own import own_changes
 from placewright.explain.corrections.victims import cheapest_victims
 from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Stratum, World, named
-from placewright.explain.facts.policies import FACTS
 from placewright.explain.oracle import Oracle, SolvingOracle
 from placewright.explain.proof import plan_that_starts
+from placewright.explain.situations import Situations
 from placewright.instances.derived.phrases import counted
-from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
 from placewright.instances.errors import InvalidInputError
@@ -44,34 +43,32 @@ class JobCorrections:
 
     Parameters
     ----------
-    round_
-        The round as it is.
+    situations
+        In which the job waits.
     oracle
         Asked whether the job starts.
     solving
         Finds the plan that verifies each correction.
     costs
         By kind of change.
-    plan
-        The plan in which the job waits, if there is one.
     """
 
     def __init__(
         self,
-        round_: Round,
+        situations: Situations,
         explanation: Explanation,
         oracle: Oracle,
         solving: SolvingOracle,
         costs: Mapping[str, Cost] = COSTS,
-        plan: Plan | None = None,
     ) -> None:
+        round_ = situations.round
         self._round, self._explanation = round_, explanation
         self._oracle, self._solving, self._costs = oracle, solving, costs
         self._job = explanation.job
         self._base = explanation.world.base
         self._beside = None
-        if plan is not None and explanation.verdict is not Verdict.OTHERS_INSTEAD:
-            self._beside = FACTS[round_.policy.formulation].base(round_, self._job, plan)
+        if situations.plan is not None and explanation.verdict is not Verdict.OTHERS_INSTEAD:
+            self._beside = situations.policy.base(situations.after.round, self._job)
         waiting = {one.name for one in round_.jobs if one.running is None}
         self._started = [
             name

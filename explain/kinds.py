@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placewright.explain.explain_job import checked_parts, explained
+from placewright.collection import no_collection
+from placewright.explain.explain_job import explained
 from placewright.explain.explanation import Explanation
-from placewright.explain.facts.policies import FACTS
 from placewright.explain.gang.oracle import ArrayOracle
 from placewright.explain.oracle import Budget, SolvingOracle
+from placewright.explain.situations import Situations
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
@@ -57,22 +58,22 @@ def explain_all(
     ValueError
         If the plan breaks a rule.
     """
-    valid, made = checked_parts(round_, plan)
+    situations = Situations.checked(round_, plan)
     seconds = round_.limits.time_s if time_limit is None else time_limit
     budget = Budget(seconds, backend, seed, deterministic, isolation)
     alike: dict[str, list[Job]] = {}
-    for job in _waiting(valid, made):
+    for job in _waiting(situations):
         # No question asks for what a job is worth.
         asked = job.model_dump_json(exclude={"name", "weight", "submitted"})
         alike.setdefault(asked, []).append(job)
     kinds: dict[tuple[object, ...], tuple[Explanation, list[Job]]] = {}
-    with SolvingOracle.opened(budget) as solving:
+    with SolvingOracle.opened(budget) as solving, no_collection():
         oracle = ArrayOracle(solving)
         for jobs in alike.values():
-            found = explained(valid, made, jobs[0].name, oracle, solving, in_full=False)
+            found = explained(situations, jobs[0].name, oracle, solving, in_full=False)
             key = found.verdict, *(fact.text for fact in found.conflict)
             kinds.setdefault(key, (found, []))[1].extend(jobs)
-    order = {job.name: j for j, job in enumerate(valid.jobs)}
+    order = {job.name: j for j, job in enumerate(situations.round.jobs)}
     made_kinds = (_kind(found, jobs, order) for found, jobs in kinds.values())
     return tuple(sorted(made_kinds, key=lambda kind: -kind.milli_gpu))
 
@@ -82,10 +83,11 @@ def _kind(found: Explanation, jobs: Sequence[Job], order: dict[str, int]) -> Wai
     return WaitingKind(tuple(names), sum(job.options[0].milli_gpu for job in jobs), found)
 
 
-def _waiting(round_: Round, plan: Plan | None) -> list[Job]:
-    pending = [job for job in round_.jobs if job.running is None]
+def _waiting(situations: Situations) -> list[Job]:
+    pending = [job for job in situations.round.jobs if job.running is None]
+    plan = situations.plan
     if plan is None:
         return pending
-    decided = [one.job for one in plan.decisions if one.decision is DecisionKind.WAIT]
-    starts, waits = FACTS[round_.policy.formulation].starts, set(decided)
-    return [job for job in pending if job.name in waits and not starts(plan, job.name)]
+    waits = {one.job for one in plan.decisions if one.decision is DecisionKind.WAIT}
+    waits.difference_update(situations.policy.started(plan))
+    return [job for job in pending if job.name in waits]

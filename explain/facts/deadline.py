@@ -23,9 +23,11 @@ from placewright.explain.facts.fact import (
 )
 from placewright.explain.facts.gang import stays
 from placewright.explain.facts.held import Holders
+from placewright.explain.facts.holding import Verb
 from placewright.explain.facts.policies import PolicyFacts
 from placewright.explain.facts.rules import rules
-from placewright.explain.facts.taken import held_and_taken, taken_by
+from placewright.explain.facts.situation import Situation
+from placewright.explain.facts.taken import taken_by
 from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.documents.deadline import UNIT, Due, Pace
 from placewright.instances.documents.job import Job
@@ -35,7 +37,6 @@ from placewright.instances.documents.policy import Policy, TermName
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import DEADLINE, GANG
 from placewright.instances.presets.health import with_health
-from placewright.rounds.state.changes import apply_plan
 from placewright.rounds.state.promises import promises_in
 
 MAX_SPEED = 10**6
@@ -47,6 +48,8 @@ def given(round_: Round, plan: Plan, job: str) -> Round:
     promised = promises_in(plan.sections)
     sections = (one for one in plan.sections if one["kind"] == "leases")
     broken = {one["job"] for section in sections for one in section["broken"]} - {job}
+    if not broken:
+        return round_
 
     def of_job(one: Job) -> Job:
         if one.name not in broken or one.deadline is None:
@@ -58,11 +61,10 @@ def given(round_: Round, plan: Plan, job: str) -> Round:
     return round_.model_copy(update={"jobs": tuple(map(of_job, round_.jobs))})
 
 
-def base(round_: Round, job: str, plan: Plan | None) -> Round:
-    """Return the round in which one job waits beside what runs or is promised, or after a plan."""
-    after = round_ if plan is None else apply_plan(round_, plan, {})
-    others = {one.name for one in after.jobs if not _holds(one) and one.name != job}
-    return after.without_jobs(others)
+def base(round_: Round, job: str) -> Round:
+    """Return the round in which one job waits beside what runs or is promised its time."""
+    others = {one.name for one in round_.jobs if not _holds(one) and one.name != job}
+    return round_.without_jobs(others)
 
 
 def _holds(job: Job) -> bool:
@@ -73,20 +75,20 @@ def _is_promised(job: Job) -> bool:
     return job.deadline is not None and job.deadline.promise is not None
 
 
-def facts(round_: Round, job: str, before: Round | None) -> list[Fact]:
+def facts(situation: Situation, round_: Round, job: str) -> list[Fact]:
     """Return the facts of a base round, in the order of preference."""
     waits = named(job, round_)
     asks_promise = _last_due(waits) is not None
     # What runs without a promise has to give way to one.
-    holders = Holders(round_, job, _is_promised if asks_promise else _holds)
-    holds = ("is promised its time", "are promised their time") if asks_promise else ("runs", "run")
+    holds = _is_promised if asks_promise else _holds
+    verb = ("is promised its time", "are promised their time") if asks_promise else ("runs", "run")
     return [
         *asks(round_, job),
         *_times(round_, waits),
         *rules(round_, job),
         *away(round_, job),
         *_outages(round_),
-        *held_and_taken(holders, round_, before, _taken_by, holds),
+        *Holders(situation, round_, job, holds, _taken_by).facts(verb),
     ]
 
 
@@ -173,7 +175,7 @@ def _without_outage(base_round: Round, number: int) -> Edit:
     return edit
 
 
-def _taken_by(job: Job, before: Job | None) -> tuple[str, str] | None:
+def _taken_by(job: Job, before: Job | None) -> Verb | None:
     """Return what a job does by a plan: it gets a promise, starts or moves; None if it is kept."""
     if before is None:
         return None
@@ -256,9 +258,9 @@ def _beside(job: Job, *, stay: bool) -> Job:
     return stays(job.model_copy(update={"weight": 0})) if stay else job
 
 
-def starts(plan: Plan, job: str) -> bool:
-    """Whether a plan promises a job its time, or starts it now."""
-    return job in promises_in(plan.sections) or gang.starts(plan, job)
+def started(plan: Plan) -> set[str]:
+    """Return the jobs that a plan promises their time, or starts now."""
+    return gang.started(plan).union(promises_in(plan.sections))
 
 
 def answers(question: Round, plan: Plan, job: str) -> bool:
@@ -266,8 +268,8 @@ def answers(question: Round, plan: Plan, job: str) -> bool:
     if any(one["broken"] for one in plan.sections if one["kind"] == "leases"):
         return False
     if _last_due(named(job, question)) is None:
-        return gang.starts(plan, job)
+        return job in gang.started(plan)
     return job in promises_in(plan.sections)
 
 
-POLICY = PolicyFacts(base, facts, question, starts, answers=answers, relaxed=relaxed, given=given)
+POLICY = PolicyFacts(base, facts, question, started, answers=answers, relaxed=relaxed, given=given)

@@ -8,7 +8,8 @@ from placewright.explain.facts.fact import Fact, World, named, without_waiting
 from placewright.explain.facts.held import Holders, waits_for
 from placewright.explain.facts.policies import PolicyFacts
 from placewright.explain.facts.rules import rules
-from placewright.explain.facts.taken import beside, held_and_taken
+from placewright.explain.facts.situation import Situation
+from placewright.explain.facts.taken import taken_by
 from placewright.explain.places import GroupPlaces, NearestPlaces
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.job import Job
@@ -17,20 +18,30 @@ from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
 
 
-def base(round_: Round, job: str, plan: Plan | None) -> Round:
-    """Return the round in which one job waits beside what runs now, or after a plan."""
-    return without_waiting(round_, job) if plan is None else beside(round_, plan, job)
+def base(round_: Round, job: str) -> Round:
+    """Return the round in which one job waits beside what runs."""
+    return without_waiting(round_, job)
 
 
-def facts(round_: Round, job: str, before: Round | None) -> list[Fact]:
+def facts(situation: Situation, round_: Round, job: str) -> list[Fact]:
     """Return the facts of a base round, in the order of preference."""
     return [
         *asks(round_, job),
         *rules(round_, job),
         *away(round_, job),
         *waits_for(round_, job),
-        *held_and_taken(Holders(round_, job), round_, before),
+        *jobs_that_run(situation, round_, job),
     ]
+
+
+def jobs_that_run(situation: Situation, round_: Round, job: str) -> list[Fact]:
+    """Return the jobs that run, and those that do so by a plan alone, as facts."""
+    return Holders(situation, round_, job, runs, taken_by).facts(("runs", "run"))
+
+
+def runs(job: Job) -> bool:
+    """Whether a job runs."""
+    return job.running is not None
 
 
 def question(world: World) -> Round:
@@ -47,9 +58,9 @@ def question(world: World) -> Round:
     return round_.model_copy(update={"jobs": jobs, "policy": policy})
 
 
-def starts(plan: Plan, job: str) -> bool:
-    """Whether a plan starts a job."""
-    return any(one.job == job and one.decision is DecisionKind.START for one in plan.decisions)
+def started(plan: Plan) -> set[str]:
+    """Return the jobs that a plan starts."""
+    return {one.job for one in plan.decisions if one.decision is DecisionKind.START}
 
 
 def worth_one(job: Job) -> Job:
@@ -71,4 +82,4 @@ def places(round_: Round, job: str) -> tuple[GroupPlaces, ...]:
     return NearestPlaces(compile_round(round_)).of(index)
 
 
-POLICY = PolicyFacts(base, facts, question, starts, places)
+POLICY = PolicyFacts(base, facts, question, started, places)

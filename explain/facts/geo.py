@@ -12,15 +12,14 @@ from placewright.explain.facts.data import (
     rules_on_data,
 )
 from placewright.explain.facts.fact import Fact
-from placewright.explain.facts.gang import base, question, starts
-from placewright.explain.facts.held import Holders
+from placewright.explain.facts.gang import base, jobs_that_run, question, started
 from placewright.explain.facts.policies import PolicyFacts
 from placewright.explain.facts.rules import rules
-from placewright.explain.facts.taken import held_and_taken
+from placewright.explain.facts.situation import Situation
 from placewright.instances.documents.round import Round
 
 
-def facts(round_: Round, job: str, before: Round | None) -> list[Fact]:
+def facts(situation: Situation, round_: Round, job: str) -> list[Fact]:
     """Return the facts of a base round, in the order of preference."""
     return [
         *asks(round_, job),
@@ -31,8 +30,8 @@ def facts(round_: Round, job: str, before: Round | None) -> list[Fact]:
         *away(round_, job),
         *links_away(round_, job),
         *copies_under_way(round_, job),
-        *held_and_taken(Holders(round_, job), round_, before),
+        *jobs_that_run(situation, round_, job),
     ]
 
 
-POLICY = PolicyFacts(base, facts, question, starts)
+POLICY = PolicyFacts(base, facts, question, started)

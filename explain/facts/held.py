@@ -5,24 +5,28 @@ All running jobs are one fact, which falls apart by tenant, precedence and job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Literal, TypeAlias
 
+import numpy as np
+
+from placewright.array_types import Bools, Ints
 from placewright.explain.facts.fact import Fact, Stratum, edit_job, group, named
+from placewright.explain.facts.holding import Holds, Takes, Verb, hosts_for
+from placewright.explain.facts.situation import Situation
 from placewright.formulations.gang.problem.entitlement import borrowing_options
-from placewright.instances.derived.hardware import Hardware, hardware
 from placewright.instances.derived.phrases import count, several
-from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import eligible
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
-from placewright.topology.units import WHOLE_GPU
 
 Relation = Literal["pinned", "higher", "same", "lower"]
 RELATIONS: tuple[Relation, ...] = ("pinned", "higher", "same", "lower")
+
+Precedence: TypeAlias = tuple[bool, bool, int]
+"""Of a job with an option: guaranteed cells, entitled, its priority."""
 
 
 def waits_for(round_: Round, name: str) -> Iterator[Fact]:
@@ -38,124 +42,122 @@ def waits_for(round_: Round, name: str) -> Iterator[Fact]:
         yield Fact(Stratum.HELD, "not_before", text, edit, about)
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A job that runs: its tenant, how its precedence lies to the waiting job's, what it holds.
-
-    `there` are the milli-GPU on hosts that could hold a task of the waiting job; None if it has no
-    task there.
-    """
-
-    name: str
-    tenant: str | None
-    relation: Relation
-    milli_gpu: int
-    there: int | None
-
-
-Verb: TypeAlias = Callable[[Sequence[Holder]], tuple[str, str]]
-"""What jobs do, said of one and of several: `runs`, `run`."""
+Said: TypeAlias = Callable[[Ints], Verb]
+"""What some jobs do, said of one and of several."""
 
 
 class Holders:
-    """The running jobs of a base round, or those that `holds` tells, beside one that waits."""
+    """The jobs that hold something in a situation, beside one that waits there.
+
+    Parameters
+    ----------
+    situation
+        Where the job waits.
+    round_
+        The base round: of those that wait only this job.
+    name
+        Of the job.
+    holds, takes
+        Who holds something, and what each does by the plan.
+    """
 
     def __init__(
-        self,
-        round_: Round,
-        name: str,
-        holds: Callable[[Job], bool] = lambda job: job.running is not None,
+        self, situation: Situation, round_: Round, name: str, holds: Holds, takes: Takes
     ) -> None:
-        job = named(name, round_)
-        self._tenant = job.tenant
-        borrowed = borrowing_options(round_)
-        owners = {tenant.name for tenant in round_.tenants if tenant.cells}
-        has = {h: hardware(e) for e in round_.cluster.hosts for h in expand(e.name)}
-        able = {
-            host
-            for option in job.options
-            for asked in option.groups
-            for host in _allowed(asked, has)
-            if _could_hold(has[host], asked)
-        }
+        self._round, self._waits = round_, named(name, round_)
+        self._tenant = self._waits.tenant
+        self._holding = holding = situation.holding(holds, takes)
+        groups = [group for option in self._waits.options for group in option.groups]
+        able = np.logical_or.reduce([hosts_for(situation.cluster, group) for group in groups])
+        self._there, self._is_there = holding.on(able)
 
-        def precedence(j: int, option: int) -> tuple[bool, bool, int]:
-            one = round_.jobs[j]
-            guaranteed = one.tenant in owners and not one.opportunistic
-            return guaranteed, option not in borrowed.get(j, ()), one.priority
+    def facts(self, verb: Verb) -> list[Fact]:
+        """Return what they hold as a fact, and apart from it what they hold by a plan alone.
 
-        index = next(j for j, one in enumerate(round_.jobs) if one is job)
-        mine = max(precedence(index, o) for o in range(len(job.options)))
-        self.all: dict[str, Holder] = {}
-        for j, one in enumerate(round_.jobs):
-            if one is not job and holds(one):
-                theirs = precedence(j, 0 if one.running is None else one.running.option)
-                self.all[one.name] = _holder(one, theirs, mine, able)
+        `verb` says what those do that held it before.
+        """
+        holding = self._holding
+        others = np.arange(len(holding.jobs)) != holding.index.get(self._waits.name)
 
-    def fact(self, stratum: Stratum, names: Sequence[str], verb: Verb) -> list[Fact]:
-        """Return some of the jobs as one fact, nothing without any; `verb` says what they do."""
-        if not names:
-            return []
-        return [self._group(stratum, [self.all[name] for name in names], verb, None, None)]
+        def taken(some: Ints) -> Verb:
+            kinds = dict.fromkeys(one for j in some if (one := holding.verbs[j]) is not None)
+            ones, many = zip(*kinds, strict=True)
+            return " or ".join(ones), " or ".join(many)
+
+        parts: list[tuple[Stratum, Bools, Said]] = [
+            (Stratum.HELD, others & ~holding.taken, lambda _: verb),
+            (Stratum.TAKEN, others & holding.taken, taken),
+        ]
+        return [
+            self._group(stratum, np.flatnonzero(mine), said, None, None)
+            for stratum, mine, said in parts
+            if mine.any()
+        ]
 
     def _group(
         self,
         stratum: Stratum,
-        holders: Sequence[Holder],
-        verb: Verb,
+        members: Ints,
+        said: Said,
         tenant: bool | None,
         relation: Relation | None,
     ) -> Fact:
         """Return a fact of some jobs: of the same tenant or of others, and of one relation."""
-        names = [one.name for one in holders]
-        about: dict[str, object] = {"jobs": len(holders)}
-        if len(holders) == 1:
-            about["job"] = holders[0].name
+        jobs = [self._holding.jobs[j] for j in members.tolist()]
+        about: dict[str, object] = {"jobs": len(jobs)}
+        if len(jobs) == 1:
+            about["job"] = jobs[0].name
         if tenant is not None and self._tenant is not None:
             about["tenant" if tenant else "other_than_tenant"] = self._tenant
         if relation is not None:
             about["relation"] = relation
-        shown = holders if tenant else [one for one in holders if one.there is not None]
-        milli = sum((one.milli_gpu if tenant else one.there or 0) for one in shown)
+        shown = members if tenant else members[self._is_there[members]]
+        milli = int((self._holding.milli_gpu if tenant else self._there)[shown].sum())
         about["gpu"] = milli
 
         def partitions(conflict: Sequence[Fact]) -> Iterable[Sequence[Fact]]:
             if tenant is None and any(fact.kind == "quota" for fact in conflict):
-                mine = [one for one in holders if one.tenant == self._tenant]
-                others = [one for one in holders if one.tenant != self._tenant]
+                own = np.array([job.tenant == self._tenant for job in jobs], dtype=np.bool_)
                 yield [
-                    self._group(stratum, part, verb, own, relation)
-                    for part, own in ((mine, True), (others, False))
-                    if part
+                    self._group(stratum, members[part], said, mine, relation)
+                    for part, mine in ((own, True), (~own, False))
+                    if part.any()
                 ]
             if relation is None:
+                relations = [self.relation(job) for job in jobs]
                 yield [
-                    self._group(stratum, part, verb, tenant, one)
+                    self._group(stratum, members[part], said, tenant, one)
                     for one in RELATIONS
-                    if (part := [h for h in holders if h.relation == one])
+                    if (part := np.array([r == one for r in relations], dtype=np.bool_)).any()
                 ]
-            yield [self._group(stratum, [one], verb, tenant, one.relation) for one in holders]
+            yield [
+                self._group(stratum, members[k : k + 1], said, tenant, self.relation(job))
+                for k, job in enumerate(jobs)
+            ]
 
-        text = self._text(holders, shown, milli, verb, tenant, relation)
+        text = self._text(members, shown, milli, said(members), tenant, relation)
+        names = [job.name for job in jobs]
         return group(stratum, "jobs", text, names, Round.without_jobs, about, partitions)
 
     def _text(
         self,
-        holders: Sequence[Holder],
-        shown: Sequence[Holder],
+        members: Ints,
+        shown: Ints,
         milli: int,
         verb: Verb,
         tenant: bool | None,
         relation: Relation | None,
     ) -> str:
         """Return the sentence of some jobs; `shown` are those that it counts, the largest named."""
-        if len(holders) == 1:
-            (one,) = holders
-            held = [amount_text("gpu", one.milli_gpu)]
-            held.append("pinned" if one.relation == "pinned" else f"of {_PRIORITY[one.relation]}")
+        if len(members) == 1:
+            (j,) = members.tolist()
+            one = self._holding.jobs[j]
+            held = [amount_text("gpu", int(self._holding.milli_gpu[j]))]
+            lies = self.relation(one)
+            held.append("pinned" if lies == "pinned" else f"of {_PRIORITY[lies]}")
             if one.tenant is not None:
                 held.append(f"tenant {one.tenant}")
-            return f"{one.name} {verb(holders)[0]} ({', '.join(held)})"
+            return f"{one.name} {verb[0]} ({', '.join(held)})"
         jobs = count(len(shown), "pinned job" if relation == "pinned" else "job")
         if tenant:
             jobs += f" of {self._tenant}"
@@ -164,10 +166,39 @@ class Holders:
         if relation is not None and relation != "pinned":
             jobs += f" of {_PRIORITY[relation]}"
         where = "" if tenant else " on hosts that could hold a task"
-        does = verb(holders)[len(shown) != 1]
-        largest = sorted(shown, key=lambda one: -(one.milli_gpu if tenant else one.there or 0))
-        who = f": {several([one.name for one in largest])}" if shown else ""
+        does = verb[len(shown) != 1]
+        held_by = (self._holding.milli_gpu if tenant else self._there)[shown]
+        largest = shown[np.argsort(-held_by, kind="stable")].tolist()
+        who = f": {several([self._holding.jobs[j].name for j in largest])}" if largest else ""
         return f"{jobs} {does}{who} ({amount_text('gpu', milli)}{where})"
+
+    def relation(self, job: Job) -> Relation:
+        """Return how the precedence of a job that holds something lies to that of who waits."""
+        if job.running is not None and job.running.pinned:
+            return "pinned"
+        theirs = self._precedence(job, 0 if job.running is None else job.running.option)
+        return "higher" if theirs > self._mine else "same" if theirs == self._mine else "lower"
+
+    @cached_property
+    def _mine(self) -> Precedence:
+        """The precedence of the job that waits, with its best option."""
+        waits = self._waits
+        return max(self._precedence(waits, option) for option in range(len(waits.options)))
+
+    def _precedence(self, job: Job, option: int) -> Precedence:
+        guaranteed = job.tenant in self._owners and not job.opportunistic
+        return guaranteed, option not in self._borrowed.get(job.name, ()), job.priority
+
+    @cached_property
+    def _owners(self) -> set[str]:
+        """The tenants that own cells."""
+        return {tenant.name for tenant in self._round.tenants if tenant.cells}
+
+    @cached_property
+    def _borrowed(self) -> dict[str, tuple[int, ...]]:
+        """By name of a job the options with which it borrows."""
+        borrowed = borrowing_options(self._round)
+        return {self._round.jobs[j].name: options for j, options in borrowed.items()}
 
 
 _PRIORITY: Mapping[Relation, str] = {
@@ -175,33 +206,3 @@ _PRIORITY: Mapping[Relation, str] = {
     "same": "the same priority",
     "lower": "lower priority",
 }
-
-
-def _holder(
-    job: Job, theirs: tuple[bool, bool, int], mine: tuple[bool, bool, int], able: set[str]
-) -> Holder:
-    relation: Relation = "higher" if theirs > mine else "same" if theirs == mine else "lower"
-    if job.running is None:
-        return Holder(job.name, job.tenant, relation, job.options[0].milli_gpu, 0)
-    if job.running.pinned:
-        relation = "pinned"
-    groups = job.options[job.running.option].groups
-    tasks = job.running.tasks
-    there = [groups[task.group].gpu for task in tasks if task.host in able]
-    milli = sum(groups[task.group].gpu for task in tasks)
-    return Holder(job.name, job.tenant, relation, milli, sum(there) if there else None)
-
-
-def _allowed(asked: TaskGroup, hosts: Collection[str]) -> Collection[str]:
-    """Return the hosts that a task group lists; all hosts if it lists none."""
-    return hosts if asked.hosts is None else [h for one in asked.hosts for h in expand(one)]
-
-
-def _could_hold(host: Hardware, asked: TaskGroup) -> bool:
-    """Whether a host could hold a task of a group, were it empty."""
-    if asked.gpu_models is not None and host.gpu_model not in asked.gpu_models:
-        return False
-    amounts = {"cpu": asked.cpu, "memory": asked.memory, **asked.resources}
-    return host.gpus * WHOLE_GPU >= asked.gpu and all(
-        host.capacity.get(name, 0) >= amount for name, amount in amounts.items()
-    )

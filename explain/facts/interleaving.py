@@ -15,11 +15,10 @@ from placewright.explain.facts import gang
 from placewright.explain.facts.asks import asks
 from placewright.explain.facts.away import away
 from placewright.explain.facts.fact import Edit, Fact, Stratum, World, edit_job, named
-from placewright.explain.facts.gang import base, starts, stays
-from placewright.explain.facts.held import Holders
+from placewright.explain.facts.gang import base, jobs_that_run, started, stays
 from placewright.explain.facts.policies import PolicyFacts
 from placewright.explain.facts.rules import rules
-from placewright.explain.facts.taken import held_and_taken
+from placewright.explain.facts.situation import Situation
 from placewright.instances.derived.compatibility import grouping_key
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import running_groups
@@ -35,7 +34,7 @@ _OF_EACH_MEMBER = "cpu", "memory", "resources", "gpu_memory"
 """Fields of a task group in which members of a group of jobs may differ."""
 
 
-def facts(round_: Round, job: str, before: Round | None) -> list[Fact]:
+def facts(situation: Situation, round_: Round, job: str) -> list[Fact]:
     """Return the facts of a base round, in the order of preference."""
     return [
         *asks(round_, job),
@@ -44,7 +43,7 @@ def facts(round_: Round, job: str, before: Round | None) -> list[Fact]:
         *_groups(round_, named(job, round_)),
         *_conflicts(round_, job),
         *away(round_, job),
-        *held_and_taken(Holders(round_, job), round_, before),
+        *jobs_that_run(situation, round_, job),
     ]
 
 
@@ -176,4 +175,4 @@ def _runs(job: Job, lost: set[str]) -> Job:
     return job
 
 
-POLICY = PolicyFacts(base, facts, question, starts)
+POLICY = PolicyFacts(base, facts, question, started)

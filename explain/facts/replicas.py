@@ -11,6 +11,7 @@ from placewright.explain.facts.away import away
 from placewright.explain.facts.data import asks_of_data, links_away, rules_on_data
 from placewright.explain.facts.fact import Fact, World, named
 from placewright.explain.facts.policies import PolicyFacts
+from placewright.explain.facts.situation import Situation
 from placewright.explain.facts.transfers import data_held, rules_on_copies
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
@@ -19,12 +20,12 @@ from placewright.instances.documents.round import Round
 from placewright.instances.policies import REPLICAS
 
 
-def base(round_: Round, job: str, _: Plan | None) -> Round:
+def base(round_: Round, job: str) -> Round:
     """Return the round in which only one job wants a home."""
     return round_.without_jobs({one.name for one in round_.jobs if one.name != job})
 
 
-def facts(round_: Round, job: str, _: Round | None) -> list[Fact]:
+def facts(_: Situation, round_: Round, job: str) -> list[Fact]:
     """Return the facts of a base round, in the order of preference."""
     asked: list[Fact] = []
     if not stands_for_replica(named(job, round_)):
@@ -67,14 +68,14 @@ def _small(job: Job) -> Job:
     return job.model_copy(update={"options": options})
 
 
-def starts(plan: Plan, job: str) -> bool:
-    """Whether a plan gives a job a home."""
-    return any(
-        home["job"] == job
+def started(plan: Plan) -> set[str]:
+    """Return the jobs to which a plan gives a home."""
+    return {
+        home["job"]
         for section in plan.sections
         if section["kind"] == "replicas"
         for home in section["homes"]
-    )
+    }
 
 
-POLICY = PolicyFacts(base, facts, question, starts)
+POLICY = PolicyFacts(base, facts, question, started, after=lambda round_, _: round_)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.array_types import Bools, Ints
+from placewright.array_types import Bools
 from placewright.explain.facts import gang
 from placewright.explain.facts.away import PARTLY, causes_of
 from placewright.explain.facts.fact import Fact, Stratum, World, named, without_waiting
@@ -25,7 +25,6 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import Label
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import eligible, expected_end, hosts_away
@@ -107,21 +106,9 @@ class _Arrays:
         self._alone = without_waiting(base, job, self.running.index)
         self._causes = causes_of(base, job)
         self._reserved = _reserved_gpus(base)
-        self._mine, self._held = self._held_by(self._waits.tenant)
+        self._mine, self._held = running.held_by(self._waits.tenant)
         self._compiled: dict[frozenset[int], tuple[Problem, Round]] = {}
         self._alive: list[tuple[Fact, ...]] = []
-
-    def _held_by(self, tenant: str | None) -> tuple[Ints, dict[str, Ints]]:
-        """Return the running jobs of a tenant, and what each holds by resource, (jobs,) each."""
-        mine = [j for j, job in enumerate(self.running.jobs) if job.tenant == tenant]
-        held = [
-            resources_held(job.options[job.running.option])
-            for job in (self.running.jobs[j] for j in mine)
-            if job.running is not None
-        ]
-        names = dict.fromkeys(name for one in held for name in one)
-        amounts = {n: np.array([one.get(n, 0) for one in held], dtype=np.int64) for n in names}
-        return np.array(mine, dtype=np.int64), amounts
 
     def starts(self, world: World) -> bool | None:
         """Return whether the job starts in a world of this base; None if that is not known."""

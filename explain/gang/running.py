@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from placewright.array_types import Bools, Ints
+from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
@@ -43,6 +44,7 @@ class RunningJobs:
         self.jobs = [job for job in round_.jobs if job.running is not None]
         self.index = {job.name: j for j, job in enumerate(self.jobs)}
         self.has_gpu_parts = any(map(has_gpu_parts, self.jobs))
+        self._held: dict[str | None, tuple[Ints, dict[str, Ints]]] = {}
         names = cluster.resources
         rows: dict[int, int] = {}
         demands: list[list[int]] = []
@@ -102,6 +104,20 @@ class RunningJobs:
         np.subtract.at(state.free, self._task_host[on], self._asked[on])
         np.subtract.at(state.gpu_free, self._gpus[of], self._milli[of])
         return state
+
+    def held_by(self, tenant: str | None) -> tuple[Ints, dict[str, Ints]]:
+        """Return the jobs of a tenant, and what each holds by resource, (jobs,) each."""
+        if tenant not in self._held:
+            mine = [j for j, job in enumerate(self.jobs) if job.tenant == tenant]
+            held = [
+                resources_held(job.options[job.running.option])
+                for job in (self.jobs[j] for j in mine)
+                if job.running is not None
+            ]
+            names = dict.fromkeys(name for one in held for name in one)
+            amounts = {name: _ints([one.get(name, 0) for one in held]) for name in names}
+            self._held[tenant] = _ints(mine), amounts
+        return self._held[tenant]
 
     def domains(self, j: int, domain: Ints) -> frozenset[int]:
         """Return the domains in which a job has tasks; `domain` is that of each host."""

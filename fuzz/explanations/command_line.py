@@ -55,7 +55,7 @@ class CommandLine:
             yield f"verify refuses the plan of whatif: {said}"
         edited = load_round(after, lenient=True).valid_part()
         policy = FACTS[edited.policy.formulation]
-        question = question_of(World(policy.base(edited, job, None), job))
+        question = question_of(World(policy.base(edited, job), job))
         yield from self._starts(question, job)
 
     def _starts(self, question: Round, job: str) -> Iterator[str]:

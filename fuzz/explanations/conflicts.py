@@ -12,8 +12,9 @@ from placewright.explain.conflict import preferred_conflict
 from placewright.explain.explain_job import VERDICTS, last_stratum
 from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Fact, Stratum, World, named
-from placewright.explain.facts.policies import FACTS, says_yes
+from placewright.explain.facts.policies import says_yes
 from placewright.explain.proof import question_of
+from placewright.explain.situations import Situations
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 
@@ -42,14 +43,13 @@ def faults(sample: Sample, found: Explanation, starts: Starts) -> Iterator[str]:
     """
     round_, plan, job = sample
     round_ = round_.valid_part()
-    policy = FACTS[round_.policy.formulation]
-    if plan is not None:
-        plan = plan.without_jobs(sample.round.invalid)
-        round_ = policy.given(round_, plan, job)
-    alone = policy.base(round_, job, None)
-    if plan is not None and not starts(World(alone, job)):
-        plan = None
-    base = alone if plan is None else policy.base(round_, job, plan)
+    plan = None if plan is None else plan.without_jobs(sample.round.invalid)
+    situations = Situations(round_, plan).of_job(job)
+    policy, situation = situations.policy, situations.now
+    base = policy.base(situation.round, job)
+    if plan is not None and starts(World(base, job)):
+        situation = situations.after
+        base = policy.base(situation.round, job)
     if found.world.base != base:
         yield "the base is not that of the round alone while the job cannot start there"
         return
@@ -60,7 +60,7 @@ def faults(sample: Sample, found: Explanation, starts: Starts) -> Iterator[str]:
         return
     if could or found.verdict is Verdict.UNDECIDED:
         return
-    facts = policy.facts(base, job, None if plan is None else round_)
+    facts = policy.facts(situation, base, job)
     worlds = _Worlds(base, job, facts, starts)
     if is_monotone(round_, job):
         yield from _of_verdict(found, worlds)

@@ -17,6 +17,7 @@ from placewright.explain.corrections.own import own_changes
 from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Stratum, World, named
 from placewright.explain.facts.policies import FACTS
+from placewright.explain.situations import Situations
 from placewright.instances.documents.edits import Edit, Edits
 from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
@@ -55,7 +56,7 @@ class Listed:
         """Whether the world is the round itself, without the others that wait."""
         round_ = sample.round.valid_part()
         policy = FACTS[round_.policy.formulation]
-        return self.world == policy.base(round_, sample.job, None)
+        return self.world == policy.base(round_, sample.job)
 
 
 def lists(found: Explanation, sample: Sample) -> Iterator[Listed]:
@@ -174,9 +175,9 @@ def beside_plan_faults(found: Explanation, sample: Sample, starts: Starts) -> It
     """Yield which corrections say wrongly whether they suffice beside what the plan starts."""
     if found.corrections is None or sample.plan is None:
         return
-    policy = FACTS[sample.round.policy.formulation]
     plan = sample.plan.without_jobs(sample.round.invalid)
-    base = policy.base(sample.round.valid_part(), sample.job, plan)
+    situations = Situations(sample.round.valid_part(), plan)
+    base = situations.policy.base(situations.after.round, sample.job)
     for one in found.corrections.now:
         if one.beside_plan is None or any(part.kind == "preempt" for part in one.parts):
             continue

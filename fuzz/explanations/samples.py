@@ -67,9 +67,9 @@ def waiting(policy: Policy, seeds: Iterable[int]) -> Iterator[Sample]:
         if round_ is None:
             continue
         plan = solve_round(round_, time_limit=SOLVE_S, deterministic=True, isolation="none")
-        starts = FACTS[round_.policy.formulation].starts
+        started = FACTS[round_.policy.formulation].started(plan)
         for decision in plan.decisions:
-            waits = decision.decision == "wait" and not starts(plan, decision.job)
+            waits = decision.decision == "wait" and decision.job not in started
             if waits and decision.job not in round_.invalid:
                 yield Sample(round_, plan, decision.job)
 

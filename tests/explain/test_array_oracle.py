@@ -9,10 +9,11 @@ import pytest
 
 from fuzz.play import read
 from fuzz.policy import TooManyPlansError
-from placewright.explain.explain_job import checked_parts, explained
+from placewright.explain.explain_job import explained
 from placewright.explain.facts.fact import World
 from placewright.explain.gang.oracle import ArrayOracle
 from placewright.explain.oracle import Answer, Budget, SolvingOracle
+from placewright.explain.situations import Situations
 from placewright.rounds import solve_round
 
 
@@ -42,14 +43,14 @@ def test_explanations_are_the_same_without_it(policy: str, seeds: int) -> None:
             continue
         plan = solve_round(round_, isolation="none")
         for given in (None, plan):
-            parts = checked_parts(round_, given)
+            situations = Situations.checked(round_, given)
             for decision in plan.decisions:
                 if decision.decision != "wait" or decision.job in round_.invalid:
                     continue
                 with SolvingOracle.opened(Budget(60.0, isolation="none")) as solving:
                     both = BothOracles(solving)
-                    one = explained(*parts, decision.job, both, solving, in_full=False)
-                    other = explained(*parts, decision.job, solving, solving, in_full=False)
+                    one = explained(situations, decision.job, both, solving, in_full=False)
+                    other = explained(situations, decision.job, solving, solving, in_full=False)
                 assert one.verdict == other.verdict
                 assert [f.text for f in one.conflict] == [f.text for f in other.conflict]
                 asked += both.questions

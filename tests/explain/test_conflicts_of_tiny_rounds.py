@@ -17,6 +17,7 @@ from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Fact, Stratum, World
 from placewright.explain.facts.gang import POLICY
+from placewright.explain.situations import Situations
 
 SEEDS, MAX_FACTS = 150, 9
 VERDICTS = [Verdict.NEVER, Verdict.NEVER_WITHIN_RULES, Verdict.NOT_UNTIL_HOSTS_ARE_BACK]
@@ -30,11 +31,12 @@ def explained() -> list[tuple[Explanation, Sequence[Fact], World]]:
     for round_, plan, job in waiting(gang.POLICY, range(SEEDS)):
         for given in (None, plan):
             explanation = explain_job(round_, given, job, isolation="none")
-            beside = plan if explanation.verdict is Verdict.OTHERS_INSTEAD else None
-            beside = given if explanation.verdict is Verdict.COULD_START else beside
-            base = POLICY.base(round_.valid_part(), job, beside)
-            before = None if beside is None else round_.valid_part()
-            found.append((explanation, POLICY.facts(base, job, before), World(base, job)))
+            situations = Situations.checked(round_, given)
+            situation = situations.now
+            if explanation.verdict in {Verdict.OTHERS_INSTEAD, Verdict.COULD_START}:
+                situation = situations.after
+            base = POLICY.base(situation.round, job)
+            found.append((explanation, POLICY.facts(situation, base, job), World(base, job)))
     return found
 
 

@@ -13,8 +13,11 @@ from fuzz.policies.gang import POLICY
 from placewright.explain.facts.fact import Fact, Stratum, World
 from placewright.explain.facts.gang import base as base_round
 from placewright.explain.facts.gang import facts as facts_of
+from placewright.explain.facts.gang import runs
 from placewright.explain.facts.held import Holders
+from placewright.explain.facts.taken import taken_by
 from placewright.explain.oracle import Budget, SolvingOracle
+from placewright.explain.situations import Situations
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
 
@@ -34,15 +37,17 @@ class Asked:
     """The facts of one waiting job beside a plan, and whether some of them block."""
 
     def __init__(self, round_: Round, plan: Plan, job: str, oracle: SolvingOracle) -> None:
-        self._base, self._job, self._oracle = base_round(round_, job, plan), job, oracle
-        self._facts = facts_of(self._base, job, round_)
+        after = Situations(round_, plan).after
+        self._base, self._job, self._oracle = base_round(after.round, job), job, oracle
+        self._facts = facts_of(after, self._base, job)
         kinds = {one.job: one.decision for one in plan.decisions}
-        holders = Holders(self._base, job)
+        holders = Holders(after, self._base, job, runs, taken_by)
+        jobs = {one.name: one for one in self._base.jobs}
         taken = [
             name for fact in self._facts if fact.stratum == Stratum.TAKEN for name in fact.names
         ]
         self._movers = [name for name in taken if kinds[name] is DecisionKind.MIGRATE]
-        self._higher = [name for name in taken if holders.all[name].relation == "higher"]
+        self._higher = [name for name in taken if holders.relation(jobs[name]) == "higher"]
         self._group = {f.stratum: f for f in self._facts if f.kind == "jobs"}
 
     def blocks(self, *strata: Stratum, higher: bool = False, rules: bool = True) -> bool | None:

@@ -31,7 +31,7 @@ from placewright.formulations.gang.problem.quotas import remaining_quotas
 from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.formulations.gang.problem.terms import BOTTLENECK, VALUE
 from placewright.instances.derived.arrays import build_cluster
-from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.ranges import size
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster, State
@@ -107,7 +107,7 @@ class _CompiledJobs:
     ) -> None:
         self.document = round_.cluster
         self.cluster = build_cluster(round_.cluster) if cluster is None else cluster
-        entries = [(entry.healthy, len(expand(entry.name))) for entry in round_.cluster.hosts]
+        entries = [(entry.healthy, size(entry.name)) for entry in round_.cluster.hosts]
         self.healthy = np.repeat([h for h, _ in entries], [n for _, n in entries])
         self.job_compiler = JobCompiler(round_, self.cluster, levels)
         self.shapes_needed = 0

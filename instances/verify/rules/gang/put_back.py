@@ -207,7 +207,6 @@ class PutBack:
         return ""
 
     def _quotas(self, back: Collection[str], gone: Collection[str], owners: Collection[str]) -> str:
-        stopped = {victim.job.name for victim in self._reading.preempted}
         for account in {a for job in owners for a in self._accounts(self._reading.jobs[job])}:
             starts, victims = self._changes.get(account, ([], []))
             after: Held = Counter(self._before.get(account, Counter()))
@@ -215,7 +214,7 @@ class PutBack:
                 if placed.job.name not in gone:
                     after.update(asked_in(account, placed.option))
             for job in victims:
-                if job in stopped and job not in back:
+                if job in self._stopped and job not in back:
                     after.subtract(asked_in(account, self._reading.option_run(job)))
             for resource, limit in self._limits[account].items():
                 most = max(limit, self._before[account][resource])
@@ -225,6 +224,10 @@ class PutBack:
                         f"where it may hold {text_of(resource, most)}"
                     )
         return ""
+
+    @cached_property
+    def _stopped(self) -> set[str]:
+        return {victim.job.name for victim in self._reading.preempted}
 
     @cached_property
     def _limits(self) -> Mapping[Account, Mapping[Resource, int]]:

@@ -1,0 +1,57 @@
+"""The two situations in which a waiting job is explained: as it is, and after a plan."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from placewright.explain.facts.policies import FACTS
+from placewright.explain.facts.situation import Situation
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.verify import verify
+
+
+class Situations:
+    """A round and a plan without jobs that make no sense, and what all waiting jobs meet there.
+
+    Attributes
+    ----------
+    round, plan
+        The valid parts of both; no plan if there is none.
+    now
+        The round as it is.
+    """
+
+    def __init__(self, round_: Round, plan: Plan | None) -> None:
+        self.round, self.plan = round_, plan
+        self.policy = FACTS[round_.policy.formulation]
+        self.now = Situation(round_)
+
+    @classmethod
+    def checked(cls, round_: Round, plan: Plan | None) -> Situations:
+        """Return those of a round that `check_round` accepts and any plan.
+
+        Raises
+        ------
+        ValueError
+            If the plan breaks a rule.
+        """
+        if plan is None:
+            return cls(round_.valid_part(), None)
+        if not (checked := verify(round_, plan)).ok:
+            raise ValueError(f"the plan breaks a rule: {checked.violations[0]}")
+        return cls(round_.valid_part(), plan.without_jobs(round_.invalid))
+
+    @cached_property
+    def after(self) -> Situation:
+        """The round that the plan leads to; of a round alone as it is."""
+        if self.plan is None:
+            return self.now
+        return Situation(self.policy.after(self.round, self.plan), self.round)
+
+    def of_job(self, job: str) -> Situations:
+        """Return those in which one job is asked for: others keep no promise that a plan breaks."""
+        if self.plan is None:
+            return self
+        given = self.policy.given(self.round, self.plan, job)
+        return self if given is self.round else Situations(given, self.plan)
