@@ -56,6 +56,8 @@ class Place:
     lack
         The `resource` of which already too little is free, with `asked` and `free` in its small
         unit, as in the `Detail` of a plan; nothing if no resource alone is short.
+    why_not
+        Why the job may not be there, whatever room there is, as phrases.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Place:
     empty: int
     occupants: tuple[Occupants, ...]
     lack: dict[str, Any]
+    why_not: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,11 @@ class GroupPlaces:
         Of kinds of hosts that hold no task even when empty: name, number of hosts, and what a host
         lacks, as of a `Place`; `{"resource": "gpu_model"}` if the group does not allow the model,
         nothing if no resource is short (the group allows other hosts only).
+    when
+        The time that they are of, where that is not all of it: `the current lease`.
+    partners
+        Where jobs may take turns, the running jobs or groups (`a + b`) with which this one might;
+        None elsewhere.
     """
 
     group: int
@@ -96,6 +104,8 @@ class GroupPlaces:
     whole: int
     places: tuple[Place, ...]
     unfit: tuple[tuple[str, int, dict[str, Any]], ...] = ()
+    when: str | None = None
+    partners: tuple[str, ...] | None = None
 
 
 class NearestPlaces:
@@ -115,7 +125,9 @@ class NearestPlaces:
         )
         self._kind = kind.reshape(-1)
 
-    def of(self, job: int, option: int = 0, most: int = 4) -> tuple[GroupPlaces, ...]:
+    def of(
+        self, job: int, option: int = 0, most: int = 4, level: str | None = None
+    ) -> tuple[GroupPlaces, ...]:
         """Return the nearest places of each group of an option.
 
         Parameters
@@ -126,20 +138,26 @@ class NearestPlaces:
             Index in the job's options.
         most
             How many places to return of each group.
+        level
+            Level of the domains of groups that ask for no lower one; None: kinds of hosts.
         """
         problem = self._problem
         choices = problem.classes[problem.class_of[job]].choices
         choice = next(one for one in choices if one.index == option)
         relation = self._relations(choice, problem.round.jobs[job].priority)
+        outer = NO_LEVEL if level is None else self._cluster.levels.index(level)
         return tuple(
-            self._of_group(job, choice, k, relation, most) for k in range(len(choice.groups))
+            self._of_group(job, choice, k, relation, most, outer) for k in range(len(choice.groups))
         )
 
-    def _of_group(self, job: int, choice: Choice, k: int, relation: Ints, most: int) -> GroupPlaces:
+    def _of_group(
+        self, job: int, choice: Choice, k: int, relation: Ints, most: int, outer: int
+    ) -> GroupPlaces:
         group, cluster = choice.groups[k], self._cluster
         now = np.where(self._now.open_to(choice.label), self._now.fits(group.shape), 0)
         empty = self._empty.fits(group.shape)
         level = choice.joint_level if group.required == NO_LEVEL else group.required
+        level = max(level, outer)
         if level == NO_LEVEL:
             part = self._kind
             held_now, held_empty = (self._by_kind(group, each) for each in (now, empty))

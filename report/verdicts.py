@@ -50,12 +50,16 @@ class Words(NamedTuple):
     running: str = "running"
     starting: str = "starting"
     here: str = "here"
+    gives: str = "starts"
+    beside: str = "all that runs"
 
 
 HOME = Words("have a home", "have a home", "had a home", "having a home", "having a home")
 PROMISE = Words(
     *("be promised its time", "be promised its time", "been promised its time"),
     *("being promised its time", "being promised its time"),
+    gives="promises",
+    beside="all that is promised",
 )
 REPLICA = Words("come", "come", "come", "coming", "coming", "there")
 LASTING = {Verdict.NEVER, Verdict.NEVER_WITHIN_RULES, Verdict.NOT_UNTIL_HOSTS_ARE_BACK}
@@ -86,7 +90,7 @@ def verdict_text(explanation: Explanation, *, beside: bool) -> str:
         case Verdict.NOT_NOW:
             return f"cannot {start} now"
         case Verdict.OTHERS_INSTEAD:
-            return f"could have {said.started}, but for what the plan starts instead"
+            return f"could have {said.started}, but for what the plan {said.gives} instead"
         case Verdict.HELD_FOR_RESERVATION:
             return "could start, but would delay a reservation of the plan"
         case Verdict.COULD_START:

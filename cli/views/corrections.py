@@ -24,7 +24,7 @@ def first_text(found: Corrections, said: Words) -> Iterator[str]:
     if first.who != (Who.TIME,):
         text += f" ({_who(first)})"
     if first.beside_plan is False:
-        text += "; it would compete with what this plan starts"
+        text += f"; it would compete with what this plan {said.gives}"
     elif first not in found.now:
         text += f"; it could then {said.run} here, though not at once"
     yield text
@@ -32,10 +32,12 @@ def first_text(found: Corrections, said: Words) -> Iterator[str]:
 
 def corrections_text(found: Corrections, said: Words) -> Iterator[str]:
     """Yield the lines of both lists, or of one where they are the same."""
-    some_day = None if found.some_day == found.now else found.some_day
+    some_day = found.some_day or ()
+    if [one.text for one in some_day] == [one.text for one in found.now]:
+        some_day = ()
     for title, some in (
         (f"Any one of these would let it {said.run} here, some day", some_day),
-        (f"Any one of these would let it {said.start} beside all that runs", found.now),
+        (f"Any one of these would let it {said.start} beside {said.beside}", found.now),
     ):
         if not some:
             continue
@@ -45,7 +47,7 @@ def corrections_text(found: Corrections, said: Words) -> Iterator[str]:
         for one in some:
             yield f"    {_who(one):{width}}  {one.text}{NOT_BESIDE * (one.beside_plan is False)}"
         if any(one.beside_plan is False for one in some):
-            yield f"   {NOT_BESIDE} not beside what this plan starts, which takes the room"
+            yield f"   {NOT_BESIDE} not beside what this plan {said.gives}, which takes the room"
 
 
 def _who(correction: Correction) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from placewright.instances.derived.phrases import count
+from placewright.instances.derived.phrases import count, several
 from placewright.instances.documents.quantities import amount_text
 from placewright.report.text import count_gpus
 
@@ -27,17 +27,23 @@ def places_text(places: GroupPlaces, groups: Sequence[TaskGroup]) -> Iterator[st
     tasks = f"{places.tasks:,} tasks" if places.tasks > 1 else "task"
     whose = f"its {tasks}" if len(groups) == 1 else f"the {tasks} of {groups[places.group].name}"
     fit = f"how many of {whose} fit" if places.tasks > 1 else f"whether {whose} fits"
+    where = "Where" if places.when is None else f"Where, in {places.when}"
     yield ""
     if places.level is None:
-        yield f"  Where: {fit}, by kind of host"
+        yield f"  {where}: {fit}, by kind of host"
     else:
         whole, total = f"{places.whole:,}", count(places.total, places.level)
-        yield f"  Where: {fit}, by {places.level}; {whole} of {total} would hold all, if empty"
+        yield f"  {where}: {fit}, by {places.level}; {whole} of {total} would hold all, if empty"
     width = max((len(_name(places, place)) for place in places.places), default=0)
     for place in places.places:
         yield f"    {_name(places, place):{width}}  {_place(places, place)}"
     for name, hosts, lack in places.unfit[:MAX_KINDS]:
         yield f"    {count(hosts, 'host')} of {name}: none, {_lack(lack)}"
+    if places.partners:
+        whom = several(places.partners, conjunction="or")
+        yield f"    or in turns with {whom}, where stages, load and memory suit"
+    elif places.partners is not None:
+        yield "    no running job or group of its size could take turns with it"
 
 
 def _name(places: GroupPlaces, place: Place) -> str:
@@ -50,11 +56,14 @@ def _place(places: GroupPlaces, place: Place) -> str:
         said.append(f"{count(place.away, 'host')} away")
     text = ", ".join(said)
     if place.now < places.tasks and place.occupants:
+        noun = "job" if places.partners is None else "job or group"
         who = (
-            f"{count(one.jobs, 'job')} {_RELATION[one.relation]} ({count_gpus(one.milli_gpu)})"
+            f"{count(one.jobs, noun)} {_RELATION[one.relation]} ({count_gpus(one.milli_gpu)})"
             for one in place.occupants
         )
         text += f"; in the way: {', '.join(who)}"
+    if place.why_not:
+        text += f"; not there: {', '.join(place.why_not)}"
     return text
 
 

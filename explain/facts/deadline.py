@@ -7,6 +7,7 @@ if it runs in the current lease beside all that runs.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from placewright.explain.facts import gang
@@ -28,10 +29,11 @@ from placewright.explain.facts.policies import PolicyFacts
 from placewright.explain.facts.rules import rules
 from placewright.explain.facts.situation import Situation
 from placewright.explain.facts.taken import taken_by
+from placewright.explain.places import GroupPlaces
 from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.documents.deadline import UNIT, Due, Pace
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.leases import Leases
+from placewright.instances.documents.leases import Leases, Outage
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.policy import Policy, TermName
 from placewright.instances.documents.round import Round
@@ -116,10 +118,10 @@ def _times(round_: Round, job: Job) -> Iterator[Fact]:
 
 
 def _pace(pace: Pace) -> str:
-    text = f"runs at {pace.speed / UNIT:g} of the speed"
+    said = [f"runs at {pace.speed / UNIT:g} of full speed"] if pace.speed != UNIT else []
     if pace.overhead_s:
-        text += f", with {pace.overhead_s:,} s of overhead in each lease"
-    return text
+        said.append(f"loses {pace.overhead_s:,} s of each lease to checkpoint and resume")
+    return " and ".join(said) or "runs at full speed"
 
 
 def _at_full_speed(name: str) -> Edit:
@@ -156,11 +158,18 @@ def _outages(round_: Round) -> Iterator[Fact]:
     """Yield the outages of hosts, each entry for itself."""
     now = round_.now
     for number, outage in enumerate(round_.leases.outages):
-        start = "" if outage.start is None else f" from {outage.start - now:,} s"
-        end = " for good" if outage.end is None else f" until {outage.end - now:,} s from now"
-        text = f"{outage.host} is away{start}{end}"
+        text = f"{outage.host} is away{_span(outage, now)}"
         about = {"hosts": [outage.host], "start": outage.start, "end": outage.end}
         yield Fact(Stratum.AWAY, "outage", text, _without_outage(round_, number), about)
+
+
+def _span(outage: Outage, now: int) -> str:
+    if outage.start is None:
+        return " for good" if outage.end is None else f" until {outage.end - now:,} s from now"
+    start = f"{outage.start - now:,} s"
+    if outage.end is None:
+        return f" for good, {start} from now"
+    return f" from {start} to {outage.end - now:,} s from now"
 
 
 def _without_outage(base_round: Round, number: int) -> Edit:
@@ -263,6 +272,12 @@ def started(plan: Plan) -> set[str]:
     return gang.started(plan).union(promises_in(plan.sections))
 
 
+def places(round_: Round, job: str) -> tuple[GroupPlaces, ...]:
+    """Return the nearest places of a job in the current lease, beside what runs there."""
+    alone = _now_alone(without_waiting(round_, job), named(job, round_))
+    return tuple(replace(one, when="the current lease") for one in gang.places(alone, job))
+
+
 def answers(question: Round, plan: Plan, job: str) -> bool:
     """Whether a plan breaks no promise and promises a job its time, or starts one without now."""
     if any(one["broken"] for one in plan.sections if one["kind"] == "leases"):
@@ -272,4 +287,6 @@ def answers(question: Round, plan: Plan, job: str) -> bool:
     return job in promises_in(plan.sections)
 
 
-POLICY = PolicyFacts(base, facts, question, started, answers=answers, relaxed=relaxed, given=given)
+POLICY = PolicyFacts(
+    base, facts, question, started, places, answers=answers, relaxed=relaxed, given=given
+)

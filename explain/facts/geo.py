@@ -14,6 +14,7 @@ from placewright.explain.facts.data import (
 from placewright.explain.facts.fact import Fact
 from placewright.explain.facts.gang import base, jobs_that_run, question, started
 from placewright.explain.facts.policies import PolicyFacts
+from placewright.explain.facts.regions_for import places
 from placewright.explain.facts.rules import rules
 from placewright.explain.facts.situation import Situation
 from placewright.instances.documents.round import Round
@@ -34,4 +35,4 @@ def facts(situation: Situation, round_: Round, job: str) -> list[Fact]:
     ]
 
 
-POLICY = PolicyFacts(base, facts, question, started)
+POLICY = PolicyFacts(base, facts, question, started, places)

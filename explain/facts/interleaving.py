@@ -19,6 +19,7 @@ from placewright.explain.facts.gang import base, jobs_that_run, started, stays
 from placewright.explain.facts.policies import PolicyFacts
 from placewright.explain.facts.rules import rules
 from placewright.explain.facts.situation import Situation
+from placewright.explain.facts.turns import places
 from placewright.instances.derived.compatibility import grouping_key
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import running_groups
@@ -175,4 +176,4 @@ def _runs(job: Job, lost: set[str]) -> Job:
     return job
 
 
-POLICY = PolicyFacts(base, facts, question, started)
+POLICY = PolicyFacts(base, facts, question, started, places)

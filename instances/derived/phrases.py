@@ -9,11 +9,14 @@ MAX_NAMES = 4
 """Names of a sentence that are written out; of the others, how many."""
 
 _IRREGULAR = {"leaf": "leaves", "shelf": "shelves", "half": "halves", "chassis": "chassis"}
+_OR = " or "
 _HISSING = ("s", "x", "z", "ch", "sh")
 
 
 def plural(noun: str) -> str:
     """Return the plural of a noun, such as the name of a level: `racks`, `leaves`, `switches`."""
+    if _OR in noun:
+        return _OR.join(map(plural, noun.split(_OR)))
     for one, many in _IRREGULAR.items():
         if noun.endswith(one):
             return noun.removesuffix(one) + many

@@ -24,8 +24,9 @@ def drain(round_: Round, hosts: Sequence[str]) -> Round:
     policy = round_.policy
     if "policy.vacate" not in policy.spec.fields:
         raise InvalidInputError(
-            f"policy {policy.formulation} drains no hosts; expected fail, or policy {GANG.name}",
-            value=tuple(hosts),
+            f"policy {policy.formulation} drains no hosts, only {GANG.name} does; expected fail: "
+            "nothing arrives there, and who runs there starts anew elsewhere",
+            value=", ".join(hosts),
         )
     known = expanded(round_, hosts)
     drained = {name for entry in policy.vacate for name in ranges.expand(entry)}

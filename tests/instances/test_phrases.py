@@ -13,6 +13,7 @@ from placewright.instances.derived.phrases import count, counted, plural, severa
         *(("rack", "racks"), ("leaf", "leaves"), ("superleaf", "superleaves"), ("zone", "zones")),
         *(("switch", "switches"), ("chassis", "chassis"), ("facility", "facilities")),
         *(("bay", "bays"), ("GPU", "GPUs"), ("box", "boxes"), ("waiting job", "waiting jobs")),
+        ("job or leaf", "jobs or leaves"),
     ],
 )
 def test_plurals(noun: str, many: str) -> None:
