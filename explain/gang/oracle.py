@@ -25,6 +25,13 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import Label
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.quotas import (
+    QuotaKey,
+    account_numbers,
+    accounts_of,
+    amount_numbers,
+    limits_of,
+)
 from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import eligible, expected_end, hosts_away
@@ -106,7 +113,6 @@ class _Arrays:
         self._alone = without_waiting(base, job, self.running.index)
         self._causes = causes_of(base, job)
         self._reserved = _reserved_gpus(base)
-        self._mine, self._held = running.held_by(self._waits.tenant)
         self._compiled: dict[frozenset[int], tuple[Problem, Round]] = {}
         self._alive: list[tuple[Fact, ...]] = []
 
@@ -174,15 +180,17 @@ class _Arrays:
         }
         return Label(label.level, homes)
 
-    def _quota(self, problem: Problem, alone: Round, kept: Bools) -> dict[tuple[int, int], int]:
-        """Return what is left of the quotas of the job's tenant, as `remaining_quotas` does."""
-        names = {**dict(enumerate(self._cluster.resources)), -1: "gpu"}
-        left = dict(problem.quota)
-        for tenant, resource in problem.quota:
-            if alone.tenants[tenant].name == self._waits.tenant:
-                held = self._held.get(names[resource], np.zeros(len(self._mine), dtype=np.int64))
-                limit = alone.tenants[tenant].quota[names[resource]]
-                left[tenant, resource] = max(limit - int(held[kept[self._mine]].sum()), 0)
+    def _quota(self, problem: Problem, alone: Round, kept: Bools) -> dict[QuotaKey, int]:
+        """Return what is left of the quota and caps of the job, as `remaining_quotas` does."""
+        left = dict(problem.quota)  # in `alone` nobody runs: all that may be held
+        numbers, amounts = account_numbers(alone), amount_numbers(self._cluster)
+        limits = limits_of(alone)
+        for account in accounts_of(self._waits):
+            for measure in limits.get(account, ()):
+                if measure in amounts:
+                    key = numbers[account], amounts[measure]
+                    held = int(self.running.held(account, measure)[kept].sum())
+                    left[key] = max(left[key] - held, 0)
         return left
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.gang.problem.quotas import Account, accounts_of
 from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
@@ -44,7 +45,7 @@ class RunningJobs:
         self.jobs = [job for job in round_.jobs if job.running is not None]
         self.index = {job.name: j for j, job in enumerate(self.jobs)}
         self.has_gpu_parts = any(map(has_gpu_parts, self.jobs))
-        self._held: dict[str | None, tuple[Ints, dict[str, Ints]]] = {}
+        self._held: dict[tuple[Account, Measure], Ints] = {}
         names = cluster.resources
         rows: dict[int, int] = {}
         demands: list[list[int]] = []
@@ -105,19 +106,18 @@ class RunningJobs:
         np.subtract.at(state.gpu_free, self._gpus[of], self._milli[of])
         return state
 
-    def held_by(self, tenant: str | None) -> tuple[Ints, dict[str, Ints]]:
-        """Return the jobs of a tenant, and what each holds by resource, (jobs,) each."""
-        if tenant not in self._held:
-            mine = [j for j, job in enumerate(self.jobs) if job.tenant == tenant]
-            held = [
-                resources_held(job.options[job.running.option])
-                for job in (self.jobs[j] for j in mine)
-                if job.running is not None
-            ]
-            names = dict.fromkeys(name for one in held for name in one)
-            amounts = {name: _ints([one.get(name, 0) for one in held]) for name in names}
-            self._held[tenant] = _ints(mine), amounts
-        return self._held[tenant]
+    def held(self, account: Account, measure: Measure) -> Ints:
+        """Return what each job counts in an account: 0 if it is in another one (jobs,)."""
+        if (account, measure) not in self._held:
+            self._held[account, measure] = _ints(
+                [
+                    measure.asked_by(job.options[job.running.option])
+                    if job.running is not None and account in accounts_of(job)
+                    else 0
+                    for job in self.jobs
+                ]
+            )
+        return self._held[account, measure]
 
     def domains(self, j: int, domain: Ints) -> frozenset[int]:
         """Return the domains in which a job has tasks; `domain` is that of each host."""

@@ -95,7 +95,7 @@ def remaining_quotas(round_: Round, cluster: Cluster) -> dict[QuotaKey, int]:
         return {}
     pinned = {j for j, job in enumerate(round_.jobs) if job.running and job.running.pinned}
     held, movable = held_before(round_, limits), held_before(round_, limits, pinned)
-    numbers, amounts = account_numbers(round_), _amount_numbers(cluster)
+    numbers, amounts = account_numbers(round_), amount_numbers(cluster)
     return {
         (numbers[account], amounts[measure]): max(most, held[account][measure])
         - (held[account][measure] - movable[account][measure])
@@ -105,7 +105,8 @@ def remaining_quotas(round_: Round, cluster: Cluster) -> dict[QuotaKey, int]:
     }
 
 
-def _amount_numbers(cluster: Cluster) -> dict[Measure, int]:
+def amount_numbers(cluster: Cluster) -> dict[Measure, int]:
+    """Return the number of each amount of which the cluster has something."""
     return {
         Measure("gpus"): GPUS,
         Measure("jobs"): JOBS,
