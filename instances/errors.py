@@ -122,15 +122,19 @@ class InvalidInputError(ValueError):
             lines.append(f"{file}{more:,} more error{'s' if more > 1 else ''}; expected none")
         return "\n".join(lines)
 
+    @property
+    def expectation(self) -> str:
+        """What was expected, with the known name that is most like an unknown one."""
+        similar = None if self.unknown is None else most_similar(*self.unknown)
+        return self.expected if similar is None else f"{self.expected}; did you mean {similar}?"
+
     def text(self, *, place: bool = True) -> str:
         """Return this error alone as one line, without file and line number if not `place`."""
         file = self.file if self.line is None else f"{self.file}:{self.line}"
         parts = [file if place else None, path_text(self.path, self.entry)]
         if self.show_value:
             parts.append(value_text(self.value))
-        similar = None if self.unknown is None else most_similar(*self.unknown)
-        hint = "" if similar is None else f"; did you mean {similar}?"
-        parts.append(f"{self.expected}{hint}")
+        parts.append(self.expectation)
         return printable(": ".join(part for part in parts if part))
 
     def inside(self, file: str) -> InvalidInputError:

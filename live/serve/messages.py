@@ -85,7 +85,7 @@ def refused(error: InvalidInputError, status: int) -> Answer:
         Fault(
             path=path_text(one.path, one.entry),
             value=value_text(one.value) if one.show_value else None,
-            expected=printable(one.expected),
+            expected=printable(one.expectation),
         )
         for one in shown
     )

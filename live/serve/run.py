@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import ssl
 from collections.abc import Iterator
@@ -30,15 +31,16 @@ class Tls:
 
 
 class _Server(uvicorn.Server):
-    """A server that signals end; they are not raised again afterwards."""
+    """A server that signals end, and that does not raise them again afterwards."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM as a wish to end."""
-        import signal
-
+        """Take signals as a wish to end."""
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        before = {number: signal.getsignal(number) for number in numbers}
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:  # as under nohup
+                signal.signal(number, self.handle_exit)
         try:
             yield
         finally:

@@ -25,6 +25,7 @@ import httpx
 from placewright import verify
 from placewright.instances import parse_round
 from placewright.instances.io.files import parse_plan
+from placewright.solver.usage import usage
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "a-token-of-the-tests"
@@ -34,11 +35,15 @@ NAMED = {"Authorization": f"Bearer {TOKEN}"}
 
 @dataclass
 class Figures:
-    """What came back: counts by what was asked and status, wrong answers, memory over time."""
+    """What came back: counts by what was asked and status, wrong answers.
+
+    And memory over time, of the service and with its processes.
+    """
 
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     mib: list[float] = field(default_factory=list)
+    tree_mib: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -197,6 +202,7 @@ async def hammer(service: Service, callers: int, seconds: float) -> Figures:
         async def watch() -> None:
             while time.monotonic() < until:
                 figures.mib.append(service.resident_mib())
+                figures.tree_mib.append(usage(service.process.pid).resident_mib)
                 await asyncio.sleep(0.5)
 
         calls = (Caller(client, figures, seed).call(until) for seed in range(callers))
@@ -215,9 +221,10 @@ def main() -> None:
     found = {
         "answers": dict(sorted(figures.answers.items())),
         "wrong": figures.wrong,
-        "mib_first_tenth": max(mib[:tenth]),
-        "mib_second_tenth": max(mib[tenth : 2 * tenth], default=0),
-        "mib_last_tenth": max(mib[-tenth:]),
+        "mib_by_tenths": [max(mib[i : i + tenth]) for i in range(0, len(mib), tenth)],
+        "tree_mib_by_tenths": [
+            max(figures.tree_mib[i : i + tenth]) for i in range(0, len(mib), tenth)
+        ],
     }
     sys.stdout.write(json.dumps(found, indent=1) + "\n")
 

@@ -20,6 +20,7 @@ from placewright.live.serve.snapshot import snapshot_of
 
 ROOT = Path(__file__).parents[2]
 ARGS = json.loads((ROOT / "tests" / "data" / "extender" / "filter-args.json").read_text())
+PAGE = (ROOT / "docs" / "how-to" / "serve.md").read_text()
 CAPTURED = ROOT.parent / "shared" / "data" / "live" / "kubernetes" / "captured"
 JOB = "research/pretrain"
 NODES = ARGS["NodeNames"]
@@ -218,6 +219,21 @@ def test_wrong_arguments_are_told_in_the_result(serve, change, expected):
 def test_names_in_lower_case_are_read_too():
     lower = {key.lower(): value for key, value in ARGS.items()}
     assert args_of(lower).nodes == NODES
+
+
+def test_the_pod_of_the_handmade_dump_is_known_by_its_owner():
+    folder = ROOT / "tests" / "data" / "kubernetes"
+    files = [str(folder / name) for name in ("nodes-pods.json", "queues.json")]
+    round_ = read_kubernetes(files).round
+    made = Extender()
+    made.show(snapshot_of(round_, solve_round(round_, time_limit=0)).jobs)
+    nodes, reasons = nodes_and_reasons(made.filtered(args_of(ARGS)))
+    assert nodes == []
+    (reason,) = reasons
+    assert reason.startswith(
+        "placewright: waits, capacity: at most 1 of 2 tasks fit one gce-topology-subblock"
+    )
+    assert reason in " ".join(PAGE.split())
 
 
 @pytest.mark.skipif(not CAPTURED.exists(), reason="needs the captured states")
