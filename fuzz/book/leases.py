@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
+from fuzz.book.accounts import JOBS, Account
 from fuzz.book.choices import Choice, Choices
 from fuzz.book.facts import WHOLE, Facts, Job, outages
 from fuzz.policy import Raw, TooManyPlansError
@@ -219,10 +220,12 @@ class Leases:
         return True
 
     def _lease_holds(self, lease: int, mine: list[tuple[Job, Promised]]) -> bool:
-        by_model, by_tenant = self.room[lease]
-        for tenant, most in by_tenant.items():
+        by_model, by_account = self.room[lease]
+        for (account, name), most in by_account.items():
             held = sum(
-                job.options[one.option].asks["gpu"] for job, one in mine if job.tenant == tenant
+                job.options[one.option].counts.get(name, 0)
+                for job, one in mine
+                if account in job.accounts
             )
             if held > most:
                 return False
@@ -236,8 +239,8 @@ class Leases:
                     return False
         return bool(self.models) or not any(group.milli for group in groups)
 
-    def _room(self, lease: int) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """Return the milli-GPU of each model, and of each tenant with a quota, in a later lease."""
+    def _room(self, lease: int) -> tuple[Mapping[str, int], Mapping[tuple[Account, str], int]]:
+        """Return the milli-GPU of each model, and what quotas and caps have, in a later lease."""
         by_model = dict.fromkeys(self.models, 0)
         there = [
             host
@@ -247,10 +250,11 @@ class Leases:
         for host in there:
             if host.model is not None:
                 by_model[host.model] += WHOLE * host.gpus
-        tenants = {
-            tenant["name"]: tenant["quota"]["gpu"]
-            for tenant in self.facts.tenants
-            if "gpu" in tenant.get("quota", {})
+        limits = {
+            (account, name): most
+            for account, amounts in self.facts.limits.items()
+            for name, most in amounts.items()
+            if name == JOBS or name.startswith("gpu")
         }
         names = {host.number: host.model for host in there}
         for job in self.facts.jobs:
@@ -262,9 +266,10 @@ class Leases:
                 if model is not None:
                     group = job.options[running.option].groups[place[0]]
                     by_model[model] -= group.each * len(place[3])
-            if job.tenant in tenants:
-                tenants[job.tenant] -= job.options[running.option].asks["gpu"]
-        return by_model, {name: max(0, most) for name, most in tenants.items()}
+            for account, name in limits:
+                if account in job.accounts:
+                    limits[account, name] -= job.options[running.option].counts.get(name, 0)
+        return by_model, {key: max(0, most) for key, most in limits.items()}
 
     def _until(self, job: Job) -> int:
         """Return the lease from which on a pinned job is done."""

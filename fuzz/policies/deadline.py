@@ -17,6 +17,7 @@ from fuzz.book.mutations import mutated
 from fuzz.book.terms import Terms
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, cluster, costs, options, settle
+from fuzz.drawing_caps import draw_caps
 from fuzz.policies.gang import disruption_limits
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 
@@ -283,6 +284,8 @@ def draw(rng: Random) -> Raw:
         ]  # fmt: skip
     if chance(rng, 0.2):
         round_["policy"]["limits"] = {"disruption": disruption_limits(rng)}
+    if chance(rng, 0.25):
+        draw_caps(rng, round_)
     return round_
 
 

@@ -1,4 +1,4 @@
-"""Rows of capacity: what sets of GPU models, and tenants with a quota, have in each lease.
+"""Rows of capacity: what sets of GPU models, quotas and caps have in each lease.
 
 Unhealthy hosts have nothing, hosts that are away nothing while they are, and what pinned jobs hold
 is not there for others until their work is done. Reservations are of the current lease; it also has
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.gang.problem.quotas import accounts_of, limits_of
 from placewright.instances.checks.deadlines import unions
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.derived.lease_arithmetic import leases_needed
@@ -28,7 +28,9 @@ Leases = tuple[int, int]
 
 
 class CapacityRows:
-    """Capacity rows of a round: sets of GPU models, and tenants with a quota.
+    """Capacity rows of a round: sets of GPU models, quotas and caps.
+
+    Of quotas and caps GPUs count, GPUs of a model and jobs.
 
     Parameters
     ----------
@@ -51,20 +53,22 @@ class CapacityRows:
             }
         )
         self._sets = sorted(sets, key=lambda one: (len(one), sorted(one)))
-        owners = {job.tenant for job in asking}
-        self._quotas = {
-            tenant.name: tenant.quota["gpu"]
-            for tenant in round_.tenants
-            if "gpu" in tenant.quota and tenant.name in owners
-        }
+        limits = limits_of(round_)
+        owners = {account for job in asking for account in accounts_of(job)} if limits else set()
+        self._limits = [
+            (account, measure, most)
+            for account, measures in limits.items()
+            for measure, most in measures.items()
+            if account in owners and measure.kind != "resources"
+        ]
 
     @property
     def count(self) -> int:
         """The number of rows."""
-        return len(self._sets) + len(self._quotas)
+        return len(self._sets) + len(self._limits)
 
     def demand(self, job: Job, option: int) -> list[int]:
-        """Return the milli-GPU that a job asks of each row with an option; 0 if it is pinned."""
+        """Return what a job asks of each row with an option; 0 if it is pinned."""
         if job.running is not None and job.running.pinned:
             return [0] * self.count
         asked = [0] * len(self._sets)
@@ -73,21 +77,28 @@ class CapacityRows:
             for r, row in enumerate(self._sets):
                 if models <= row:
                     asked[r] += group.milli_gpu
-        held = resources_held(job.options[option])["gpu"]
-        return asked + [held if job.tenant == tenant else 0 for tenant in self._quotas]
+        mine = accounts_of(job) if self._limits else ()
+        return asked + [
+            measure.asked_by(job.options[option]) if account in mine else 0
+            for account, measure, _ in self._limits
+        ]
 
     def capacity(self) -> Ints:
-        """Return the capacity of each row in each lease, milli-GPU (rows, horizon)."""
+        """Return the capacity of each row in each lease, milli-GPU or jobs (rows, horizon)."""
         capacity = self._capacity_by_model()
         none = np.zeros(self._round.leases.horizon, dtype=np.int64)
         rows = [sum((capacity[model] for model in sorted(row)), none) for row in self._sets]
-        for tenant, quota in self._quotas.items():
-            left = np.full_like(none, quota)
-            mine = [job for job in self._round.jobs if job.tenant == tenant and job.running]
-            left[0] = max(quota, sum(_held(job) for job in mine))
-            for job in mine:
+        for account, measure, most in self._limits:
+            left = np.full_like(none, most)
+            mine = [
+                (job, measure.asked_by(job.options[job.running.option]))
+                for job in self._round.jobs
+                if job.running is not None and account in accounts_of(job)
+            ]
+            left[0] = max(most, sum(held for _, held in mine))
+            for job, held in mine:
                 if job.running is not None and job.running.pinned:
-                    left[: self._leases_left(job)] -= _held(job)
+                    left[: self._leases_left(job)] -= held
             rows.append(np.maximum(left, 0))
         return np.array(rows, dtype=np.int64).reshape(self.count, len(none))
 
@@ -176,11 +187,6 @@ def largest_host_gpus(round_: Round) -> dict[str, int]:
         if one.gpu_model is not None:
             largest[one.gpu_model] = max(one.gpus, largest.get(one.gpu_model, 0))
     return largest
-
-
-def _held(job: Job) -> int:
-    """Return the milli-GPU that a running job holds."""
-    return 0 if job.running is None else resources_held(job.options[job.running.option])["gpu"]
 
 
 def _away(round_: Round) -> Mapping[str, list[Leases]]:

@@ -72,7 +72,7 @@ class Problem:
     ----------
     capacity
         (rows, horizon): what each row has in each lease, milli-GPU. A row is a set of GPU models,
-        or what a tenant's quota leaves.
+        or what a quota or cap leaves.
     loss
         (jobs,): value of the promise that a job has already; 0 for one without.
     job, need, first, end, value

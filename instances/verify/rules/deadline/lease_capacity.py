@@ -1,13 +1,14 @@
 """Capacity of each lease in milli-GPU; hosts, CPU and memory are not considered.
 
-There is a row per set of GPU models, and one per tenant with a quota of GPUs. Demands that may use
-some models fit beside each other exactly if, for every union of their sets of models, those inside
-it ask no more than it has (Hall's condition); unions of sets without a common model add nothing.
+There is a row per set of GPU models, and one per quota and cap of GPUs, GPUs of a model or jobs.
+Demands that may use some models fit beside each other exactly if, for every union of their sets of
+models, those inside it ask no more than it has (Hall's condition); unions of sets without a common
+model add nothing.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,10 +16,18 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.verify.reading import Promises, Reading, Spans
 from placewright.instances.verify.rules.deadline.lease_arithmetic import lease_work
+from placewright.instances.verify.rules.gang.accounts import (
+    Account,
+    Resource,
+    accounts_of,
+    asked_in,
+    limits_of,
+)
 from placewright.topology.units import WHOLE_GPU
 
 Models = frozenset[str]
@@ -27,7 +36,7 @@ Span = tuple[int, int]
 
 
 class LeaseCapacity:
-    """Capacity rows of some jobs and options: by set of GPU models, and by tenant with a quota.
+    """Capacity rows of some jobs and options: by set of GPU models, and by quota and cap.
 
     `free` is (rows, horizon); `tolerated` (rows,) is the part of the current lease that those hold
     who run on unhealthy hosts and on reserved GPUs, where nobody else may come.
@@ -44,26 +53,29 @@ class LeaseCapacity:
         asking = list(asking)
         sets = {models for job, o in asking for models, _ in self._asked(job.options[o])}
         self.sets = sorted(_union_closure(sets), key=sorted)
-        has_quota = {t.name: t.quota["gpu"] for t in reading.round.tenants if "gpu" in t.quota}
-        owners = {job.tenant for job, _ in asking}
-        self.tenants = [name for name in has_quota if name in owners]
+        owners = {account for job, _ in asking for account in accounts_of(job)}
+        self._limits = [
+            (account, resource, most)
+            for account, limits in limits_of(reading.round, by_region=False).items()
+            for resource, most in limits.items()
+            if account in owners and _holds_in_every_lease(resource)
+        ]
         pinned = list(_pinned(reading))
         by_model = _capacity(reading, pinned)
         there = _tolerated(reading)
         self.tolerated: Ints = np.array(
             [sum(there.get(model, 0) for model in each) for each in self.sets]
-            + [0] * len(self.tenants),
+            + [0] * len(self._limits),
             dtype=np.int64,
         )
         none = np.zeros(reading.round.leases.horizon, dtype=np.int64)
         rows = [sum((by_model.get(model, none) for model in each), none) for each in self.sets]
-        held = _held(reading)
-        for name in self.tenants:
-            left = np.full_like(none, has_quota[name])
-            left[0] = max(has_quota[name], held[name])
+        for account, resource, most in self._limits:
+            left = np.full_like(none, most)
+            left[0] = max(most, _held(reading, account, resource))
             for job, option, end in pinned:
-                if job.tenant == name:
-                    left[:end] -= option.milli_gpu
+                if account in accounts_of(job):
+                    left[:end] -= asked_in(account, option).get(resource, 0)
             rows.append(np.maximum(left, 0))
         self.free: Ints = np.array(rows, dtype=np.int64).reshape(len(rows), len(none))
 
@@ -72,7 +84,7 @@ class LeaseCapacity:
         return [
             "GPUs" if each == self._models else f"GPUs of {', '.join(sorted(each))}"
             for each in self.sets
-        ] + [f"tenant {name!r}" for name in self.tenants]
+        ] + [str(account) for account, _, _ in self._limits]
 
     def demand(self, asking: Iterable[tuple[Job, int]]) -> Ints:
         """Return the demand of each job on each row in one lease (jobs, rows)."""
@@ -84,7 +96,11 @@ class LeaseCapacity:
                 continue
             asked = self._asked(option)
             inside = [sum(gpu for models, gpu in asked if models <= each) for each in self.sets]
-            owned = [option.milli_gpu if job.tenant == name else 0 for name in self.tenants]
+            mine = accounts_of(job)
+            owned = [
+                asked_in(account, option).get(resource, 0) if account in mine else 0
+                for account, resource, _ in self._limits
+            ]
             table.append(inside + owned)
         return np.array(table, dtype=np.int64).reshape(len(table), len(self.free))
 
@@ -146,12 +162,18 @@ def _union_closure(sets: set[Models]) -> set[Models]:
     return family
 
 
-def _held(reading: Reading) -> Counter[str | None]:
-    """Return the milli-GPU that each tenant held before the round: it may go on holding as much."""
-    held: Counter[str | None] = Counter()
-    for name in reading.running:
-        held[reading.jobs[name].tenant] += reading.option_run(name).milli_gpu
-    return held
+def _holds_in_every_lease(resource: Resource) -> bool:
+    """Whether a quota or cap of this holds in later leases, too."""
+    return resource.kind != "resources" if isinstance(resource, Measure) else resource == "gpu"
+
+
+def _held(reading: Reading, account: Account, resource: Resource) -> int:
+    """Return what an account held before the round: it may go on holding as much."""
+    return sum(
+        asked_in(account, reading.option_run(name)).get(resource, 0)
+        for name in reading.running
+        if account in accounts_of(reading.jobs[name])
+    )
 
 
 class PinnedJob(NamedTuple):
