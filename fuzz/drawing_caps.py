@@ -16,7 +16,7 @@ def draw_caps(
 ) -> None:
     """Give a round one to three caps, and let its jobs count in them."""
     hosts = round_["cluster"]["hosts"]
-    models = sorted({host["gpu_model"] for host in hosts})
+    models = sorted({host["gpu_model"] for host in hosts if "gpu_model" in host})
     capped = models if by_model else []
     caps = {f"c{i}": _cap(rng, hosts, capped, gpus) for i in range(rng.randint(1, 3))}
     round_["caps"] = caps
@@ -46,7 +46,7 @@ def _cap(rng: Random, hosts: list[Raw], models: list[str], gpus: Sequence[int]) 
 
 def _of_one_model(rng: Random, round_: Raw, job: Raw, models: list[str]) -> bool:
     """Let each task group of a job have one GPU model; return whether that was possible."""
-    model_of = {host["name"]: host["gpu_model"] for host in round_["cluster"]["hosts"]}
+    model_of = {host["name"]: host.get("gpu_model", "") for host in round_["cluster"]["hosts"]}
     running = job.get("running")
     if running is None:
         for option in job["options"]:
@@ -57,7 +57,7 @@ def _of_one_model(rng: Random, round_: Raw, job: Raw, models: list[str]) -> bool
     for number, group in enumerate(option["groups"]):
         tasks = [task for task in running["tasks"] if task.get("group", 0) == number]
         there = {model_of[task["host"]] for task in tasks}
-        if len(there) > 1 or not there <= {*group.get("gpu_models", models)}:
+        if len(there) > 1 or not there <= {*(group.get("gpu_models") or models)}:
             return False
         group["gpu_models"] = sorted(there)
     for other in job["options"]:

@@ -28,6 +28,7 @@ from fuzz.data.regions import Book, Said
 from fuzz.data.replay import broken
 from fuzz.data.world import World, read_world
 from fuzz.drawing import chance, costs, options, settle
+from fuzz.drawing_caps import draw_caps
 from fuzz.policies.gang import disruption_limits
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
 from placewright.formulations.geo import parameters
@@ -67,6 +68,8 @@ def draw(rng: Random) -> Raw:
         _make_dear(rng, drawn)
     if chance(rng, 0.3):
         drawn["policy"]["priority"] = "preemption"
+    if chance(rng, 0.25):
+        draw_caps(rng, drawn)
     return drawn
 
 

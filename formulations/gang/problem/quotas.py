@@ -63,6 +63,11 @@ def quota_measure(resource: str) -> Measure:
     return Measure("gpus") if resource == "gpu" else Measure("resources", resource)
 
 
+def quota_of(limits: Mapping[Measure, int]) -> dict[str, int]:
+    """Return a tenant's quota with these limits."""
+    return {"gpu" if m == Measure("gpus") else m.name: most for m, most in limits.items()}
+
+
 def held_before(
     round_: Round, limits: Mapping[Account, Mapping[Measure, int]], without: Collection[int] = ()
 ) -> dict[Account, dict[Measure, int]]:

@@ -1,9 +1,9 @@
 """Exchange of identical jobs between regions: an exact transportation problem per class of jobs.
 
-Jobs with equal options and priority may take each other's places, as long as no quota distinguishes
-their tenants: nothing but the cost of their reads changes. The number of jobs in each region, and
-of those that wait, stays. So who runs where at minimum cost is a transportation problem from jobs
-to regions, which is solved as a minimum-cost flow.
+Jobs with equal options and priority may take each other's places, as long as no quota or cap
+distinguishes them: nothing but the cost of their reads changes. The number of jobs in each region,
+and of those that wait, stays. So who runs where at minimum cost is a transportation problem from
+jobs to regions, which is solved as a minimum-cost flow.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from placewright.array_types import Bools, Ints
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.problem import Problem as Gangs
+from placewright.formulations.gang.problem.quotas import accounts_of, limits_of
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.formulations.plan_messages import Candidate
 from placewright.solver.network_flow import transportation
@@ -33,14 +34,13 @@ def minimise_remote_reads(
     for started, (_, places) in candidate.starts.items():
         region[started] = where[places[0][2]]
     successor: dict[int, int] = {}  # the job that takes the place of each job
-    capped = {tenant.name for tenant in problem.round.tenants if tenant.quota}
-    capped |= {tenant for _, tenant in problem.quota}
+    limited = {*limits_of(problem.round), *(("tenant", tenant) for _, tenant in problem.quota)}
     identical: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
     for job_class in gangs.classes:
         for j in () if job_class.running else job_class.jobs:
             job = problem.round.jobs[j]
-            tenant = job.tenant if job.tenant in capped else None
-            identical[job_class.choices, tenant, job.priority].append(j)
+            accounts = frozenset(a for a in accounts_of(job) if a in limited)
+            identical[job_class.choices, accounts, job.priority].append(j)
     for jobs in identical.values():
         mine = np.array(jobs, dtype=np.int64)
         found = exchange(region[mine], costs[mine], problem.eligible[mine])

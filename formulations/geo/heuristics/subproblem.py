@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,11 +15,13 @@ from placewright.formulations.common.priority_classes import PriorityClass
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
+from placewright.formulations.gang.problem.quotas import Account, quota_of
 from placewright.formulations.gang.problem.subproblem import cut_subproblem
 from placewright.formulations.geo.heuristics.fixed_decisions import FixedDecisions
 from placewright.formulations.geo.models.monolithic import PLACEMENT_TERMS
 from placewright.formulations.geo.problem.compile import Problem
 from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.caps import Cap, Measure
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.job import Job, Running
@@ -28,8 +31,8 @@ from placewright.instances.documents.policy import DisruptionLimits, PolicyLimit
 from placewright.instances.documents.round import Reservation, Round
 from placewright.topology.units import HOST_LEVEL
 
-Quotas = Mapping[str, Mapping[str, int]]
-"""Quotas in a region by tenant and resource."""
+Quotas: TypeAlias = Mapping[Account, Mapping[Measure, int]]
+"""What tenants and caps may hold in a region."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +77,7 @@ class RegionSubproblems:
         pending
             The jobs assigned to it.
         quotas
-            Tenant quotas in the region.
+            What tenants and caps may hold in the region.
         fixed
             Earlier decisions. Jobs that have started or migrated are pinned, as are the jobs that
             share a host with them.
@@ -90,15 +93,19 @@ class RegionSubproblems:
         touched = fixed.hosts(region)
         closed = sorted(fixed.closed_hosts & self._names[region])
         tenants = tuple(
-            tenant.model_copy(update={"quota": quotas[tenant.name]})
-            if tenant.name in quotas
-            else tenant
+            tenant
+            if ("tenant", tenant.name) not in quotas
+            else tenant.model_copy(
+                update={"quota": quota_of(quotas["tenant", tenant.name])},
+            )
             for tenant in self.round.tenants
         )
+        caps = {name: Cap.of(quotas.get(("cap", name), {})) for name in self.round.caps}
         update = {
             "cluster": self._region_clusters[region],
             "jobs": tuple(self.round.jobs[j] for j in jobs),
             "tenants": tenants,
+            "caps": caps,
             "reservations": (
                 *self._reservations[region],
                 *(Reservation(host=host) for host in closed),

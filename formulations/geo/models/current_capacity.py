@@ -127,7 +127,7 @@ class _CurrentCapacityBuilder(JobClassBuilder):
         return [m for m in range(self.models) if model_mask >> m & 1 and every[m]]
 
     def rows(
-        self, choice: Choice, r: int, tenant: int, floats: bool, model: int
+        self, choice: Choice, r: int, accounts: tuple[int, ...], floats: bool, model: int
     ) -> list[tuple[int, int]]:
         """Return the use of rows by an option in a region on GPUs of one model."""
         found = []
@@ -139,7 +139,7 @@ class _CurrentCapacityBuilder(JobClassBuilder):
             if amount and floats:
                 found.append(((r * self.models + model) * len(self.sizes) + s, amount))
         found += self.preemption_rows.demands(r, self.demands(choice, 1 << model))
-        return found + self.quota_usage(choice, r, tenant)
+        return found + self.quota_usage(choice, r, accounts)
 
     def continuations(self, job: int) -> Iterator[tuple[int, int, Rows]]:
         """Yield a running job in place, then as if it moved, at a slightly lower value."""

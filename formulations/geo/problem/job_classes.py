@@ -75,7 +75,7 @@ class JobClassBuilder:
         for gang_class in self.gangs.classes:
             if gang_class.running or all(j in self.fixed for j in gang_class.jobs):
                 continue
-            tenant = gang_class.tenant if gang_class.tenant in quota_rows else NONE
+            accounts = tuple(a for a in gang_class.accounts if a in quota_rows)
             demands: tuple[object, ...] = tuple(
                 (
                     choice.index,
@@ -85,7 +85,7 @@ class JobClassBuilder:
                 )
                 for choice in gang_class.choices
             )
-            job_class = number_of.setdefault((demands, tenant), len(number_of))
+            job_class = number_of.setdefault((demands, accounts), len(number_of))
             class_of_job[list(gang_class.jobs)] = job_class
             if job_class < len(class_region):
                 continue
@@ -94,16 +94,16 @@ class JobClassBuilder:
             for choice in gang_class.choices:
                 for r in range(self.regions):
                     for model in self.models_in(choice, r) if self._fits_region(choice, r) else ():
-                        for row, amount in self.rows(choice, r, tenant, True, model):
+                        for row, amount in self.rows(choice, r, accounts, True, model):
                             entries.append((len(assignments), row, amount))
                         assignments.append((job_class, r, choice.index, choice.value, model))
                         counts.append((choice.priority_class, choice.own_value))
         for jobs in self.equivalent:
             j = jobs[0]
             gang_class = self.gangs.classes[self.gangs.running[j].job_class]
-            tenant = gang_class.tenant if gang_class.tenant in quota_rows else NONE
+            accounts = tuple(a for a in gang_class.accounts if a in quota_rows)
             choice, r = gang_class.choices[0], int(current_region[j])
-            quotas = self.quota_usage(choice, r, tenant)
+            quotas = self.quota_usage(choice, r, accounts)
             continuations = tuple((v, m, (*rows, *quotas)) for v, m, rows in self.continuations(j))
             key = r, stoppable[j], choice.priority_class, continuations
             job_class = number_of.setdefault(key, len(number_of))
@@ -165,7 +165,7 @@ class JobClassBuilder:
         choice = self.gangs.classes[running.job_class].choices[0]
         key = running.job_class, r, self.gangs.competes(running)
         if key not in self._continuation_usage:
-            self._continuation_usage[key] = tuple(self.rows(choice, r, NONE, key[2], NONE))
+            self._continuation_usage[key] = tuple(self.rows(choice, r, (), key[2], NONE))
         holding = self.preemption_rows.holding_of(job)
         if (key, holding) not in self._running_usage:
             self._running_usage[key, holding] = sum_rows(
@@ -199,7 +199,7 @@ class JobClassBuilder:
         self,
         choice: Choice,
         r: int,
-        tenant: int,
+        accounts: tuple[int, ...],
         floats: bool,
         model: int,  # noqa: ARG002
     ) -> list[tuple[int, int]]:
@@ -208,7 +208,7 @@ class JobClassBuilder:
         found = [(r * len(self.model_sets) + i, amount) for i, amount in amounts]
         if floats:
             found += self.preemption_rows.demands(r, self.demands(choice))
-        return found + self.quota_usage(choice, r, tenant)
+        return found + self.quota_usage(choice, r, accounts)
 
     def _group_usage(self, groups: tuple[Group, ...]) -> Rows:
         """Return (set, milli-GPU): what groups need that may use no model outside of the set."""
@@ -234,11 +234,16 @@ class JobClassBuilder:
             for g in choice.groups
         ]
 
-    def quota_usage(self, choice: Choice, r: int, tenant: int) -> list[tuple[int, int]]:
-        """Return the use of a tenant's quota rows by an option in a region."""
-        milli = sum(group.milli_gpu for group in choice.groups)
-        rows = self._rows_of_quota.get(tenant, {})
-        return [(row, milli) for region, row in rows.items() if region in (NONE, r) and milli]
+    def quota_usage(
+        self, choice: Choice, r: int, accounts: tuple[int, ...]
+    ) -> list[tuple[int, int]]:
+        """Return the use of rows of quotas and caps by an option in a region."""
+        return [
+            (row, asked)
+            for account in accounts
+            for row, region, amount in self._rows_of_quota.get(account, ())
+            if region in (NONE, r) and (asked := self.gangs.demand_of(choice, amount))
+        ]
 
     def _fits_region(self, choice: Choice, r: int) -> bool:
         """Whether each group of an option alone fits an empty region."""
@@ -259,15 +264,20 @@ class JobClassBuilder:
             self._fits[key] = np.asarray(most >= group.count)
         return self._fits[key]
 
-    def _index_quota_rows(self) -> dict[int, dict[int, int]]:
-        """Return the quota rows by tenant and region; the region NONE is the whole round."""
-        rows: dict[int, dict[int, int]] = {}
-        for row, (tenant, region) in enumerate(self.running_jobs.quota_limits, self.first_quota):
-            rows.setdefault(tenant, {})[region] = row
+    def _index_quota_rows(self) -> dict[int, list[tuple[int, int, int]]]:
+        """Return row, region and amount of the rows of each account.
+
+        The region NONE is the whole round.
+        """
+        rows: dict[int, list[tuple[int, int, int]]] = {}
+        for row, ((account, amount), region) in enumerate(
+            self.running_jobs.quota_limits, self.first_quota
+        ):
+            rows.setdefault(account, []).append((row, region, amount))
         return rows
 
     def capacities(self) -> Ints:
-        """Return the capacity of the rows of GPU models and of quotas."""
+        """Return the capacity of the rows of GPU models, of quotas and caps."""
         cluster = self.gangs.cluster
         gpus = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
         free = np.where(self.gangs.usable, self.gangs.cleared.gpu_free, 0)

@@ -15,6 +15,12 @@ import numpy as np
 from placewright.array_types import Bools, Ints
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.problem import Problem as Gangs
+from placewright.formulations.gang.problem.quotas import (
+    GPUS,
+    QuotaKey,
+    accounts_of,
+    limits_of,
+)
 from placewright.formulations.geo.problem.compile import Problem
 
 LOWEST_RANK = -(2**62)
@@ -39,8 +45,8 @@ class RunningJobs:
     def preemptible(self) -> Bools:
         """Whether some job of higher rank may displace a running job (jobs,).
 
-        It could start in the same region; or anywhere, if it could take a quota of the whole round,
-        or has a label.
+        It could start in the same region; or anywhere, if it could take a quota of the whole round
+        or a cap, or has a label.
         """
         jobs, current_region = self.problem.round.jobs, self.problem.current_region
         rank = np.array(
@@ -51,9 +57,14 @@ class RunningJobs:
             self.problem.eligible & ~pinned[:, None], rank[:, None], LOWEST_RANK
         )
         highest_rank = incoming_rank.max(axis=0, initial=LOWEST_RANK)
-        owners = {tenant.name for tenant in self.problem.round.tenants if tenant.quota}
+        limited = limits_of(self.problem.round).keys()
         anywhere = np.array(
-            [job.tenant in owners or job.anti_affinity is not None for job in jobs], dtype=np.bool_
+            [
+                job.anti_affinity is not None
+                or bool(limited and not limited.isdisjoint(accounts_of(job)))
+                for job in jobs
+            ],
+            dtype=np.bool_,
         )
         limit = np.where(anywhere, highest_rank.max(initial=LOWEST_RANK), 0)
         limit[~anywhere] = highest_rank[current_region[~anywhere]]
@@ -66,15 +77,19 @@ class RunningJobs:
         return group_equivalent(self.gangs, self.problem.current_region, self.preemptible)
 
     @cached_property
-    def quota_limits(self) -> dict[tuple[int, int], int]:
-        """Milli-GPU that jobs which are not pinned may hold, by (tenant, region).
+    def quota_limits(self) -> dict[tuple[QuotaKey, int], int]:
+        """What jobs that are not pinned may hold, by account and amount, and region.
 
-        The region is NONE for a quota of the whole round. What a tenant's pinned jobs hold is
-        subtracted.
+        Milli-GPU of quotas, and all that caps limit. The region is NONE for a quota of the whole
+        round or a cap. What pinned jobs hold is subtracted.
         """
         problem, jobs = self.problem, self.problem.round.jobs
         tenants = {tenant.name: t for t, tenant in enumerate(problem.round.tenants)}
-        quota_limits = {(t, NONE): most for (t, res), most in self.gangs.quota.items() if res < 0}
+        quota_limits = {
+            (key, NONE): most
+            for key, most in self.gangs.quota.items()
+            if key[1] == GPUS or key[0] >= len(tenants)
+        }
         held: dict[tuple[int, int], int] = {}
         pinned: dict[tuple[int, int], int] = {}
         for j in np.flatnonzero(problem.current_region != NONE).tolist() if problem.quota else ():
@@ -86,7 +101,8 @@ class RunningJobs:
                 pinned[key] = pinned.get(key, 0) + milli * job.running.pinned
         for (r, name), most in problem.quota.items():
             key = tenants[name], r
-            quota_limits[key] = max(most, held.get(key, 0)) - pinned.get(key, 0)
+            left = max(most, held.get(key, 0)) - pinned.get(key, 0)
+            quota_limits[(tenants[name], GPUS), r] = left
         return quota_limits
 
 
