@@ -27,6 +27,7 @@ from placewright.cli.verbs import (
     show,
     solve,
     verify,
+    watch,
     whatif,
 )
 
@@ -52,6 +53,7 @@ app.add_typer(preset.preset)
 app.add_typer(generate.generate)
 app.add_typer(convert.convert)
 app.add_typer(export.export)
+app.add_typer(watch.watch)
 app.command("schema")(generate.schema)
 app.command("serve")(serve.serve)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, printable
 from placewright.live.watch.follow import Follower
 from placewright.live.watch.reading import Actor, Reading, Source, SourceError
 from placewright.live.watch.record import Record
+from placewright.live.watch.sent import Sent
 from placewright.rounds import InternalError
 
 DECIDED_AGAIN = 10
@@ -57,16 +60,19 @@ def watch(
         Is called with a line for each round, and for each thing that went wrong.
     """
     last: Round | None = None
+    sent = Sent()
     idle = failures = decided = 0
     while pace.rounds is None or decided < pace.rounds:
         try:
             reading = source.read()
+            round_ = sent.applied_to(reading.round)
             idle += 1
-            if idle >= DECIDED_AGAIN or _differ(last, reading.round):
-                if _decide(reading, follower, actor, record, pace, tell):
-                    last, idle = reading.round, 0
-                else:
-                    last = None
+            if idle >= DECIDED_AGAIN or _differ(last, round_):
+                solved, plan = follower.decide(round_)
+                record.write(solved, plan, actor.commands(solved, plan))
+                tell(f"{reading.made.summary}: {_counts(plan)}")
+                done = _carry_out(reading, solved, plan, actor, sent, pace, tell)
+                last, idle = (round_, 0) if done else (None, 0)
                 decided += 1
             record.beat(time.time())
             failures = 0
@@ -77,31 +83,30 @@ def watch(
             source.wait(min(pace.every_s * 2 ** min(failures, 10), MOST_PATIENCE_S))
 
 
-def _decide(
+def _carry_out(
     reading: Reading,
-    follower: Follower,
+    round_: Round,
+    plan: Plan,
     actor: Actor,
-    record: Record,
+    sent: Sent,
     pace: Pace,
     tell: Callable[[str], None],
 ) -> bool:
-    """Decide a state and act; return whether all of the plan was carried out as far as asked."""
-    round_, plan = follower.decide(reading.round)
-    record.write(round_, plan, actor.commands(round_, plan))
-    counts: dict[str, int] = {}
-    for decision in plan.decisions:
-        kind = decision.decision.value
-        counts[kind] = counts.get(kind, 0) + 1
-    said = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
-    tell(f"{reading.made.summary}: {said or 'no jobs'}")
+    """Act on a plan; return whether all of it was done, as far as asked."""
     age = time.monotonic() - reading.taken
     if age > pace.max_age_s:
         tell(f"not carried out: read {age:.0f} s ago; at most {pace.max_age_s:.0f} s are allowed")
         return False
-    undone = actor.act(round_, plan)
-    for line in undone:
+    acted = actor.act(round_, plan)
+    sent.note(plan, acted.sent)
+    for line in acted.undone:
         tell(line)
-    return not undone
+    return not acted.undone
+
+
+def _counts(plan: Plan) -> str:
+    counts = Counter(decision.decision.value for decision in plan.decisions)
+    return ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items())) or "no jobs"
 
 
 def _differ(before: Round | None, after: Round) -> bool:

@@ -45,6 +45,14 @@ class Source(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """What came of a plan: jobs that were sent to their hosts, and what was not done, and why."""
+
+    sent: frozenset[str] = frozenset()
+    undone: tuple[str, ...] = ()
+
+
 class Actor(Protocol):
     """What a plan means for its scheduler."""
 
@@ -52,6 +60,6 @@ class Actor(Protocol):
         """Return what an operator would run to carry the plan out."""
         ...
 
-    def act(self, round_: Round, plan: Plan) -> list[str]:
-        """Carry the plan out, or tell of it, as far as asked; return what was not done, and why."""
+    def act(self, round_: Round, plan: Plan) -> Acted:
+        """Carry the plan out, or tell of it, as far as asked."""
         ...

@@ -1,0 +1,80 @@
+"""What the verbs that follow a cluster share: options, and the loop with its lines on stderr."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placewright.cli.format.output import note
+from placewright.cli.format.times import read_seconds
+from placewright.cli.verbs.options import SOLVING_TIME
+
+if TYPE_CHECKING:
+    from placewright.live.watch.reading import Actor, Source
+
+WatchFolder = Annotated[
+    str,
+    typer.Option("-o", "--output", metavar="FOLDER", help="Where rounds, plans and commands go."),
+]
+Every = Annotated[
+    float,
+    typer.Option(metavar="TIME", parser=read_seconds(1, 86_400), help="Between two looks."),
+]
+WatchTime = Annotated[
+    float, typer.Option(metavar="TIME", parser=SOLVING_TIME, help="Of each search: 20, 2m.")
+]
+MaxAge = Annotated[
+    float,
+    typer.Option(
+        metavar="TIME",
+        parser=read_seconds(1, 86_400),
+        help="A state older than this is not acted on.",
+    ),
+]
+Rounds = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="End after so many rounds; else never.")
+]
+
+
+def follow(
+    source: Source,
+    actor: Actor,
+    *,
+    output: str,
+    every: float,
+    time_limit: float,
+    max_age: float,
+    rounds: int | None,
+) -> None:
+    """Follow a cluster until a signal, or so many rounds, end it.
+
+    Raises
+    ------
+    typer.BadParameter
+        A search may take longer than its state may be old, or the folder cannot be made.
+    """
+    if time_limit >= max_age:
+        raise typer.BadParameter(
+            f"{max_age:g} s; expected more than the time of a search, {time_limit:g} s",
+            param_hint="--max-age",
+        )
+    from placewright.live.watch.follow import Follower
+    from placewright.live.watch.loop import Pace, watch
+    from placewright.live.watch.record import Record
+
+    try:
+        record = Record(output)
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{output} is no folder ({error.strerror}); expected one, or a place to make it",
+            param_hint="--output",
+        ) from error
+    pace = Pace(every_s=every, max_age_s=max_age, rounds=rounds)
+    with Follower(time_limit=time_limit) as follower:
+        watch(source, follower, actor, record, pace, _tell)
+
+
+def _tell(line: str) -> None:
+    note(f"{time.strftime('%H:%M:%S')} {line}")

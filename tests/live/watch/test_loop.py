@@ -1,0 +1,207 @@
+"""The loop of a watch goes on whatever fails, and acts on no state that is old."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from placewright import Plan, Round, load_round, verify
+from placewright.instances.converters import Bookkeeping, LiveConversion
+from placewright.instances.documents.plan import Decision, DecisionKind, Task
+from placewright.instances.io.files import load_plan, parse_round
+from placewright.live.watch.follow import Follower, changes_between
+from placewright.live.watch.loop import DECIDED_AGAIN, Pace, watch
+from placewright.live.watch.reading import Acted, Reading, SourceError
+from placewright.live.watch.record import HEARTBEAT, PLAN, ROUND, Record
+from placewright.live.watch.sent import PATIENCE_S, Sent
+
+
+def round_of(now: int = 0, *, healthy: bool = True, **jobs: str | None) -> Round:
+    """Two hosts of 2 GPUs, and jobs of 2 GPUs: name to host, or None if it waits."""
+    return parse_round(
+        {
+            "apiVersion": "placewright/v1alpha2",
+            "kind": "Round",
+            "name": "live",
+            "now": now,
+            "cluster": {
+                "hosts": [
+                    {"name": "h0", "gpus": 2, "gpu_model": "X"},
+                    {"name": "h1", "gpus": 2, "gpu_model": "X", "healthy": healthy},
+                ]
+            },
+            "jobs": [
+                {
+                    "name": name,
+                    "options": [{"groups": [{"gpu": 2}]}],
+                    **(
+                        {"running": {"tasks": [{"host": host, "gpus": [0, 1]}], "pinned": True}}
+                        if host
+                        else {}
+                    ),
+                }
+                for name, host in jobs.items()
+            ],
+        }
+    )
+
+
+class States:
+    """A source of states: each is a round, or an error."""
+
+    def __init__(self, *states: Round | Exception, age: float = 0.0) -> None:
+        self.states = list(states)
+        self.waited: list[float] = []
+        self.age = age
+
+    def read(self) -> Reading:
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if isinstance(state, Exception):
+            raise state
+        return Reading(LiveConversion(state, "state", Bookkeeping()), time.monotonic() - self.age)
+
+    def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+
+
+class Acts:
+    """An actor that notes what it gets; it does not do what `undone` says."""
+
+    def __init__(self, *undone: list[str]) -> None:
+        self.got: list[tuple[Round, Plan]] = []
+        self.undone = list(undone)
+
+    def commands(self, round_: Round, plan: Plan) -> str:
+        return "# nothing\n"
+
+    def act(self, round_: Round, plan: Plan) -> Acted:
+        self.got.append((round_, plan))
+        return Acted(undone=tuple(self.undone.pop(0)) if self.undone else ())
+
+
+def play(source: States, folder: Path, rounds: int, *undone: list[str]) -> tuple[Acts, list[str]]:
+    actor, said = Acts(*undone), []
+    pace = Pace(every_s=10, max_age_s=60, rounds=rounds)
+    with Follower(time_limit=2.0) as follower:
+        watch(source, follower, actor, Record(folder), pace, said.append)
+    return actor, said
+
+
+def decisions(plan: Plan) -> dict[str, str]:
+    return {one.job: one.decision.value for one in plan.decisions}
+
+
+def test_it_decides_when_something_changed_and_writes_round_and_plan(tmp_path):
+    source = States(
+        round_of(1, a=None), round_of(2, a=None), round_of(3, a="h0", b=None), round_of(4, a="h0")
+    )
+    actor, _ = play(source, tmp_path, 3)
+    assert [decisions(plan) for _, plan in actor.got] == [
+        {"a": "start"},
+        {"a": "keep", "b": "start"},
+        {"a": "keep"},
+    ]
+    assert source.waited == [10, 10, 10]
+    last, plan = load_round(tmp_path / ROUND), load_plan(tmp_path / PLAN)
+    assert last.now == 4
+    assert verify(last, plan).ok
+    assert abs(int((tmp_path / HEARTBEAT).read_text()) - time.time()) < 60
+    assert {path.name for path in tmp_path.iterdir()} == {ROUND, PLAN, HEARTBEAT, "commands.sh"}
+
+
+def test_nothing_new_is_decided_again_after_a_while(tmp_path):
+    source = States(round_of(1, a=None))
+    actor, _ = play(source, tmp_path, 2)
+    assert len(actor.got) == 2
+    assert len(source.waited) == DECIDED_AGAIN
+
+
+def test_a_scheduler_that_is_down_is_asked_again_more_and_more_rarely(tmp_path):
+    down = SourceError("squeue failed: \x1b[31mConnection refused")
+    actor, said = play(States(down, down, down, round_of(1, a=None)), tmp_path, 1)
+    assert len(actor.got) == 1
+    assert said[:3] == [r"nothing was decided: squeue failed: \x1b[31mConnection refused"] * 3
+
+
+def test_pauses_double_and_end_with_the_first_answer(tmp_path):
+    down = SourceError("down")
+    source = States(down, down, down, round_of(1, a=None), round_of(2, a="h0"))
+    play(source, tmp_path, 2)
+    assert source.waited == [20, 40, 80, 10]
+
+
+def test_a_state_that_is_too_old_is_not_acted_on(tmp_path):
+    actor, said = play(States(round_of(1, a=None), age=3600), tmp_path, 1)
+    assert actor.got == []
+    assert said[-1].startswith("not carried out: read 36")
+    assert json.loads((tmp_path / PLAN).read_text())["decisions"][0]["decision"] == "start"
+
+
+def test_what_was_not_done_is_decided_anew_at_once_when_seen_again(tmp_path):
+    source = States(round_of(1, a=None))
+    actor, said = play(source, tmp_path, 2, ["not done: start a"])
+    assert len(actor.got) == 2
+    assert source.waited == [10]
+    assert "not done: start a" in said
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        round_of(5, a="h0", b=None),
+        round_of(5, b=None),
+        round_of(5, healthy=False, a=None),
+        round_of(0, a="h1"),
+    ],
+)
+def test_changes_lead_to_the_state_that_was_read(after):
+    with Follower(time_limit=2.0) as follower:
+        follower.decide(round_of(0, a=None))
+        engine = follower._engine
+        solved, plan = follower.decide(after)
+        assert follower._engine is engine
+    assert {job.name: job for job in solved.jobs} == {job.name: job for job in after.jobs}
+    assert solved.cluster.hosts == after.cluster.hosts
+    assert verify(solved, plan).ok
+
+
+def test_another_cluster_begins_a_new_engine():
+    before, after = round_of(0, a=None), round_of(5, a=None)
+    hosts = after.cluster.hosts[:1]
+    smaller = after.model_copy(
+        update={"cluster": after.cluster.model_copy(update={"hosts": hosts})}
+    )
+    assert changes_between(before, smaller) is None
+    with Follower(time_limit=2.0) as follower:
+        follower.decide(before)
+        solved, plan = follower.decide(smaller)
+    assert solved.cluster.hosts == hosts
+    assert verify(solved, plan).ok
+
+
+def test_a_job_that_was_sent_counts_as_running_there_for_a_while():
+    now = [0.0]
+    sent = Sent(clock=lambda: now[0])
+    before = round_of(1, a=None, b=None)
+    plan = Plan(
+        decisions=(
+            Decision(job="a", decision=DecisionKind.START, option=0, tasks=TASKS),
+            Decision(job="b", decision=DecisionKind.WAIT),
+        )
+    )
+    sent.note(plan, {"a"})
+    made = sent.applied_to(before)
+    assert [job.running is not None for job in made.jobs] == [True, False]
+    assert made.jobs[0].running is not None
+    assert made.jobs[0].running.pinned
+    taken = sent.applied_to(round_of(2, a=None, c="h1"))
+    assert taken.jobs[0].running is None, "something else runs there"
+    sent.note(plan, {"a"})
+    now[0] = PATIENCE_S
+    assert sent.applied_to(before) is before, "it has not started in time"
+
+
+TASKS = (Task(host="h1", gpus=(0, 1)),)
