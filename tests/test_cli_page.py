@@ -140,7 +140,11 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_each_example_works(folder, line, capfd, monkeypatch):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("placewright.live.serve.run.run", lambda *_: None)  # it would not end
+    for endless in ("live.serve.run.run", "live.watch.loop.watch"):
+        monkeypatch.setattr(f"placewright.{endless}", lambda *_: None)
+    monkeypatch.setattr(
+        "placewright.live.watch.slurm_actor.release_held", lambda **_: (0, [])
+    )  # there is no Slurm
     if not any(f" {operator} " in line for operator in IN_A_SHELL):
         code = main(shlex.split(line)[1:])
         assert code == 0, capfd.readouterr().err

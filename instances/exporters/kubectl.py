@@ -56,7 +56,7 @@ def patch(
 
 
 def delete(api: str, namespace: str, plural: str, name: str, uid: str, does: str) -> Call:
-    """Return the call that deletes an object if it has this uid; `api` is `api/v1`, `apis/...`."""
+    """Return the call that deletes an object if it has this uid; `api` begins its path."""
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
     path = f"/{api}/namespaces/{namespace}/{plural}/{name}"
     return Call(

@@ -97,7 +97,7 @@ def _carry_out(
     if age > pace.max_age_s:
         tell(f"not carried out: read {age:.0f} s ago; at most {pace.max_age_s:.0f} s are allowed")
         return False
-    acted = actor.act(round_, plan)
+    acted = actor.act(round_, plan, reading.taken + pace.max_age_s)
     sent.note(plan, acted.sent)
     for line in acted.undone:
         tell(line)

@@ -60,6 +60,9 @@ class Actor(Protocol):
         """Return what an operator would run to carry the plan out."""
         ...
 
-    def act(self, round_: Round, plan: Plan) -> Acted:
-        """Carry the plan out, or tell of it, as far as asked."""
+    def act(self, round_: Round, plan: Plan, until: float) -> Acted:
+        """Carry the plan out, or tell of it, as far as asked.
+
+        `until`, on the monotonic clock, the state is young enough; what is left then is not done.
+        """
         ...

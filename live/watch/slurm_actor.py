@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from placewright.instances.derived.phrases import count
 from placewright.instances.derived.slurm_marks import HELD
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -13,8 +14,11 @@ from placewright.instances.exporters.slurm_steps import State, Step, slurm_steps
 from placewright.live.watch.reading import Acted
 from placewright.live.watch.slurm_source import run
 
-STOPS_WITHIN_S = 120
-"""How long a step waits for a job that was told to stop."""
+PATIENCE_S = 120
+"""How long a step waits for a job that was told to stop, or to start."""
+
+TELLS = len(("scontrol", "update", "jobid=", "AdminComment="))
+"""Words of a command that writes a comment and nothing else."""
 
 _HELD_BY_ADMIN = "JobHeldAdmin"
 
@@ -42,16 +46,20 @@ class SlurmActor:
         """Return the script that carries the plan out."""
         return slurm_script(round_, plan).text
 
-    def act(self, round_: Round, plan: Plan) -> Acted:
+    def act(self, round_: Round, plan: Plan, until: float) -> Acted:
         """Run the steps of the plan in their order, as far as asked.
 
         A step is not done if its job is no longer as it was, or a command fails. Comments that are
         not written are not told: the next plan has new ones.
         """
         sent, undone = set(), []
-        waiting = {step.job for step in slurm_steps(round_, plan).steps if _only_tells(step)}
+        steps = slurm_steps(round_, plan).steps
+        waiting = {step.job for step in steps if _only_tells(step)}
         self._told = {job: text for job, text in self._told.items() if job in waiting}
-        for step in slurm_steps(round_, plan).steps:
+        for i, step in enumerate(steps):
+            if time.monotonic() > until:
+                undone.append(f"not done: the last {count(len(steps) - i, 'step')}: too old by now")
+                break
             if _only_tells(step):
                 if self._applies or self._comments:
                     self._tell(step)
@@ -59,7 +67,7 @@ class SlurmActor:
                 problem = self._take(step)
                 if problem:
                     undone.append(f"not done: {step.does}: {problem}")
-                elif step.state is not State.RUNNING:
+                elif step.state in (State.PENDING, State.STOPPED):
                     sent.add(step.job)
         return Acted(frozenset(sent), tuple(undone))
 
@@ -71,7 +79,7 @@ class SlurmActor:
 
     def _take(self, step: Step) -> str:
         """Take a step; return why it was not taken, "" if it was."""
-        held = self._stopped(step.job) if step.state is State.STOPPED else self._as_planned(step)
+        held = self._held(step)
         if held is None:
             return "the job is no longer as it was"
         for command in step.commands:
@@ -81,22 +89,39 @@ class SlurmActor:
                     return problem
         return ""
 
-    def _as_planned(self, step: Step) -> bool | None:
-        """Return whether a job is held, None if it is not as its step wants it."""
-        if step.state is State.PENDING:
-            return self._pending(step.job)
-        words = ("squeue", "-h", "-j", step.job, "-t", "RUNNING", "-o", "%N")
+    def _held(self, step: Step) -> bool | None:
+        """Return whether a step's job is held, None if all is not as the step wants it."""
+        match step.state:
+            case State.PENDING:
+                return self._pending(step.job)
+            case State.STOPPED:
+                return True if self._comes_to(lambda: self._pending(step.job) is True) else None
+            case State.RUNNING:
+                return False if self._runs_on(step.job) == set(step.hosts) else None
+            case State.STARTED:
+                self._comes_to(lambda: self._state(step.job)[0] != "PENDING")
+                return False if self._state(step.job)[0] else None
+            case State.RESERVED | State.UNRESERVED:
+                words = ("scontrol", "show", "reservation", step.job)
+                there = self._ask(words) is not None
+                return False if there is (step.state is State.RESERVED) else None
+
+    def _runs_on(self, job: str) -> set[str]:
+        """Return the hosts that a job runs on."""
+        words = ("squeue", "-h", "-j", job, "-t", "RUNNING", "-o", "%N")
         listed = (self._ask(words) or "").strip()
-        if not listed:
-            return None
-        found = self._ask(("scontrol", "show", "hostnames", listed)) or ""
-        return False if tuple(sorted(found.split())) == tuple(sorted(step.hosts)) else None
+        named = self._ask(("scontrol", "show", "hostnames", listed)) if listed else None
+        return set((named or "").split())
+
+    def _state(self, job: str) -> tuple[str, str]:
+        """Return state and reason of a job, "" if there is none of its number."""
+        listed = self._ask(("squeue", "-h", "-j", job, "-o", "%T|%r")) or ""
+        state, _, reason = listed.strip().partition("|")
+        return state, reason
 
     def _pending(self, job: str) -> bool | None:
         """Return whether a pending job is held by Placewright; None if it is not ours to start."""
-        state, _, reason = (
-            (self._ask(("squeue", "-h", "-j", job, "-o", "%T|%r")) or "").strip().partition("|")
-        )
+        state, reason = self._state(job)
         if state != "PENDING" or reason == _HELD_BY_ADMIN:
             return None
         if "held" not in reason.lower() and "hold" not in reason.lower():
@@ -104,14 +129,15 @@ class SlurmActor:
         words = ("squeue", "-h", "-j", job, "-O", f"admin_comment:{len(HELD)}")
         return True if (self._ask(words) or "").rstrip("\n") == HELD else None
 
-    def _stopped(self, job: str) -> bool | None:
-        """Wait until a job that was told to stop has; None if it does not, or is not ours."""
-        end = time.monotonic() + STOPS_WITHIN_S
-        while time.monotonic() < end:
-            if self._pending(job):
-                return True
+    @staticmethod
+    def _comes_to(true: Callable[[], bool]) -> bool:
+        """Wait a while until something is so; return whether it is."""
+        end = time.monotonic() + PATIENCE_S
+        while not true():
+            if time.monotonic() > end:
+                return False
             time.sleep(1)
-        return None
+        return True
 
     def _ask(self, words: Sequence[str]) -> str | None:
         return run(words, timeout_s=self._timeout_s)[0]
@@ -141,8 +167,5 @@ def release_held(*, timeout_s: float) -> tuple[int, list[str]]:
 
 
 def _only_tells(step: Step) -> bool:
-    """Whether a step writes comments, and neither starts, moves nor stops a job."""
-    return all(
-        len(command.words) == 4 and command.words[3].startswith("AdminComment=")
-        for command in step.commands
-    )
+    """Whether a step says why a job waits, and changes nothing."""
+    return step.state is State.PENDING and all(len(one.words) == TELLS for one in step.commands)

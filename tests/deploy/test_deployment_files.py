@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 SERVE = DEPLOY / "kubernetes" / "serve.yaml"
 UNIT = DEPLOY / "systemd" / "placewright-serve.service"
+WATCH = DEPLOY / "systemd" / "placewright-watch.service"
 CONTAINER = (DEPLOY / "Containerfile").read_text()
 OBJECTS = list(yaml.safe_load_all(SERVE.read_text()))
 OPTIONS = {
@@ -91,12 +92,13 @@ def test_kube_scheduler_is_sent_to_paths_that_there_are():
     assert set(extender) == known | {"managedResources", "enableHTTPS", "tlsConfig"}
 
 
-def test_systemd_accepts_the_unit(tmp_path):
+@pytest.mark.parametrize("path", [UNIT, WATCH], ids=lambda path: path.stem)
+def test_systemd_accepts_the_unit(tmp_path, path):
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("needs systemd-analyze")
-    unit = tmp_path / UNIT.name
-    unit.write_text(UNIT.read_text().replace("/opt/placewright/bin/placewright", "/bin/true"))
+    unit = tmp_path / path.name
+    unit.write_text(path.read_text().replace("/opt/placewright/bin/placewright", "/bin/true"))
     done = subprocess.run([analyze, "verify", unit], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Unknown" not in done.stderr

@@ -77,7 +77,7 @@ class Acts:
     def commands(self, round_: Round, plan: Plan) -> str:
         return "# nothing\n"
 
-    def act(self, round_: Round, plan: Plan) -> Acted:
+    def act(self, round_: Round, plan: Plan, until: float) -> Acted:
         self.got.append((round_, plan))
         return Acted(undone=tuple(self.undone.pop(0)) if self.undone else ())
 
