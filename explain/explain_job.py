@@ -15,6 +15,7 @@ from placewright.explain.facts.situation import Situation
 from placewright.explain.gang.oracle import ArrayOracle
 from placewright.explain.job_corrections import JobCorrections
 from placewright.explain.loss import Loss, can_be_asked, loss_of_starting
+from placewright.explain.loss_at_most import loss_at_most
 from placewright.explain.oracle import Answer, Budget, Oracle, SolvingOracle
 from placewright.explain.proof import ConflictProof, prove
 from placewright.explain.situations import Situations
@@ -216,10 +217,11 @@ class _Search:
         plan, seconds = self._plan, self._solving.left()
         if plan is None or plan.certificate is None or verdict not in _COSTS or seconds <= 0:
             return None
-        if not can_be_asked(self._round):
+        if not self._round.policy.spec.places_jobs:
             return None
         budget = self._solving.budget
-        return loss_of_starting(
+        ask = loss_of_starting if can_be_asked(self._round) else loss_at_most
+        return ask(
             self._round,
             plan,
             self._job,

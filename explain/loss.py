@@ -195,7 +195,7 @@ def _with_plan(
     job: str, plan: Plan, certificate: Certificate, found: Plan, found_certificate: Certificate
 ) -> Loss:
     """Return the loss by a plan that starts the job, in the first term that differs."""
-    instead = tuple(_exchanges(job, plan.decisions, found.decisions))
+    instead = tuple(exchanges(job, plan.decisions, found.decisions))
     # Whether every plan that is best with the job has the plan's values so far, and by what proof.
     even, claimed = True, False
     for before, after in zip(certificate.terms, found_certificate.terms[1:], strict=True):
@@ -237,9 +237,10 @@ def _least(before: TermResult, after: TermResult) -> tuple[float, Proof | None]:
     return max(losses, key=lambda one: one[0])
 
 
-def _exchanges(
+def exchanges(
     job: str, before: tuple[Decision, ...], after: tuple[Decision, ...]
 ) -> Iterator[Exchange]:
+    """Yield the other jobs that two plans decide differently."""
     for old, new in zip(before, after, strict=True):
         if old.job != job and old.decision is not new.decision:
             yield Exchange(old.job, old.decision, new.decision)

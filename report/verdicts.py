@@ -52,6 +52,7 @@ class Words(NamedTuple):
     here: str = "here"
     gives: str = "starts"
     beside: str = "all that runs"
+    doing: str = "Starting it"
 
 
 HOME = Words("have a home", "have a home", "had a home", "having a home", "having a home")
@@ -60,6 +61,7 @@ PROMISE = Words(
     *("being promised its time", "being promised its time"),
     gives="promises",
     beside="all that is promised",
+    doing="Promising it its time",
 )
 REPLICA = Words("come", "come", "come", "coming", "coming", "there")
 LASTING = {Verdict.NEVER, Verdict.NEVER_WITHIN_RULES, Verdict.NOT_UNTIL_HOSTS_ARE_BACK}

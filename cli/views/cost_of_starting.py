@@ -32,9 +32,9 @@ _WOULD: Mapping[tuple[str, str], str] = {
 """What becomes of a job, by its decision in the plan and in the one that starts the other job."""
 
 
-def cost_text(cost: Loss) -> str:
+def cost_text(cost: Loss, doing: str = "Starting it") -> str:
     """Say what it costs to start a job, whether that is proven, and who gives way."""
-    it = "Starting it all the same would cost"
+    it = f"{doing} all the same would cost"
     if cost.startable is False:
         return f"Moving or preempting others cannot start it ({PROOF[cost.proof]})"
     if cost.is_tie:

@@ -40,7 +40,7 @@ def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
         yield from corrections_text(explanation.corrections, words(explanation))
     if explanation.cost is not None:
         yield ""
-        yield f"  {cost_text(explanation.cost)}"
+        yield f"  {cost_text(explanation.cost, words(explanation).doing)}"
     yield ""
     yield f"  {_proven(explanation)}"
 
