@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.plots import figure_bars
 from benchmarks.report import ERROR, OURS, SKIPPED, Row
-from benchmarks.slurm_arrivals import arrivals, follow, run_alone, slurm_priority
+from benchmarks.slurm_arrivals import Arriving, arrivals, follow, run_alone, slurm_priority
 from benchmarks.slurm_lab import CTLD, SLURMD, Lab
 from benchmarks.slurm_queue import GPUS_PER_HOST, Asked, asked, fragment, submit_held
 from benchmarks.slurm_trip import Depth, apply, differences, read, with_order
@@ -169,8 +169,11 @@ def _figures(
 
 def _arrivals(case: Case, folder: Path) -> Iterator[Row]:
     stream = arrivals(case.seed, classes(case.seed, 1000))
-    for method, decide in ((SLURM, run_alone), (OURS, partial(follow, depth="all"))):
-        own = folder / method.partition(" ")[0]
+    ways: dict[str, Callable[[Path, Sequence[Arriving]], dict[str, float]]] = {
+        method: partial(follow, depth=depth) for method, depth in DEPTHS.items() if depth
+    }
+    for method, decide in {**ways, SLURM: run_alone}.items():
+        own = folder / method.replace(" ", "-")
         own.mkdir()
         cpu = time.process_time()
         figures = decide(own, stream)

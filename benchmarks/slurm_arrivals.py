@@ -27,7 +27,7 @@ SPARE_S = 5
 """So much earlier than its limit a job ends, lest Slurm ends it."""
 
 TOLERANCE_S = 10
-"""What a scheduler may take to notice that a job can start."""
+"""What a scheduler may take to notice that a job has come, or can start."""
 
 LATEST_S = 1800
 SOLVING_S = 5.0
@@ -183,9 +183,11 @@ def overtaken(job: Ran, ran: Sequence[Ran]) -> int:
     """Return the seconds by which later jobs of lower order delayed a job, 0 if they did not.
 
     The first moment counts at which it headed the queue, had no room, and would have had room
-    without the jobs behind it in the queue that had started while it waited.
+    without the jobs behind it in the queue that had started while it waited; they may do so until
+    the scheduler has noticed that it has come.
     """
-    behind = [o for o in ran if o.order > job.order and job.submitted <= o.started < job.started]
+    known = job.submitted + TOLERANCE_S
+    behind = [o for o in ran if o.order > job.order and known < o.started < job.started]
     for moment in sorted({o.ended for o in ran if job.submitted <= o.ended < job.started}):
         waits = [o for o in ran if o.submitted <= moment < o.started]
         if any(o.order < job.order for o in waits):

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-__all__ = ["Lab", "LabJob", "Size"]
+__all__ = ["PATIENCE_S", "Lab", "LabJob", "Size", "free_ports"]
 
 PATIENCE_S = 120
 """How long anything may take on a busy machine before the lab gives up."""
@@ -64,6 +64,20 @@ NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CP
 Sockets=2 CoresPerSocket=48 ThreadsPerCore=1 RealMemory=1048576 Gres=gpu:h100:8 State=UNKNOWN
 PartitionName=gpu Nodes={nodes} Default=YES MaxTime=7-0 DefMemPerCPU=1024 State=UP
 """
+
+
+DUMP = {
+    "jobs.json": "squeue --json",
+    "nodes.json": "sinfo --json",
+    "topology.txt": "scontrol show topology",
+    "reservations.txt": "scontrol show reservation",
+}
+DUMP_OF_ACCOUNTS = {
+    "associations.txt": "sacctmgr -P show assoc "
+    "format=Cluster,Account,User,ParentName,GrpTRES,GrpJobs,MaxJobs,QOS",
+    "qos.txt": "sacctmgr -P show qos",
+}
+"""Files of a dump by the commands of Slurm 22.05 that print them."""
 
 
 class Size(NamedTuple):
@@ -184,13 +198,9 @@ class Lab:
     def dump(self, folder: Path) -> Path:
         """Write the dump that `placewright convert slurm` reads, as the how-to says."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, words in (
-            ("jobs.json", ("squeue", "--json")),
-            ("nodes.json", ("sinfo", "--json")),
-            ("topology.txt", ("scontrol", "show", "topology")),
-            ("reservations.txt", ("scontrol", "show", "reservation")),
-        ):
-            (folder / name).write_text(self.run(*words))
+        accounts = "AccountingStorageType=" in self._more
+        for name, command in {**DUMP, **(DUMP_OF_ACCOUNTS if accounts else {})}.items():
+            (folder / name).write_text(self.run(*command.split()))
         return folder
 
     def cancel(self, *numbers: int) -> None:
@@ -271,7 +281,7 @@ class Lab:
         for number in range(8):
             (self.folder / "gpu" / f"gpu{number}").touch()
         nodes = f"gpu[00-{self.size.hosts - 1:02d}]"
-        first = _free_ports(self.size.hosts + 1)
+        first = free_ports(self.size.hosts + 1)
         (self.folder / "slurm.conf").write_text(
             CONFIGURATION.format(
                 host=socket.gethostname().partition(".")[0],
@@ -307,7 +317,7 @@ def _switches(names: Sequence[str], size: Size) -> list[str]:
     return [*lines, ""]
 
 
-def _free_ports(number: int) -> int:
+def free_ports(number: int) -> int:
     """Return the first of a block of ports on loopback that are all free."""
     draw = random.Random()
     for _ in range(100):

@@ -18,8 +18,10 @@ def ran(place, hosts, started, ended, *, urgent=0, submitted=0, gpus=8):
 def test_a_job_is_overtaken_by_one_behind_it_that_holds_what_it_needs():
     runs = ran(0, HOSTS[:8], 0, 100)
     head = ran(1, HOSTS, 300, 400, urgent=1, submitted=10)
-    behind = ran(2, HOSTS[8:], 20, 300, submitted=20)
+    behind = ran(2, HOSTS[8:], 40, 300, submitted=20)
     assert overtaken(head, [runs, head, behind]) == 200
+    unnoticed = behind._replace(started=19)
+    assert overtaken(head, [runs, head, unnoticed]) == 0
 
 
 def test_a_job_behind_that_ends_in_time_overtakes_nobody():
@@ -33,7 +35,7 @@ def test_a_job_behind_another_that_waits_is_not_overtaken():
     runs = ran(0, HOSTS[:8], 0, 100)
     first = ran(1, HOSTS, 400, 500, urgent=2, submitted=10)
     second = ran(2, HOSTS, 500, 600, urgent=1, submitted=10)
-    behind = ran(3, HOSTS[8:], 20, 400, submitted=20)
+    behind = ran(3, HOSTS[8:], 40, 400, submitted=20)
     assert overtaken(second, [runs, first, second, behind]) == 0
     assert overtaken(first, [runs, first, second, behind]) == 300
 

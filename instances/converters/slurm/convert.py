@@ -77,6 +77,8 @@ def read_slurm(
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)
     for limit in limits.unsaid:
         book.cannot_say("a limit of which a tenant has no room", limit)
+    if limits.without_parents:
+        book.cannot_say("which account is above which, as sacctmgr was not asked for ParentName")
     if "topology" in found.parts and not topology.levels:
         book.cannot_say("a topology that is neither a tree nor blocks")
     _note_priorities(jobs.jobs, limits, book)

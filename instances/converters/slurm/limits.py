@@ -11,17 +11,22 @@ from placewright.instances.converters.slurm.tres import read_gres
 from placewright.instances.errors import InvalidInputError
 
 _GPU = "gpu"
+_PARENT = "ParentName"
 _MOST = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """GPU limits by account, the account above each, ranks of QOS, and what a round cannot say."""
+    """GPU limits by account, the account above each, ranks of QOS, and what a round cannot say.
+
+    `without_parents`: there are limits, and the dump does not say which account is above which.
+    """
 
     gpus: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
     unsaid: tuple[str, ...] = ()
+    without_parents: bool = False
 
     def tenant(self, account: str) -> str:
         """Return the nearest account at or above this one that has a limit, else itself."""
@@ -65,7 +70,9 @@ def read_limits(associations: Part | None, qos: Part | None) -> Limits:
         above = Limits(gpus, parents).tenant(parents.get(account, ""))
         if above in gpus:
             unsaid.append(f"limit of account {above} above that of account {account}")
-    return Limits(gpus, parents, _ranks(ranked), tuple(unsaid))
+    text = associations.text if associations is not None else None
+    named = text is None or _PARENT in text.partition("\n")[0].split("|")
+    return Limits(gpus, parents, _ranks(ranked), tuple(unsaid), bool(gpus) and not named)
 
 
 def _ranks(preempts: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
@@ -85,7 +92,7 @@ def _associations(part: Part | None) -> Iterator[tuple[str, str, str, dict[str, 
     if part.text is not None:
         for i, row in _rows(part.text):
             limits = _text_limit(row, "GrpTRES", part.file, i)
-            yield row["Account"], row.get("User", ""), row.get("ParentName", ""), limits
+            yield row["Account"], row.get("User", ""), row.get(_PARENT, ""), limits
         return
     for path, entry in _entries(part, "associations"):
         total = _inner(entry, "max", "tres", "total")

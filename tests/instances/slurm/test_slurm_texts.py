@@ -145,3 +145,12 @@ def test_text_of_22_05_says_the_same_as_json():
     assert text.cluster == plain.cluster
     assert text.jobs == plain.jobs
     assert text.tenants == plain.tenants
+
+
+def test_a_text_without_parents_is_noted_if_there_are_limits(tmp_path):
+    table = "Cluster|Account|User|GrpTRES\nlab|{0}||gres/gpu=16\n"
+    made = convert(tmp_path, [], associations=table.format("research"))
+    assert any("ParentName" in line for line in made.book.lines())
+    table = "Cluster|Account|User|ParentName|GrpTRES\nlab|research||root|gres/gpu=16\n"
+    made = convert(tmp_path, [], associations=table)
+    assert not any("ParentName" in line for line in made.book.lines())

@@ -1,0 +1,67 @@
+"""Accounts, QOS and limits as slurmdbd keeps them and sacctmgr prints them."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.slurm_accounts import MARIADB, SLURMDBD, Accounts
+from benchmarks.slurm_lab import Lab, Size
+from benchmarks.slurm_trip import apply, differences, read
+from placewright import solve_round
+from placewright.instances.derived.slurm_marks import HELD
+from placewright.instances.documents.plan import DecisionKind
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(
+        not (MARIADB.exists() and SLURMDBD.exists()), reason="needs slurmdbd and MariaDB"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("accounts")
+    size = Size(hosts=4, per_leaf=2, per_spine=2)
+    with Accounts(folder) as accounts, Lab(folder, size, accounts.configuration) as made:
+        for words in (
+            "add account research GrpTRES=gres/gpu=16",
+            "add account vision parent=research",
+            "add account prod",
+            "add user root account=vision,prod",
+            "add qos high set Preempt=normal MaxTRESPerUser=gres/gpu=8",
+            "modify user root set qos+=high",
+        ):
+            made.run("sacctmgr", "-i", *words.split())
+        yield made
+
+
+@pytest.fixture
+def submit(lab):
+    lab.cancel_all()
+
+    def held(*options):
+        number = lab.submit("--nodes=1", "--gpus-per-node=8", "--time=60", "--hold", *options)
+        lab.run("scontrol", "update", f"jobid={number}", f"AdminComment={HELD}")
+        return number
+
+    return held
+
+
+def test_an_account_has_no_more_than_the_account_above_it_allows(lab, submit):
+    numbers = [submit("--account=vision") for _ in range(3)]
+    plan = solve_round(round_ := read(lab))
+    assert {job.tenant for job in round_.jobs} == {"research"}
+    waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
+    assert [d.reason for d in waiting] == ["quota"]
+    after = apply(lab, round_, plan)
+    assert not differences(plan, after)
+    assert sum(after[number].state == "RUNNING" for number in numbers) == 2
+    shown = lab.run("scontrol", "show", "job", waiting[0].job)
+    assert "AdminComment=placewright: held, waits: tenant research uses 16 of 16 GPUs" in shown
+
+
+def test_a_qos_that_may_preempt_has_priority(lab, submit):
+    submit("--account=prod")
+    submit("--account=prod", "--qos=high")
+    assert sorted(job.priority for job in read(lab).jobs) == [0, 1]
