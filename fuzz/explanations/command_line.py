@@ -20,6 +20,9 @@ from placewright.instances.io.files import load_plan, load_round, write
 DONE = {0, 4}
 """Exit codes of a plan that is written: 4 where it breaks a promise, as lost capacity may force."""
 
+INTERRUPTED = {6, 129, 130, 143}
+"""Exit codes of a verb that was interrupted."""
+
 
 class CommandLine:
     """Runs verbs in this process, with files in a folder of its own."""
@@ -74,8 +77,16 @@ class CommandLine:
 
 
 def _run(*args: str | Path) -> tuple[int, str]:
-    """Run a verb; return its exit code and what it said."""
+    """Run a verb; return its exit code and what it said.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If it was interrupted.
+    """
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = main([str(arg) for arg in args])
+    if code in INTERRUPTED:
+        raise KeyboardInterrupt
     return code, " ".join((err.getvalue() or out.getvalue()).split())
