@@ -14,8 +14,16 @@ from typing import Any
 from placewright.explain.facts import gang
 from placewright.explain.facts.asks import asks
 from placewright.explain.facts.away import away
-from placewright.explain.facts.fact import Edit, Fact, Stratum, World, edit_job, named
-from placewright.explain.facts.gang import base, jobs_that_run, started, stays
+from placewright.explain.facts.fact import (
+    Edit,
+    Fact,
+    Stratum,
+    World,
+    edit_job,
+    named,
+    without_waiting,
+)
+from placewright.explain.facts.gang import jobs_that_run, started, stays
 from placewright.explain.facts.policies import PolicyFacts
 from placewright.explain.facts.rules import rules
 from placewright.explain.facts.situation import Situation
@@ -24,6 +32,7 @@ from placewright.instances.derived.compatibility import grouping_key
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.policy import DisruptionLimits, Policy, PolicyLimits
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
@@ -33,6 +42,32 @@ from placewright.instances.policies import GANG, INTERLEAVING
 _NOBODY = DisruptionLimits(preempted_jobs=0, migrated_jobs=0)
 _OF_EACH_MEMBER = "cpu", "memory", "resources", "gpu_memory"
 """Fields of a task group in which members of a group of jobs may differ."""
+
+
+def base(round_: Round, job: str) -> Round:
+    """Return the round in which one job waits beside what runs.
+
+    With `as_needed` what other jobs ask that wait counts in what GPUs lack: they stay, and fit no
+    host.
+    """
+    if not round_.sharing.as_needed:
+        return without_waiting(round_, job)
+    much = 1 + max((entry.cpu or 0 for entry in round_.cluster.hosts), default=0)
+    jobs = (
+        one if one.running is not None or one.name == job else _that_fits_nowhere(one, much)
+        for one in round_.jobs
+    )
+    return round_.model_copy(update={"jobs": tuple(jobs)})
+
+
+def _that_fits_nowhere(job: Job, cpu: int) -> Job:
+    """Return a job of which each task asks more CPU than a host has."""
+
+    def of_option(option: Option) -> Option:
+        groups = tuple(group.model_copy(update={"cpu": cpu}) for group in option.groups)
+        return option.model_copy(update={"groups": groups})
+
+    return job.model_copy(update={"options": tuple(map(of_option, job.options))})
 
 
 def facts(situation: Situation, round_: Round, job: str) -> list[Fact]:
@@ -121,7 +156,8 @@ def question(world: World) -> Round:
     round_ = world.round
     waits = _waits(named(world.job, round_), named(world.job, world.base))
     if _alone(round_, waits):
-        return gang.question(World(_as_gangs(round_), world.job))
+        alone = without_waiting(_as_gangs(round_), world.job)
+        return gang.question(World(alone, world.job))
     policy = Policy(
         formulation=INTERLEAVING.name,
         terms=("weighted_throughput",),
@@ -166,7 +202,7 @@ def _waits(job: Job, asked: Job) -> Job:
 
 
 def _runs(job: Job, lost: set[str]) -> Job:
-    """Return a running job that counts nothing; on a host that failed it is pinned.
+    """Return another job: it counts nothing, and on a host that failed it is pinned.
 
     There it may be preempted whatever the limits are, and nobody may join it.
     """

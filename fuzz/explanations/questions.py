@@ -58,6 +58,7 @@ def geo_starts(world: World) -> bool:
 def interleaving_starts(world: World) -> bool:
     """Whether some plan starts a job, alone or in a group, and keeps all that runs.
 
+    What other jobs ask that wait may count in what GPUs lack.
     With one more option it can join whom it could join before its asks were dropped.
     """
     document, name = raw(world), world.job
@@ -80,7 +81,7 @@ def interleaving_starts(world: World) -> bool:
         if not judged.broken:
             decided = {one["job"]: one["decision"] for one in judged.document()["decisions"]}
             starts = decided.pop(name) == "start"
-            if starts and set(decided.values()) <= {"keep"}:
+            if starts and set(decided.values()) <= {"keep", "wait"}:
                 return True
     return False
 

@@ -1,4 +1,4 @@
-"""Enumeration of a round in which one job waits and no running job moves or stops.
+"""Enumeration of a round in which one job may start and no running job moves or stops.
 
 The job may start on its own, or join one job or group that runs: there is no other plan but that in
 which nothing happens. On its own it is a gang beside pinned ones; who can be joined is tried one by
@@ -37,14 +37,19 @@ from placewright.formulations.interleaving.problem.residual_capacity import quot
 from placewright.formulations.interleaving.set_packing.columns import group_values
 from placewright.formulations.plan_messages import Bound, Candidate, Group
 from placewright.formulations.session import Session
-from placewright.instances.derived.waiting import eligible
 from placewright.instances.documents.option import Option, TaskGroup
 
 
 def has_one_arrival(problem: Interleaving) -> bool:
-    """Whether one job waits, whatever runs stays, and the objective has no priority classes."""
-    waiting = [job for job in problem.round.jobs if job.running is None]
-    return len(waiting) == 1 and not problem.priorities.classes and _all_stay(problem)
+    """Whether one job may start, whatever runs stays, and the objective has no priority classes."""
+    return len(_arrivals(problem)) == 1 and not problem.priorities.classes and _all_stay(problem)
+
+
+def _arrivals(problem: Interleaving) -> list[int]:
+    """Return the jobs that wait and fit some host, by index."""
+    fitting = np.flatnonzero(problem.packing.count).tolist()
+    found = {problem.of_class[c] for c in fitting}
+    return sorted(j for j in found if problem.round.jobs[j].running is None)
 
 
 def _all_stay(problem: Interleaving) -> bool:
@@ -61,9 +66,8 @@ class OneArrival:
     """The plans of a round in which `has_one_arrival`."""
 
     def __init__(self, problem: Interleaving, session: Session) -> None:
-        jobs = problem.round.jobs
         self._problem, self._session = problem, session
-        self._job = next(j for j, job in enumerate(jobs) if job.running is None)
+        (self._job,) = _arrivals(problem)
         self._units = job_groups_of(problem, {*problem.colocated.values()})
         self._values = [
             sum(map(mul, problem.priorities.weights, kept_values(problem, unit)))
@@ -132,8 +136,7 @@ class OneArrival:
         problem, packing = self._problem, self._problem.packing
         position = {j: c for c, j in enumerate(problem.jobs)}
         new = position[self._job]
-        waits = problem.round.jobs[self._job]
-        if packing.bucket[new] == ALONE or not eligible(waits, problem.round.now):
+        if packing.bucket[new] == ALONE:
             return
         by_size: defaultdict[int, list[int]] = defaultdict(list)
         for number, unit in enumerate(self._units):
