@@ -23,6 +23,7 @@ from placewright.instances.errors import printable
 from placewright.instances.io.digest import round_digest
 from placewright.report.job_data import job_data
 from placewright.report.map_data import map_data
+from placewright.report.panels.caps import caps
 from placewright.report.panels.differences import differences
 from placewright.report.panels.free import free
 from placewright.report.panels.moves import moves
@@ -74,7 +75,7 @@ def render_report(
             summary=summary(subject),
             objective=objective(subject),
             differences=list(differences(subject)),
-            usage=list(usage(subject)) if round.policy.spec.places_jobs else [],
+            usage=[*usage(subject), *caps(subject)] if round.policy.spec.places_jobs else [],
             free=list(free(subject)),
             moves=list(moves(subject)),
             title=PANELS[round.policy.formulation].title,

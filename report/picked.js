@@ -1,5 +1,7 @@
 // What is picked, and the legend, beside the map.
 
+const MOST_LETTERS = 12;
+
 function describeGpu(gpu) {
   const host = MAP.hostOf[gpu], index = gpu - MAP.start[host];
   const path = MAP.domain.map((row, level) => `${MAP.levels[level]} ${MAP.domains[level][row[host]]}`);
@@ -58,9 +60,18 @@ function showJob(job) {
   byId("picked").replaceChildren(title, list, clear);
 }
 
+// What to pick, and the largest jobs by their letters.
 function showNothing() {
   const text = "Pick a job in the map or in a table to see where it is, before and after.";
-  byId("picked").replaceChildren(element("p", text, { class: "note" }));
+  const list = element("ol", undefined, { class: "letters", "aria-label": "Largest jobs" });
+  for (const [job, letter] of [...LETTERS].slice(0, MOST_LETTERS)) {
+    const entry = element("li");
+    const button = element("button", JOBS.names[job], { type: "button", class: "job", "data-job": job });
+    const milli = Math.max(...JOBS.plans.map((plan) => plan.milli[job]));
+    entry.append(element("span", letter, { class: "letter" }), button, element("span", `${gpuText(milli)}`, { class: "much" }));
+    list.append(entry);
+  }
+  byId("picked").replaceChildren(element("p", text, { class: "note" }), list);
 }
 
 function legendEntry(text, draw) {

@@ -41,7 +41,7 @@ def test_every_picture_is_shown_on_a_page():
         for page in PAGES
         for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text())
     }
-    assert shown == set(PICTURES.glob("*.svg"))
+    assert shown == {*PICTURES.glob("*.svg"), *PICTURES.glob("*.png")}
 
 
 def test_the_pictures_of_the_architecture_are_those_that_the_script_draws(tmp_path):

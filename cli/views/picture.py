@@ -13,6 +13,7 @@ import typer
 from placewright.cli.interrupts import interrupts
 from placewright.cli.views.gang.facts import Occupancy
 from placewright.cli.views.gang.picture import PAPER, draw_map
+from placewright.instances.errors import printable
 from placewright.instances.io.streams import write
 from placewright.report.text import shortened
 
@@ -82,7 +83,7 @@ def draw(
 
 
 def save_figure(figure: Figure, path: str, title: str) -> None:
-    """Write a figure, in the format of the path's suffix.
+    """Write a figure, in the format of the path's suffix, with escapes for what is not printable.
 
     Raises
     ------
@@ -90,7 +91,11 @@ def save_figure(figure: Figure, path: str, title: str) -> None:
         If the file cannot be written.
     """
     from matplotlib import rc_context
+    from matplotlib.text import Text
 
+    for text in figure.findobj(Text):
+        text.set_text("\n".join(map(printable, text.get_text().split("\n"))))
+        text.set_parse_math(False)
     content = BytesIO()
     suffix = Path(path).suffix.lower()[1:]
     # A fixed salt and no date: the same plan gives the same bytes. Text stays text, to search in.
@@ -103,7 +108,7 @@ def save_figure(figure: Figure, path: str, title: str) -> None:
             dpi=DPI,
             bbox_inches="tight",
             pad_inches=MARGIN_INCHES,
-            metadata={"Date": None, "Title": title} if suffix == "svg" else None,
+            metadata={"Date": None, "Title": printable(title)} if suffix == "svg" else None,
         )
     with interrupts.writing(path):
         write(path, content.getvalue())

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.plan import DecisionKind
 from placewright.report.page import embedded, render_report
 
@@ -117,6 +118,16 @@ def test_waiting_jobs_stand_by_reason_and_what_was_not_computed_is_said(subjects
     assert "was not computed" not in explained
     assert "raise the quota of students by 4 GPUs" in explained
     assert "Any one of these would let it start" in explained
+
+
+def test_caps_have_what_counts_in_them(subjects):
+    round_, plan = subjects.solved("quickstart")
+    jobs = tuple(job.model_copy(update={"caps": ("account",)}) for job in round_.jobs)
+    cap = Cap(gpus=64, jobs=6)
+    capped = round_.model_copy(update={"caps": {"account": cap}, "jobs": jobs})
+    text = " ".join(Elements(render_report(capped, plan)).text.split())
+    assert "Caps, fullest first" in text
+    assert "account 2 jobs 6 jobs, 100 % 6 jobs account 10 GPUs 39.2 GPUs, 61.3 % 64 GPUs" in text
 
 
 def test_two_plans_stand_side_by_side(subjects):
