@@ -82,9 +82,9 @@ class JobChange:
 
 
 class WaitingJobs(NamedTuple):
-    """Jobs that wait in the plan after for one reason, of a quota for that of one tenant.
+    """Jobs that wait in the plan after for one reason, of a quota for that of one tenant or cap.
 
-    `used` and `limit` are of the quota of `resource`.
+    `used` and `limit` are of the quota of `resource`; of a cap, of GPUs of a `gpu_model` or `jobs`.
     """
 
     reason: Reason | None
@@ -94,6 +94,8 @@ class WaitingJobs(NamedTuple):
     resource: str | None = None
     used: int | None = None
     limit: int | None = None
+    cap: str | None = None
+    gpu_model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,9 @@ def _waiting(jobs: Mapping[str, Job], plan: Plan) -> list[WaitingJobs]:
             key = (
                 decision.reason,
                 detail and detail.tenant,
+                detail and detail.cap,
                 detail and detail.resource,
+                detail and detail.gpu_model,
                 detail and detail.region,
             )
             groups.setdefault(key, []).append(decision)
@@ -247,7 +251,15 @@ def _waiting(jobs: Mapping[str, Job], plan: Plan) -> list[WaitingJobs]:
             one = first.detail
             found.append(
                 WaitingJobs(
-                    first.reason, names, milli, one.tenant, one.resource, one.used, one.limit
+                    first.reason,
+                    names,
+                    milli,
+                    one.tenant,
+                    one.resource,
+                    one.used,
+                    one.limit,
+                    one.cap,
+                    one.gpu_model,
                 )
             )
         else:

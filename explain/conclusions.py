@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placewright.explain.comparison import Change, Comparison, WaitingJobs
+from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.plan import Reason
 from placewright.instances.documents.quantities import part_text
 
@@ -71,5 +72,9 @@ def _quotas(comparison: Comparison) -> Iterator[str]:
 def _quota(waiting: WaitingJobs) -> str:
     if waiting.limit is None or waiting.used is None or waiting.resource is None:
         return ""
+    if waiting.cap is not None:
+        measure = Measure.named(waiting.resource, waiting.gpu_model)
+        held = measure.text(waiting.used).partition(" ")[0]
+        return f"cap {waiting.cap} holds {held} of {measure.text(waiting.limit)}"
     used = part_text(waiting.resource, waiting.used, waiting.limit)
     return f"tenant {waiting.tenant} uses {used}"

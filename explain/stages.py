@@ -1,9 +1,9 @@
 """The moves of a plan cut into stages: moves that one start waits for, and then that start.
 
-A *slot* is what can run out: a resource of a host, a GPU, a quota. Once all moves and starts of a
-plan are carried out, no slot is overcommitted. So a set of them that is *closed* fits, too: whoever
-takes of a slot that has too little left brings along jobs that leave it. Starts come first that
-bring most for each move that they wait for.
+A *slot* is what can run out: a resource of a host, a GPU, a quota or cap. Once all moves and starts
+of a plan are carried out, no slot is overcommitted. So a set of them that is *closed* fits, too:
+whoever takes of a slot that has too little left brings along jobs that leave it. Starts come first
+that bring most for each move that they wait for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, TypeAlias
 
-from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.gang.problem.quotas import Account, accounts_of, limits_of
+from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
@@ -242,20 +243,20 @@ def _add_quotas(
     held: Mapping[int, tuple[dict[int, int], dict[int, int]]],
     free: list[int],
 ) -> None:
-    """Add a slot for each quota: a tenant may hold the quota, or what it held if that is more."""
-    numbers: dict[tuple[str, str], int] = {}
-    for tenant in round_.tenants:
-        for resource, amount in tenant.quota.items():
-            numbers[tenant.name, resource] = len(free)
+    """Add a slot for each quota and cap: so much may be held, or what was held if that is more."""
+    numbers: dict[tuple[Account, Measure], int] = {}
+    for account, limits in limits_of(round_).items():
+        for measure, amount in limits.items():
+            numbers[account, measure] = len(free)
             free.append(amount)
     if not numbers:
         return
 
     def of_job(j: int, option: int) -> Iterator[tuple[int, int]]:
-        job = round_.jobs[j]
-        for resource, amount in resources_held(job.options[option]).items():
-            if job.tenant is not None and (job.tenant, resource) in numbers and amount:
-                yield numbers[job.tenant, resource], amount
+        mine = accounts_of(round_.jobs[j])
+        for (account, measure), slot in numbers.items() if mine else ():
+            if account in mine and (amount := measure.asked_by(round_.jobs[j].options[option])):
+                yield slot, amount
 
     for j, job in enumerate(round_.jobs):
         if job.running is not None:

@@ -91,6 +91,7 @@ ROUND = {
         ],
     },
     "tenants": [{"name": "research", "quota": {"gpu": 128}}],
+    "caps": {"lab": {"gpus": 64}},
     "reservations": [{"host": "h15"}],
     "jobs": [
         {

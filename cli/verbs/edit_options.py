@@ -31,6 +31,7 @@ class EditOptions:
     release: Sequence[str] = ()
     add: Sequence[str] = ()
     quota: Sequence[str] = ()
+    cap: Sequence[str] = ()
     limit: Sequence[str] = ()
     change: Sequence[str] = ()
     remove: Sequence[str] = ()
@@ -119,6 +120,8 @@ def _raw_edits(given: EditOptions) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "--add", {"add": like}
     for text in given.quota:
         yield "--quota", {"quota": _quota(text)}
+    for text in given.cap:
+        yield "--cap", {"cap": _cap(text)}
     for text in given.limit:
         name, value = _pair(text, "--limit", "LIMIT=NUMBER")
         limit = {"without": [name]} if value == NO else {"to": {name: _value(value)}}
@@ -163,6 +166,27 @@ def _quota(text: str) -> dict[str, Any]:
         return {tenant: {"without": [resource]}}
     field = {"+": "more", "-": "less"}.get(value[0], "to")
     return {tenant: {field: {resource: _value(value.lstrip("+-"))}}}
+
+
+def _cap(text: str) -> dict[str, Any]:
+    """Return the edit of `CAP.LIMIT=AMOUNT`, `=+AMOUNT`, `=-AMOUNT` or `=none`.
+
+    The limit is `gpus`, `gpus@MODEL`, `jobs` or a resource.
+    """
+    from placewright.instances.documents.caps import Measure
+
+    form = "CAP.LIMIT=AMOUNT with a limit gpus, gpus@MODEL, jobs or a resource"
+    name, value = _pair(text, "--cap", form)
+    cap, found, key = name.rpartition(".")
+    before, model, rest = name.rpartition(".gpus@")
+    if model and before and rest:
+        cap, found, key = before, ".", f"gpus@{rest}"
+    if not found or not cap or not key:
+        raise _wrong(text, "--cap", form)
+    if value == NO:
+        return {cap: {"without": [key]}}
+    field = {"+": "more", "-": "less"}.get(value[0], "to")
+    return {cap: {field: Measure.of_key(key).at(_value(value.lstrip("+-")))}}
 
 
 def _job(text: str) -> dict[str, Any]:

@@ -64,6 +64,13 @@ def whatif(
             help="A quota: 64, +16, -16 or none; in a region, T.gpu@R=64.",
         ),
     ] = None,
+    cap: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CAP.LIMIT=AMOUNT",
+            help="A cap: c.gpus=64, c.gpus@H100=+8, c.jobs=none.",
+        ),
+    ] = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(metavar="LIMIT=NUMBER", help="A disruption limit, such as preempted_jobs=2."),
@@ -154,6 +161,7 @@ def whatif(
             release=release or (),
             add=add or (),
             quota=quota or (),
+            cap=cap or (),
             limit=limit or (),
             change=change or (),
             remove=remove or (),

@@ -33,7 +33,7 @@ def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
     elif explanation.proof is not None:
         yield ""
         yield "  Whatever it asks: there is no GPU for any job"
-    if not any(fact.kind == "quota" for fact in explanation.conflict):
+    if not any(fact.kind in ("quota", "cap") for fact in explanation.conflict):
         for places in explanation.places:
             yield from places_text(places, job.options[0].groups)
     if explanation.corrections is not None:

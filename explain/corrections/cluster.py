@@ -21,6 +21,7 @@ from placewright.instances.derived.durations import duration
 from placewright.instances.derived.phrases import counted
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import expected_end
+from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.edits import Edit
 from placewright.instances.documents.geo import Region
 from placewright.instances.documents.job import Job
@@ -84,6 +85,7 @@ def cluster_changes(round_: Round, job: Job, started: Sequence[str] = ()) -> Ite
         Names of jobs that a plan starts: they could give way.
     """
     yield from _quotas(round_, job)
+    yield from _caps(round_, job)
     yield from _quotas_of_regions(round_, job)
     yield from _hosts_back(round_)
     yield from _ends(round_, set(started))
@@ -122,6 +124,29 @@ def _more_quota(tenant: str, resource: str, excess: int, unit: int) -> Amounts:
         return (edit_of(quota={tenant: {"more": more}}),)
 
     return Amounts("quota", -(-excess // unit), text, edits)
+
+
+def _caps(round_: Round, job: Job) -> Iterator[Change]:
+    for name in job.caps:
+        for measure, limit in round_.caps[name].limits.items():
+            asked = max(map(measure.asked_by, job.options))
+            excess = asked + round_.held_of(name, measure) - limit
+            if excess > 0:
+                whole, part = _UNITS.get(str(measure.facts["resource"]), (1, 1))
+                yield _higher_cap(name, measure, limit, excess, part if asked % whole else whole)
+
+
+def _higher_cap(name: str, measure: Measure, limit: int, excess: int, unit: int) -> Amounts:
+    """Return the change by which a cap allows more of what it limits, by units."""
+
+    def text(units: int) -> str:
+        had = measure.text(limit).partition(" ")[0]
+        return f"raise cap {name} from {had} to {measure.text(limit + units * unit)}"
+
+    def edits(units: int) -> tuple[Edit, ...]:
+        return (edit_of(cap={name: {"more": measure.as_cap(units * unit)}}),)
+
+    return Amounts("cap", -(-excess // unit), text, edits)
 
 
 def _quotas_of_regions(round_: Round, job: Job) -> Iterator[Change]:

@@ -59,6 +59,7 @@ COSTS: Mapping[str, Cost] = {
     "time": Cost(Who.TIME, 4),
     "ended": Cost(Who.TIME, 5),
     "quota": Cost(Who.ADMIN, 5),
+    "cap": Cost(Who.ADMIN, 5),
     "release": Cost(Who.ADMIN, 5),
     "keep_using": Cost(Who.ADMIN, 5),
     "replicate": Cost(Who.ADMIN, 5),

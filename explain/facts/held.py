@@ -1,13 +1,13 @@
 """What is held now: the jobs that run, and what a waiting job says of itself for now.
 
-All running jobs are one fact, which falls apart by tenant, precedence and job.
+All running jobs are one fact, which falls apart by tenant or cap, precedence and job.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -42,6 +42,31 @@ def waits_for(round_: Round, name: str) -> Iterator[Fact]:
         yield Fact(Stratum.HELD, "not_before", text, edit, about)
 
 
+class Within(NamedTuple):
+    """Whether jobs count in a tenant's quota or a cap: `kind` is `tenant` or `cap`."""
+
+    kind: str
+    name: str
+    inside: bool
+
+    @property
+    def text(self) -> str:
+        """What is said of such jobs."""
+        if self.kind == "cap":
+            return f" {'in' if self.inside else 'outside of'} cap {self.name}"
+        return f" of {self.name}" if self.inside else f" of others than {self.name}"
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """The same as a field of a document."""
+        return self.kind if self.inside else f"other_than_{self.kind}", self.name
+
+    def holds(self, job: Job) -> bool:
+        """Whether a job is one of them."""
+        counts = job.tenant == self.name if self.kind == "tenant" else self.name in job.caps
+        return counts == self.inside
+
+
 Said: TypeAlias = Callable[[Ints], Verb]
 """What some jobs do, said of one and of several."""
 
@@ -65,7 +90,6 @@ class Holders:
         self, situation: Situation, round_: Round, name: str, holds: Holds, takes: Takes
     ) -> None:
         self._round, self._waits = round_, named(name, round_)
-        self._tenant = self._waits.tenant
         self._holding = holding = situation.holding(holds, takes)
         groups = [group for option in self._waits.options for group in option.groups]
         able = np.logical_or.reduce([hosts_for(situation.cluster, group) for group in groups])
@@ -99,43 +123,47 @@ class Holders:
         stratum: Stratum,
         members: Ints,
         said: Said,
-        tenant: bool | None,
+        within: Within | None,
         relation: Relation | None,
     ) -> Fact:
-        """Return a fact of some jobs: of the same tenant or of others, and of one relation."""
+        """Return a fact of some jobs: in one account or not in it, and of one relation."""
         jobs = [self._holding.jobs[j] for j in members.tolist()]
         about: dict[str, object] = {"jobs": len(jobs)}
         if len(jobs) == 1:
             about["job"] = jobs[0].name
-        if tenant is not None and self._tenant is not None:
-            about["tenant" if tenant else "other_than_tenant"] = self._tenant
+        if within is not None:
+            kind, name = within.about
+            about[kind] = name
         if relation is not None:
             about["relation"] = relation
-        shown = members if tenant else members[self._is_there[members]]
-        milli = int((self._holding.milli_gpu if tenant else self._there)[shown].sum())
+        counted = within is not None and within.inside
+        shown = members if counted else members[self._is_there[members]]
+        milli = int((self._holding.milli_gpu if counted else self._there)[shown].sum())
         about["gpu"] = milli
 
         def partitions(conflict: Sequence[Fact]) -> Iterable[Sequence[Fact]]:
-            if tenant is None and any(fact.kind == "quota" for fact in conflict):
-                own = np.array([job.tenant == self._tenant for job in jobs], dtype=np.bool_)
+            account = None if within is not None else _account_in(conflict)
+            if account is not None:
+                inside, outside = (Within(*account, inside=inside) for inside in (True, False))
+                own = np.array([inside.holds(job) for job in jobs], dtype=np.bool_)
                 yield [
                     self._group(stratum, members[part], said, mine, relation)
-                    for part, mine in ((own, True), (~own, False))
+                    for part, mine in ((own, inside), (~own, outside))
                     if part.any()
                 ]
             if relation is None:
                 relations = [self.relation(job) for job in jobs]
                 yield [
-                    self._group(stratum, members[part], said, tenant, one)
+                    self._group(stratum, members[part], said, within, one)
                     for one in RELATIONS
                     if (part := np.array([r == one for r in relations], dtype=np.bool_)).any()
                 ]
             yield [
-                self._group(stratum, members[k : k + 1], said, tenant, self.relation(job))
+                self._group(stratum, members[k : k + 1], said, within, self.relation(job))
                 for k, job in enumerate(jobs)
             ]
 
-        text = self._text(members, shown, milli, said(members), tenant, relation)
+        text = self._text(members, shown, milli, said(members), within, relation)
         names = [job.name for job in jobs]
         return group(stratum, "jobs", text, names, Round.without_jobs, about, partitions)
 
@@ -145,7 +173,7 @@ class Holders:
         shown: Ints,
         milli: int,
         verb: Verb,
-        tenant: bool | None,
+        within: Within | None,
         relation: Relation | None,
     ) -> str:
         """Return the sentence of some jobs; `shown` are those that it counts, the largest named."""
@@ -159,15 +187,14 @@ class Holders:
                 held.append(f"tenant {one.tenant}")
             return f"{one.name} {verb[0]} ({', '.join(held)})"
         jobs = count(len(shown), "pinned job" if relation == "pinned" else "job")
-        if tenant:
-            jobs += f" of {self._tenant}"
-        elif tenant is False and self._tenant is not None:
-            jobs += f" of others than {self._tenant}"
+        if within is not None:
+            jobs += within.text
+        counted = within is not None and within.inside
         if relation is not None and relation != "pinned":
             jobs += f" of {_PRIORITY[relation]}"
-        where = "" if tenant else " on hosts that could hold a task"
+        where = "" if counted else " on hosts that could hold a task"
         does = verb[len(shown) != 1]
-        held_by = (self._holding.milli_gpu if tenant else self._there)[shown]
+        held_by = (self._holding.milli_gpu if counted else self._there)[shown]
         largest = shown[np.argsort(-held_by, kind="stable")].tolist()
         who = f": {several([self._holding.jobs[j].name for j in largest])}" if largest else ""
         return f"{jobs} {does}{who} ({amount_text('gpu', milli)}{where})"
@@ -199,6 +226,17 @@ class Holders:
         """By name of a job the options with which it borrows."""
         borrowed = borrowing_options(self._round)
         return {self._round.jobs[j].name: options for j, options in borrowed.items()}
+
+
+def _account_in(conflict: Sequence[Fact]) -> tuple[str, str] | None:
+    """Return the tenant or cap whose limit is part of a conflict, a tenant before a cap."""
+    limits = sorted((one for one in conflict if one.kind in ("quota", "cap")), key=_is_cap)
+    kind = {"quota": "tenant", "cap": "cap"}
+    return next(((kind[one.kind], one.about[kind[one.kind]]) for one in limits), None)
+
+
+def _is_cap(fact: Fact) -> bool:
+    return fact.kind == "cap"
 
 
 _PRIORITY: Mapping[Relation, str] = {

@@ -1,4 +1,4 @@
-"""Rules that bind a job: the quotas of its tenant; of a guaranteed job the cells of all tenants."""
+"""Rules that bind a job: quotas of its tenant, its caps; of a guaranteed job all tenants' cells."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from placewright.explain.facts.fact import Edit, Fact, Stratum, named
 from placewright.instances.derived.phrases import count
+from placewright.instances.documents.caps import Cap, Measure
 from placewright.instances.documents.policy import Tenant
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
@@ -15,6 +16,8 @@ from placewright.instances.documents.round import Round
 def rules(round_: Round, name: str) -> Iterator[Fact]:
     """Yield the rules that bind a pending job."""
     job = named(name, round_)
+    for cap in job.caps:
+        yield from _caps(round_, cap)
     own = next((tenant for tenant in round_.tenants if tenant.name == job.tenant), None)
     if own is None:
         return
@@ -36,6 +39,27 @@ def _quotas(round_: Round, tenant: Tenant) -> Iterator[Fact]:
             _without_quota(tenant.name, resource),
             {"tenant": tenant.name, "resource": resource, "amount": amount, "used": used},
         )
+
+
+def _caps(round_: Round, name: str) -> Iterator[Fact]:
+    for measure, most in round_.caps[name].limits.items():
+        used = round_.held_of(name, measure)
+        in_use = f" ({measure.text(used)} in use)" if used else ""
+        yield Fact(
+            Stratum.RULES,
+            "cap",
+            f"cap {name} allows {measure.text(most)}{in_use}",
+            _without_limit(name, measure),
+            {"cap": name, **measure.facts, "amount": most, "used": used},
+        )
+
+
+def _without_limit(name: str, measure: Measure) -> Edit:
+    def edit(round_: Round) -> Round:
+        left = {one: most for one, most in round_.caps[name].limits.items() if one != measure}
+        return round_.model_copy(update={"caps": {**round_.caps, name: Cap.of(left)}})
+
+    return edit
 
 
 def _cells(tenant: Tenant, *, own: bool) -> Fact:

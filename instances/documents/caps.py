@@ -9,7 +9,12 @@ from pydantic import AfterValidator, Field
 
 from placewright.instances.documents.base import Amount, Document, Name
 from placewright.instances.documents.option import Option
-from placewright.instances.documents.quantities import Amounts, MilliGpuTotal, amount_text
+from placewright.instances.documents.quantities import (
+    Amounts,
+    MilliGpuTotal,
+    amount_text,
+    write_amount,
+)
 
 MeasureKind: TypeAlias = Literal["gpus", "gpus_by_model", "jobs", "resources"]
 
@@ -28,6 +33,39 @@ class Measure(NamedTuple):
             return amount_text(self.name, amount)
         of_model = f" of model {self.name}" if self.name else ""
         return amount_text("gpu", amount) + of_model
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where a cap has it."""
+        return (self.kind, self.name) if self.name else (self.kind,)
+
+    @property
+    def key(self) -> str:
+        """How edits name it: `gpus`, `gpus@H100`, `jobs`, or the resource."""
+        of_model = f"gpus@{self.name}"
+        return of_model if self.kind == "gpus_by_model" else self.name or self.kind
+
+    @classmethod
+    def of_key(cls, key: str) -> Measure:
+        """Return what edits name so."""
+        if key in ("gpus", "jobs"):
+            return cls("gpus" if key == "gpus" else "jobs")
+        gpus, found, model = key.partition("@")
+        return cls("gpus_by_model", model) if found and gpus == "gpus" else cls("resources", key)
+
+    def written(self, amount: int) -> int | str:
+        """Return an amount as a document has it."""
+        if self.kind == "jobs":
+            return amount
+        return write_amount(self.name if self.kind == "resources" else "gpu", amount)
+
+    def as_cap(self, amount: int) -> dict[str, Any]:
+        """Return a cap of this alone, as a document has it."""
+        return self.at(self.written(amount))
+
+    def at(self, value: Any) -> dict[str, Any]:
+        """Return the fields of a cap in which this limit has a value."""
+        return {self.kind: {self.name: value} if self.name else value}
 
     @property
     def facts(self) -> dict[str, str]:

@@ -23,6 +23,7 @@ from placewright.instances.documents.base import (
     Many,
     Name,
 )
+from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.cluster import DomainEntry, HostEntry, HostName
 from placewright.instances.documents.deadline import MAX_DUE, Due
 from placewright.instances.documents.geo import MAX_REGIONS
@@ -97,6 +98,24 @@ class QuotaEdit(Document):
     @model_validator(mode="after")
     def _each_once(self) -> Self:
         _refuse_repeated((*self.to, *self.more, *self.less, *self.without), "resource")
+        return self
+
+
+class CapEdit(Document):
+    """A cap: set limits `to` others, `more` or `less` by amounts, or `without` some of them.
+
+    In `without` they are named `gpus`, `gpus@MODEL`, `jobs`, or by the resource.
+    """
+
+    to: Cap = Cap()
+    more: Cap = Cap()
+    less: Cap = Cap()
+    without: Many[Name] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        named = (m.key for cap in (self.to, self.more, self.less) for m in cap.limits)
+        _refuse_repeated((*named, *self.without), "limit")
         return self
 
 
@@ -184,9 +203,9 @@ class Edit(Document):
     drained, `release` takes away the reservations on them. `add` adds hosts, and the domains that
     they are in.
 
-    `quota`, by tenant, and `limits` change what the policy allows. `job`, by name, changes what
-    jobs ask. `remove` takes jobs away as if they had never been, `end` those that run as if they
-    had ended, and `submit` adds pending ones. `replicate` puts data into further regions.
+    `quota`, by tenant, `cap`, by name, and `limits` change what is allowed. `job`, by name, changes
+    what jobs ask. `remove` takes jobs away as if they had never been, `end` those that run as if
+    they had ended, and `submit` adds pending ones. `replicate` puts data into further regions.
 
     `at` sets the clock, in seconds, and `advance_s` moves it: jobs whose expected end has come are
     gone, and those with deadlines have done work.
@@ -200,6 +219,7 @@ class Edit(Document):
     release: Hosts | None = None
     add: AddEdit | None = None
     quota: Annotated[dict[Name, QuotaEdit], Field(min_length=1)] | None = None
+    cap: Annotated[dict[Name, CapEdit], Field(min_length=1)] | None = None
     limits: LimitsEdit | None = None
     job: Annotated[dict[Name, JobEdit], Field(min_length=1)] | None = None
     remove: Names | None = None

@@ -9,6 +9,7 @@ from placewright.instances.derived import ranges
 from placewright.instances.derived.phrases import count, plural, several
 from placewright.instances.documents.edits import (
     AddEdit,
+    CapEdit,
     Edit,
     JobEdit,
     LimitsEdit,
@@ -81,6 +82,22 @@ def _quota_of_tenant(edit: QuotaEdit) -> Iterator[str]:
         yield f"has no quota of {resource}"
     for region, amount in edit.in_regions.items():
         yield f"may hold {amount_text('gpu', amount)} in region {region}"
+
+
+def _cap(edits: Mapping[str, CapEdit]) -> str:
+    return "; ".join(
+        f"cap {name} {said}" if i else f"Cap {name} {said}"
+        for i, (name, edit) in enumerate(edits.items())
+        for said in [", ".join(_cap_of(edit)) or "stays"]
+    )
+
+
+def _cap_of(edit: CapEdit) -> Iterator[str]:
+    for cap, how in ((edit.to, ""), (edit.more, " more"), (edit.less, " less")):
+        for measure, amount in cap.limits.items():
+            yield f"allows {measure.text(amount)}{how}"
+    for key in edit.without:
+        yield f"no longer limits {key}"
 
 
 def _limits(edit: LimitsEdit) -> str:
@@ -191,6 +208,7 @@ _TEXTS: Mapping[str, Callable[[Any], str]] = {
     "release": _hosts("is no longer reserved", "are no longer reserved"),
     "add": _add,
     "quota": _quota,
+    "cap": _cap,
     "limits": _limits,
     "job": _job,
     "remove": _jobs("is removed", "are removed"),

@@ -50,6 +50,7 @@ def base() -> Round:
                 ],
             },
             "tenants": [{"name": "t", "quota": {"gpu": 16, "memory": "64Gi"}}, {"name": "u"}],
+            "caps": {"c": {"gpus": 8, "jobs": 3, "gpus_by_model": {"H100": 4}}, "d": {}},
             "reservations": [{"host": "a[2-3]"}, {"host": "b0", "gpus": [0]}],
             "policy": {"limits": {"disruption": {"preempted_jobs": 2}}},
             "jobs": [
@@ -144,6 +145,37 @@ def test_quotas_are_set_raised_lowered_and_lifted(base):
         base, {"quota": {"t": {"less": {"gpu": 17}}}}
     )
     assert "given twice" in refusal(base, {"quota": {"t": {"to": {"gpu": 1}, "more": {"gpu": 1}}}})
+
+
+def test_caps_are_set_raised_lowered_and_lifted(base):
+    def cap(change: dict[str, Any]) -> dict[str, int]:
+        made = edited(base, {"cap": {"c": change}}).caps["c"]
+        return {measure.key: most for measure, most in made.limits.items()}
+
+    assert cap({"to": {"gpus": 4, "resources": {"cpu": 1}}}) == {
+        "gpus": 4000,
+        "jobs": 3,
+        "gpus@H100": 4000,
+        "cpu": 1000,
+    }
+    assert cap({"more": {"gpus_by_model": {"H100": 2}}, "less": {"jobs": 1}}) == {
+        "gpus": 8000,
+        "jobs": 2,
+        "gpus@H100": 6000,
+    }
+    assert cap({"without": ["gpus", "gpus@H100"]}) == {"jobs": 3}
+    assert edited(base, {"cap": {"c": {}}}) == base
+    assert "edits[0].cap.c.more.resources.cpu: no limit of it so far" in refusal(
+        base, {"cap": {"c": {"more": {"resources": {"cpu": 1}}}}}
+    )
+    assert "edits[0].cap.c.less.jobs: '4 jobs': expected at most the cap, 3 jobs" in refusal(
+        base, {"cap": {"c": {"less": {"jobs": 4}}}}
+    )
+    assert "edits[0].cap.c.without[0]: 'cpu': unknown limit; expected gpus or" in refusal(
+        base, {"cap": {"c": {"without": ["cpu"]}}}
+    )
+    assert "given twice" in refusal(base, {"cap": {"c": {"to": {"jobs": 1}, "more": {"jobs": 1}}}})
+    assert "'e': unknown cap; expected c or d" in refusal(base, {"cap": {"e": {}}})
 
 
 def test_limits_of_the_budget_are_set_and_lifted(base):
@@ -278,6 +310,10 @@ EVERY = (
     ({"release": ["a2"]}, "Host a2 is no longer reserved."),
     ({"add": {"like": "a", "count": 2}}, "2 copies of a are added."),
     ({"quota": {"t": {"more": {"gpu": 16}}}}, "Tenant t may hold 16 GPUs more."),
+    (
+        {"cap": {"c": {"to": {"jobs": 4}, "more": {"gpus_by_model": {"H100": 4}}}}},
+        "Cap c allows 4 jobs, allows 4 GPUs of model H100 more.",
+    ),
     ({"limits": {"to": {"preempted_gpus": 8}}}, "Disruption: preempted_gpus is 8 GPUs."),
     (
         {"job": {"waits": {"count": 1, "without": ["required"]}}},
