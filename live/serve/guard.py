@@ -18,7 +18,10 @@ from placewright.instances.errors import printable
 from placewright.live.serve.messages import failed
 from placewright.live.serve.settings import Settings
 
-OPEN = frozenset({"/healthz", "/openapi.json"})
+HEALTH = "/healthz"
+"""Asked so often that it is not logged."""
+
+OPEN = frozenset({HEALTH, "/openapi.json"})
 """Paths that anybody may ask for."""
 
 EXTENDER = "/extender/"
@@ -56,8 +59,9 @@ class Guard:
                 answer = failed("internal error; please report it")
                 await Response(answer.body, answer.status)(scope, receive, watched)
         finally:
-            what = printable(f"{scope['method']} {scope['path']}")[:MAX_LOGGED]
-            log.info("%s %s %.3f s", what, status or "-", time.monotonic() - began)
+            if scope["path"] != HEALTH or status != HTTPStatus.OK:
+                what = printable(f"{scope['method']} {scope['path']}")[:MAX_LOGGED]
+                log.info("%s %s %.3f s", what, status or "-", time.monotonic() - began)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from placewright.instances.errors import printable
 from placewright.live.serve.messages import BUSY, Answer, Question, Snapshot, failed
@@ -52,13 +52,15 @@ class Lane:
         self._waiting, self._show = waiting, show
         self._turn = asyncio.Lock()
         self._inside, self._until = 0, 0.0
+        self._usual: float | None = None  # seconds of a question, of late
         self._child: Child | None = None
         self._following: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the process ahead of the first question."""
+        """Start the process ahead of the first question; where that fails, the question is told."""
         if self._child is None:
-            self._child = Child.start(MODULE)
+            with suppress(OSError):
+                self._child = Child.start(MODULE)
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
@@ -70,12 +72,17 @@ class Lane:
             There is none.
         """
         if self._inside > self._waiting:
-            raise BusyError(max(1, math.ceil(self._until - time.monotonic())))
+            raise BusyError(max(1, math.ceil(self._seconds_left())))
         self._inside += 1
         try:
             yield
         finally:
             self._inside -= 1
+
+    def _seconds_left(self) -> float:
+        """Guess when there is a place again: when the question at work ends, or most would."""
+        latest = self._until - time.monotonic()
+        return latest if self._usual is None else min(latest, self._usual * self._inside)
 
     async def ask(self, question: Question, gone: Callable[[], Awaitable[object]]) -> Answer:
         """Return the answer to a question, once it is its turn.
@@ -117,11 +124,13 @@ class Lane:
         await self._turn.acquire()
         follows = False
         try:
-            self._until = time.monotonic() + question.seconds
+            began = time.monotonic()
+            self._until = began + question.seconds
             answer = await self._exchange(question, question.seconds)
             if not isinstance(answer, Answer):
                 raise TypeError(f"the process answered with {type(answer).__name__}")
-            follows = answer.follows
+            follows, took = answer.follows, time.monotonic() - began
+            self._usual = took if self._usual is None else (self._usual + took) / 2
             return answer
         finally:
             if follows:
@@ -145,7 +154,7 @@ class Lane:
         self.start()
         child, limit = self._child, seconds * (1 + GRACE_SHARE) + GRACE_SECONDS
         if child is None:
-            raise RuntimeError("no process")
+            return failed("no process could be started; try again", BUSY)
         talk = asyncio.ensure_future(asyncio.to_thread(_talk, child, question))
         try:
             async with asyncio.timeout(limit):

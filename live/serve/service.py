@@ -102,8 +102,8 @@ class Service:
             result = made.filtered(args) if verb == "filter" else made.prioritized(args)
         except InvalidInputError as error:
             if verb == "prioritize":  # its result has no place for an error
-                return as_response(failed(str(error), HTTPStatus.UNPROCESSABLE_ENTITY))
-            result = refusal(str(error))
+                return as_response(failed(error.text(), HTTPStatus.UNPROCESSABLE_ENTITY))
+            result = refusal(error.text())
         except RefusedError as error:
             return as_response(failed(str(error), error.status))
         except GoneError:

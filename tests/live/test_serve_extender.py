@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from placewright import solve_round
+from placewright import InvalidInputError, solve_round
 from placewright.instances.converters import read_kubernetes
 from placewright.live.serve.extender import Extender, args_of
 from placewright.live.serve.messages import JobPlaces, TaskPlace
@@ -214,6 +216,41 @@ def test_wrong_arguments_are_told_in_the_result(serve, change, expected):
         assert expected in answer.json()["Error"]
         assert "\x1b" not in answer.json()["Error"]
         assert post(client, "/extender/prioritize", {**ARGS, **change}).status_code == 422
+
+
+NUMBERS = st.integers() | st.floats() | st.sampled_from(["8", "1e9", "-1", "9" * 40])
+LEAVES = st.none() | st.booleans() | NUMBERS | st.text(max_size=9)
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner)
+)
+
+
+def places_in(value, place=()):
+    """Yield the paths of all values in a document."""
+    yield place
+    if isinstance(value, dict | list):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, one in inner:
+            yield from places_in(one, (*place, key))
+
+
+@given(place=st.sampled_from(list(places_in(ARGS))[1:]), value=VALUES)
+@settings(max_examples=300)
+def test_whatever_is_sent_is_answered_or_refused(place, value):
+    changed = copy.deepcopy(ARGS)
+    at = changed
+    for key in place[:-1]:
+        at = at[key]
+    at[place[-1]] = value
+    made = extender(research__pretrain=placed("gpu-2"))
+    try:
+        args = args_of(changed)
+    except InvalidInputError as error:
+        assert error.text().isprintable()
+    else:
+        result = made.filtered(args)
+        assert set(result["NodeNames"]) <= set(args.nodes)
+        assert len(made.prioritized(args)) == len(args.nodes)
 
 
 def test_names_in_lower_case_are_read_too():

@@ -139,6 +139,7 @@ def test_arguments_of_the_extender_have_a_limit_of_their_own(serve):
 def test_the_log_is_one_printable_line_a_request(serve, caplog):
     caplog.set_level(logging.INFO, logger="placewright.serve")
     with serve() as client:
+        client.get("/healthz")
         client.get("/%1b[31mred%0d%0aINFO forged%e2%80%ae")
         client.get("/" + "a" * 5000)
     lines = [record.getMessage() for record in caplog.records]

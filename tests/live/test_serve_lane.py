@@ -229,6 +229,33 @@ def test_what_is_shown_comes_after_the_answer(quick):
     assert shown[0].jobs["colossus"].why.startswith("never_fits: ")
 
 
+def test_where_no_process_can_be_started_the_caller_is_told(quick, monkeypatch):
+    def fail(_module):
+        raise OSError(24, "Too many open files")
+
+    async def test(lane):
+        with monkeypatch.context() as patched:
+            patched.setattr(lanes.Child, "start", fail)
+            lane.start()
+            answer = await lane.ask(Question("solve", quick, 5.0), never)
+            assert answer.status == 503
+        assert (await lane.ask(Question("solve", quick, 5.0), never)).status == 200
+
+    run(test)
+
+
+def test_when_to_ask_again_is_no_later_than_the_limit(quick):
+    async def test(lane):
+        assert (await lane.ask(Question("solve", quick, 600.0), never)).status == 200
+        async with lane.place(), lane.place():
+            with pytest.raises(BusyError) as error:
+                async with lane.place():
+                    pass
+            assert 1 <= error.value.seconds < 600
+
+    run(test)
+
+
 def test_a_closed_lane_leaves_no_process(slow):
     before = []
 
