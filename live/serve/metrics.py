@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -53,7 +54,7 @@ class Metrics:
         self._seconds.observe(snapshot.seconds)
         if snapshot.degraded:
             self._degraded.inc()
-        self._last.snapshot = snapshot
+        self._last.snapshot, self._last.since = snapshot, time.time()
 
     def text(self) -> bytes:
         """Return all of them as Prometheus reads them."""
@@ -65,6 +66,7 @@ class _LastRound(Collector):
 
     def __init__(self) -> None:
         self.snapshot: Snapshot | None = None
+        self.since = 0.0
 
     def collect(self) -> Iterator[Metric]:
         last = self.snapshot
@@ -75,6 +77,9 @@ class _LastRound(Collector):
         waiting = {reason: milli / WHOLE_GPU for reason, milli in last.waiting.items()}
         yield _gauge("waiting_gpus", "GPUs that waiting jobs ask for.", "reason", waiting)
         yield _gauge("free_domains", "Domains all of whose GPUs are free.", "level", last.free)
+        yield GaugeMetricFamily(
+            "placewright_shown_timestamp_seconds", "Since when this round is shown.", self.since
+        )
         yield GaugeMetricFamily(
             "placewright_degraded", "Whether the last round is degraded.", bool(last.degraded)
         )

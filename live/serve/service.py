@@ -112,16 +112,21 @@ class Service:
         return as_response(Answer(OK, json.dumps(result).encode()))
 
     async def _follow_files(self) -> None:
-        """Show the round and plan of two files, whenever one of them changes."""
+        """Show the round and plan of two files, whenever one of them changes.
+
+        Both have to be as they are for a while: who writes them writes one after the other.
+        """
         names = self.settings.round_file, self.settings.plan_file
         if names[0] is None or names[1] is None:
             return
-        seen: tuple[object, ...] = ()
+        before: tuple[object, ...] = ()
+        seen = before
         while True:
             now = tuple(_mark(Path(name)) for name in names if name is not None)
-            if now != seen and None not in now:
+            if now == before and now != seen and None not in now:
                 seen = now
                 await self._load(*names)
+            before = now
             await asyncio.sleep(FILE_SECONDS)
 
     async def _load(self, *names: str | None) -> None:

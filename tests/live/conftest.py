@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.resources import files
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from placewright import load_round
 from placewright.instances.io.files import json_text
 from placewright.live.serve.app import make_app
+from placewright.live.serve.lane import Lane
 from placewright.live.serve.settings import Settings
 
 with warnings.catch_warnings():  # newer versions of starlette would rather have another client
@@ -36,16 +38,24 @@ def bundled():
 
 
 @contextmanager
-def serving(peer: str = "192.0.2.1", **changes: Any) -> Iterator[TestClient]:
+def serving(peer: str = "192.0.2.1", *, idle: bool = False, **changes: Any) -> Iterator[TestClient]:
     app = make_app(Settings(**{"token": TOKEN, "seconds": 5.0, **changes}))
-    with TestClient(app, base_url="http://localhost", client=(peer, 50_000)) as client:
+    with ExitStack() as stack:
+        if idle:  # nobody asks for what takes a process
+            stack.enter_context(patch.object(Lane, "start"))
+        client = stack.enter_context(
+            TestClient(app, base_url="http://localhost", client=(peer, 50_000))
+        )
         client.headers = {"Authorization": f"Bearer {TOKEN}"}
         yield client
 
 
 @pytest.fixture(scope="session")
 def serve():
-    """`serve(peer, **settings)` is a client of a service, as a context; `peer` is who asks."""
+    """`serve(peer, **settings)` is a client of a service, as a context; `peer` is who asks.
+
+    With `idle=True` it starts no processes.
+    """
     return serving
 
 

@@ -210,7 +210,7 @@ def test_a_solved_round_reaches_the_extender(serve):
     ],
 )
 def test_wrong_arguments_are_told_in_the_result(serve, change, expected):
-    with serve("127.0.0.1") as client:
+    with serve("127.0.0.1", idle=True) as client:
         answer = post(client, "/extender/filter", {**ARGS, **change})
         assert answer.status_code == 200  # of another status kube-scheduler tells the number only
         assert expected in answer.json()["Error"]

@@ -82,7 +82,7 @@ def test_health_and_description_are_open(client):
     ],
 )
 def test_a_name_that_is_not_ours_is_refused(serve, host, known):
-    with serve(names=frozenset({"placewright.gpu.svc"})) as client:
+    with serve(idle=True, names=frozenset({"placewright.gpu.svc"})) as client:
         status = client.get("/healthz", headers={"Host": host}).status_code
     assert status == (200 if known else 421)
 
@@ -102,7 +102,7 @@ def test_a_name_that_is_not_ours_is_refused(serve, host, known):
 def test_the_extender_is_for_loopback_and_client_certificates(
     serve, path, peer, mutual_tls, allowed
 ):
-    with serve(peer, mutual_tls=mutual_tls) as client:
+    with serve(peer, idle=True, mutual_tls=mutual_tls) as client:
         # The token opens nothing here, and a header says nothing about who asks.
         status = client.post(path, json={}, headers={"X-Forwarded-For": "127.0.0.1"}).status_code
     assert (status != 403) is allowed
@@ -129,7 +129,7 @@ def test_a_body_that_is_too_large_is_refused(serve):
 
 
 def test_arguments_of_the_extender_have_a_limit_of_their_own(serve):
-    with serve("127.0.0.1") as client:
+    with serve("127.0.0.1", idle=True) as client:
         body = b" " * (EXTENDER_MIB * 1024**2 + 1)
         headers = {"Content-Type": "application/json"}
         answer = client.post("/extender/filter", content=body, headers=headers)
@@ -138,7 +138,7 @@ def test_arguments_of_the_extender_have_a_limit_of_their_own(serve):
 
 def test_the_log_is_one_printable_line_a_request(serve, caplog):
     caplog.set_level(logging.INFO, logger="placewright.serve")
-    with serve() as client:
+    with serve(idle=True) as client:
         client.get("/healthz")
         client.get("/%1b[31mred%0d%0aINFO forged%e2%80%ae")
         client.get("/" + "a" * 5000)
@@ -154,7 +154,7 @@ def test_an_error_of_ours_is_one_line_without_a_traceback(serve, caplog, monkeyp
         raise RuntimeError("\x1b[31mred")
 
     monkeypatch.setattr(Metrics, "text", fail)
-    with serve() as client:
+    with serve(idle=True) as client:
         answer = client.get("/metrics")
     assert answer.status_code == 500
     assert answer.json()["message"] == "internal error; please report it"
