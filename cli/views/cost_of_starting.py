@@ -64,7 +64,7 @@ def _instead(cost: Loss) -> str:
     if not cost.instead:
         return ""
     said = [
-        f"{one.job} {_WOULD.get((one.before, one.after), f'would {one.after}')}"
+        f"job {one.job} {_WOULD.get((one.before, one.after), f'would {one.after}')}"
         for one in cost.instead
     ]
     return f"; {several(said, MAX_JOBS)}"

@@ -25,7 +25,7 @@ MAX_JOBS = 3
 
 def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
     """Yield the lines of an explanation; `beside` a plan, or of a round alone."""
-    yield f"{job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
+    yield f"job {job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
     if explanation.corrections is not None:
         yield from first_text(explanation.corrections, words(explanation))
     if explanation.conflict:
@@ -73,7 +73,7 @@ def asked(job: Job) -> str:
     """Say what a job asks in its first option, whose it is, and its priority."""
     groups = job.options[0].groups
     parts = [
-        f"{group.count} x {count_gpus(group.gpu)}" if group.count > 1 else count_gpus(group.gpu)
+        f"{group.count} x {_gpus(group.gpu)}" if group.count > 1 else _gpus(group.gpu)
         for group in groups
     ]
     sizes = " and ".join(parts) if len(parts) <= MAX_JOBS else count_gpus(job.options[0].milli_gpu)
@@ -83,6 +83,10 @@ def asked(job: Job) -> str:
     if job.tenant is not None:
         said.append(f"tenant {job.tenant}")
     return ", ".join([*said, f"priority {job.priority}"])
+
+
+def _gpus(milli: int) -> str:
+    return count_gpus(milli) if milli else "no GPU"
 
 
 def _because(explanation: Explanation) -> Iterator[str]:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from placewright.instances.documents.option import TaskGroup
 
 MAX_KINDS = 6
+NO_GPU = "no GPU"
+"""The kind of hosts without GPUs."""
+
 _RELATION = {
     "pinned": "pinned",
     "higher": "of higher priority",
@@ -38,7 +41,7 @@ def places_text(places: GroupPlaces, groups: Sequence[TaskGroup]) -> Iterator[st
     for place in places.places:
         yield f"    {_name(places, place):{width}}  {_place(places, place)}"
     for name, hosts, lack in places.unfit[:MAX_KINDS]:
-        yield f"    {count(hosts, 'host')} of {name}: none, {_lack(lack)}"
+        yield f"    {_hosts(hosts, name)}: none, {_lack(lack)}"
     if places.partners:
         whom = several(places.partners, conjunction="or")
         yield f"    or in turns with {whom}, where stages, load and memory suit"
@@ -47,7 +50,11 @@ def places_text(places: GroupPlaces, groups: Sequence[TaskGroup]) -> Iterator[st
 
 
 def _name(places: GroupPlaces, place: Place) -> str:
-    return place.name if places.level else f"{count(place.hosts, 'host')} of {place.name}"
+    return place.name if places.level else _hosts(place.hosts, place.name)
+
+
+def _hosts(hosts: int, kind: str) -> str:
+    return f"{count(hosts, 'host')} {'without GPUs' if kind == NO_GPU else f'of {kind}'}"
 
 
 def _place(places: GroupPlaces, place: Place) -> str:
@@ -73,6 +80,8 @@ def _lack(lack: Mapping[str, Any]) -> str:
         return "not among its hosts"
     if resource == "gpu_model":
         return "another GPU model"
+    if resource == "gpu" and not lack["free"]:
+        return "no GPU"
     if resource == "mig":
         return "no such MIG slice"
     return f"at most {amount_text(resource, lack['free'])}"

@@ -11,6 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from typing import TypeVar
 
 from placewright.explain.facts.fact import Fact, Stratum, group, named
+from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import expected_end, hosts_away
 from placewright.instances.documents.cluster import ClusterDocument
@@ -66,7 +67,7 @@ def _hosts(
     if len(names) == 1:
         text = f"host {names[0]} is {why}"
     else:
-        text = f"{len(names):,} hosts are {why}{where}"
+        text = f"{count(len(names), 'host')}{where} are {why}: {several(names)}"
 
     def partitions(_: Sequence[Fact]) -> Iterable[Sequence[Fact]]:
         for deeper in range(depth + 1, len(domains) + 2):

@@ -185,7 +185,7 @@ class Holders:
             held.append("pinned" if lies == "pinned" else f"of {_PRIORITY[lies]}")
             if one.tenant is not None:
                 held.append(f"tenant {one.tenant}")
-            return f"{one.name} {verb[0]} ({', '.join(held)})"
+            return f"job {one.name} {verb[0]} ({', '.join(held)})"
         jobs = count(len(shown), "pinned job" if relation == "pinned" else "job")
         if within is not None:
             jobs += within.text

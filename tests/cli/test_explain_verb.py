@@ -27,7 +27,8 @@ def plan(tmp_path: Path) -> str:
 def test_text_begins_with_job_and_verdict(run: Callable) -> None:
     result = run("explain", PAIR, "--job", "pair")
     assert result.code == 0
-    assert result.out.splitlines()[0] == "pair (2 GPUs and 4 GPUs, priority 0): can never run here"
+    first = result.out.splitlines()[0]
+    assert first == "job pair (2 GPUs and 4 GPUs, priority 0): can never run here"
     assert "    asks   4 GPUs per task\n" in result.out
 
 

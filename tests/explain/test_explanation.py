@@ -95,7 +95,7 @@ QUICKSTART = {
             "8 GPUs per task",
             "all 2 tasks start together",
             "tasks of a group lie in one rack",
-            "pretrain starts (16 GPUs, of higher priority, tenant research)",
+            "job pretrain starts (16 GPUs, of higher priority, tenant research)",
             "3 jobs of lower priority start: finetune, sweep and notebooks "
             + "(13.2 GPUs on hosts that could hold a task)",
         ],

@@ -21,18 +21,18 @@ JOBS = {
     ("kube-knots", "speech"): (
         "others_instead",
         "1 GPU per task",
-        "search starts (1 GPU, of the same priority)",
-        "vision starts (1 GPU, of the same priority)",
-        "backup starts (1 GPU, of the same priority)",
-        "encoding starts (1 GPU, of the same priority)",
+        "job search starts (1 GPU, of the same priority)",
+        "job vision starts (1 GPU, of the same priority)",
+        "job backup starts (1 GPU, of the same priority)",
+        "job encoding starts (1 GPU, of the same priority)",
     ),
     ("chronus-lost-host", "new"): (
         "not_now",
         "2 GPUs per task",
         "due 7,200 s from now",
         "h[1-2] is away for good",
-        "train is promised its time (4 GPUs, of the same priority)",
-        "tune is promised its time (4 GPUs, of the same priority)",
+        "job train is promised its time (4 GPUs, of the same priority)",
+        "job tune is promised its time (4 GPUs, of the same priority)",
     ),
     ("deadline-rising", "job"): (
         "not_until_hosts_are_back",
@@ -45,7 +45,7 @@ JOBS = {
         "not_now",
         "1 GPU per task",
         "guaranteed jobs of tenant vc1 run in its cells: 1 host",
-        "train runs (4 GPUs, of the same priority, tenant vc1)",
+        "job train runs (4 GPUs, of the same priority, tenant vc1)",
     ),
 }
 
