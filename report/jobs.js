@@ -1,7 +1,7 @@
 // The table of jobs: filter, order, pages, keys.
 
-const PAGE = 50;
-const ORDER = { list: [], page: 0, kind: 0, column: "decision", down: false };
+const PAGE = 50, MOST_PRINTED = 1000, HOSTS_LISTED = 6;
+const ORDER = { list: [], page: 0, size: PAGE, kind: 0, column: "decision", down: false };
 
 const COLUMNS = [
   { name: "", key: "letter", text: (job) => LETTERS.get(job) || "" },
@@ -25,13 +25,13 @@ const COLUMNS = [
 function whereOrWhy(p, job) {
   const plan = JOBS.plans[p], said = JOBS.words[plan.said[job]], reason = JOBS.words[plan.reason[job]];
   if (reason) return `${reason.replaceAll("_", " ")}: ${said}`;
-  const where = plan.decision[job] === PREEMPTED ? "" : hostsText(p + 1, job);
+  const where = plan.decision[job] === PREEMPTED ? "" : hostsText(p + 1, job, HOSTS_LISTED);
   return [where, said].filter(Boolean).join("; ");
 }
 
 const differs = (job) => PLANS.length === 2 && (
   JOBS.plans[0].decision[job] !== JOBS.plans[1].decision[job]
-  || hostsText(1, job) !== hostsText(2, job)
+  || hostsText(1, job, Infinity) !== hostsText(2, job, Infinity)
 );
 const KINDS = [
   ["All", () => true],
@@ -42,30 +42,34 @@ const KINDS = [
   ...(PLANS.length === 2 ? [["Differ", differs]] : []),
 ];
 
+const lower = (names) => names.map((name) => name.toLowerCase());
+const SEARCHED = {
+  jobs: lower(JOBS.names),
+  tenants: lower(JOBS.tenants),
+  outcomes: lower(JOBS.outcomes),
+  words: JOBS.words.map((word) => `${word} ${word.replaceAll("_", " ")}`.toLowerCase()),
+  hosts: lower(MAP.hosts),
+  domains: MAP.domains.map(lower),
+};
+
 // Note which jobs and hosts have all words of the filter.
 function filterBy(text) {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean), searched = SEARCHED;
   VIEW.matched = VIEW.hosts = null;
   if (!words.length) return;
-  const has = (where, word) => where.toLowerCase().includes(word);
-  VIEW.hosts = new Uint8Array(MAP.hosts.length);
-  MAP.hosts.forEach((host, h) => {
-    const names = [host, ...MAP.domain.map((row, level) => MAP.domains[level][row[h]])];
-    VIEW.hosts[h] = Number(words.every((word) => names.some((name) => has(name, word))));
+  VIEW.hosts = Uint8Array.from(searched.hosts, (host, h) => {
+    const names = [host, ...MAP.domain.map((row, level) => searched.domains[level][row[h]])];
+    return words.every((word) => names.some((name) => name.includes(word)));
   });
-  const on = new Set();
+  VIEW.matched = Uint8Array.from(searched.jobs, (name, job) => words.every((word) => (
+    name.includes(word) || searched.tenants[JOBS.tenant[job]].includes(word)
+    || JOBS.plans.some((plan) => (searched.outcomes[plan.decision[job]] || "").includes(word)
+      || searched.words[plan.reason[job]].includes(word) || searched.words[plan.said[job]].includes(word))
+  )));
+  if (!VIEW.hosts.includes(1)) return;
   MAP.states.forEach((_, state) => placesOf(state).forEach((spans, job) => {
-    if (spans.some(([first]) => VIEW.hosts[MAP.hostOf[first]])) on.add(job);
+    if (spans.some(([first]) => VIEW.hosts[MAP.hostOf[first]])) VIEW.matched[job] = 1;
   }));
-  const plain = JOBS.words.map((word) => `${word} ${word.replaceAll("_", " ")}`.toLowerCase());
-  VIEW.matched = new Uint8Array(JOBS.names.length);
-  for (let job = 0; job < JOBS.names.length; job++) {
-    const parts = [JOBS.names[job], JOBS.tenants[JOBS.tenant[job]]];
-    for (const plan of JOBS.plans) {
-      parts.push(JOBS.outcomes[plan.decision[job]] || "", plain[plan.reason[job]], plain[plan.said[job]]);
-    }
-    VIEW.matched[job] = Number(on.has(job) || words.every((word) => parts.some((part) => has(part, word))));
-  }
 }
 
 function listJobs() {
@@ -78,12 +82,12 @@ function listJobs() {
   list.sort((a, b) => (ORDER.down ? -1 : 1) * compare(column.value(a), column.value(b))
     || JOBS.plans[0].milli[b] - JOBS.plans[0].milli[a] || a - b);
   ORDER.list = list;
-  ORDER.page = Math.min(ORDER.page, Math.max(0, Math.ceil(list.length / PAGE) - 1));
+  ORDER.page = Math.min(ORDER.page, Math.max(0, Math.ceil(list.length / ORDER.size) - 1));
 }
 
 function showJobs() {
-  const body = byId("job-table").tBodies[0], first = ORDER.page * PAGE;
-  const shown = ORDER.list.slice(first, first + PAGE);
+  const body = byId("job-table").tBodies[0], first = ORDER.page * ORDER.size;
+  const shown = ORDER.list.slice(first, first + ORDER.size);
   body.replaceChildren(...shown.map((job, n) => {
     const row = element("tr", undefined, { "data-job": job, tabindex: n ? "-1" : "0" });
     if (job === VIEW.picked) row.setAttribute("aria-current", "true");
@@ -104,7 +108,7 @@ function showJobs() {
   const all = ORDER.list.length;
   byId("page").textContent = all ? `${first + 1} to ${first + shown.length} of ${all.toLocaleString("en")}` : "no job";
   byId("earlier").disabled = ORDER.page === 0;
-  byId("later").disabled = first + PAGE >= all;
+  byId("later").disabled = first + ORDER.size >= all;
   byId("matches").textContent = VIEW.matched === null ? "" : `${all.toLocaleString("en")} jobs`;
 }
 
@@ -153,6 +157,14 @@ function startJobs() {
     }
     event.preventDefault();
   });
+  // On paper there are no pages to turn.
+  const resize = (size) => () => {
+    ORDER.size = size;
+    ORDER.page = 0;
+    showJobs();
+  };
+  addEventListener("beforeprint", resize(MOST_PRINTED));
+  addEventListener("afterprint", resize(PAGE));
   choices(byId("kinds"), KINDS.map(([name]) => name), 0, (kind) => {
     ORDER.kind = kind;
     ORDER.page = 0;

@@ -106,15 +106,13 @@ function startMap(onPick) {
     if (innerWidth !== width) measure(0);
     width = innerWidth;
   });
-  const dark = matchMedia("(prefers-color-scheme: dark)");
   const recolour = () => {
-    readColours(false);
+    readColours();
     showLegend();
     draw();
   };
-  dark.addEventListener("change", recolour);
-  matchMedia("print").addEventListener("change", recolour);
-  readColours(false);
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", recolour);
+  readColours();
   measure(0);
   return { redraw, show: (gpu) => (scrollTo(gpu), redraw()) };
 }

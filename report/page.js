@@ -19,7 +19,7 @@ function pick(job, gpu = -1) {
     filterBy("");
     byId("kinds").firstElementChild.click();
   }
-  if (job >= 0) ORDER.page = Math.floor(ORDER.list.indexOf(job) / PAGE);
+  if (job >= 0) ORDER.page = Math.floor(ORDER.list.indexOf(job) / ORDER.size);
   showJobs();
   for (const button of document.querySelectorAll("button.job")) {
     button.setAttribute("aria-pressed", String(Number(button.dataset.job) === job));

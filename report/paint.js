@@ -4,11 +4,11 @@ const HUES = [217, 152, 28, 278, 190, 338, 96, 250, 48, 168, 310, 6];
 
 const PAINT = { colours: {}, dark: false, patterns: new Map(), inks: new Map() };
 
-function readColours(forceLight) {
+function readColours() {
   const style = getComputedStyle(document.documentElement);
   const names = ["ink", "muted", "line", "card", "box", "free", "accent", "bad", "kept1", "kept2", "kept3", "shade", "fresh"];
   for (const name of names) PAINT.colours[name] = style.getPropertyValue(`--${name}`).trim();
-  PAINT.dark = !forceLight && matchMedia("(prefers-color-scheme: dark)").matches;
+  PAINT.dark = matchMedia("screen and (prefers-color-scheme: dark)").matches;
   PAINT.patterns.clear();
 }
 

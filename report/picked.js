@@ -1,6 +1,6 @@
 // What is picked, and the legend, beside the map.
 
-const MOST_LETTERS = 12;
+const MOST_LETTERS = 12, HOSTS_PICKED = 24;
 
 function describeGpu(gpu) {
   const host = MAP.hostOf[gpu], index = gpu - MAP.start[host];
@@ -25,7 +25,8 @@ function showGpu(gpu) {
   byId("picked").replaceChildren(...describeGpu(gpu).map((line, n) => element(n ? "p" : "h3", line)));
 }
 
-function hostsText(state, job) {
+// Where a job is: its first hosts with their GPUs, and how many hosts more.
+function hostsText(state, job, most) {
   const spans = placesOf(state).get(job) || [];
   const hosts = new Map();
   for (const [first, next] of spans) {
@@ -33,7 +34,8 @@ function hostsText(state, job) {
     hosts.set(host, [...(hosts.get(host) || []), from === to ? `${from}` : `${from}-${to}`]);
   }
   const all = [...hosts].map(([host, parts]) => `${MAP.hosts[host]}:${parts.join(",")}`);
-  return all.length > 12 ? `${all.slice(0, 12).join(", ")} and ${all.length - 12} more hosts` : all.join(", ");
+  const more = all.length - most;
+  return more > 0 ? `${all.slice(0, most).join(", ")} and ${more.toLocaleString("en")} more` : all.join(", ");
 }
 
 function showJob(job) {
@@ -42,14 +44,14 @@ function showJob(job) {
   add("Tenant", JOBS.tenants[JOBS.tenant[job]]);
   add("Priority", String(JOBS.priority[job]));
   if (JOBS.before[job]) add("Before", `${gpuText(JOBS.before[job])} GPUs`);
-  add("On", hostsText(0, job));
+  add("On", hostsText(0, job, HOSTS_PICKED));
   JOBS.plans.forEach((plan, p) => {
     const decision = plan.decision[job], name = PLANS.length === 2 ? `Plan ${PLANS[p]}` : "Plan";
     if (decision < 0) return;
     add(name, `${JOBS.outcomes[decision]}, ${gpuText(plan.milli[job])} GPUs`);
     add("Why", JOBS.words[plan.reason[job]].replaceAll("_", " "));
     add("", JOBS.words[plan.said[job]]);
-    add("On", decision === WAITING || decision === PREEMPTED ? "" : hostsText(p + 1, job));
+    add("On", decision === WAITING || decision === PREEMPTED ? "" : hostsText(p + 1, job, HOSTS_PICKED));
   });
   const list = element("dl");
   list.append(...rows);

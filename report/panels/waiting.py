@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
@@ -27,6 +27,7 @@ SHARE_OF_KINDS = 0.5
 """Of the time; the rest is for corrections."""
 
 NOTHING = "No change was found that lets it start."
+UNDECIDED = "Of the first the plan says:"
 NO_TIME = "No time was left to look for what would let it start."
 
 
@@ -134,18 +135,19 @@ def _asked(subject: Subject, job: str) -> int:
 
 def _said(subject: Subject, decisions: Sequence[Decision], milli: dict[str, int]) -> Iterator[Kind]:
     """Yield what the plan says, the same sentences together, those of most GPUs first."""
-    now = subject.round.now
     texts: dict[str, list[str]] = {}
     for one in decisions:
-        said = (
-            "the plan gives no reason"
-            if one.reason is None
-            else reason_text(one.reason, one.detail, lambda at: after(at, now))
-        )
-        texts.setdefault(said, []).append(one.job)
+        texts.setdefault(_why(subject, one), []).append(one.job)
     asked = Counter({text: sum(milli[job] for job in jobs) for text, jobs in texts.items()})
     for text, all_ in asked.most_common():
         yield _kind(subject, texts[text], all_, text)
+
+
+def _why(subject: Subject, decision: Decision) -> str:
+    if decision.reason is None:
+        return "the plan gives no reason"
+    now = subject.round.now
+    return reason_text(decision.reason, decision.detail, lambda at: after(at, now))
 
 
 def _kind(subject: Subject, jobs: Sequence[str], milli: int, verdict: str) -> Kind:
@@ -166,17 +168,23 @@ def _explained(
         return []
     end = monotonic() + time_limit
     found = explain_all(subject.round, plan, time_limit=time_limit * SHARE_OF_KINDS)
-    return [(kind.jobs[0], _with_changes(subject, plan, kind, end)) for kind in found]
+    why = {one.job: f"{UNDECIDED} {_why(subject, one)}." for one in left}
+    return [(kind.jobs[0], _with_changes(subject, plan, kind, end, why)) for kind in found]
 
 
-def _with_changes(subject: Subject, plan: Plan, kind: WaitingKind, end: float) -> Kind:
-    """Return a kind with what would let its first job start, if there is time left."""
+def _with_changes(
+    subject: Subject, plan: Plan, kind: WaitingKind, end: float, why: Mapping[str, str]
+) -> Kind:
+    """Return a kind with what would let its first job start, if there is time left.
+
+    `why` is what the plan says of each job, for those of which nothing could be decided.
+    """
     found = kind.explanation
     made = _kind(subject, kind.jobs, kind.milli_gpu, verdict_text(found, beside=True))
     facts = tuple(Sentence(label(fact).strip(), fact.text) for fact in found.conflict)
     changes: tuple[Sentence, ...] = ()
     left = end - monotonic()
-    note = ""
+    note = why[kind.jobs[0]] if found.verdict is Verdict.UNDECIDED else ""
     if found.verdict not in (Verdict.COULD_START, Verdict.UNDECIDED):
         changes = tuple(_changes(subject, plan, kind.jobs[0], left)) if left > 0 else ()
         note = NOTHING if left > 0 else NO_TIME

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -237,13 +239,42 @@ def test_hostile_names_do_nothing(show, subjects):
     assert "\u202e" not in page.locator("body").inner_text()
 
 
-def test_a_printed_page_is_light_and_has_all_tables(show, subjects):
-    page = show(render_report(*subjects.solved("quickstart")), color_scheme="dark")
-    page.emulate_media(media="print", color_scheme="light")
+def test_a_printed_page_is_light_and_has_all_jobs(show, subjects):
+    page = show(render_report(*subjects.solved("why-jobs-wait")), color_scheme="dark")
+    jobs = len(subjects.solved("why-jobs-wait")[0].jobs)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print", color_scheme="dark")
     page.wait_for_timeout(50)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator("#job-table tbody tr").count() == jobs
     assert page.locator("#canvas").is_visible()
     assert len(page.pdf()) > 20_000
+
+
+def test_a_served_page_asks_for_nothing_either(browser, subjects):
+    """Not even for an icon."""
+    html = render_report(*subjects.solved("pair")).encode()
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(html)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.server_port}/")
+        page.wait_for_function("document.documentElement.dataset.ready === 'true'")
+        page.wait_for_timeout(200)
+        page.close()
+        server.shutdown()
+    assert asked == ["/"]
 
 
 def test_without_script_all_but_map_and_jobs_can_be_read(show, subjects, browser, tmp_path):
