@@ -16,6 +16,7 @@ from benchmarks.slurm_queue import GPUS_PER_HOST, Asked
 from benchmarks.slurm_trip import Depth, read, with_order
 from placewright import solve_round
 from placewright.instances.derived.slurm_marks import HELD
+from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.exporters.slurm import slurm_script
 
 __all__ = ["Arriving", "Ran", "arrivals", "follow", "overtaken", "run_alone", "slurm_priority"]
@@ -98,7 +99,10 @@ def run_alone(folder: Path, stream: Sequence[Arriving]) -> dict[str, float]:
 
 
 def follow(folder: Path, stream: Sequence[Arriving], *, depth: Depth) -> dict[str, float]:
-    """Hold all jobs and decide a round whenever one has come or gone; return the figures."""
+    """Hold all jobs and decide a round whenever one has come or gone; return the figures.
+
+    A decision is all from the dump to the last command; no job is told why it waits.
+    """
     with Lab(folder, SIZE, KEEP_ENDED) as lab:
 
         def submit(place: int, one: Arriving) -> int:
@@ -110,12 +114,17 @@ def follow(folder: Path, stream: Sequence[Arriving], *, depth: Depth) -> dict[st
 
         def decide(numbers: Sequence[int]) -> None:
             rank = {str(number): stream[i].urgent for i, number in enumerate(numbers)}
+            began = time.monotonic()
             round_ = with_order(read(lab), rank, depth)
-            plan = solve_round(round_, time_limit=SOLVING_S)
-            lab.run("sh", text=slurm_script(round_, plan).text)
+            plan = solve_round(round_, time_limit=SOLVING_S, isolation="none")
+            waits = {d.job for d in plan.decisions if d.decision is DecisionKind.WAIT}
+            lab.run("sh", text=slurm_script(round_, plan.without_jobs(waits)).text)
+            seconds.append(time.monotonic() - began)
 
+        seconds: list[float] = []
         numbers = _run(lab, stream, submit, decide)
-        return _figures(_ran(lab, stream, numbers))
+        figures = _figures(_ran(lab, stream, numbers))
+        return {**figures, "a decision, s": fmean(seconds)}
 
 
 def _run(

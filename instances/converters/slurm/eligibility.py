@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placewright.instances.converters.slurm.caps import caps_of
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
@@ -15,7 +16,15 @@ BY_USER = frozenset({"JobHeldUser", "JobHeld"})
 
 DEPENDS = frozenset({"Dependency", "DependencyNeverSatisfied"})
 BEGINS_LATER = frozenset({"BeginTime"})
-ACCOUNT_GPUS = frozenset({"AssocGrpGRES", "AssocGrpGRESLimit"})
+OF_GPUS = {
+    **dict.fromkeys(("AssocGrpGRES", "AssocGrpGRESLimit"), "account/"),
+    **dict.fromkeys(
+        ("QOSGrpGRES", "QOSMaxGRESPerUser", "QOSMaxGRESPerUserLimit", "QOSMaxGRESPerAccount"),
+        "qos/",
+    ),
+}
+"""Limits of GPUs, and how the caps that a round has of them begin."""
+
 ARRAY_LIMIT = "JobArrayTaskLimit"
 NEVER = frozenset(
     {
@@ -74,6 +83,8 @@ def check_pending(job: SlurmJob, limits: Limits, now: int) -> None:
         raise LeftOutError("begins later, and the dump does not say when")
     if reason in NEVER or "PerJob" in reason:
         raise LeftOutError(f"not eligible ({reason})")
-    known = reason in ACCOUNT_GPUS and limits.tenant(job.account or "") in limits.gpus
+    kind = OF_GPUS.get(reason)
+    known = kind is not None and any(cap.startswith(kind) for cap in caps_of(job, limits))
+    known |= kind == "account/" and limits.tenant(job.account or "") in limits.gpus
     if reason.startswith(("Assoc", "QOS")) and not known:
         raise LeftOutError(f"held by a limit that the round does not have ({reason})")

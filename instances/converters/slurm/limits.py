@@ -1,10 +1,10 @@
-"""Limits of accounts and QOS: which account caps GPUs, and which QOS may preempt which."""
+"""Limits of accounts, users and QOS on GPUs, and which QOS may preempt which."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.converters.slurm.tres import read_gres
@@ -13,37 +13,54 @@ from placewright.instances.errors import InvalidInputError
 _GPU = "gpu"
 _PARENT = "ParentName"
 _MOST = 10**9
+MAX_CHAIN = 50
+"""Accounts above one another; a job counts in 64 caps at most."""
+
+_COLUMNS = ("GrpTRES", "MaxTRESPU", "MaxTRESPA", "MaxTRES", "MaxTRESPerNode")
+_PER = ("user", "account")
+
+
+class QosLimits(NamedTuple):
+    """GPUs that the jobs of a QOS may hold together, those of a user, and those of an account."""
+
+    total: int | None = None
+    per_user: int | None = None
+    per_account: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """GPU limits by account, the account above each, ranks of QOS, and what a round cannot say.
+    """GPU limits, the account above each, ranks of QOS, and what a round cannot say.
 
-    `without_parents`: there are limits, and the dump does not say which account is above which.
+    `gpus` are by account, `users` by account and user. `without_parents`: there are limits, and the
+    dump does not say which account is above which.
     """
 
     gpus: Mapping[str, int] = field(default_factory=dict)
+    users: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    qos: Mapping[str, QosLimits] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
     unsaid: tuple[str, ...] = ()
     without_parents: bool = False
 
+    def chain(self, account: str) -> tuple[str, ...]:
+        """Return an account and those above it, the nearest first."""
+        found: dict[str, None] = {}
+        while account and account not in found and len(found) < MAX_CHAIN:
+            found[account] = None
+            account = self.parents.get(account, "")
+        return tuple(found)
+
     def tenant(self, account: str) -> str:
         """Return the nearest account at or above this one that has a limit, else itself."""
-        at, seen = account, set()
-        while at and at not in seen:
-            if at in self.gpus:
-                return at
-            seen.add(at)
-            at = self.parents.get(at, "")
-        return account
+        return next((one for one in self.chain(account) if one in self.gpus), account)
 
 
 def read_limits(associations: Part | None, qos: Part | None) -> Limits:
     """Return what associations and QOS say about GPUs and preemption.
 
-    A round has one limit per tenant: limits of users, of QOS, per GPU model, and a limit above
-    another one are noted as what it cannot say.
+    Limits per GPU model, per job and per node are noted as what a round does not say.
 
     Raises
     ------
@@ -51,28 +68,38 @@ def read_limits(associations: Part | None, qos: Part | None) -> Limits:
         A value is not what Slurm writes.
     """
     gpus: dict[str, int] = {}
+    users: dict[tuple[str, str], int] = {}
     parents: dict[str, str] = {}
     unsaid: list[str] = []
     for account, user, parent, limits in _associations(associations):
         if parent:
             parents.setdefault(account, parent)
-        if _GPU in limits and not user:
-            gpus[account] = limits[_GPU]
-        elif limits:
+        if _GPU in limits:
+            if user:
+                users[account, user] = limits[_GPU]
+            else:
+                gpus[account] = limits[_GPU]
+        if set(limits) - {_GPU}:
             whose = f"account {account}" + (f" user {user}" if user else "")
             unsaid.append(f"limit of {whose}")
     ranked: dict[str, tuple[str, ...]] = {}
-    for name, preempts, limited in _qos(qos):
+    of_qos: dict[str, QosLimits] = {}
+    for name, preempts, limited, others in _qos(qos):
         ranked[name] = preempts
-        if limited:
+        of_qos[name] = limited
+        if others:
             unsaid.append(f"limit of QOS {name}")
-    for account in gpus:
-        above = Limits(gpus, parents).tenant(parents.get(account, ""))
-        if above in gpus:
-            unsaid.append(f"limit of account {above} above that of account {account}")
     text = associations.text if associations is not None else None
     named = text is None or _PARENT in text.partition("\n")[0].split("|")
-    return Limits(gpus, parents, _ranks(ranked), tuple(unsaid), bool(gpus) and not named)
+    return Limits(
+        gpus=gpus,
+        users=users,
+        qos=of_qos,
+        parents=parents,
+        ranks=_ranks(ranked),
+        unsaid=tuple(unsaid),
+        without_parents=bool(gpus) and not named,
+    )
 
 
 def _ranks(preempts: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
@@ -105,30 +132,37 @@ def _associations(part: Part | None) -> Iterator[tuple[str, str, str, dict[str, 
         )
 
 
-def _qos(part: Part | None) -> Iterator[tuple[str, tuple[str, ...], bool]]:
-    """Yield name, names that it may preempt, and whether GPUs are limited, of each QOS."""
+def _qos(part: Part | None) -> Iterator[tuple[str, tuple[str, ...], QosLimits, bool]]:
+    """Yield name, names that it may preempt, limits, and whether it has others, of each QOS."""
     if part is None:
         return
     if part.text is not None:
         for i, row in _rows(part.text):
-            columns = ("GrpTRES", "MaxTRES", "MaxTRESPU", "MaxTRESPA", "MaxTRESPerNode")
-            limited = any(_text_limit(row, column, part.file, i) for column in columns)
+            by_column = [_text_limit(row, column, part.file, i) for column in _COLUMNS]
             preempts = tuple(n for n in row.get("Preempt", "").split(",") if n)
-            yield row["Name"], preempts, limited
+            yield row["Name"], preempts, *_of_qos(by_column)
         return
     for path, entry in _entries(part, "qos"):
         limits = _inner(entry, "limits", "max", "tres")
         per = _inner(limits, "per")
-        lists = [_inner(limits, "total")]
-        lists += per.values() if isinstance(per, dict) else []
-        limited = any(_json_limits(one, part.file, (*path, "limits")) for one in lists)
+        lists = [_inner(limits, "total"), _inner(per, "user"), _inner(per, "account")]
+        lists += (
+            (one for key, one in per.items() if key not in _PER) if isinstance(per, dict) else ()
+        )
+        by_list = [_json_limits(one, part.file, (*path, "limits")) for one in lists]
         preempts = _inner(entry, "preempt", "list")
         names = preempts if isinstance(preempts, list) else []
         yield (
             _text(entry, "name", part.file, path),
             tuple(name for name in names if isinstance(name, str)),
-            limited,
+            *_of_qos(by_list),
         )
+
+
+def _of_qos(found: Sequence[Mapping[str, int]]) -> tuple[QosLimits, bool]:
+    """Return limits of GPUs in all, per user and per account, and whether there are others."""
+    said = QosLimits(*(one.get(_GPU) for one in found[:3]))
+    return said, any(found[3:]) or any(set(one) - {_GPU} for one in found[:3])
 
 
 def _rows(text: str) -> Iterator[tuple[int, dict[str, str]]]:

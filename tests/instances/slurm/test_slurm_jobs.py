@@ -204,7 +204,7 @@ def test_states_of_nodes(tmp_path, state, healthy):
 
 
 def test_times_limits_and_ranks(tmp_path):
-    qos = "Name|Priority|Preempt|GrpTRES\nlow|0||\nhigh|9|low|gres/gpu=4\n"
+    qos = "Name|Priority|Preempt|GrpTRES\nlow|0||gres/gpu:h100=4\nhigh|9|low|gres/gpu=4\n"
     accounts = "Cluster|Account|User|ParentName|GrpTRES\n"
     accounts += "c|lab|||gres/gpu=8\nc|team||lab|\nc|free|||\n"
     jobs = [
@@ -219,7 +219,9 @@ def test_times_limits_and_ranks(tmp_path):
         "lab": {"gpu": 8000},
         "free": {},
     }
-    assert made.book.unsaid["a limit of which a tenant has no room"] == ["limit of QOS high"]
+    assert made.book.unsaid["limits per GPU model, job or node"] == ["limit of QOS low"]
+    assert (first.caps, second.caps) == (("qos/high",), ())
+    assert made.round.caps["qos/high"].gpus == 4000
 
 
 def test_nodes_of_a_reservation_are_for_its_jobs(tmp_path, monkeypatch):
@@ -335,3 +337,34 @@ def test_a_running_job_on_another_model_than_it_asks_for_stays_where_it_is(tmp_p
     one = running(1, ("h0", 1, 1, "gpu:a100:1"), tres_per_node="gpu:h100:1")
     made = convert(tmp_path, [one], nodes, movable=True)
     assert made.round.jobs[0].running.pinned
+
+
+def test_limits_of_users_qos_and_accounts_above_are_caps(tmp_path):
+    qos = "Name|Priority|Preempt|GrpTRES|MaxTRESPU|MaxTRESPA\n"
+    qos += "q|0||gres/gpu=32|gres/gpu=4|gres/gpu=16\n"
+    accounts = "Cluster|Account|User|ParentName|GrpTRES\n"
+    accounts += "c|lab|||gres/gpu=24\nc|team||lab|gres/gpu=8\nc|team|ann||gres/gpu=6\n"
+    more = {"account": "team", "qos": "q", "tres_per_node": "gpu:1", "user_name": "ann"}
+    limit = {"state_reason": "QOSMaxGRESPerUser"}
+    held, other = job(1, **more, **limit), job(2, **{**more, "user_name": "b\x01"})
+    made = convert(tmp_path, [held, other], qos=qos, accounts=accounts)
+    first, second = made.round.jobs
+    assert first.tenant == "team"
+    expected = {
+        "account/lab": 24,
+        "account/team/user/ann": 6,
+        "qos/q": 32,
+        "qos/q/account/team": 16,
+        "qos/q/user/ann": 4,
+    }
+    assert set(first.caps) == set(expected)
+    assert set(second.caps) == {"account/lab", "qos/q", "qos/q/account/team"}
+    assert {n: (cap.gpus or 0) // 1000 for n, cap in made.round.caps.items()} == expected
+    assert not made.book.unsaid.get("limits per GPU model, job or node")
+
+
+def test_a_job_held_by_a_limit_that_the_dump_does_not_have_is_left_out(tmp_path):
+    made = convert(
+        tmp_path, [job(1, tres_per_node="gpu:1", qos="q", state_reason="QOSMaxGRESPerUser")]
+    )
+    assert "held by a limit" in reason(made, "1")

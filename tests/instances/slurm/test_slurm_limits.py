@@ -65,3 +65,16 @@ def test_a_qos_that_may_preempt_has_priority(lab, submit):
     submit("--account=prod")
     submit("--account=prod", "--qos=high")
     assert sorted(job.priority for job in read(lab).jobs) == [0, 1]
+
+
+def test_a_user_has_no_more_than_its_qos_allows(lab, submit):
+    first, second = (submit("--account=prod", "--qos=high") for _ in range(2))
+    plan = solve_round(round_ := read(lab))
+    assert round_.caps["qos/high/user/root"].gpus == 8000
+    after = apply(lab, round_, plan)
+    assert not differences(plan, after)
+    assert {after[number].state for number in (first, second)} == {"RUNNING", "PENDING"}
+    lab.run("scontrol", "release", str(second if after[first].state == "RUNNING" else first))
+    reasons = {job.reason for job in lab.settle(quiet_s=3).values()}
+    assert "QOSMaxGRESPerUser" in reasons  # as Slurm itself says
+    assert len(read(lab).jobs) == 2
