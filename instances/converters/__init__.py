@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.kubernetes.convert import read_kubernetes
+from placewright.instances.converters.kubernetes.convert import convert_kubernetes, read_kubernetes
+from placewright.instances.converters.kubernetes.dump import READ_KINDS
 from placewright.instances.converters.live import is_dump, read_live
 from placewright.instances.converters.slurm.convert import read_slurm
 from placewright.instances.converters.support.conversion import Conversion
@@ -25,12 +26,14 @@ from placewright.instances.converters.traces.synergy import convert_synergy, rea
 from placewright.instances.converters.traces.wan import convert_wan, read_wan
 
 __all__ = [
+    "READ_KINDS",
     "Bookkeeping",
     "Conversion",
     "LiveConversion",
     "chronus_jobs",
     "convert_chronus",
     "convert_elasticflow",
+    "convert_kubernetes",
     "convert_muri",
     "convert_openb",
     "convert_synergy",

@@ -15,6 +15,7 @@ import typer
 import yaml
 
 from placewright.cli.commands import app
+from placewright.instances.converters import READ_KINDS
 from placewright.live.serve.app import make_app
 from placewright.live.serve.settings import Settings
 
@@ -25,6 +26,8 @@ UNIT = DEPLOY / "systemd" / "placewright-serve.service"
 WATCH = DEPLOY / "systemd" / "placewright-watch.service"
 CONTAINER = (DEPLOY / "Containerfile").read_text()
 OBJECTS = list(yaml.safe_load_all(SERVE.read_text()))
+FOLLOWS = DEPLOY / "kubernetes" / "watch.yaml"
+FOLLOWING = list(yaml.safe_load_all(FOLLOWS.read_text()))
 OPTIONS = {
     name
     for parameter in typer.main.get_command(app).commands["serve"].params
@@ -41,19 +44,20 @@ def options_of(words):
     return {word.partition("=")[0] for word in words if word.startswith("--")}
 
 
-@pytest.mark.parametrize("document", OBJECTS, ids=lambda one: one["kind"])
+@pytest.mark.parametrize("document", [*OBJECTS, *FOLLOWING], ids=lambda one: one["kind"])
 def test_objects_follow_the_schemas_of_kubernetes(document):
     version = kubernetes_validate.latest_version()
     kubernetes_validate.validate(document, version, strict=True)
 
 
-def test_kubectl_reads_all_objects():
+@pytest.mark.parametrize(("file", "objects"), [(SERVE, OBJECTS), (FOLLOWS, FOLLOWING)])
+def test_kubectl_reads_all_objects(file, objects):
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("needs kubectl")
-    words = [kubectl, "label", "--local", "-f", str(SERVE), "read=yes", "-o", "name"]
+    words = [kubectl, "label", "--local", "-f", str(file), "read=yes", "-o", "name"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert len(done.stdout.split()) == len(OBJECTS)
+    assert len(done.stdout.split()) == len(objects)
 
 
 def test_the_service_has_no_rights_in_the_cluster():
@@ -65,6 +69,19 @@ def test_the_service_has_no_rights_in_the_cluster():
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert of_kind("NetworkPolicy")["spec"]["egress"] == []
+
+
+def test_the_watch_reads_what_is_read_and_writes_events_alone():
+    (role,) = [one for one in FOLLOWING if one["kind"] == "ClusterRole"]
+    *reads, writes = role["rules"]
+    assert all(rule["verbs"] == ["get", "list", "watch"] for rule in reads)
+    assert (writes["resources"], writes["verbs"]) == (["events"], ["create", "patch"])
+    allowed = {
+        (group, one) for rule in reads for group in rule["apiGroups"] for one in rule["resources"]
+    }
+    plurals = {"Topology": "topologies"}
+    for kind in READ_KINDS:
+        assert (kind.group, plurals.get(kind.name, f"{kind.name.lower()}s")) in allowed
 
 
 def test_commands_have_the_options_of_the_verb():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import Bookkeeping
@@ -19,7 +20,12 @@ from placewright.instances.converters.kubernetes.levels import Levels, label_key
 from placewright.instances.converters.kubernetes.nodes import gpus_of, hosts, over_full
 from placewright.instances.converters.kubernetes.pods import State, state_of
 from placewright.instances.converters.kubernetes.records import Pod
-from placewright.instances.converters.kubernetes.sources import read_sources
+from placewright.instances.converters.kubernetes.sources import (
+    Kind,
+    Source,
+    read_sources,
+    sources_of,
+)
 from placewright.instances.converters.kubernetes.workloads import Workloads, add_workload
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.documents.cluster import ClusterDocument
@@ -52,8 +58,39 @@ def read_kubernetes(
         A file cannot be read, or has a value that Kubernetes would not have: file, field, value,
         and what was expected.
     """
-    sources = read_sources(files)
     where = " ".join(os.fspath(file) for file in files)
+    return _converted(read_sources(files), where, levels, movable=movable)
+
+
+def convert_kubernetes(
+    objects: Iterable[Mapping[str, Any]],
+    where: str,
+    *,
+    levels: Sequence[str] = (),
+    movable: bool = False,
+) -> LiveConversion:
+    """Turn objects of a Kubernetes cluster, as its API server has them, into a round.
+
+    Parameters
+    ----------
+    objects
+        Each with its `apiVersion` and `kind`.
+    where
+        What errors call the place that they are from.
+    levels, movable
+        As for `read_kubernetes`.
+
+    Raises
+    ------
+    InvalidInputError
+        As `read_kubernetes` does.
+    """
+    return _converted(sources_of(list(objects), where), where, levels, movable=movable)
+
+
+def _converted(
+    sources: Mapping[Kind, Sequence[Source]], where: str, levels: Sequence[str], *, movable: bool
+) -> LiveConversion:
     if not sources.get(NODE):
         raise InvalidInputError(
             "has no nodes; expected also what `kubectl get nodes -o json` prints",

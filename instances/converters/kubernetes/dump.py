@@ -23,7 +23,7 @@ from placewright.instances.converters.kubernetes.sources import Kind, Source, re
 NODE, POD = Kind("", "Node"), Kind("", "Pod")
 PODS = "pods"
 _TOPOLOGIES = (kr.TOPOLOGY, Kind("kai.scheduler", "Topology"))
-_READ = frozenset(
+READ_KINDS = frozenset(
     {
         *(NODE, POD, kr.WORKLOAD, kr.CLUSTER_QUEUE, kr.LOCAL_QUEUE, kr.FLAVOR, kr.COHORT),
         *_TOPOLOGIES,
@@ -75,7 +75,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
         An object has a value that Kubernetes would not have.
     """
     for kind in sorted(sources):
-        if kind not in _READ:
+        if kind not in READ_KINDS:
             name = f"{kind.name} of {kind.group}" if kind.group else kind.name
             for source in sources[kind]:
                 meta = source.raw.get("metadata")

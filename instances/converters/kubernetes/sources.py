@@ -55,6 +55,21 @@ def read_sources(files: Sequence[str | os.PathLike[str]]) -> dict[Kind, list[Sou
     return found
 
 
+def sources_of(objects: Sequence[Any], where: str) -> dict[Kind, list[Source]]:
+    """Return objects by kind; `where` is what errors call the place that they are from.
+
+    Raises
+    ------
+    InvalidInputError
+        One is no object.
+    """
+    found: dict[Kind, list[Source]] = {}
+    for i, raw in enumerate(objects):
+        for source in _objects(Source(where, (i,), raw)):
+            found.setdefault(_kind(source), []).append(source)
+    return found
+
+
 def read_all(kind: type[_O], sources: Sequence[Source], book: Bookkeeping, what: str) -> list[_O]:
     """Read all objects of a kind, sorted by namespace and name; what is listed twice is left out.
 
