@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 
+from fuzz.host_sets import with_host_sets
 from fuzz.play import Failure, Played, play
 from fuzz.policy import Policy, Raw, TooManyPlansError
 
@@ -70,7 +71,7 @@ def one(policy: Policy, seed: int) -> tuple[Raw, Played, int]:
     rng = Random(f"draw {policy.name} {seed}")
     for rejected in range(DRAWS):
         try:
-            raw = policy.draw(rng)
+            raw = with_host_sets(Random(f"sets {policy.name} {seed}"), policy.draw(rng))
             return raw, play(policy, raw, seed), rejected
         except TooManyPlansError:
             continue

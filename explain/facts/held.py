@@ -16,6 +16,7 @@ from placewright.explain.facts.fact import Fact, Stratum, edit_job, group, named
 from placewright.explain.facts.holding import Holds, Takes, Verb, hosts_for
 from placewright.explain.facts.situation import Situation
 from placewright.formulations.gang.problem.entitlement import borrowing_options
+from placewright.instances.derived.host_sets import AllowedHosts
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.waiting import eligible
 from placewright.instances.documents.job import Job
@@ -92,7 +93,8 @@ class Holders:
         self._round, self._waits = round_, named(name, round_)
         self._holding = holding = situation.holding(holds, takes)
         groups = [group for option in self._waits.options for group in option.groups]
-        able = np.logical_or.reduce([hosts_for(situation.cluster, group) for group in groups])
+        cluster, allowed = situation.cluster, AllowedHosts(round_.host_sets)
+        able = np.logical_or.reduce([hosts_for(cluster, allowed, group) for group in groups])
         self._there, self._is_there = holding.on(able)
 
     def facts(self, verb: Verb) -> list[Fact]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.problem.shapes import host_mask
+from placewright.instances.derived.host_sets import AllowedHosts
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
@@ -77,7 +78,7 @@ class Holding:
         return milli, has_task
 
 
-def hosts_for(cluster: Cluster, asked: TaskGroup) -> Bools:
+def hosts_for(cluster: Cluster, allowed: AllowedHosts, asked: TaskGroup) -> Bools:
     """Return which hosts could hold a task of a group, were they empty (hosts,)."""
     able = cluster.gpu_count * WHOLE_GPU >= asked.gpu
     amounts: Mapping[str, int] = {"cpu": asked.cpu, "memory": asked.memory, **asked.resources}
@@ -89,4 +90,5 @@ def hosts_for(cluster: Cluster, asked: TaskGroup) -> Bools:
     if asked.gpu_models is not None:
         models = [m for m, name in enumerate(cluster.gpu_models) if name in asked.gpu_models]
         able &= np.isin(cluster.gpu_model, models)
-    return able if asked.hosts is None else able & host_mask(cluster, asked.hosts)
+    named = allowed.of(asked)
+    return able if named is None else able & host_mask(cluster, tuple(named))

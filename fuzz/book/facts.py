@@ -281,7 +281,7 @@ class Facts:
     def _group(self, group: Raw) -> Group:
         profile = group.get("mig")
         gpu = group["gpu"] if profile is None else WHOLE * SLICES_80[profile].compute // 7
-        hosts, preferred = group.get("hosts"), group.get("preferred")
+        preferred = group.get("preferred")
         slices, apart = group.get("slices"), group.get("apart")
         wants = {"cpu": group.get("cpu", 0), "memory": group.get("memory", 0)}
         wants |= group.get("resources", {})
@@ -292,9 +292,7 @@ class Facts:
             min(gpu, WHOLE),
             tuple((name, amount) for name, amount in wants.items() if amount),
             tuple(group["gpu_models"]) if group.get("gpu_models") is not None else None,
-            None
-            if hosts is None
-            else frozenset(self.numbers[name] for entry in hosts for name in named(entry)),
+            self._named_hosts(group),
             self.position(group.get("required")),
             None if preferred is None else tuple(preferred),
             None if slices is None else (slices["size"], self.levels.index(slices["required"])),
@@ -303,6 +301,13 @@ class Facts:
             group.get("gpu_memory", 0),
             profile,
         )
+
+    def _named_hosts(self, group: Raw) -> frozenset[int] | None:
+        """Return the hosts that are in the list of a group and in each of its sets; None: all."""
+        lists = [self.raw["host_sets"][name] for name in group.get("host_sets", ())]
+        lists += [] if group.get("hosts") is None else [group["hosts"]]
+        sets = [{self.numbers[name] for entry in one for name in named(entry)} for one in lists]
+        return frozenset(set.intersection(*sets)) if sets else None
 
     def _running(self, running: Raw | None, options: tuple[Option, ...]) -> Running | None:
         if running is None:

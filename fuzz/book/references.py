@@ -11,7 +11,7 @@ HOST = "host"
 
 
 def invalid_jobs(round_: Raw, hosts: Collection[str]) -> frozenset[str]:
-    """Return the pending jobs that name a tenant, level, GPU model or host that is not there.
+    """Return the pending jobs that name a tenant, level, GPU model, host or set that is not there.
 
     Parameters
     ----------
@@ -27,6 +27,7 @@ def invalid_jobs(round_: Raw, hosts: Collection[str]) -> frozenset[str]:
         "model": {host.get("gpu_model") for host in cluster["hosts"]},
         "host": set(hosts),
         "cap": set(round_.get("caps", ())),
+        "host set": set(round_.get("host_sets", ())),
     }
     return frozenset(
         job["name"]
@@ -63,6 +64,7 @@ def _named(job: Raw) -> Iterator[tuple[str, str]]:
             yield from (("level", name) for name in group.get("preferred") or ())
             yield from (("model", name) for name in group.get("gpu_models") or ())
             yield from (("host", name) for name in group.get("hosts") or () if "[" not in name)
+            yield from (("host set", name) for name in group.get("host_sets", ()))
             if group.get("slices") is not None:
                 yield "level", group["slices"]["required"]
             if group.get("apart") is not None:

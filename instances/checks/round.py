@@ -8,6 +8,7 @@ from placewright.instances.checks.arrangement import check_arrangement
 from placewright.instances.checks.caps import check_caps, check_caps_of_jobs
 from placewright.instances.checks.cells import check_cells
 from placewright.instances.checks.cluster import check_cluster
+from placewright.instances.checks.host_sets import check_allowed_hosts, check_host_sets
 from placewright.instances.checks.magnitudes import check_magnitudes
 from placewright.instances.checks.policies import CHECKS
 from placewright.instances.checks.running import check_running
@@ -55,6 +56,8 @@ def check_round(round_: Round) -> None:
             check_known(level, levels, "level", ("policy", "spread_weights", level))
     hosts = hosts_by_name(round_.cluster)
     with errors:
+        check_host_sets(round_, hosts)
+    with errors:
         check_jobs(round_, hosts)
     with errors:
         check_limits(round_, hosts)
@@ -76,7 +79,7 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     with errors:
         _check_names(round_, (*round_.cluster.levels, HOST_LEVEL))
     with errors:
-        _check_hosts(round_, hosts)
+        check_allowed_hosts(round_, hosts)
     with errors:
         check_arrangement(round_)
     with errors:
@@ -141,21 +144,6 @@ def _check_names(round_: Round, levels: Collection[str]) -> None:
                 for m, level in enumerate(group.preferred or ()):
                     with errors:
                         check_known(level, levels, "level", (*path, "preferred", m))
-    errors.refuse()
-
-
-def _check_hosts(round_: Round, hosts: Collection[str]) -> None:
-    errors = Errors()
-    seen: set[str] = set()  # jobs that share a list are many, and a range is long
-    for i, job in enumerate(round_.jobs):
-        for j, option in enumerate(job.options):
-            for k, group in enumerate(option.groups):
-                for m, name in enumerate(group.hosts or ()):
-                    if name not in seen:
-                        path = ("jobs", i, "options", j, "groups", k, "hosts", m)
-                        with errors:
-                            known_hosts(name, hosts, path)
-                            seen.add(name)
     errors.refuse()
 
 

@@ -31,6 +31,7 @@ def grouping_key(job: Job) -> Hashable | None:
             group.gpu,
             group.gpu_models,
             group.hosts,
+            group.host_sets,
             group.required,
             group.preferred,
             group.slices,

@@ -18,6 +18,8 @@ from placewright.instances.documents.cluster import HostName
 from placewright.instances.documents.gpu_parts import group_schema, with_gpu_of_profile
 from placewright.instances.documents.quantities import Mib, MilliCpu, MilliGpu, Resources
 
+MAX_SETS_OF_GROUP = 64
+
 
 class TaskGroup(Document):
     """`count` identical tasks, placed all or none.
@@ -25,9 +27,10 @@ class TaskGroup(Document):
     Each task asks `gpu` (a share of one GPU, or whole GPUs of one host), `cpu`, `memory` and named
     `resources` of one host: `quantities` in a file, milli-GPU, millicores and MiB in memory.
     `gpu_models` lists the allowed models and `hosts` the allowed hosts, by name or range (None:
-    any). All tasks share one domain of the level `required`; the term `spread` counts the levels in
-    `preferred` (None: every level with a spread weight). Within that `slices` keep some tasks
-    together, and `apart` keeps tasks from each other.
+    any); `host_sets` names sets of the round, in all of which a host has to be, too. All tasks
+    share one domain of the level `required`; the term `spread` counts the levels in `preferred`
+    (None: every level with a spread weight). Within that `slices` keep some tasks together, and
+    `apart` keeps tasks from each other.
 
     `gpu_memory` is what a task uses of the memory of each of its GPUs: shares of a GPU add
     up to at most what it has, and whole GPUs have at least as much. In place of `gpu`, `mig` names
@@ -44,6 +47,7 @@ class TaskGroup(Document):
     resources: Resources = Field(default_factory=dict)
     gpu_models: Many[Name] | None = Field(default=None, min_length=1)
     hosts: Many[HostName] | None = Field(default=None, min_length=1)
+    host_sets: Many[Name] = Field(default=(), max_length=MAX_SETS_OF_GROUP)
     required: Name | None = None
     preferred: Many[Name] | None = None
     slices: Slices | None = None

@@ -27,6 +27,8 @@ from placewright.instances.documents.policy import DEFAULT_SPREAD_WEIGHTS, Polic
 from placewright.instances.documents.sections import refuse_unused_sections
 from placewright.instances.documents.sharing import Sharing
 
+MAX_HOST_SETS = 10_000
+
 
 class Reservation(Document):
     """Hosts (a name or range), or some of their GPUs, that nothing may arrive on in this round."""
@@ -48,6 +50,7 @@ class RoundLimits(Document):
 class Round(Document):
     """One scheduling round. `now` is in seconds on the caller's clock.
 
+    `host_sets` are hosts by the name of the set, for task groups that may use these alone.
     `maintenance` says when hosts will be away: jobs that would not have ended by then do not come
     to them. `bindings` are those of the last plan; they hold while guaranteed jobs run in their
     domains. `sharing` is for the policy `interleaving`, `leases` for `deadline`, `geo` for `geo`
@@ -66,6 +69,7 @@ class Round(Document):
     name: Name = "round"
     now: Index = 0
     cluster: ClusterDocument
+    host_sets: dict[Name, Many[HostName]] = Field(default_factory=dict, max_length=MAX_HOST_SETS)
     jobs: Many[Job] = ()
     tenants: Many[Tenant] = ()
     caps: dict[Name, Cap] = Field(default_factory=dict)

@@ -28,11 +28,13 @@ class Digester:
         jobs = ",".join(self._texts.values())
         cluster = known.get(id(round_.cluster)) or _text(round_.cluster, _OF_HOSTS)
         self._texts[id(round_.cluster)] = cluster
-        self._round = round_
-        excluded = {"jobs", "cluster", *_OWN}
+        self._round, sets = round_, round_.host_sets
+        excluded = {"jobs", "cluster", "host_sets", *_OWN}
         rest = round_.model_dump(mode="json", exclude=excluded, exclude_defaults=True)
         texts = {key: _canonical(value) for key, value in rest.items()}
         texts |= {"jobs": f"[{jobs}]", "cluster": cluster}
+        if sets:
+            texts["host_sets"] = self._texts[id(sets)] = known.get(id(sets)) or _canonical(sets)
         text = ",".join(f'"{key}":{texts[key]}' for key in sorted(texts))
         return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
 

@@ -11,7 +11,7 @@ from placewright.instances.checks.invalid_jobs import in_whole_round
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import ENTRY, InvalidInputError
 
-_ELSEWHERE = ("cluster", "policy", "reservations")
+_ELSEWHERE = ("cluster", "host_sets", "policy", "reservations")
 """Parts of a round whose errors do not depend on which jobs it has."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -20,7 +21,7 @@ from placewright.instances.errors import InvalidInputError
 
 MAX_DEPTH = 64
 MAX_DIGITS = 4300
-MAX_KEYS = 1000
+MAX_KEYS = 10_000
 
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -222,8 +223,13 @@ def _refuse(value: Any) -> NoReturn:
         if isinstance(item, _Refused):
             if len(item.keys) > MAX_KEYS:
                 raise _too_many_keys(path)
-            raise _given_twice(next(k for k in item.keys if item.keys.count(k) > 1), path)
+            raise _given_twice(_first_twice(item.keys), path)
         stack.extend(((*path, key), child) for key, child in _children(item))
+
+
+def _first_twice(keys: list[str]) -> str:
+    numbers = Counter(keys)
+    return next(key for key in keys if numbers[key] > 1)
 
 
 def _given_twice(key: str, path: _Path) -> InvalidInputError:

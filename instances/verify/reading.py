@@ -17,6 +17,7 @@ from placewright.instances.documents.plan_leases import LeaseSection, Promised
 from placewright.instances.documents.round import Round
 from placewright.instances.verify.cluster_facts import ClusterFacts, HostFacts, read_cluster
 from placewright.instances.verify.data_facts import Data
+from placewright.instances.verify.named_hosts import NamedHosts
 from placewright.topology.units import WHOLE_GPU
 
 
@@ -126,11 +127,11 @@ class Reading:
     Whatever the plan names and the round does not have is left out here; the rules `known_job`,
     `legal_decision`, `option`, `gang` and `known_host` report it, and no other rule stumbles over
     it. `round` is without the invalid jobs of the one `given`. `running` says by job name what runs
-    before the round; every migrated and preempted job is in it. `vacated` are the hosts that the
-    policy empties. `sliced`: some job has or gets a MIG slice; `parted`: or asks for memory of
-    GPUs. `groups` are those of the plan, and `held` what all tasks hold if there are some.
-    `promises` are None where the plan has none that can be read, and `data` where the policy has no
-    regions.
+    before the round; every migrated and preempted job is in it. `named` tells which hosts groups
+    name; `vacated` are the hosts that the policy empties. `sliced`: some job has or gets a MIG
+    slice; `parted`: or asks for memory of GPUs. `groups` are those of the plan, and `held` what all
+    tasks hold if there are some. `promises` are None where the plan has none that can be read, and
+    `data` where the policy has no regions.
     """
 
     round: Round
@@ -139,6 +140,7 @@ class Reading:
     jobs: Mapping[str, Job]
     running: Mapping[str, Running]
     cluster: ClusterFacts
+    named: NamedHosts
     vacated: frozenset[str]
     kept: tuple[Placed, ...]
     migrated: tuple[Placed, ...]
@@ -243,6 +245,7 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
         jobs=jobs,
         running=running,
         cluster=cluster,
+        named=NamedHosts(round),
         vacated=frozenset(host for name in round.policy.vacate for host in expand(name)),
         kept=tuple(kept),
         migrated=tuple(migrated),

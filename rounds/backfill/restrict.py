@@ -17,6 +17,7 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.instances.derived.hardware import hardware
+from placewright.instances.derived.host_sets import AllowedHosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import aged_value, eligible, expected_end, hosts_away
 from placewright.instances.documents.base import MAX_AMOUNT
@@ -209,6 +210,7 @@ class _Maintenance:
 
     def __init__(self, round_: Round) -> None:
         self._hosts = [name for entry in round_.cluster.hosts for name in expand(entry.name)]
+        self._named = AllowedHosts(round_.host_sets)
         self._known: dict[tuple[int, frozenset[str]], tuple[Option, Option]] = {}
 
     def of(self, option: Option, away: frozenset[str]) -> Option:
@@ -218,17 +220,17 @@ class _Maintenance:
         key = id(option), away
         if key not in self._known:
             groups = tuple(
-                group.model_copy(update={"hosts": self._left(group, away)})
+                group.model_copy(update={"hosts": self._left(group, away), "host_sets": ()})
                 for group in option.groups
             )
             self._known[key] = option, option.model_copy(update={"groups": groups})
         return self._known[key][1]
 
     def _left(self, group: TaskGroup, away: frozenset[str]) -> tuple[str, ...]:
-        mine = self._hosts
-        if group.hosts is not None:
-            mine = [name for entry in group.hosts for name in expand(entry)]
-        return tuple(name for name in mine if name not in away)
+        named = self._named.of(group)
+        return tuple(
+            name for name in self._hosts if name not in away and (named is None or name in named)
+        )
 
 
 class _Asked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from placewright.instances.checks.round import hosts_by_name
+from placewright.instances.derived.host_sets import is_anywhere
 from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.option import Option, TaskGroup
@@ -126,7 +127,7 @@ def _whole_gpus_only(group: TaskGroup) -> bool:
     return (
         group.gpu >= WHOLE_GPU
         and not (group.cpu or group.memory or group.resources or group.gpu_memory)
-        and group.hosts is None
+        and is_anywhere(group)
         and group.required is None
         and group.slices is None
         and group.apart is None

@@ -41,8 +41,8 @@ class Compiler:
     """Compiles successive rounds; what two of them share is compiled once.
 
     Jobs of the last round are kept alive, and shapes keep their indices. Both are compiled anew
-    when a round has another cluster, other precedences of running jobs, tenants, caps or spread
-    weights, or when fewer than half of the known shapes are still in use.
+    when a round has another cluster, other host sets, precedences of running jobs, tenants, caps or
+    spread weights, or when fewer than half of the known shapes are still in use.
     """
 
     def __init__(self) -> None:
@@ -119,6 +119,7 @@ class _CompiledJobs:
         compiler = self.job_compiler
         return (
             round_.cluster is self.document
+            and round_.host_sets == compiler.shapes.host_sets
             and levels == compiler.levels
             and [t.name for t in round_.tenants] == list(compiler.tenants)
             and list(round_.caps) == list(compiler.caps)

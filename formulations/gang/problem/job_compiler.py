@@ -95,7 +95,7 @@ class JobCompiler:
         self.weights = round_.spread_weights()
         self.times_collectives = BOTTLENECK in round_.policy.terms
         self.strict = round_.policy.priority == "strict"
-        self.shapes = ShapeTable(cluster, timed=self.times_collectives)
+        self.shapes = ShapeTable(cluster, round_.host_sets, timed=self.times_collectives)
         self.choices: dict[tuple[int, ...], Choice] = {}
         self.choice_of_option: dict[tuple[int, ...], tuple[Option, Choice]] = {}
         self.class_numbers: dict[tuple[object, ...], int] = {}

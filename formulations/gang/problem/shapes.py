@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -19,6 +19,7 @@ from placewright.formulations.gang.problem.jobs import (
     Traffic,
 )
 from placewright.formulations.gang.problem.mig_layouts import Layouts
+from placewright.instances.derived.host_sets import is_anywhere
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.option import TaskGroup
 from placewright.topology import Cluster
@@ -30,20 +31,21 @@ Names: TypeAlias = tuple[str, ...]
 class ShapeKey(NamedTuple):
     """What makes shapes differ: demands, allowed GPU models and hosts (None: any), rank.
 
+    `hosts` is the number of a set of hosts: whatever allows the same hosts has the same.
     `gpu` is milli-GPU, `gpu_memory` MiB, `mig` a profile; `demand` has other resources by name.
     """
 
     gpu: int
     demand: tuple[tuple[str, int], ...]
     models: Names | None
-    hosts: Names | None
+    hosts: int | None
     mig: str | None
     gpu_memory: int
     rank: int
 
 
-_FIELDS = attrgetter(*(TaskGroup.model_fields.keys() - {"name", "resources"}))
-"""Fields that distinguish task groups, but for resources, which come as a dict."""
+_FIELDS = attrgetter(*(TaskGroup.model_fields.keys() - {"name", "resources", "hosts", "host_sets"}))
+"""Fields that distinguish task groups, but for resources, which come as a dict, and hosts."""
 
 
 class ShapeTable:
@@ -51,17 +53,24 @@ class ShapeTable:
 
     Parameters
     ----------
+    host_sets
+        Those of the round.
     timed
         Whether the term `bottleneck` counts the time of collectives.
     """
 
-    def __init__(self, cluster: Cluster, *, timed: bool = False) -> None:
-        self.cluster = cluster
+    def __init__(
+        self, cluster: Cluster, host_sets: Mapping[str, Names], *, timed: bool = False
+    ) -> None:
+        self.cluster, self.host_sets = cluster, host_sets
         self._timed = timed
         self.index: dict[ShapeKey, int] = {}
         self.levels = {name: i for i, name in enumerate(cluster.levels)}
         self._groups: dict[tuple[object, ...], Group] = {}
-        self._masks: dict[Names, NDArray[np.bool_]] = {}
+        self._masks: list[NDArray[np.bool_]] = []
+        self._mask_numbers: dict[bytes, int] = {}
+        self._of_names: dict[Names, NDArray[np.bool_]] = {}
+        self._allowed: dict[tuple[Names | None, Names], int | None] = {}
         self._layouts = Layouts()
 
     def group(
@@ -78,20 +87,23 @@ class ShapeTable:
         joint
             Level (an index) of which one domain holds all groups of the option.
         """
-        key = (rank, joint, *_FIELDS(group), *group.resources.items())
+        hosts = self._hosts(group)
+        key = (rank, joint, hosts, *_FIELDS(group), *group.resources.items())
         known = self._groups.get(key)
         if known is None:
-            known = self._groups[key] = self._group(group, weights, rank, joint)
+            known = self._groups[key] = self._group(group, hosts, weights, rank, joint)
         return known
 
-    def _group(self, group: TaskGroup, weights: dict[str, int], rank: int, joint: int) -> Group:
+    def _group(
+        self, group: TaskGroup, hosts: int | None, weights: dict[str, int], rank: int, joint: int
+    ) -> Group:
         demand = {"cpu": group.cpu, "memory": group.memory, **group.resources}
         models = None if group.gpu_models is None else tuple(sorted(set(group.gpu_models)))
         key = ShapeKey(
             group.gpu,
             tuple(sorted((k, v) for k, v in demand.items() if v)),
             models,
-            None if group.hosts is None else tuple(sorted(set(group.hosts))),
+            hosts,
             group.mig,
             group.gpu_memory,
             rank,
@@ -151,18 +163,33 @@ class ShapeTable:
                 allowed = [model_of[m] for m in key.models if m in model_of]
                 hosts[s] &= np.isin(cluster.gpu_model, allowed)
             if key.hosts is not None:
-                hosts[s] &= self._mask(key.hosts)
+                hosts[s] &= self._masks[key.hosts]
             if key.gpu_memory:
                 hosts[s] &= cluster.gpu_memory >= key.gpu_memory
             if key.mig is not None:
                 hosts[s] &= np.array(slice_kinds(key.mig))[cluster.product] >= 0
         return gpu, demand, hosts
 
+    def _hosts(self, group: TaskGroup) -> int | None:
+        """Return the number of the set of hosts that a group allows by name, None for all."""
+        if is_anywhere(group):
+            return None
+        key = group.hosts, group.host_sets
+        if key not in self._allowed:
+            lists = [self.host_sets[name] for name in group.host_sets]
+            lists += [] if group.hosts is None else [group.hosts]
+            mask = np.logical_and.reduce([self._mask(names) for names in lists])
+            number = self._mask_numbers.setdefault(mask.tobytes(), len(self._masks))
+            if number == len(self._masks):
+                self._masks.append(mask)
+            self._allowed[key] = None if mask.all() else number
+        return self._allowed[key]
+
     def _mask(self, names: Names) -> NDArray[np.bool_]:
         """Mark the hosts that names and ranges stand for, bool (hosts,)."""
-        if names not in self._masks:
-            self._masks[names] = host_mask(self.cluster, names)
-        return self._masks[names]
+        if names not in self._of_names:
+            self._of_names[names] = host_mask(self.cluster, names)
+        return self._of_names[names]
 
     def host_kinds(self) -> NDArray[np.int64]:
         """Return the kind of each host, (hosts,): its GPU model and the lists of hosts it is in."""
@@ -171,10 +198,12 @@ class ShapeTable:
         if self.has_gpu_parts:
             key = np.column_stack([model, self.cluster.gpu_memory, self.cluster.product])
             model = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
-        lists = {key.hosts for key in self.index if key.hosts is not None}
-        if not lists:
+        sets = {key.hosts for key in self.index if key.hosts is not None}
+        if not sets:
             return model
-        key = np.column_stack([model, *(self._mask(named) for named in sorted(lists))])
+        masks = sorted((self._masks[number] for number in sets), key=lambda mask: mask.tobytes())
+        member = np.packbits(masks, axis=0).T
+        key = np.column_stack([model, member])
         kinds = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
         return kinds if kinds.max(initial=0) < tuning.max_host_kinds else model
 

@@ -103,6 +103,7 @@ class RegionSubproblems:
         caps = {name: Cap.of(quotas.get(("cap", name), {})) for name in self.round.caps}
         update = {
             "cluster": self._region_clusters[region],
+            "host_sets": self._region_host_sets[region],
             "jobs": tuple(self.round.jobs[j] for j in jobs),
             "tenants": tenants,
             "caps": caps,
@@ -152,6 +153,13 @@ class RegionSubproblems:
     def _names(self) -> list[frozenset[str]]:
         names = self.problem.cluster.hosts
         return [frozenset(names[h] for h in hosts) for hosts in self._hosts]
+
+    @cached_property
+    def _region_host_sets(self) -> list[dict[str, tuple[str, ...]]]:
+        return [
+            {name: self._hosts_in_region(names, r) for name, names in self.round.host_sets.items()}
+            for r in range(len(self.problem.wan.regions))
+        ]
 
     @cached_property
     def _reservations(self) -> list[list[Reservation]]:

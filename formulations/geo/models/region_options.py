@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.host_sets import AllowedHosts
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.topology.units import WHOLE_GPU
@@ -38,6 +38,7 @@ class RegionOptions:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.round = problem, problem.round
         self.terms = _scored_terms(problem)
+        self._named = AllowedHosts(self.round.host_sets)
 
     def of(self, j: int, job: Job) -> Iterator[RegionOption]:
         """Yield the region options of a job; a running job has one, in its region."""
@@ -67,13 +68,12 @@ class RegionOptions:
 
     def _hosts_of_group(self, group: TaskGroup, r: int) -> Collection[str]:
         """Return the hosts of a region that a group may use."""
-        if group.hosts is None:
-            return self._hosts[r]
-        return self._hosts[r] & {host for name in group.hosts for host in expand(name)}
+        named = self._named.of(group)
+        return self._hosts[r] if named is None else self._hosts[r] & named
 
     def _restrict_group(self, group: TaskGroup, hosts: Collection[str], r: int) -> TaskGroup:
         """Return a group restricted to hosts of a region, counted in the quotas there."""
-        update: dict[str, Any] = {"hosts": tuple(sorted(hosts))}
+        update: dict[str, Any] = {"hosts": tuple(sorted(hosts)), "host_sets": ()}
         if r in self.regions_with_quotas:
             update["resources"] = group.resources | {quota_resource(r): group.gpu}
         return group.model_copy(update=update)

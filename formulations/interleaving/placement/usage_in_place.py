@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
-from placewright.array_types import Bools
-from placewright.formulations.interleaving.problem.capacity_rows import allowed_hosts
+from placewright.formulations.interleaving.problem.allowed_hosts import HostMasks
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.residual_capacity import amounts_held, quota_left
 from placewright.formulations.plan_messages import Place
@@ -56,7 +55,7 @@ class HostUsage:
         by_name = hosts_by_name(problem.round.cluster)
         self._hosts = [by_name[name] for name in problem.cluster.hosts]
         self._usage: defaultdict[tuple[int, str], int] = defaultdict(int)
-        self._masks: dict[Hashable, Bools] = {}
+        self._masks = HostMasks(problem.cluster, problem.round.host_sets)
 
     def add(self, groups: Sequence[TaskGroup], places: Sequence[Place], times: int = 1) -> None:
         """Add the use of task groups in their places; with -1 remove it."""
@@ -86,7 +85,7 @@ class HostUsage:
             if group.gpu_memory and (has is None or group.gpu_memory > has):
                 return False
             name = self._cluster.hosts[host]
-            if not (self._allows(group, host) and all(self._opened(name, gpu) for gpu in gpus)):
+            if not (self._masks.of(group)[host] and all(self._opened(name, gpu) for gpu in gpus)):
                 return False
         more: defaultdict[tuple[int, str], int] = defaultdict(int)
         for host, name, amount in _amounts(groups, places):
@@ -95,12 +94,6 @@ class HostUsage:
             self._usage[host, name] + amount <= self._hosts[host].capacity.get(name, 0)
             for (host, name), amount in more.items()
         )
-
-    def _allows(self, group: TaskGroup, host: int) -> bool:
-        key = group.gpu_models, group.hosts
-        if key not in self._masks:
-            self._masks[key] = allowed_hosts(group, self._cluster)
-        return bool(self._masks[key][host])
 
 
 def _satisfies_topology(

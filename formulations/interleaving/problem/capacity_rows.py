@@ -6,7 +6,7 @@ groups. A job with several options counts with the least that any of them takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,16 +14,17 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.problem.quotas import accounts_of, resources_held
-from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.formulations.interleaving import parameters
+from placewright.formulations.interleaving.problem.allowed_hosts import HostMasks
 from placewright.formulations.interleaving.problem.residual_capacity import AccountLimit
+from placewright.instances.derived.host_sets import is_anywhere
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 
-Allowed: TypeAlias = tuple[tuple[str, ...] | None, tuple[str, ...] | None, frozenset[str]]
-"""GPU models and hosts that a task group names, and hosts that its job runs on nevertheless."""
+Allowed: TypeAlias = tuple[Hashable, frozenset[str]]
+"""What tells allowed hosts apart, and hosts that a job runs on nevertheless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Row:
 
 
 def block_rows(
-    jobs: Sequence[Job], cluster: Cluster, hosts: Bools, gpus: Ints, parts: Ints
+    jobs: Sequence[Job], masks: HostMasks, hosts: Bools, gpus: Ints, parts: Ints
 ) -> Iterable[Row]:
     """Yield rows of disjoint blocks of s GPUs on one host, for sets of hosts and sizes s.
 
@@ -54,8 +55,7 @@ def block_rows(
     parts
         Milli-GPU that they may have of other GPUs there, (hosts,).
     """
-    masks = _masks(jobs, cluster)
-    allowed = {key: mask & hosts for key, mask in masks.items()}
+    allowed = {key: mask & hosts for key, mask in _all_masks(jobs, masks).items()}
     sizes = sorted(
         {max(g.gpu // WHOLE_GPU, 1) for j in jobs for o in j.options for g in o.groups if g.gpu}
     )
@@ -128,21 +128,21 @@ def _blocks(group: TaskGroup, size: int) -> int:
 
 
 def _host_restriction(job: Job, group: TaskGroup) -> Allowed:
-    tasks = () if job.running is None or group.hosts is None else job.running.tasks
-    return group.gpu_models, group.hosts, frozenset(task.host for task in tasks)
+    tasks = () if job.running is None or is_anywhere(group) else job.running.tasks
+    return HostMasks.key(group), frozenset(task.host for task in tasks)
 
 
-def _masks(jobs: Sequence[Job], cluster: Cluster) -> dict[Allowed, Bools]:
-    masks: dict[Allowed, Bools] = {}
+def _all_masks(jobs: Sequence[Job], masks: HostMasks) -> dict[Allowed, Bools]:
+    found: dict[Allowed, Bools] = {}
     for job in jobs:
         for group in (g for option in job.options for g in option.groups):
             key = _host_restriction(job, group)
-            if key not in masks:
-                masks[key] = hosts_of(job, group, cluster)
-    return masks
+            if key not in found:
+                found[key] = masks.with_current(job, group)
+    return found
 
 
-def fits_some_host(jobs: Sequence[Job], cluster: Cluster, hosts: Bools) -> Bools:
+def fits_some_host(jobs: Sequence[Job], masks: HostMasks, hosts: Bools) -> Bools:
     """Return which jobs run, or have an option whose tasks each fit some host (jobs,).
 
     Parameters
@@ -151,12 +151,13 @@ def fits_some_host(jobs: Sequence[Job], cluster: Cluster, hosts: Bools) -> Bools
         Where tasks may arrive, (hosts,).
     """
     known: dict[tuple[object, ...], bool] = {}
+    cluster = masks.cluster
 
     def fits(group: TaskGroup) -> bool:
         resources = tuple(sorted(group.resources.items()))
-        key = (group.gpu, group.cpu, group.memory, resources, group.gpu_models, group.hosts)
+        key = (group.gpu, group.cpu, group.memory, resources, masks.key(group))
         if key not in known:
-            feasible = allowed_hosts(group, cluster) & hosts
+            feasible = masks.of(group) & hosts
             feasible &= cluster.gpu_count * WHOLE_GPU >= group.gpu
             asked = {"cpu": group.cpu, "memory": group.memory, **group.resources}
             for r, name in enumerate(cluster.resources):
@@ -171,25 +172,6 @@ def fits_some_host(jobs: Sequence[Job], cluster: Cluster, hosts: Bools) -> Bools
         ],
         dtype=bool,
     )
-
-
-def hosts_of(job: Job, group: TaskGroup, cluster: Cluster) -> Bools:
-    """Return the hosts where tasks of a job may be: those allowed, and where it runs, (hosts,)."""
-    mask = allowed_hosts(group, cluster)
-    if job.running is not None and group.hosts is not None:
-        mask[[cluster.host_index[task.host] for task in job.running.tasks]] = True
-    return mask
-
-
-def allowed_hosts(group: TaskGroup, cluster: Cluster) -> Bools:
-    """Return the hosts that a task group names, by GPU model and by name, (hosts,)."""
-    mask = np.ones(cluster.num_hosts, dtype=bool)
-    if group.gpu_models is not None:
-        index = {name: i for i, name in enumerate(cluster.gpu_models)}
-        mask &= np.isin(cluster.gpu_model, [index[model] for model in group.gpu_models])
-    if group.hosts is not None:
-        mask &= host_mask(cluster, group.hosts)
-    return mask
 
 
 def _host_sets(allowed: Mapping[Allowed, Bools], hosts: Bools) -> list[Bools]:

@@ -7,13 +7,12 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.formulations.interleaving.problem.capacity_rows import hosts_of
+from placewright.formulations.interleaving.problem.allowed_hosts import HostMasks
 from placewright.formulations.interleaving.problem.conflicts import size_in_group
 from placewright.formulations.interleaving.problem.packing_problem import ALONE
 from placewright.instances.derived.compatibility import grouping_key
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.sharing import Sharing
-from placewright.topology import Cluster
 
 
 def buckets_of(jobs: Sequence[Job]) -> Ints:
@@ -30,7 +29,7 @@ def buckets_of(jobs: Sequence[Job]) -> Ints:
 
 
 def gpu_memory_of_buckets(
-    jobs: Sequence[Job], cluster: Cluster, bucket: Ints, sharing: Sharing
+    jobs: Sequence[Job], masks: HostMasks, bucket: Ints, sharing: Sharing
 ) -> tuple[Ints, Ints]:
     """Return the MiB per GPU of each job in a group, and the limit of each bucket.
 
@@ -52,8 +51,8 @@ def gpu_memory_of_buckets(
         for number in range(len(mine[0].options[0].groups)):
             groups = [job.options[0].groups[number] for job in mine]
             pairs = list(zip(mine, groups, strict=True))
-            reached = np.any([hosts_of(job, group, cluster) for job, group in pairs], axis=0)
-            most = int(cluster.gpu_memory[reached].max(initial=0))
+            reached = np.any([masks.with_current(job, group) for job, group in pairs], axis=0)
+            most = int(masks.cluster.gpu_memory[reached].max(initial=0))
             sizes = [size_in_group(job, group, sharing) for job, group in pairs]
             if most and sum(sizes) / most > highest_load:
                 highest_load, limit[b], memory[at] = sum(sizes) / most, most, sizes

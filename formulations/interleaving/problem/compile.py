@@ -11,6 +11,7 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.common.priority_classes import precedence_of
+from placewright.formulations.interleaving.problem.allowed_hosts import HostMasks
 from placewright.formulations.interleaving.problem.capacity_rows import (
     Row,
     amount_rows,
@@ -117,6 +118,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
     fixed = {j for j in colocated if j in more or _pinned(round_.jobs[j])}
     stays = frozenset(one for j in fixed for one in colocated[j])
     cluster = build_cluster(round_.cluster)
+    masks = HostMasks(cluster, round_.host_sets)
     open_hosts = find_open_hosts(round_, cluster)
     indices = tuple(j for j in range(len(round_.jobs)) if j not in stays)
     whole = [round_.jobs[j] for j in indices]
@@ -130,7 +132,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
         bucket = np.full(len(jobs), ALONE, dtype=np.int64)
         bucket[: len(whole)] = buckets_of(whole)
         rows = [
-            *block_rows(jobs, cluster, residual.hosts, residual.gpus, residual.parts),
+            *block_rows(jobs, masks, residual.hosts, residual.gpus, residual.parts),
             *amount_rows(jobs, cluster, residual.hosts, residual.held, bucket),
             *quota_rows(jobs, quota_left(round_, stays)),
             *_savings_row(round_, sharing, colocated, stays, open_hosts, jobs, bucket),
@@ -138,7 +140,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
         # Only a job of higher precedence can stop one that runs.
         highest = max((precedence_of(job) for job in jobs), default=None)
         must = [job.running is not None and precedence_of(job) == highest for job in jobs]
-        memory, gpu_memory = gpu_memory_of_buckets(jobs, cluster, bucket, sharing)
+        memory, gpu_memory = gpu_memory_of_buckets(jobs, masks, bucket, sharing)
         stages = [_stages(job, len(sharing.resources)) for job in jobs]
         return PackingProblem(
             rules=Rules(
@@ -157,7 +159,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
             priority_class=_array(priorities.number_of(job) for job in jobs),
             memory=memory,
             bucket=bucket,
-            count=fits_some_host(jobs, cluster, open_hosts.hosts).astype(np.int64),
+            count=fits_some_host(jobs, masks, open_hosts.hosts).astype(np.int64),
             must_cover=np.array(must, dtype=bool),
             conflicts=conflicting_pairs(whole, sharing),
             gpu_memory=gpu_memory,

@@ -21,7 +21,16 @@ KIND = "cells"
 # What does not say where tasks may be, but for what hosts have.
 _OF_GROUP = ("name", "count", "gpu", "cpu", "memory", "resources", "gpu_models", "preferred")
 _OF_OPTION = ("name", "groups", "value", "progress")
-_OF_JOB = ("name", "tenant", "priority", "weight", "options", "running", "opportunistic")
+_OF_JOB = (
+    "name",
+    "tenant",
+    "priority",
+    "weight",
+    "options",
+    "running",
+    "opportunistic",
+    "annotations",
+)
 _FIELDS = ("tenant", "cell", "level", "domain", "jobs")
 
 

@@ -39,17 +39,13 @@ def gpu_model(reading: Reading) -> Iterator[Finding]:
 
 def allowed_host(reading: Reading) -> Iterator[Finding]:
     """Require of each arrival one of the hosts that its group allows."""
-    known: dict[tuple[str, ...], frozenset[str]] = {}
     for arrival in reading.arrivals():
-        names, host = arrival.group.hosts, arrival.host.name
-        if names is None:
-            continue
-        if names not in known:
-            known[names] = frozenset(one for name in names for one in expand(name))
-        if host not in known[names]:
+        group, host = arrival.group, arrival.host.name
+        if not reading.named.include(group, host):
             yield Finding(
                 (*arrival.path, "host"),
-                f"host {host!r} is none that its group allows; expected one of {', '.join(names)}",
+                f"host {host!r} is none that its group allows; "
+                f"expected {reading.named.text(group)}",
             )
 
 

@@ -103,7 +103,7 @@ class EarliestTimes:
         group = option.groups[0]
         level = group.required or option.required
         window = (times[0], end) if self._reading.round.maintenance else None
-        where = group.hosts, group.gpu_models, window
+        where = self._reading.named.key(group), group.gpu_models, window
         key = group.gpu, demand(group), where, level, times, held, len(before)
         if key not in self._most_known:
             if where not in self._allowed_known:

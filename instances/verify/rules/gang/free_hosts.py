@@ -6,7 +6,7 @@ domains, labels, MIG and GPU memory are not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from copy import copy
 
 import numpy as np
@@ -45,7 +45,8 @@ class FreeHosts:
         self.index = {host.name: i for i, host in enumerate(hosts)}
         self._levels = reading.cluster.levels
         self._of_host: dict[str, tuple[Ints, dict[str, int]]] = {}
-        self._masks: dict[tuple[tuple[str, ...] | None, tuple[str, ...] | None], Bools] = {}
+        self._named = reading.named
+        self._masks: dict[Hashable, Bools] = {}
         self._hosts = hosts
         number = np.array([host.hardware.gpus for host in hosts], dtype=np.int64)
         exists = np.arange(max(int(number.max(initial=0)), 1)) < number[:, None]
@@ -166,7 +167,7 @@ class FreeHosts:
         """Return the open hosts of the models and names that a group allows."""
         if any(amount for name, amount in demand(group) if name not in self._resources):
             return np.zeros_like(self.open)
-        key = group.gpu_models, group.hosts
+        key = group.gpu_models, self._named.key(group)
         if key not in self._masks:
             self._masks[key] = self._mask(group)
         return self.open & self._masks[key]
@@ -176,11 +177,8 @@ class FreeHosts:
         if group.gpu_models is not None:
             models = set(group.gpu_models)
             mask &= np.array([host.hardware.gpu_model in models for host in self._hosts])
-        if group.hosts is not None:
-            named = np.zeros_like(mask)
-            named[[self.index[one] for name in group.hosts for one in expand(name)]] = True
-            mask &= named
-        return mask
+        named = [self._named.include(group, host.name) for host in self._hosts]
+        return mask & np.array(named, dtype=np.bool_)
 
     def fitting(self, group: TaskGroup, free: Ints | None = None, gpus: Ints | None = None) -> Ints:
         """Return how many tasks of a group each host takes, of all that is left or of a part."""

@@ -63,10 +63,12 @@ class ReasonTests:
     def class_key(self, option: Option) -> Hashable:
         """Return the class key of an option: options of equal keys fit the same hosts."""
         if id(option) not in self._class_keys:
-            asks = attrgetter(
-                "count", "gpu", "gpu_models", "hosts", "required", "mig", "gpu_memory"
+            asks = attrgetter("count", "gpu", "gpu_models", "required", "mig", "gpu_memory")
+            named = self._reading.named
+            key = (
+                option.required,
+                tuple((asks(group), named.key(group), demand(group)) for group in option.groups),
             )
-            key = option.required, tuple((asks(group), demand(group)) for group in option.groups)
             self._class_keys[id(option)] = key
         return self._class_keys[id(option)]
 

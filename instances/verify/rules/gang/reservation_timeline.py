@@ -111,9 +111,7 @@ class Timeline:
             return False
         if group.gpu_models is not None and host.hardware.gpu_model not in group.gpu_models:
             return False
-        return group.hosts is None or host.name in {
-            name for entry in group.hosts for name in expand(entry)
-        }
+        return self.reading.named.include(group, host.name)
 
     def excess(self, at: int, held: Sequence[Held], reserved: Sequence[Reserved]) -> str:
         """Say of what hosts of reservations, or tenants, have too little at a time; "" if none."""
