@@ -39,8 +39,9 @@ def need_of(job: Job, option: int, levels: Sequence[str]) -> Need:
     """
     asked, needs = job.options[option], []
     for number, group in enumerate(asked.groups):
-        other = group.cpu or group.memory or group.resources or group.hosts or group.gpu_memory
-        if group.gpu < WHOLE_GPU or other or group.slices or group.apart or asked.required:
+        other = bool(group.cpu or group.memory or group.resources or group.gpu_memory)
+        other |= bool(group.hosts or group.host_sets or group.slices or group.apart)
+        if group.gpu < WHOLE_GPU or other or asked.required:
             raise ValueError(f"job {job.name!r} asks for more than whole GPUs of some models")
         level = NONE if group.required is None else levels.index(group.required)
         needs.append((number, group.count, group.gpu // WHOLE_GPU, level))

@@ -209,9 +209,11 @@ def _job(text: str) -> dict[str, Any]:
         if span is None or not span.is_integer():
             raise _wrong(text, "--set", "JOB.due=+TIME, later, or -TIME, earlier")
         return {job: {"due_later_s": int(span) * (1 if value[0] == "+" else -1)}}
+    if value[0] == "-" and field == "host_sets":
+        return {job: {"drop_host_sets": _names(value[1:])}}
     if value[0] == "+" and field in ("gpu_models", "regions"):
         return {job: {f"add_{field}": _names(value[1:])}}
-    if field in ("gpu_models", "regions", "hosts") and value[0] != "[":
+    if field in ("gpu_models", "regions", "hosts", "host_sets") and value[0] != "[":
         return {job: {field: _names(value)}}
     return {job: {field: _value(value)}}
 

@@ -70,6 +70,9 @@ def _elsewhere(round_: Round, job: Job, groups: dict[Where, TaskGroup]) -> Itera
             yield _step("models", f"allow {model}, too", _of(job, add_gpu_models=[model]))
     if any(group.hosts is not None for group in groups.values()):
         yield _step("any_host", "allow any host", _of(job, without=["hosts"]))
+    for name in dict.fromkeys(name for group in groups.values() for name in group.host_sets):
+        text = f"allow hosts outside of {name}, too"
+        yield _step("any_host", text, _of(job, drop_host_sets=[name]))
 
 
 def _levels(round_: Round, job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:

@@ -1,7 +1,7 @@
 """What a job asks: of all its options and task groups each distinct statement once.
 
-In the order of preference: amounts, tasks, GPU models, hosts, levels from the outermost inwards,
-slices, apart, label.
+In the order of preference: amounts, tasks, GPU models, hosts, host sets, levels from the outermost
+inwards, slices, apart, label.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def asks(round_: Round, name: str) -> list[Fact]:
         *_amounts(name, groups),
         *_tasks(name, groups),
         *_places(name, groups),
+        *_host_sets(name, groups),
         *_levels(job, levels),
         *_arrangement(name, groups),
         *_label(job),
@@ -125,6 +126,19 @@ def _places(name: str, groups: Sequence[TaskGroup]) -> Iterator[Fact]:
             yield _fact(
                 field, f"on {several(names, conjunction='or')} only", edit, names=list(names)
             )
+
+
+def _host_sets(name: str, groups: Sequence[TaskGroup]) -> Iterator[Fact]:
+    for host_set in dict.fromkeys(one for g in groups for one in g.host_sets):
+
+        def holds(group: TaskGroup, host_set: str = host_set) -> bool:
+            return host_set in group.host_sets
+
+        def change(group: TaskGroup, host_set: str = host_set) -> dict[str, Any]:
+            return {"host_sets": tuple(one for one in group.host_sets if one != host_set)}
+
+        edit = _edit_groups(name, holds, change)
+        yield _fact("host_set", f"on hosts of host set {host_set} only", edit, host_set=host_set)
 
 
 def _levels(job: Job, levels: Sequence[str]) -> Iterator[Fact]:

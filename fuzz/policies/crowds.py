@@ -36,7 +36,7 @@ SIZE = priorities.Size(
 MUTATED = 20
 """So many plans have a change somewhere."""
 SECONDS = 2.0
-SECTIONS = {"now", "cluster", "tenants", "caps", "reservations", "jobs", "policy"}
+SECTIONS = {"now", "cluster", "host_sets", "tenants", "caps", "reservations", "jobs", "policy"}
 
 
 def draw(rng: Random) -> Raw:

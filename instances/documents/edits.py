@@ -41,6 +41,7 @@ Asked = Literal[
     "anti_affinity",
     "gpu_models",
     "hosts",
+    "host_sets",
     "due",
     "regions",
     "not_before",
@@ -60,14 +61,16 @@ class AddEdit(Document):
     """New domains and hosts: those given, or `count` copies of what a domain or host has.
 
     A copy of the domain or host `like` is below the same parent. Its name and those of what is in
-    it begin with `new1-`, those of a second copy with `new2-`. All hosts of copies are healthy,
-    and have no annotations.
+    it begin with `new1-`, those of a second copy with `new2-`. All hosts of copies are healthy, in
+    the host sets of those that they are copies of, and have no annotations. Hosts that are given
+    are in `host_sets`.
     """
 
     like: Name | None = None
     count: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
     domains: Many[DomainEntry] = ()
     hosts: Many[HostEntry] = ()
+    host_sets: Many[Name] = ()
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -79,6 +82,12 @@ class AddEdit(Document):
                 path=("like",),
                 value=self.like,
                 show_value=given,
+            )
+        if self.host_sets and not self.hosts:
+            raise InvalidInputError(
+                "given without hosts; expected hosts that are to be in these sets",
+                path=("host_sets",),
+                show_value=False,
             )
         return self
 
@@ -136,8 +145,8 @@ class JobEdit(Document):
 
     `only` leaves it one of its options, by index. All other fields are of its options and
     task groups, all of them or those chosen by `option` and `group`: `joint_required` is the level
-    `required` of options, and `add_gpu_models` allows further models. `without` names what the job
-    no longer asks.
+    `required` of options, `add_gpu_models` allows further models, and `drop_host_sets` names host
+    sets in which its hosts need not be. `without` names what the job no longer asks.
     """
 
     priority: Annotated[int, Field(strict=True, ge=-(10**9), le=10**9)] | None = None
@@ -162,6 +171,8 @@ class JobEdit(Document):
     gpu_models: Names | None = None
     add_gpu_models: Many[Name] = ()
     hosts: Hosts | None = None
+    host_sets: Names | None = None
+    drop_host_sets: Many[Name] = ()
     required: Name | None = None
     joint_required: Name | None = None
     slices: Slices | None = None
@@ -180,7 +191,11 @@ class JobEdit(Document):
                     path=(name,),
                     show_value=False,
                 )
-        for one, other in (("regions", "add_regions"), ("gpu_models", "add_gpu_models")):
+        for one, other in (
+            ("regions", "add_regions"),
+            ("gpu_models", "add_gpu_models"),
+            ("host_sets", "drop_host_sets"),
+        ):
             if getattr(self, one) is not None and getattr(self, other):
                 raise InvalidInputError(
                     f"given beside {one}; expected one of the two", path=(other,), show_value=False

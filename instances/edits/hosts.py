@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from placewright.instances.checks.round import hosts_by_name, known_hosts
 from placewright.instances.derived import ranges
@@ -90,6 +90,10 @@ def add(round_: Round, edit: AddEdit) -> Round:
     """Add hosts and domains: those given, or copies of a domain with all that is in it."""
     cluster = round_.cluster
     domains, hosts = list(edit.domains), list(edit.hosts)
+    sets = dict(round_.host_sets)
+    for i, name in enumerate(edit.host_sets):
+        check_known(name, sets, "host set", ("host_sets", i))
+        sets[name] = (*sets[name], *(entry.name for entry in hosts))
     if edit.like is not None:
         taken = {one.name for one in cluster.domains} | hosts_by_name(cluster).keys()
         check_known(edit.like, taken, "domain or host", ("like",))
@@ -99,8 +103,10 @@ def add(round_: Round, edit: AddEdit) -> Round:
             more_domains, more_hosts = _copied(cluster, edit.like, prefix)
             domains += more_domains
             hosts += more_hosts
+            sets = _with_copies(sets, more_hosts, prefix)
     update = {"domains": (*cluster.domains, *domains), "hosts": (*cluster.hosts, *hosts)}
-    return _with_cluster(round_, cluster.model_copy(update=update))
+    round_ = _with_cluster(round_, cluster.model_copy(update=update))
+    return round_ if sets == round_.host_sets else round_.model_copy(update={"host_sets": sets})
 
 
 def expanded(round_: Round, hosts: Sequence[str]) -> frozenset[str]:
@@ -132,6 +138,22 @@ def _without(entry: str, gone: frozenset[str]) -> Iterable[str]:
     names = ranges.expand(entry)
     left = [name for name in names if name not in gone]
     return (entry,) if len(left) == len(names) else left
+
+
+def _with_copies(
+    sets: Mapping[str, tuple[str, ...]], copies: Sequence[HostEntry], prefix: str
+) -> dict[str, tuple[str, ...]]:
+    """Return host sets in which copies of hosts are, too, if these are; copies have a prefix."""
+    copied = {name.removeprefix(prefix) for one in copies for name in ranges.expand(one.name)}
+    found = {}
+    for name, entries in sets.items():
+        more: list[str] = []
+        for entry in entries:
+            mine = [host for host in ranges.expand(entry) if host in copied]
+            whole = len(mine) == ranges.size(entry)
+            more += [f"{prefix}{entry}"] if whole else [f"{prefix}{host}" for host in mine]
+        found[name] = (*entries, *more)
+    return found
 
 
 def _free_numbers(like: str, taken: set[str]) -> Iterator[int]:

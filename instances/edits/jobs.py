@@ -22,6 +22,7 @@ _OF_GROUP = (
     "gpu_memory",
     "gpu_models",
     "hosts",
+    "host_sets",
     "required",
     "slices",
     "apart",
@@ -158,13 +159,16 @@ def _group(group: TaskGroup, edit: JobEdit) -> TaskGroup:
     update: dict[str, Any] = {
         name: getattr(edit, name) for name in _OF_GROUP if getattr(edit, name) is not None
     }
-    update |= {name: None for name in edit.without if name in _OF_GROUP}
+    update |= {n: TaskGroup.model_fields[n].default for n in edit.without if n in _OF_GROUP}
     if edit.gpu is not None:
         update["mig"] = None  # it asks GPUs, no slice of one
     if edit.resources:
         update["resources"] = {**group.resources, **edit.resources}
     if edit.add_gpu_models and group.gpu_models is not None:
         update["gpu_models"] = tuple(dict.fromkeys((*group.gpu_models, *edit.add_gpu_models)))
+    if edit.drop_host_sets:
+        left = (name for name in group.host_sets if name not in edit.drop_host_sets)
+        update["host_sets"] = tuple(left)
     return group.model_copy(update=update)
 
 

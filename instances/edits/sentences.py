@@ -171,6 +171,8 @@ _FIELDS: Mapping[str, Callable[[Any], str]] = {
     "gpu_models": lambda names: f"runs on {several(names)}",
     "add_gpu_models": lambda names: f"also runs on {several(names)}",
     "hosts": lambda names: f"runs on hosts {several(names)}",
+    "host_sets": lambda names: f"runs in {_host_sets(names)}",
+    "drop_host_sets": lambda names: f"also runs outside {_host_sets(names)}",
     "required": lambda level: f"needs one {level} for the tasks of a group",
     "joint_required": lambda level: f"needs one {level} for all its tasks",
     "slices": lambda one: f"needs one {one.required} for each {one.size} tasks",
@@ -184,6 +186,7 @@ _WITHOUT: Mapping[str, str] = {
     "anti_affinity": "distance from other jobs",
     "gpu_models": "particular GPU model",
     "hosts": "particular hosts",
+    "host_sets": "particular host set",
     "due": "due time",
     "regions": "particular region",
     "not_before": "later start",
@@ -191,6 +194,10 @@ _WITHOUT: Mapping[str, str] = {
     "load": "load that peaks apart from others'",
     "conflicts": "GPU without the jobs that it conflicts with",
 }
+
+
+def _host_sets(names: Sequence[str]) -> str:
+    return f"host {'set' if len(names) == 1 else 'sets'} {several(names)}"
 
 
 def _submit(jobs: Sequence[Job]) -> str:

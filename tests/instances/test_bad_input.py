@@ -464,8 +464,8 @@ def test_text_that_is_too_long_is_refused(tmp_path, monkeypatch, kind):
         ('{"a":' + "[" * 10**6, "nested too deeply; expected at most 64 levels"),
         ('{"a":' * 10**6, "nested too deeply; expected at most 64 levels"),
         (
-            json.dumps({"a": [{str(i): i for i in range(1001)}]}),
-            "a[0]: too many keys; expected at most 1,000",
+            json.dumps({"a": [{str(i): i for i in range(10_001)}]}),
+            "a[0]: too many keys; expected at most 10,000",
         ),
     ],
 )
@@ -496,7 +496,7 @@ def test_bad_json_is_refused(tmp_path, content, message):
         ("a: " + "[" * 10**5, "nested too deeply; expected at most 64 levels"),
         ("{a: " * 10**5, "nested too deeply; expected at most 64 levels"),
         ("- " * 10**5, "nested too deeply; expected at most 64 levels"),
-        ("\n".join(f"k{i}: 1" for i in range(1001)), "too many keys; expected at most 1,000"),
+        ("\n".join(f"k{i}: 1" for i in range(10_001)), "too many keys; expected at most 10,000"),
     ],
 )
 def test_bad_yaml_is_refused(tmp_path, content, message):

@@ -97,6 +97,7 @@ def _group(group: TaskGroup) -> str:
     times = f"{group.count} x " if group.count > 1 else ""
     models = f" {'|'.join(group.gpu_models)}" if group.gpu_models else ""
     models += f" on {'|'.join(group.hosts)}" if group.hosts else ""
+    models += f" in {' and '.join(group.host_sets)}" if group.host_sets else ""
     level = f" in one {group.required}" if group.required else ""
     size = group.mig or gpus(group.gpu)
     memory = f" with {memory_in_gi(group.gpu_memory)}" if group.gpu_memory else ""
