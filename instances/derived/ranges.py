@@ -9,7 +9,7 @@ _RANGE = re.compile(r"(.*)\[(\d{1,9})-(\d{1,9})\]\Z")
 
 def size(name: str) -> int:
     """Return the number of hosts of a name or range: 1 for a name, below 1 for a reversed range."""
-    match = _RANGE.match(name)
+    match = _RANGE.match(name) if name.endswith("]") else None
     return int(match[3]) - int(match[2]) + 1 if match else 1
 
 
@@ -18,8 +18,8 @@ def expand(name: str) -> list[str]:
 
     A range's `size` should have been checked before it is expanded.
     """
-    match = _RANGE.match(name)
-    if not match:
+    match = _RANGE.match(name) if name.endswith("]") else None
+    if match is None:
         return [name]
     prefix, first, last = match.groups()
     width = len(first)

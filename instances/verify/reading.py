@@ -245,7 +245,7 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
         jobs=jobs,
         running=running,
         cluster=cluster,
-        named=NamedHosts(round),
+        named=NamedHosts(round, cluster.hosts),
         vacated=frozenset(host for name in round.policy.vacate for host in expand(name)),
         kept=tuple(kept),
         migrated=tuple(migrated),

@@ -58,15 +58,18 @@ class FreeHosts:
             dtype=np.int64,
         ).reshape(len(hosts), len(names))
         self.open = np.ones(len(hosts), dtype=np.bool_)
+        self._rooms: dict[Hashable, Ints] = {}
 
     def copy(self) -> FreeHosts:
         """Return a state of its own with as much left."""
         other = copy(self)
         other.gpus, other.open, other._free = self.gpus.copy(), self.open.copy(), self._free.copy()
+        other._rooms = {}
         return other
 
     def close(self, reading: Reading) -> None:
         """Let nothing arrive where nothing may."""
+        self._rooms.clear()
         gone = reading.vacated | unavailable_hosts(reading)
         for i, host in enumerate(self._hosts):
             self.open[i] = host.healthy and host.name not in gone
@@ -79,6 +82,7 @@ class FreeHosts:
 
     def take(self, tasks: Iterable[tuple[Task, TaskGroup]]) -> None:
         """Take what tasks hold."""
+        self._rooms.clear()
         at: list[int] = []
         asks: list[Ints] = []
         gpus: list[tuple[int, int, int]] = []
@@ -102,6 +106,7 @@ class FreeHosts:
 
     def keep_least(self, other: FreeHosts) -> None:
         """Leave only what is free in another state, too."""
+        self._rooms.clear()
         np.minimum(self.gpus, other.gpus, out=self.gpus)
         np.minimum(self._free, other._free, out=self._free)
 
@@ -177,22 +182,30 @@ class FreeHosts:
         if group.gpu_models is not None:
             models = set(group.gpu_models)
             mask &= np.array([host.hardware.gpu_model in models for host in self._hosts])
-        named = [self._named.include(group, host.name) for host in self._hosts]
-        return mask & np.array(named, dtype=np.bool_)
+        return mask & self._named.mask(group)
 
     def fitting(self, group: TaskGroup, free: Ints | None = None, gpus: Ints | None = None) -> Ints:
         """Return how many tasks of a group each host takes, of all that is left or of a part."""
-        free, gpus = self._free if free is None else free, self.gpus if gpus is None else gpus
+        if free is not None and gpus is not None:
+            return np.where(self.allowed(group), self._room(group, free, gpus), 0)
+        key = group.gpu, demand(group), group.count if group.gpu == 0 else 1
+        if key not in self._rooms:
+            self._rooms[key] = self._room(group, self._free, self.gpus)
+        return np.where(self.allowed(group), self._rooms[key], 0)
+
+    def _room(self, group: TaskGroup, free: Ints, gpus: Ints) -> Ints:
+        """Return how many tasks of a group each host has room for, whether it is allowed or not."""
+        room: Ints
         if group.gpu >= WHOLE_GPU:
-            fitting = (gpus >= WHOLE_GPU).sum(axis=1) // (group.gpu // WHOLE_GPU)
+            room = (gpus >= WHOLE_GPU).sum(axis=1) // (group.gpu // WHOLE_GPU)
         elif group.gpu:
-            fitting = (gpus.clip(min=0) // group.gpu).sum(axis=1)
+            room = (gpus.clip(min=0) // group.gpu).sum(axis=1)
         else:
-            fitting = np.full(len(gpus), group.count)
+            room = np.full(len(gpus), group.count)
         asks = self._asks(group)
         for r in np.flatnonzero(asks).tolist():
-            fitting = np.minimum(fitting, free[:, r].clip(min=0) // asks[r])
-        return np.where(self.allowed(group), fitting, 0)
+            room = np.minimum(room, free[:, r].clip(min=0) // asks[r])
+        return room
 
     def domains(self, level: str) -> tuple[Ints, dict[str, int]]:
         """Return the number of the domain of each host at a level, and their numbers by name."""
