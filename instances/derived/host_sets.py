@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.option import TaskGroup
@@ -33,11 +33,6 @@ class AllowedHosts:
                 parts.append(_expanded(group.hosts))
             self._known[key] = frozenset.intersection(*parts)
         return self._known[key]
-
-    def among(self, hosts: Collection[str], group: TaskGroup) -> Collection[str]:
-        """Return those of all hosts of a round that a group allows."""
-        named = self.of(group)
-        return hosts if named is None else named
 
     def of_set(self, name: str) -> frozenset[str]:
         """Return the hosts of a set."""
