@@ -20,7 +20,7 @@ from placewright.live.serve.extender import Extender, args_of
 from placewright.live.serve.messages import JobPlaces, TaskPlace
 from placewright.live.serve.snapshot import snapshot_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ARGS = json.loads((ROOT / "tests" / "data" / "extender" / "filter-args.json").read_text())
 PAGE = (ROOT / "docs" / "how-to" / "serve.md").read_text()
 CAPTURED = ROOT.parent / "shared" / "data" / "live" / "kubernetes" / "captured"

@@ -1,6 +1,6 @@
 """Many callers of one service at once: every answer is right, or 503 with a time to try again.
 
-By hand: `python tests/live/callers.py SECONDS` starts a service, and prints figures as JSON.
+By hand: `python tests/live/serve/callers.py SECONDS` starts a service, and prints figures as JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from placewright.instances import parse_round
 from placewright.instances.io.files import parse_plan
 from placewright.solver.usage import usage
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TOKEN = "a-token-of-the-tests"
 HEAD = {"apiVersion": "placewright/v1alpha2"}
 NAMED = {"Authorization": f"Bearer {TOKEN}"}
