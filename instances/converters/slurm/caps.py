@@ -1,45 +1,175 @@
-"""Limits of users, QOS and accounts above others as caps: which jobs count in which of them."""
+"""Limits of Slurm as caps: in which of them a job counts, and what each allows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
-from placewright.instances.converters.slurm.limits import Limits
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.context import Context, allowed_nodes
+from placewright.instances.converters.slurm.limits import NONE, Limit, Owner
+from placewright.instances.converters.slurm.nodes import gpu_model
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.documents.base import NAME
+from placewright.instances.documents.caps import Cap
+from placewright.instances.documents.job import MAX_CAPS, Job
+from placewright.instances.documents.option import Option, TaskGroup
 
+MAX_OPTIONS = 64
 MAX_NAME = 253
 _NAME = re.compile(NAME)
 
 
-def caps_of(job: SlurmJob, limits: Limits) -> dict[str, int]:
-    """Return the GPUs of each cap that a job counts in, by the cap's name.
+class Caps:
+    """The caps of the jobs of a dump, each made when a first job counts in it."""
 
-    An account counts for all accounts below it; the one that is a job's tenant has a quota instead.
-    """
-    return {
-        name: gpus
-        for name, gpus in _named(job, limits)
-        if _NAME.fullmatch(name) and len(name) <= MAX_NAME
-    }
+    def __init__(self, context: Context, book: Bookkeeping) -> None:
+        self._context, self._limits, self._book = context, context.limits, book
+        self._found: dict[str, Limit] = {}
+        self._jobs_elsewhere: Counter[str] = Counter()
+
+    def with_caps(self, job: Job, components: Sequence[SlurmJob]) -> Job:
+        """Return a job that counts in the caps of its account, user and QOS."""
+        limits = {n: one for n, one in self._of(components[0]) if _is_name(n)}
+        if not limits:
+            return job
+        capped = {model for limit in limits.values() for model in limit.gpus if model}
+        if capped:
+            known = self._of_known_models(job, components, capped)
+            if known is None:
+                self._book.cannot_say("a limit per GPU model, of a job of several models", job.name)
+                limits = {n: one for n, one in limits.items() if not any(one.gpus)}
+            job = known or job
+        self._found |= limits
+        return job.model_copy(update={"caps": tuple(limits)[:MAX_CAPS]})
+
+    def leave(self, components: Sequence[SlurmJob]) -> None:
+        """Count a running job that is not in the round against the numbers of jobs."""
+        self._jobs_elsewhere.update(name for name, _ in self._of(components[0]))
+
+    def without_quotas(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return the jobs without caps that say no more than the quota of a tenant."""
+        tenants: dict[str, set[str | None]] = {name: set() for name in self._found}
+        for job in jobs:
+            for name in job.caps:
+                tenants[name].add(job.tenant)
+        for name, found in tenants.items():
+            limit, (tenant, *others) = self._found[name], found or {None}
+            same = tenant is not None and name == _name("account", tenant) and not others
+            if same and limit.jobs is None and set(limit.gpus) == {""}:
+                del self._found[name]
+        return [
+            job.model_copy(update={"caps": tuple(n for n in job.caps if n in self._found)})
+            if any(name not in self._found for name in job.caps)
+            else job
+            for job in jobs
+        ]
+
+    def documents(self) -> dict[str, Cap]:
+        """Return all caps by name."""
+        return {name: self._document(name, limit) for name, limit in sorted(self._found.items())}
+
+    def _document(self, name: str, limit: Limit) -> Cap:
+        jobs = limit.jobs
+        return Cap(
+            gpus=limit.gpus.get(""),
+            gpus_by_model={model: most for model, most in sorted(limit.gpus.items()) if model},
+            jobs=None if jobs is None else max(0, jobs - self._jobs_elsewhere[name]),
+        )
+
+    def _of(self, job: SlurmJob) -> Iterator[tuple[str, Limit]]:
+        """Yield the names and limits of what a job counts in."""
+        account, user, limits = job.account or "", job.user_name, self._limits
+        for one in limits.path(account):
+            if limit := self._known(limits.together.get((one, "", ""), NONE)):
+                yield _name("account", one), limit
+        own = self._association(account, user, job.partition)
+        limit = self._known(limits.together.get(own, NONE)) if user else NONE
+        jobs = [most for most in (limit.jobs, self._jobs_of_user(own)) if most is not None]
+        limit = limit._replace(jobs=min(jobs, default=None)) if user else NONE
+        if limit:
+            where = ("partition", own[2]) if own[2] else ()
+            yield _name("account", account, "user", user, *where), limit
+        if (qos := limits.qos.get(job.qos)) is not None:
+            for found, who in (
+                (qos.together, ()),
+                (qos.per_user, ("user", user)),
+                (qos.per_account, ("account", account)),
+            ):
+                if (limit := self._known(found)) and all(who):
+                    yield _name("qos", job.qos, *who), limit
+
+    def _association(self, account: str, user: str, partitions: Sequence[str]) -> Owner:
+        """Return the association of a user: that with the partition, if there is one."""
+        own = (account, user, partitions[0] if len(partitions) == 1 else "")
+        known = own in self._limits.together or own in self._limits.jobs_of_users
+        return own if known else (account, user, "")
+
+    def _jobs_of_user(self, own: Owner) -> int | None:
+        account, most = own[0], self._limits.jobs_of_users
+        above = (most.get((one, "", "")) for one in self._limits.path(account))
+        return most.get(own, next((one for one in above if one is not None), None))
+
+    def _known(self, limit: Limit) -> Limit:
+        """Return a limit without GPU models that no node has."""
+        models = {"", *self._context.nodes.models}
+        return limit._replace(gpus={m: most for m, most in limit.gpus.items() if m in models})
+
+    def _of_known_models(
+        self, job: Job, components: Sequence[SlurmJob], capped: set[str]
+    ) -> Job | None:
+        """Return a job of which each task group has one GPU model; None if that cannot be."""
+        by_name = self._context.nodes.by_name
+        if job.running is not None:
+            there: dict[int, set[str | None]] = {}
+            for task in job.running.tasks:
+                there.setdefault(task.group, set()).add(gpu_model(by_name[task.host]))
+            models = {g: mine.pop() for g, mine in there.items() if len(mine) == 1}
+            return _with_models(job, (job.options[0],), models)
+        found = {gpu_model(by_name[name]) for one in components for name in
+                 allowed_nodes(one, self._context)}  # fmt: skip
+        able = sorted(model for model in found if model is not None)
+        if not capped.intersection(able):
+            return job
+        options: list[Option] = []
+        for option in job.options:
+            for model in able:
+                if all(group.gpu_models in (None, (model,)) for group in option.groups):
+                    groups = tuple(_of_model(group, model) for group in option.groups)
+                    name = option.name if len(able) == 1 else f"{option.name}-{model}"
+                    options.append(option.model_copy(update={"groups": groups, "name": name}))
+        if not options:  # groups of several models, each of which names its own
+            named = all(group.gpu_models for option in job.options for group in option.groups)
+            return job if named else None
+        typed = all(group.gpu_models for group in job.options[0].groups)
+        if typed or len(options) > MAX_OPTIONS:
+            return job if typed else None
+        return job.model_copy(update={"options": tuple(options)})
 
 
-def _named(job: SlurmJob, limits: Limits) -> Iterator[tuple[str, int]]:
-    account, user = job.account or "", job.user_name
-    tenant = limits.tenant(account)
-    for above in limits.chain(account):
-        if above in limits.gpus and above != tenant:
-            yield f"account/{above}", limits.gpus[above]
-    if (account, user) in limits.users:
-        yield f"account/{account}/user/{user}", limits.users[account, user]
-    qos = limits.qos.get(job.qos)
-    if qos is None:
-        return
-    for name, gpus in (
-        (f"qos/{job.qos}", qos.total),
-        (f"qos/{job.qos}/user/{user}", qos.per_user if user else None),
-        (f"qos/{job.qos}/account/{account}", qos.per_account if account else None),
-    ):
-        if gpus is not None:
-            yield name, gpus
+def _with_models(
+    job: Job, options: Sequence[Option], models: Mapping[int, str | None]
+) -> Job | None:
+    (option,) = options
+    groups = []
+    for number, group in enumerate(option.groups):
+        model = models.get(number)
+        if group.gpu and model is None:
+            return None
+        groups.append(group if model is None else _of_model(group, model))
+    option = option.model_copy(update={"groups": tuple(groups)})
+    return job.model_copy(update={"options": (option,)})
+
+
+def _of_model(group: TaskGroup, model: str) -> TaskGroup:
+    return group.model_copy(update={"gpu_models": (model,)}) if group.gpu else group
+
+
+def _name(*parts: str) -> str:
+    """Return the name of a cap: `account/lab/user/mia`, `qos/high/account/lab`."""
+    return "/".join(parts)
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from placewright.instances.converters.slurm.caps import caps_of
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.nodes import MAX_REMEMBERED, Nodes
 from placewright.instances.converters.slurm.records import SlurmJob, SlurmReservation
@@ -26,10 +25,7 @@ from placewright.topology.units import HOST_LEVEL
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What jobs are read against.
-
-    `allowed` and `caps` (GPUs by name) grow as jobs are read.
-    """
+    """What jobs are read against; `allowed` grows as they are read."""
 
     now: int
     nodes: Nodes
@@ -39,16 +35,12 @@ class Context:
     movable: bool
     alone: bool
     allowed: dict[object, frozenset[str]] = field(default_factory=dict)
-    caps: dict[str, int] = field(default_factory=dict)
 
 
 def common_fields(job: SlurmJob, context: Context) -> dict[str, object]:
     """Return the fields of a job that do not depend on whether it runs."""
     minutes = job.time_limit
-    caps = caps_of(job, context.limits)
-    context.caps.update(caps)
     return {
-        "caps": tuple(caps),
         "name": job.name,
         "tenant": None if job.account is None else context.limits.tenant(job.account),
         "priority": context.limits.ranks.get(job.qos, 0),

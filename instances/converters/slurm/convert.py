@@ -18,7 +18,6 @@ from placewright.instances.converters.slurm.sources import Sources, find_sources
 from placewright.instances.converters.slurm.topology import read_topology
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.derived.slurm_marks import RESERVATION
-from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.leases import Outage
 from placewright.instances.documents.policy import Policy, Tenant
@@ -77,14 +76,13 @@ def read_slurm(
     for name in over_full(nodes, made.occupied.amounts):
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)
     for limit in limits.unsaid:
-        book.cannot_say("limits per GPU model, job or node", limit)
+        book.cannot_say("limits per job or node", limit)
     if limits.without_parents:
         book.cannot_say("which account is above which, as sacctmgr was not asked for ParentName")
     if "topology" in found.parts and not topology.levels:
         book.cannot_say("a topology that is neither a tree nor blocks")
     _note_priorities(jobs.jobs, limits, book)
     _note_dialect(found, book)
-    used = dict.fromkeys(cap for job in made.jobs for cap in job.caps)
     tenants = dict.fromkeys(job.tenant for job in made.jobs if job.tenant is not None)
     round_ = Round(
         name="slurm",
@@ -100,7 +98,7 @@ def read_slurm(
             Tenant(name=name, quota={"gpu": limits.gpus[name]} if name in limits.gpus else {})
             for name in sorted(tenants)
         ),
-        caps={name: Cap(gpus=context.caps[name]) for name in sorted(used)},
+        caps=made.caps,
         reservations=tuple(Reservation(host=host) for host in made.closed),
         maintenance=tuple(
             Outage(host=name, start=one.start_time, end=one.end_time)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from placewright.instances.converters.slurm.caps import caps_of
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
@@ -16,14 +15,18 @@ BY_USER = frozenset({"JobHeldUser", "JobHeld"})
 
 DEPENDS = frozenset({"Dependency", "DependencyNeverSatisfied"})
 BEGINS_LATER = frozenset({"BeginTime"})
-OF_GPUS = {
-    **dict.fromkeys(("AssocGrpGRES", "AssocGrpGRESLimit"), "account/"),
-    **dict.fromkeys(
-        ("QOSGrpGRES", "QOSMaxGRESPerUser", "QOSMaxGRESPerUserLimit", "QOSMaxGRESPerAccount"),
-        "qos/",
-    ),
-}
-"""Limits of GPUs, and how the caps that a round has of them begin."""
+ACCOUNT_LIMITS = frozenset({"AssocGrpGRES", "AssocGrpJobsLimit", "AssocMaxJobsLimit"})
+QOS_LIMITS = frozenset(
+    {
+        "QOSGrpGRES",
+        "QOSGrpJobsLimit",
+        "QOSMaxGRESPerUser",
+        "QOSMaxGRESPerAccount",
+        "QOSMaxJobsPerUserLimit",
+        "QOSMaxJobsPerAccountLimit",
+    }
+)
+"""Reasons of limits that caps say, as Slurm names them with or without `Limit` at the end."""
 
 ARRAY_LIMIT = "JobArrayTaskLimit"
 NEVER = frozenset(
@@ -83,8 +86,17 @@ def check_pending(job: SlurmJob, limits: Limits, now: int) -> None:
         raise LeftOutError("begins later, and the dump does not say when")
     if reason in NEVER or "PerJob" in reason:
         raise LeftOutError(f"not eligible ({reason})")
-    kind = OF_GPUS.get(reason)
-    known = kind is not None and any(cap.startswith(kind) for cap in caps_of(job, limits))
-    known |= kind == "account/" and limits.tenant(job.account or "") in limits.gpus
-    if reason.startswith(("Assoc", "QOS")) and not known:
+    if reason.startswith(("Assoc", "QOS")) and not _is_known(job, limits):
         raise LeftOutError(f"held by a limit that the round does not have ({reason})")
+
+
+def _is_known(job: SlurmJob, limits: Limits) -> bool:
+    """Whether the limit that a job waits for is in the round."""
+    reason = job.state_reason.removesuffix("Limit")
+    if reason in {one.removesuffix("Limit") for one in QOS_LIMITS}:
+        return job.qos in limits.qos
+    path = limits.path(job.account or "")
+    owners = {*limits.together, *limits.jobs_of_users}
+    return reason in {one.removesuffix("Limit") for one in ACCOUNT_LIMITS} and any(
+        account in path for account, _, _ in owners
+    )

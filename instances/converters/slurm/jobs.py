@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm import arrays, eligibility
+from placewright.instances.converters.slurm.caps import Caps
 from placewright.instances.converters.slurm.context import Context
 from placewright.instances.converters.slurm.pending import pending_job
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import MAX_OPTIONS, LeftOutError, node_numbers
 from placewright.instances.converters.slurm.running import Occupied
 from placewright.instances.converters.slurm.running_jobs import running_job
+from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.job import Job
 
 KIND = "jobs"
@@ -21,11 +23,12 @@ KIND = "jobs"
 
 @dataclass(slots=True)
 class Made:
-    """Jobs of a round, what running ones hold, and hosts on which nothing may arrive."""
+    """Jobs of a round and their caps, what is held, and hosts on which nothing may arrive."""
 
     jobs: tuple[Job, ...]
     occupied: Occupied
     closed: tuple[str, ...]
+    caps: dict[str, Cap]
 
 
 def jobs_of(records: Sequence[SlurmJob], context: Context, book: Bookkeeping) -> Made:
@@ -34,6 +37,7 @@ def jobs_of(records: Sequence[SlurmJob], context: Context, book: Bookkeeping) ->
     Hosts of running jobs that are left out are closed: nothing may arrive there.
     """
     occupied = Occupied()
+    caps = Caps(context, book)
     jobs: list[Job] = []
     closed: set[str] = set()
     wanted: set[str] = set()
@@ -48,9 +52,11 @@ def jobs_of(records: Sequence[SlurmJob], context: Context, book: Bookkeeping) ->
             if job.name in names:
                 raise LeftOutError("listed twice")
             if eligibility.runs(job):
-                jobs.append(running_job(components, context, occupied))
+                one = running_job(components, context, occupied)
+                jobs.append(caps.with_caps(one, components))
             else:
                 one = pending_job(components, context, book)
+                one = caps.with_caps(one, components)
                 tasks = arrays.split(one, job, active, room, book)
                 room -= len(tasks) if job.array_task_string else 0
                 jobs += tasks
@@ -58,6 +64,7 @@ def jobs_of(records: Sequence[SlurmJob], context: Context, book: Bookkeeping) ->
         except LeftOutError as error:
             book.leave(KIND, str(error), *numbers)
             if eligibility.runs(job):
+                caps.leave(components)
                 closed.update(name for c in components for name in c.nodes)
             continue
         names.add(job.name)
@@ -67,7 +74,13 @@ def jobs_of(records: Sequence[SlurmJob], context: Context, book: Bookkeeping) ->
     for reservation in context.active:
         if reservation.name not in wanted:  # else hosts of its jobs and of others are told apart
             closed.update(reservation.node_list)
-    return Made(tuple(jobs), occupied, tuple(sorted(closed & set(context.nodes.by_name))))
+    jobs = caps.without_quotas(jobs)
+    return Made(
+        tuple(jobs),
+        occupied,
+        tuple(sorted(closed & set(context.nodes.by_name))),
+        caps.documents(),
+    )
 
 
 def _components(records: Sequence[SlurmJob]) -> list[list[SlurmJob]]:

@@ -1,10 +1,11 @@
-"""Limits of accounts, users and QOS on GPUs, and which QOS may preempt which."""
+"""Limits of accounts, users and QOS: what they allow, and which QOS may preempt which."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.converters.slurm.tres import read_gres
@@ -16,89 +17,118 @@ _MOST = 10**9
 MAX_CHAIN = 50
 """Accounts above one another; a job counts in 64 caps at most."""
 
-_COLUMNS = ("GrpTRES", "MaxTRESPU", "MaxTRESPA", "MaxTRES", "MaxTRESPerNode")
-_PER = ("user", "account")
+_NO_GPUS = re.compile(r"\bgres/gpu(?::([^=,]+))?=0(?=,|$)")
+
+Owner: TypeAlias = tuple[str, str, str]
+"""Of an association: account, user ("": all of it) and partition ("": any)."""
+
+
+class Limit(NamedTuple):
+    """What some jobs may hold together: GPUs by model ("": any), and their number."""
+
+    gpus: Mapping[str, int] = {}
+    jobs: int | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is limited."""
+        return bool(self.gpus) or self.jobs is not None
+
+
+NONE = Limit()
 
 
 class QosLimits(NamedTuple):
-    """GPUs that the jobs of a QOS may hold together, those of a user, and those of an account."""
+    """What jobs of a QOS may hold: all of them, those of each user, and of each account."""
 
-    total: int | None = None
-    per_user: int | None = None
-    per_account: int | None = None
+    together: Limit = NONE
+    per_user: Limit = NONE
+    per_account: Limit = NONE
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """GPU limits, the account above each, ranks of QOS, and what a round cannot say.
+    """GPU limits by account, the account above each, ranks of QOS, and what a round cannot say.
 
-    `gpus` are by account, `users` by account and user. `without_parents`: there are limits, and the
-    dump does not say which account is above which.
+    Attributes
+    ----------
+    together
+        What the jobs of an association, and of those below it, may hold.
+    jobs_of_users
+        `MaxJobs` by association; that of an account is for each user in it.
+    qos
+        Limits of QOS by name.
+    without_parents
+        There are limits, and the dump does not say which account is above which.
     """
 
     gpus: Mapping[str, int] = field(default_factory=dict)
-    users: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    qos: Mapping[str, QosLimits] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
     unsaid: tuple[str, ...] = ()
     without_parents: bool = False
+    together: Mapping[Owner, Limit] = field(default_factory=dict)
+    jobs_of_users: Mapping[Owner, int] = field(default_factory=dict)
+    qos: Mapping[str, QosLimits] = field(default_factory=dict)
 
-    def chain(self, account: str) -> tuple[str, ...]:
-        """Return an account and those above it, the nearest first."""
+    def tenant(self, account: str) -> str:
+        """Return the nearest account at or above this one that has a limit of GPUs, else itself."""
+        return next((one for one in self.path(account) if one in self.gpus), account)
+
+    def path(self, account: str) -> Sequence[str]:
+        """Return an account and those above it, from the inside out."""
         found: dict[str, None] = {}
         while account and account not in found and len(found) < MAX_CHAIN:
             found[account] = None
             account = self.parents.get(account, "")
         return tuple(found)
 
-    def tenant(self, account: str) -> str:
-        """Return the nearest account at or above this one that has a limit, else itself."""
-        return next((one for one in self.chain(account) if one in self.gpus), account)
-
 
 def read_limits(associations: Part | None, qos: Part | None) -> Limits:
-    """Return what associations and QOS say about GPUs and preemption.
-
-    Limits per GPU model, per job and per node are noted as what a round does not say.
+    """Return what associations and QOS say about GPUs, numbers of jobs and preemption.
 
     Raises
     ------
     InvalidInputError
         A value is not what Slurm writes.
     """
-    gpus: dict[str, int] = {}
-    users: dict[tuple[str, str], int] = {}
+    together: dict[Owner, Limit] = {}
+    jobs_of_users: dict[Owner, int] = {}
     parents: dict[str, str] = {}
     unsaid: list[str] = []
-    for account, user, parent, limits in _associations(associations):
-        if parent:
-            parents.setdefault(account, parent)
-        if _GPU in limits:
-            if user:
-                users[account, user] = limits[_GPU]
-            else:
-                gpus[account] = limits[_GPU]
-        if set(limits) - {_GPU}:
-            whose = f"account {account}" + (f" user {user}" if user else "")
-            unsaid.append(f"limit of {whose}")
+    for one in _associations(associations):
+        account, user, _ = one.owner
+        if one.parent:
+            parents.setdefault(account, one.parent)
+        if one.together:
+            together[one.owner] = one.together
+        if one.jobs is not None:
+            jobs_of_users[one.owner] = one.jobs
+        if one.per_job:
+            unsaid.append(f"limit per job of account {account}" + (f" user {user}" if user else ""))
+    gpus = {
+        account: limit.gpus[""]
+        for (account, user, partition), limit in together.items()
+        if "" in limit.gpus and not user and not partition
+    }
     ranked: dict[str, tuple[str, ...]] = {}
-    of_qos: dict[str, QosLimits] = {}
-    for name, preempts, limited, others in _qos(qos):
+    limited: dict[str, QosLimits] = {}
+    for name, preempts, limits, per_job in _qos(qos):
         ranked[name] = preempts
-        of_qos[name] = limited
-        if others:
-            unsaid.append(f"limit of QOS {name}")
+        if any(limits):
+            limited[name] = limits
+        if per_job:
+            unsaid.append(f"limit per job of QOS {name}")
     text = associations.text if associations is not None else None
     named = text is None or _PARENT in text.partition("\n")[0].split("|")
     return Limits(
         gpus=gpus,
-        users=users,
-        qos=of_qos,
         parents=parents,
         ranks=_ranks(ranked),
         unsaid=tuple(unsaid),
-        without_parents=bool(gpus) and not named,
+        without_parents=bool(together) and not named,
+        together=together,
+        jobs_of_users=jobs_of_users,
+        qos=limited,
     )
 
 
@@ -112,57 +142,95 @@ def _ranks(preempts: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
     return {name: min(rank, len(preempts)) for name, rank in ranks.items()}
 
 
-def _associations(part: Part | None) -> Iterator[tuple[str, str, str, dict[str, int]]]:
-    """Yield account, user, account above, and limits by resource, of each association."""
+class _Association(NamedTuple):
+    owner: Owner
+    parent: str
+    together: Limit
+    jobs: int | None
+    per_job: bool
+
+
+def _associations(part: Part | None) -> Iterator[_Association]:
     if part is None:
         return
     if part.text is not None:
         for i, row in _rows(part.text):
-            limits = _text_limit(row, "GrpTRES", part.file, i)
-            yield row["Account"], row.get("User", ""), row.get(_PARENT, ""), limits
+            yield _Association(
+                (row["Account"], row.get("User", ""), row.get("Partition", "")),
+                row.get(_PARENT, ""),
+                Limit(
+                    _text_limit(row, "GrpTRES", part.file, i),
+                    _text_number(row, "GrpJobs", part.file, i),
+                ),
+                _text_number(row, "MaxJobs", part.file, i),
+                any(_text_limit(row, name, part.file, i) for name in ("MaxTRES", "MaxTRESPerNode")),
+            )
         return
     for path, entry in _entries(part, "associations"):
-        total = _inner(entry, "max", "tres", "total")
-        limits = _json_limits(total, part.file, (*path, "max", "tres", "total"))
-        yield (
-            _text(entry, "account", part.file, path),
-            _text(entry, "user", part.file, path),
+        most = _inner(entry, "max")
+
+        def gpus(*keys: str, most: Any = most, at: Any = path) -> dict[str, int]:
+            return _json_limits(_inner(most, *keys), part.file, (*at, "max", *keys))
+
+        def jobs(*keys: str, most: Any = most, at: Any = path) -> int | None:
+            return _json_number(_inner(most, *keys), part.file, (*at, "max", *keys))
+
+        yield _Association(
+            (
+                _text(entry, "account", part.file, path),
+                _text(entry, "user", part.file, path),
+                _text(entry, "partition", part.file, path),
+            ),
             _text(entry, "parent_account", part.file, path),
-            limits,
+            Limit(gpus("tres", "total"), jobs("jobs", "per", "count")),
+            jobs("jobs", "active"),
+            bool(gpus("tres", "per", "job") or gpus("tres", "per", "node")),
         )
 
 
 def _qos(part: Part | None) -> Iterator[tuple[str, tuple[str, ...], QosLimits, bool]]:
-    """Yield name, names that it may preempt, limits, and whether it has others, of each QOS."""
+    """Yield name, names that it may preempt, limits, and whether GPUs of a job are limited."""
     if part is None:
         return
     if part.text is not None:
         for i, row in _rows(part.text):
-            by_column = [_text_limit(row, column, part.file, i) for column in _COLUMNS]
+            limits = [
+                Limit(_text_limit(row, tres, part.file, i), _text_number(row, jobs, part.file, i))
+                for tres, jobs in (
+                    ("GrpTRES", "GrpJobs"),
+                    ("MaxTRESPU", "MaxJobsPU"),
+                    ("MaxTRESPA", "MaxJobsPA"),
+                )
+            ]
+            per_job = any(
+                _text_limit(row, name, part.file, i) for name in ("MaxTRES", "MaxTRESPerNode")
+            )
             preempts = tuple(n for n in row.get("Preempt", "").split(",") if n)
-            yield row["Name"], preempts, *_of_qos(by_column)
+            yield row["Name"], preempts, QosLimits(*limits), per_job
         return
     for path, entry in _entries(part, "qos"):
-        limits = _inner(entry, "limits", "max", "tres")
-        per = _inner(limits, "per")
-        lists = [_inner(limits, "total"), _inner(per, "user"), _inner(per, "account")]
-        lists += (
-            (one for key, one in per.items() if key not in _PER) if isinstance(per, dict) else ()
+        most, at = _inner(entry, "limits", "max"), (*path, "limits", "max")
+
+        def limit(*keys: str, jobs: Sequence[str], most: Any = most, at: Any = at) -> Limit:
+            return Limit(
+                _json_limits(_inner(most, "tres", *keys), part.file, (*at, "tres", *keys)),
+                _json_number(_inner(most, *jobs), part.file, (*at, *jobs)),
+            )
+
+        per = ("jobs", "active_jobs", "per")
+        found = QosLimits(
+            limit("total", jobs=("active_jobs", "count")),
+            limit("per", "user", jobs=(*per, "user")),
+            limit("per", "account", jobs=(*per, "account")),
         )
-        by_list = [_json_limits(one, part.file, (*path, "limits")) for one in lists]
         preempts = _inner(entry, "preempt", "list")
         names = preempts if isinstance(preempts, list) else []
         yield (
             _text(entry, "name", part.file, path),
             tuple(name for name in names if isinstance(name, str)),
-            *_of_qos(by_list),
+            found,
+            bool(limit("per", "job", jobs=()).gpus or limit("per", "node", jobs=()).gpus),
         )
-
-
-def _of_qos(found: Sequence[Mapping[str, int]]) -> tuple[QosLimits, bool]:
-    """Return limits of GPUs in all, per user and per account, and whether there are others."""
-    said = QosLimits(*(one.get(_GPU) for one in found[:3]))
-    return said, any(found[3:]) or any(set(one) - {_GPU} for one in found[:3])
 
 
 def _rows(text: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -209,16 +277,41 @@ def _json_limits(entries: Any, file: str, path: tuple[str | int, ...]) -> dict[s
             continue
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST:
             raise InvalidInputError("expected a number of GPUs", file=file, path=path, value=entry)
-        limits[name] = count
+        limits[name.partition(":")[2]] = count
     return limits
+
+
+def _json_number(value: Any, file: str, path: tuple[str | int, ...]) -> int | None:
+    """Return a number of jobs: `4`, or `{"set": true, "infinite": false, "number": 4}`."""
+    if isinstance(value, dict):
+        given = value.get("set") is True and value.get("infinite") is not True
+        value = value.get("number") if given else None
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
+        raise InvalidInputError("expected a number of jobs", file=file, path=path, value=value)
+    return value
+
+
+def _text_number(row: dict[str, str], column: str, file: str, line: int) -> int | None:
+    text = row.get(column, "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < len(str(_MOST))):
+        refused = InvalidInputError(
+            "expected a number of jobs", file=file, path=(column,), value=text
+        )
+        refused.line = line
+        raise refused
+    return int(text)
 
 
 def _text_limit(row: dict[str, str], column: str, file: str, line: int) -> dict[str, int]:
     text = row.get(column, "")
     try:
-        gres = read_gres(text)
+        found = dict(read_gres(text).gpus)
     except ValueError as error:
         refused = InvalidInputError(str(error), file=file, path=(column,), value=text)
         refused.line = line
         raise refused from None
-    return {f"{_GPU}:{m}" if m else _GPU: count for m, count in gres.gpus.items()}
+    return found | {match[1] or "": 0 for match in _NO_GPUS.finditer(text)}

@@ -219,9 +219,9 @@ def test_times_limits_and_ranks(tmp_path):
         "lab": {"gpu": 8000},
         "free": {},
     }
-    assert made.book.unsaid["limits per GPU model, job or node"] == ["limit of QOS low"]
-    assert (first.caps, second.caps) == (("qos/high",), ())
+    assert (first.caps, second.caps) == (("qos/high",), ("qos/low",))
     assert made.round.caps["qos/high"].gpus == 4000
+    assert made.round.caps["qos/low"].gpus_by_model == {"h100": 4000}
 
 
 def test_nodes_of_a_reservation_are_for_its_jobs(tmp_path, monkeypatch):
@@ -360,7 +360,7 @@ def test_limits_of_users_qos_and_accounts_above_are_caps(tmp_path):
     assert set(first.caps) == set(expected)
     assert set(second.caps) == {"account/lab", "qos/q", "qos/q/account/team"}
     assert {n: (cap.gpus or 0) // 1000 for n, cap in made.round.caps.items()} == expected
-    assert not made.book.unsaid.get("limits per GPU model, job or node")
+    assert not made.book.unsaid.get("limits per job or node")
 
 
 def test_a_job_held_by_a_limit_that_the_dump_does_not_have_is_left_out(tmp_path):
