@@ -49,10 +49,10 @@ class Turns:
 
     @cached_property
     def before(self) -> dict[tuple[Place, ...], tuple[int, ...]]:
-        """The jobs that share all their GPUs before the round, by their places."""
+        """The jobs that take turns before the round, by their places; shares of a GPU do not."""
         found: dict[tuple[Place, ...], list[int]] = {}
         for job in self.facts.jobs:
-            if job.running is not None and self.profiles[job.number] is not None:
+            if job.running is not None and self.like[job.number] is not None:
                 found.setdefault(job.running.places, []).append(job.number)
         return {places: tuple(jobs) for places, jobs in found.items() if len(jobs) > 1}
 

@@ -18,10 +18,10 @@ def nothing(*_: object) -> None:
 
 
 def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    whole = run("geo", 6, 0, None, nothing)
+    whole = run("geo", 4, 0, None, nothing)
     file = tmp_path / "state.json"
     run("geo", 2, 0, file, nothing)
-    parts = run("geo", 6, 0, file, nothing)
+    parts = run("geo", 4, 0, file, nothing)
     whole.seconds = parts.seconds = 0.0
     assert parts == whole
     assert (whole.wrong, whole.undecided) == (0, 0)
@@ -35,7 +35,7 @@ def test_a_conflict_with_more_facts_than_needed_is_found(
         return [*facts]
 
     monkeypatch.setattr(module, "preferred_conflict", every)
-    assert main(["explain", "--policy", "interleaving", "--jobs", "5"]) == 1
+    assert main(["explain", "--policy", "interleaving", "--jobs", "3"]) == 1
     assert "wrong: " in capsys.readouterr().out
 
 
