@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 from placewright.cli.app import main
 from placewright.explain.corrections.find import Correction
@@ -16,6 +17,8 @@ from placewright.explain.proof import question_of
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, load_round, write
+from placewright.rounds.settings import Settings
+from placewright.solver import InProcess
 
 DONE = {0, 4}
 """Exit codes of a plan that is written: 4 where it breaks a promise, as lost capacity may force."""
@@ -85,7 +88,9 @@ def _run(*args: str | Path) -> tuple[int, str]:
         If it was interrupted.
     """
     out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
+    # To start solver processes would take most of the time.
+    in_process = patch.object(Settings, "solver", lambda _: InProcess())
+    with redirect_stdout(out), redirect_stderr(err), in_process:
         code = main([str(arg) for arg in args])
     if code in INTERRUPTED:
         raise KeyboardInterrupt
