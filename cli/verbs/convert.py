@@ -8,6 +8,7 @@ from placewright.cli.verbs import (
     convert_deadlines,
     convert_kubernetes,
     convert_live,
+    convert_ray,
     convert_regions,
     convert_traces,
 )
@@ -24,3 +25,4 @@ convert.command("wan")(convert_regions.convert_wan)
 convert.command("itp")(convert_regions.convert_itp)
 convert.command("slurm")(convert_live.convert_slurm)
 convert.command("kubernetes")(convert_kubernetes.convert_kubernetes)
+convert.command("ray")(convert_ray.convert_ray)

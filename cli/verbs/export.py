@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from placewright.cli.verbs import export_csv, export_kubernetes, export_slurm
+from placewright.cli.verbs import export_csv, export_kubernetes, export_ray, export_slurm
 
 export = typer.Typer(
     name="export",
@@ -16,3 +16,4 @@ export.command("kubernetes")(export_kubernetes.export_kubernetes)
 export.command("kueue")(export_kubernetes.export_kueue)
 export.command("kai")(export_kubernetes.export_kai)
 export.command("csv")(export_csv.export_csv)
+export.command("ray")(export_ray.export_ray)

@@ -13,11 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 
-from fuzz.dumps import kubernetes, slurm
+from fuzz.dumps import kubernetes, ray, slurm
 
 READERS: dict[str, Callable[[int, Path], str | None]] = {
     "slurm": slurm.convert,
     "kubernetes": kubernetes.convert,
+    "ray": ray.convert,
 }
 HANGS_AFTER_S = 20
 MAX_MIB = 1024

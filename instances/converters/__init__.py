@@ -6,6 +6,7 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.convert import convert_kubernetes, read_kubernetes
 from placewright.instances.converters.kubernetes.dump import READ_KINDS
 from placewright.instances.converters.live import is_dump, read_live
+from placewright.instances.converters.ray.convert import read_ray
 from placewright.instances.converters.slurm.convert import read_slurm
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.live import LiveConversion
@@ -47,6 +48,7 @@ __all__ = [
     "read_live",
     "read_muri",
     "read_openb",
+    "read_ray",
     "read_slurm",
     "read_synergy",
     "read_wan",

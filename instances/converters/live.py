@@ -8,6 +8,7 @@ from typing import Any
 
 from placewright.instances.converters.kubernetes.convert import read_kubernetes
 from placewright.instances.converters.kubernetes.kai_snapshot import is_zip
+from placewright.instances.converters.ray.convert import read_ray
 from placewright.instances.converters.slurm.convert import read_slurm
 from placewright.instances.converters.slurm.sources import JSON_PARTS
 from placewright.instances.converters.support.live import LiveConversion
@@ -27,12 +28,12 @@ def is_dump(path: str | os.PathLike[str]) -> bool:
     values = load_values(name)
     version = values.get("apiVersion") if isinstance(values, dict) else None
     return not str(version).startswith("placewright/") and (
-        isinstance(version, str) or _is_of_slurm(values)
+        isinstance(version, str) or _is_of_slurm(values) or _is_of_ray(values)
     )
 
 
 def read_live(path: str | os.PathLike[str], *, movable: bool = False) -> LiveConversion:
-    """Turn a dump of a Slurm or Kubernetes cluster into a round; its JSON says which it is.
+    """Turn a dump of a Slurm, Kubernetes or Ray cluster into a round; its JSON says which it is.
 
     Parameters
     ----------
@@ -49,6 +50,8 @@ def read_live(path: str | os.PathLike[str], *, movable: bool = False) -> LiveCon
     """
     name = os.fspath(path)
     files = _files(name) if Path(name).is_dir() else [name]
+    if all(not is_zip(one) and _is_of_ray(load_values(one)) for one in files):
+        return read_ray(files)
     if any(not is_zip(file) and _is_of_slurm(load_values(file)) for file in files):
         return read_slurm([name], movable=movable)
     return read_kubernetes(files, movable=movable)
@@ -77,3 +80,7 @@ def _is_of_slurm(values: Any) -> bool:
     return (
         isinstance(values, dict) and "kind" not in values and any(p in values for p in JSON_PARTS)
     )
+
+
+def _is_of_ray(values: Any) -> bool:
+    return isinstance(values, list)

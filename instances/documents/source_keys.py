@@ -11,7 +11,7 @@ OWN_CHECK: Final = "placewright"
 """The name of the AdmissionCheck by which Kueue asks for a plan of ours."""
 
 SOURCE: Final = "source"
-"""Of a round: `slurm` or `kubernetes`."""
+"""Of a round: `slurm`, `kubernetes` or `ray`."""
 
 BOOKKEEPING: Final = "bookkeeping"
 """Of a round: what of the source is in it, what is left out, and what it cannot say, as JSON."""
@@ -75,3 +75,12 @@ KUBERNETES_CHECK: Final = "kubernetes/check"
 
 KUBERNETES_LEVELS: Final = "kubernetes/levels"
 """Of a round: the label keys of its levels, outermost first, separated by commas."""
+
+RAY_NODE: Final = "ray/node-id"
+"""Of a host: the id of its node."""
+
+RAY_GROUP: Final = "ray/placement-group"
+"""Of a job: the id of its placement group."""
+
+RAY_BUNDLES: Final = "ray/bundles/"
+"""Of a job: begins the indices of the bundles of a task group, in the order of tasks."""

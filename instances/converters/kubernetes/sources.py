@@ -94,7 +94,7 @@ def read_all(kind: type[_O], sources: Sequence[Source], book: Bookkeeping, what:
         try:
             made = kind.model_validate(source.raw)
         except ValidationError as error:
-            raise _refused(error, source) from None
+            raise refused(error, source) from None
         if made.key in found:
             book.leave(what, "listed twice", made.name)
         else:
@@ -145,7 +145,8 @@ def _kind(source: Source) -> Kind:
     return Kind(group if slash else "", source.raw["kind"])
 
 
-def _refused(error: ValidationError, source: Source) -> InvalidInputError:
+def refused(error: ValidationError, source: Source) -> InvalidInputError:
+    """Return the first value that a record refuses: file, field, value, what was expected."""
     first = error.errors(include_url=False)[0]
     message = first["msg"]
     if first["type"] == "value_error":

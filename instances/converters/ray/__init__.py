@@ -1,0 +1,1 @@
+"""Dumps of Ray: nodes and placement groups."""
