@@ -107,6 +107,10 @@ function gpuText(milli) {
   return (milli / 1000).toLocaleString("en", { maximumFractionDigits: 3 });
 }
 
+function countGpus(milli) {
+  return `${gpuText(milli)} GPU${milli === 1000 ? "" : "s"}`;
+}
+
 function element(tag, text, attributes = {}) {
   const made = document.createElement(tag);
   if (text !== undefined) made.textContent = text;

@@ -1,6 +1,6 @@
 // Where each host is on the map: hosts in columns, in boxes of the innermost domain, in its groups.
 
-const MIN_PITCH = 3, MAX_PITCH = 30, LABELLED = 8, NAMED = 12, LABEL = 15, MAX_NAME = 96;
+const MIN_PITCH = 3, MAX_PITCH = 44, LABELLED = 8, NAMED = 12, LABEL = 15, MAX_NAME = 96;
 const ROWS = 16, FONT = "11px system-ui, sans-serif";
 
 const GROUPS = (() => {
@@ -74,7 +74,7 @@ function nameWidth(box) {
 
 // The size of a box, and where its hosts are in it.
 function arrange(box, pitch, width) {
-  const labels = pitch >= LABELLED, top = labels ? LABEL : 2, seam = pitch >= 6 ? 1 : 0;
+  const top = pitch >= LABELLED && box.name ? LABEL : 2, seam = pitch >= 6 ? 1 : 0;
   const names = pitch >= NAMED ? nameWidth(box) : 0;
   const columnWidth = Math.max(...box.hosts.map(across)) * pitch + 3 + names;
   const most = Math.max(1, Math.floor((width - 8) / columnWidth));

@@ -11,8 +11,9 @@ function startMap(onPick) {
     const tallest = Math.max(260, Math.min(innerHeight * 0.66, 720));
     pitch = Math.max(MIN_PITCH, Math.min(MAX_PITCH, wanted || fittingPitch(width, tallest)));
     placed = layOut(pitch, width);
-    const height = Math.min(Math.ceil(placed.height), tallest);
-    view.style.height = `${height + 2}px`;
+    const height = Math.min(Math.ceil(placed.height), tallest), scrolls = placed.height > tallest;
+    view.style.height = scrolls ? `${height + 2}px` : "";
+    view.style.minHeight = `${height + 2}px`;
     extent.style.height = `${placed.height}px`;
     const scale = Math.min(devicePixelRatio || 1, 2);
     canvas.width = Math.round(width * scale);

@@ -28,7 +28,7 @@ function pick(job, gpu = -1) {
   if (job >= 0) {
     const plan = JOBS.plans[0], decision = plan.decision[job];
     byId("chosen-name").textContent = JOBS.names[job];
-    byId("chosen-about").textContent = `${JOBS.outcomes[decision] || ""}, ${gpuText(plan.milli[job])} GPUs`;
+    byId("chosen-about").textContent = `${JOBS.outcomes[decision] || ""}, ${countGpus(plan.milli[job])}`;
   }
   map?.redraw();
 }

@@ -145,10 +145,13 @@ function stateCell(context, gpu, x, y, size, column, isFaint) {
     // Small cells of one job are joined to the one before.
     const joined = size < 5 && column > 0 && MAP.states[VIEW.state][gpu - 1] === cell ? 1 : 0;
     context.fillRect(x - joined, from, size + joined, cell < 0 ? Math.max(1, height - 0.5) : height);
+    if (cell < 0 && height >= 11 && size >= 14 && LETTERS.has(job)) {
+      glyph(context, LETTERS.get(job), x, from, size, inkOn(colour), height);
+    }
     from += height;
   }
   const [job] = parts[0], isRun = column > 0 && MAP.states[VIEW.state][gpu - 1] === cell;
-  if (size >= 10 && parts.length === 1 && !isRun && LETTERS.has(job)) {
+  if (size >= 10 && cell >= 0 && !isRun && LETTERS.has(job)) {
     const colour = VIEW.state > 0 ? jobColour(job, plan) : c[`kept${(job % 3) + 1}`];
     glyph(context, LETTERS.get(job), x, y, size, inkOn(colour));
   }
@@ -219,12 +222,12 @@ function paintChange(context, change, condition, x, y, size, c) {
   return undefined;
 }
 
-function glyph(context, text, x, y, size, colour) {
+function glyph(context, text, x, y, size, colour, height = size) {
   context.fillStyle = colour;
-  context.font = `600 ${Math.min(13, size - 1)}px system-ui, sans-serif`;
+  context.font = `600 ${Math.min(13, height - 1)}px system-ui, sans-serif`;
   context.textAlign = "center";
   context.textBaseline = "middle";
-  context.fillText(text, x + size / 2, y + size / 2 + 0.5);
+  context.fillText(text, x + size / 2, y + height / 2 + 0.5);
   context.textAlign = "start";
   context.textBaseline = "alphabetic";
 }

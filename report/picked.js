@@ -43,12 +43,12 @@ function showJob(job) {
   const add = (name, value) => value !== "" && rows.push(element("dt", name), element("dd", value));
   add("Tenant", JOBS.tenants[JOBS.tenant[job]]);
   add("Priority", String(JOBS.priority[job]));
-  if (JOBS.before[job]) add("Before", `${gpuText(JOBS.before[job])} GPUs`);
+  if (JOBS.before[job]) add("Before", countGpus(JOBS.before[job]));
   add("On", hostsText(0, job, HOSTS_PICKED));
   JOBS.plans.forEach((plan, p) => {
     const decision = plan.decision[job], name = PLANS.length === 2 ? `Plan ${PLANS[p]}` : "Plan";
     if (decision < 0) return;
-    add(name, `${JOBS.outcomes[decision]}, ${gpuText(plan.milli[job])} GPUs`);
+    add(name, `${JOBS.outcomes[decision]}, ${countGpus(plan.milli[job])}`);
     add("Why", JOBS.words[plan.reason[job]].replaceAll("_", " "));
     add("", JOBS.words[plan.said[job]]);
     add("On", decision === WAITING || decision === PREEMPTED ? "" : hostsText(p + 1, job, HOSTS_PICKED));
@@ -70,7 +70,7 @@ function showNothing() {
     const entry = element("li");
     const button = element("button", JOBS.names[job], { type: "button", class: "job", "data-job": job });
     const milli = Math.max(...JOBS.plans.map((plan) => plan.milli[job]));
-    entry.append(element("span", letter, { class: "letter" }), button, element("span", `${gpuText(milli)}`, { class: "much" }));
+    entry.append(element("span", letter, { class: "letter" }), button, element("span", countGpus(milli), { class: "much" }));
     list.append(entry);
   }
   byId("picked").replaceChildren(element("p", text, { class: "note" }), list);
@@ -102,7 +102,7 @@ function showLegend() {
     if (VIEW.state > 0) {
       if (decisions.has(STARTED)) entries.push(legendEntry("started: a colour, a capital", filled(jobColour(JOBS.plans[planOf(VIEW.state)].decision.indexOf(STARTED), planOf(VIEW.state)))));
       if (decisions.has(MIGRATED)) entries.push(legendEntry("moved here: hatched", filled((context) => hatch(context, c.accent, c.card, "/"))));
-      entries.push(legendEntry("kept: grey, a small letter", filled(c.kept1)));
+      if (decisions.has(KEPT)) entries.push(legendEntry("kept: grey, a small letter", filled(c.kept1)));
     } else {
       entries.push(legendEntry("runs", filled(c.kept1)));
       if (decisions.has(MIGRATED)) entries.push(legendEntry("runs, and moves: hatched", filled((context) => hatch(context, c.kept1, c.bad, "/"))));

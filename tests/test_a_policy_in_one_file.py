@@ -25,6 +25,10 @@ from placewright.instances.verify import rule_ids
 from placewright.instances.verify.policies import RULES, PolicyRules
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
+from placewright.report.page import render_report
+from placewright.report.panels.policies import PANELS, PolicyPanels
+from placewright.report.panels.subject import Subject
+from placewright.report.table import Table, table
 from placewright.rounds import prove_bounds
 from placewright.rounds.decisions import Why
 from placewright.rounds.policies.base import (
@@ -122,6 +126,12 @@ def decider(round_: Round, resources: Resources) -> Decider:
     return ShortestQueueDecider(round_)
 
 
+def queue_tables(subject: Subject, plan: Plan) -> Iterator[Table]:
+    """Yield how many jobs still wait, for the page."""
+    waiting = sum(not decision.tasks for decision in plan.decisions)
+    yield table("Queue", ("jobs", "waiting"), [(str(len(subject.jobs)), str(waiting))])
+
+
 def print_queue(console: Any, round_: Round, plan: Plan) -> None:
     """Print how many jobs still wait."""
     waiting = sum(not decision.tasks for decision in plan.decisions)
@@ -140,9 +150,10 @@ def policy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ),
     )
     DECIDERS.register(NAME, PolicyDecider(decider, bounds_by_deciding(decider)))
+    PANELS.register(NAME, PolicyPanels("Queue", queue_tables))
     VIEWS.register(NAME, PolicyViews(plan_tables=print_queue, plan_charts=print_queue))
     yield
-    for registry in (CHECKS, RULES, DECIDERS, VIEWS):
+    for registry in (CHECKS, RULES, DECIDERS, PANELS, VIEWS):
         registry.remove(NAME)
 
 
@@ -212,3 +223,9 @@ def test_it_is_shown(file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert "Queue: 1 of 3 jobs wait" in capfd.readouterr().out
     assert main(["verify", str(file), plan, "-v"]) == 0
     assert "smallest_first" in capfd.readouterr().out
+
+
+def test_its_page_has_its_table(file: Path) -> None:
+    round_ = load_round(file)
+    page = render_report(round_, solve_round(round_, isolation="none"))
+    assert "<caption>Queue</caption>" in page

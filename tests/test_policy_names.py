@@ -12,6 +12,7 @@ from placewright.cli.views.policies import VIEWS
 from placewright.instances.checks.policies import CHECKS
 from placewright.instances.policies import POLICIES, sense_of
 from placewright.instances.verify.policies import RULES
+from placewright.report.panels.policies import PANELS
 from placewright.rounds.policies.base import DECIDERS
 
 ROOT = Path(__file__).parents[1]
@@ -59,7 +60,7 @@ def test_no_module_compares_names_of_policies() -> None:
     assert {module: texts for module, texts in found.items() if texts} == {}
 
 
-@pytest.mark.parametrize("registry", [CHECKS, RULES, DECIDERS, VIEWS])
+@pytest.mark.parametrize("registry", [CHECKS, RULES, DECIDERS, PANELS, VIEWS])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_layer_has_a_part_for_every_policy(registry: object, policy: str) -> None:
     assert registry[policy] is registry[policy]  # type: ignore[index]
