@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.slurm_lab import PATIENCE_S, free_ports
+from benchmarks.ports import Ports
+from benchmarks.slurm_lab import PATIENCE_S
 
 __all__ = ["MARIADB", "SLURMDBD", "Accounts"]
 
@@ -43,7 +44,8 @@ class Accounts:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._database, self._port = (first := free_ports(2)), first + 1
+        self._ports = Ports()
+        self._database, self._port = self._ports.first, self._ports.first + 1
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -119,3 +121,4 @@ class Accounts:
             daemon.kill()
             daemon.wait(PATIENCE_S)
         self._daemons.clear()
+        self._ports.close()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -18,7 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-__all__ = ["PATIENCE_S", "Lab", "LabJob", "Size", "free_ports"]
+from benchmarks.ports import Ports
+
+__all__ = ["PATIENCE_S", "Lab", "LabJob", "Size"]
 
 PATIENCE_S = 120
 """How long anything may take on a busy machine before the lab gives up."""
@@ -123,6 +124,7 @@ class Lab:
         self._more = more
         self._daemons: list[subprocess.Popen[bytes]] = []
         self._controller: subprocess.Popen[bytes] | None = None
+        self._ports: Ports | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -274,6 +276,8 @@ class Lab:
         for daemon in self._daemons:
             daemon.wait(PATIENCE_S)
         self._daemons.clear()
+        if self._ports is not None:
+            self._ports.close()
 
     def _write(self) -> None:
         for name in ("state", "log", "gpu", *(f"spool/{host}" for host in self.names)):
@@ -281,7 +285,8 @@ class Lab:
         for number in range(8):
             (self.folder / "gpu" / f"gpu{number}").touch()
         nodes = f"gpu[00-{self.size.hosts - 1:02d}]"
-        first = free_ports(self.size.hosts + 1)
+        self._ports = Ports()
+        first = self._ports.first
         (self.folder / "slurm.conf").write_text(
             CONFIGURATION.format(
                 host=socket.gethostname().partition(".")[0],
@@ -315,18 +320,3 @@ def _switches(names: Sequence[str], size: Size) -> list[str]:
     if len(spines) > 1:
         lines.append(f"SwitchName=core Switches={','.join(f'spine{i}' for i in spines)}")
     return [*lines, ""]
-
-
-def free_ports(number: int) -> int:
-    """Return the first of a block of ports on loopback that are all free."""
-    draw = random.Random()
-    for _ in range(100):
-        first = draw.randrange(20_000, 32_000 - number)  # below those that the kernel gives away
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + number):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return first
-    raise RuntimeError(f"no {number} free ports in a row")
