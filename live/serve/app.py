@@ -65,6 +65,10 @@ def make_app(settings: Settings) -> FastAPI:
     async def prioritized(request: Request) -> Response:
         return await service.extend(request, "prioritize")
 
+    @app.post("/extender/preempt", include_in_schema=False)
+    async def preempted(request: Request) -> Response:
+        return await service.extend(request, "preempt")
+
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         return Response(service.metrics.text(), media_type=PROMETHEUS)

@@ -3,7 +3,8 @@
 References
 ----------
 k8s.io/kube-scheduler/extender/v1: ExtenderArgs (`Pod`, `NodeNames`), ExtenderFilterResult
-(`NodeNames`, `FailedAndUnresolvableNodes`, `Error`), HostPriorityList (`Host`, `Score` of 0 to 10).
+(`NodeNames`, `FailedAndUnresolvableNodes`, `Error`), HostPriorityList (`Host`, `Score` of 0 to 10),
+ExtenderPreemptionArgs and ExtenderPreemptionResult (`NodeNameToMetaVictims`).
 Its types have no JSON tags: names are written as in Go, and are read in upper case or lower.
 """
 
@@ -19,7 +20,7 @@ from placewright.instances.converters.kubernetes.pods import requests
 from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.validation_messages import invalid_input
-from placewright.live.serve.messages import JobPlaces
+from placewright.live.serve.messages import JobPlaces, TaskPlace
 from placewright.topology.units import WHOLE_GPU
 
 JOB = "placewright.dev/job"
@@ -34,10 +35,14 @@ _WAITS = "placewright: waits,"
 
 
 class Args(NamedTuple):
-    """A pod, and the nodes that kube-scheduler would take for it."""
+    """A pod, and the nodes that kube-scheduler would take for it.
+
+    When it asks what it may preempt: by node the pods that it would stop there.
+    """
 
     pod: Pod
     nodes: Sequence[str]
+    victims: Mapping[str, Any]
 
 
 class Extender:
@@ -75,6 +80,17 @@ class Extender:
             node = self._jobs[job].tasks[number].host
         return [{"Host": name, "Score": BEST if name == node else 0} for name in args.nodes]
 
+    def preempted(self, args: Args) -> dict[str, Any]:
+        """Return what may be stopped for a pod: something only where the plan has it."""
+        hosts: set[str] = set()
+        job = None if self._jobs is None else self._job_of(args.pod, self._jobs)
+        if job is not None and self._jobs is not None:
+            tasks = self._jobs[job].tasks
+            asked = requests(args.pod.spec).gpus * WHOLE_GPU
+            hosts = {tasks[number].host for number in self._free(job, tasks, args.pod, asked)}
+        kept = {node: pods for node, pods in args.victims.items() if node in hosts}
+        return {"NodeNameToMetaVictims": kept}
+
     def _place(self, args: Args, asked: int) -> tuple[str | None, str]:
         """Return the node for a pod, if there is one, and what is said of all others."""
         if self._jobs is None:
@@ -85,7 +101,7 @@ class Extender:
         places = self._jobs[job]
         if not places.tasks:
             return None, f"{_WAITS} {places.why}"
-        free = self._free(job, places, args.pod, asked)
+        free = self._free(job, places.tasks, args.pod, asked)
         nodes = set(args.nodes)
         self._given.pop(_key(args.pod), None)
         for number in free:
@@ -100,19 +116,19 @@ class Extender:
         gpus = f"{asked / WHOLE_GPU:g} GPU{'' if asked == WHOLE_GPU else 's'}"
         return None, f"{_WAITS} no place of job {job} for {gpus} is left"
 
-    def _free(self, job: str, places: JobPlaces, pod: Pod, asked: int) -> list[int]:
+    def _free(self, job: str, tasks: Sequence[TaskPlace], pod: Pod, asked: int) -> list[int]:
         """Return the tasks of a job that a pod may be, its own first, then those of no pod."""
         key = _key(pod)
         before = self._given.get(key)
         taken = {given for other, given in self._given.items() if other != key}
         free = [
             number
-            for number, task in enumerate(places.tasks)
+            for number, task in enumerate(tasks)
             if (job, number) not in taken and (not asked or task.milli_gpu == asked)
         ]
 
         def order(number: int) -> tuple[bool, bool, bool]:
-            of = places.tasks[number].pod
+            of = tasks[number].pod
             return (job, number) != before, of != pod.metadata.uid or not of, bool(of)
 
         return sorted(free, key=order)
@@ -147,7 +163,13 @@ def args_of(raw: Any) -> Args:
     if not isinstance(raw, dict):
         raise InvalidInputError("expected ExtenderArgs", value=raw)
     given = {key.lower(): value for key, value in raw.items()}
-    names = given.get("nodenames")
+    names, victims = given.get("nodenames"), given.get("nodenametometavictims")
+    if victims is not None:
+        if not isinstance(victims, dict):
+            raise InvalidInputError(
+                "expected a mapping", path=("NodeNameToMetaVictims",), value=victims
+            )
+        names = list(victims)
     if names is None:
         raise InvalidInputError(
             "missing; expected nodeCacheCapable: true in kube-scheduler's configuration",
@@ -161,13 +183,13 @@ def args_of(raw: Any) -> Args:
             f"expected at most {MOST_NODES:,} names", path=("NodeNames",), show_value=False
         )
     try:
-        return Args(Pod.model_validate(given.get("pod")), names)
+        return Args(Pod.model_validate(given.get("pod")), names, victims or {})
     except ValidationError as error:
         raise invalid_input(error, Pod, given.get("pod")).under("Pod") from None
 
 
 def refusal(message: str) -> dict[str, Any]:
-    """Return a result that says what is wrong: kube-scheduler shows it, as it does no status."""
+    """Return an ExtenderFilterResult that says what is wrong; of a status, its number is shown."""
     return {"Error": f"placewright: {message}"}
 
 

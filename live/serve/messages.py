@@ -52,7 +52,10 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class JobPlaces:
-    """Where a plan has the tasks of a job, or else why it waits; uids of what owns its pods."""
+    """Where a plan has the tasks of a job, or else why it waits.
+
+    `owners` are uids of what its pods belong to, and of pods that wait themselves.
+    """
 
     tasks: tuple[TaskPlace, ...] = ()
     why: str = ""

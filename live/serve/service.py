@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -14,10 +13,9 @@ from pathlib import Path
 from fastapi import FastAPI, Request, Response
 
 from placewright.instances.errors import InvalidInputError, printable
-from placewright.instances.io.files import text_of
-from placewright.instances.io.yaml_json import parse_json
 from placewright.live.serve.bodies import RefusedError, body_of, drain, until_gone
-from placewright.live.serve.extender import Extender, args_of, refusal
+from placewright.live.serve.documents import ErrorDocument
+from placewright.live.serve.extender import Args, Extender, args_of, refusal
 from placewright.live.serve.lane import BusyError, GoneError, Lane
 from placewright.live.serve.messages import OK, Answer, Question, Snapshot, failed
 from placewright.live.serve.metrics import Metrics
@@ -97,11 +95,15 @@ class Service:
         """Answer kube-scheduler; what is wrong with its arguments is part of the result."""
         try:
             body = await body_of(request, EXTENDER_MIB)
-            args = args_of(parse_json(text_of(body)))
-            made = self.extender
-            result = made.filtered(args) if verb == "filter" else made.prioritized(args)
+            args = args_of(_json(body))
+            answers: dict[str, Callable[[Args], object]] = {
+                "filter": self.extender.filtered,
+                "prioritize": self.extender.prioritized,
+                "preempt": self.extender.preempted,
+            }
+            result = answers[verb](args)
         except InvalidInputError as error:
-            if verb == "prioritize":  # its result has no place for an error
+            if verb != "filter":  # the others have no place for an error
                 return as_response(failed(error.text(), HTTPStatus.UNPROCESSABLE_ENTITY))
             result = refusal(error.text())
         except RefusedError as error:
@@ -123,20 +125,28 @@ class Service:
         seen = before
         while True:
             now = tuple(_mark(Path(name)) for name in names if name is not None)
-            if now == before and now != seen and None not in now:
+            if now == before and now != seen and None not in now and await self._load(*names):
                 seen = now
-                await self._load(*names)
             before = now
             await asyncio.sleep(FILE_SECONDS)
 
-    async def _load(self, *names: str | None) -> None:
+    async def _load(self, *names: str | None) -> bool:
+        """Show the round and plan of two files; return False if it is to be tried again."""
         body = json.dumps(dict(zip(("round", "plan"), names, strict=True))).encode()
         question = Question("load", body, self.settings.seconds, publish=True)
         answer = await self._checks.ask(question, asyncio.Event().wait)
         if answer.status != OK:
-            with contextlib.suppress(ValueError, KeyError):
-                why = json.loads(answer.body)["message"]
-                log.warning("the plan is not shown: %s", printable(why))
+            why = ErrorDocument.model_validate_json(answer.body).message
+            log.warning("the plan is not shown: %s", printable(why))
+        return answer.status != HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def _json(body: bytes) -> object:
+    """Return what kube-scheduler sends: with as many keys as the cluster has nodes."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise InvalidInputError("expected valid JSON", show_value=False) from None
 
 
 def as_response(answer: Answer, retry_after: int = 1) -> Response:

@@ -61,9 +61,10 @@ def _places(job: Job, decision: Decision) -> JobPlaces:
     owners = tuple(
         uid for key in (KUBERNETES_UID, f"{KUBERNETES_OWNER}uid") if (uid := notes.get(key))
     )
+    most = max(len(option.groups) for option in job.options)
+    pods = [notes.get(f"{KUBERNETES_POD_UIDS}{g}", "").split(",") for g in range(most)]
     if decision.option is not None and decision.tasks:
         groups = job.options[decision.option].groups
-        pods = [notes.get(f"{KUBERNETES_POD_UIDS}{g}", "").split(",") for g in range(len(groups))]
         tasks = tuple(
             TaskPlace(
                 task.host,
@@ -73,7 +74,8 @@ def _places(job: Job, decision: Decision) -> JobPlaces:
             for task in decision.tasks
         )
         return JobPlaces(tasks, owners=owners)
-    return JobPlaces(why=_why(decision), owners=owners)
+    known = (uid for uids in pods for uid in uids if uid)
+    return JobPlaces(why=_why(decision), owners=(*owners, *known))
 
 
 def _why(decision: Decision) -> str:

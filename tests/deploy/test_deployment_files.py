@@ -102,11 +102,18 @@ def test_kube_scheduler_is_sent_to_paths_that_there_are():
     ]
     assert extender["nodeCacheCapable"]
     base = "/" + extender["urlPrefix"].split("/", 3)[3]
-    wanted = {f"{base}/{extender[verb]}" for verb in ("filterVerb", "prioritizeVerb")}
+    wanted = {
+        f"{base}/{extender[verb]}" for verb in ("filterVerb", "prioritizeVerb", "preemptVerb")
+    }
     paths = {getattr(route, "path", "") for route in make_app(Settings(token="")).routes}
     assert wanted <= paths
-    known = {"urlPrefix", "filterVerb", "prioritizeVerb", "weight", "nodeCacheCapable"}
-    assert set(extender) == known | {"managedResources", "enableHTTPS", "tlsConfig"}
+    known = {"urlPrefix", "filterVerb", "prioritizeVerb", "preemptVerb", "weight"}
+    assert set(extender) == known | {
+        "nodeCacheCapable",
+        "managedResources",
+        "enableHTTPS",
+        "tlsConfig",
+    }
 
 
 @pytest.mark.parametrize("path", [UNIT, WATCH], ids=lambda path: path.stem)

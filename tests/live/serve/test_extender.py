@@ -169,6 +169,28 @@ def test_the_planned_node_scores_best():
     assert scores == {"gpu-0": 0, "gpu-1": 0, "gpu-2": 10, "gpu-3": 0}
 
 
+def victims(*nodes):
+    pods = {"Pods": [{"UID": "uid-b"}], "NumPDBViolations": 0}
+    return {**ARGS, "NodeNames": None, "NodeNameToMetaVictims": dict.fromkeys(nodes, pods)}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "kept"),
+    [
+        ({"research__pretrain": placed("gpu-2")}, {"gpu-2"}),
+        ({"research__pretrain": placed("gpu-2", milli=4000)}, set()),
+        ({"research__pretrain": JobPlaces(why="quota")}, set()),
+        ({}, set()),
+    ],
+)
+def test_pods_are_stopped_only_where_the_plan_starts_others(jobs, kept):
+    result = extender(**jobs).preempted(args_of(victims("gpu-1", "gpu-2")))
+    found = result["NodeNameToMetaVictims"]
+    assert set(found) == kept
+    assert all(pods["Pods"] == [{"UID": "uid-b"}] for pods in found.values())
+    assert Extender().preempted(args_of(victims("gpu-1"))) == {"NodeNameToMetaVictims": {}}
+
+
 def post(client, path, args):
     return client.post(path, json=args)
 
@@ -193,6 +215,8 @@ def test_a_solved_round_reaches_the_extender(serve):
             time.sleep(0.1)
         assert found["NodeNames"][0] in {"gpu-2", "gpu-3"}
         scores = post(client, "/extender/prioritize", ARGS).json()
+        stopped = post(client, "/extender/preempt", victims("gpu-0")).json()
+        assert stopped == {"NodeNameToMetaVictims": {}}
         assert max(scores, key=lambda one: one["Score"])["Host"] == found["NodeNames"][0]
         large = copy.deepcopy(ARGS)
         large["Pod"]["metadata"]["ownerReferences"][0]["name"] = "large"
@@ -205,6 +229,7 @@ def test_a_solved_round_reaches_the_extender(serve):
     [
         ({"NodeNames": None}, "nodeCacheCapable"),
         ({"NodeNames": [1]}, "list of names"),
+        ({"NodeNameToMetaVictims": []}, "expected a mapping"),
         ({"Pod": None}, "Pod"),
         ({"Pod": {"metadata": {"name": "\x1b[31m"}}}, "Pod.metadata.name"),
     ],
@@ -251,6 +276,24 @@ def test_whatever_is_sent_is_answered_or_refused(place, value):
         result = made.filtered(args)
         assert set(result["NodeNames"]) <= set(args.nodes)
         assert len(made.prioritized(args)) == len(args.nodes)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b"\xff", b"1", b"null"])
+def test_what_is_no_json_is_told_in_the_result(serve, body):
+    headers = {"Content-Type": "application/json"}
+    with serve("127.0.0.1", idle=True) as client:
+        answer = client.post("/extender/filter", content=body, headers=headers)
+    assert answer.status_code == 200
+    assert answer.json()["Error"].startswith("placewright: ")
+
+
+def test_arguments_may_name_many_nodes(serve):
+    nodes = [f"gpu-{i}" for i in range(20_000)]
+    with serve("127.0.0.1", idle=True) as client:
+        answer = post(client, "/extender/filter", {**ARGS, "NodeNames": nodes}).json()
+        assert len(answer["FailedAndUnresolvableNodes"]) == len(nodes)
+        stopped = post(client, "/extender/preempt", victims(*nodes)).json()
+    assert stopped == {"NodeNameToMetaVictims": {}}
 
 
 def test_names_in_lower_case_are_read_too():

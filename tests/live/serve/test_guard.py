@@ -87,7 +87,7 @@ def test_a_name_that_is_not_ours_is_refused(serve, host, known):
     assert status == (200 if known else 421)
 
 
-@pytest.mark.parametrize("path", ["/extender/filter", "/extender/prioritize"])
+@pytest.mark.parametrize("path", ["/extender/filter", "/extender/prioritize", "/extender/preempt"])
 @pytest.mark.parametrize(
     ("peer", "mutual_tls", "allowed"),
     [

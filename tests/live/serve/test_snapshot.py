@@ -34,6 +34,19 @@ def test_each_policy_has_a_page_and_its_jobs(name):
             assert len(places.why) <= MAX_REASON
 
 
+def test_pods_of_a_job_that_waits_are_known(bundled):
+    from placewright.instances import parse_round
+
+    raw = bundled("quickstart")
+    waits = next(job for job in raw["jobs"] if job["name"] == "homework")
+    waits["annotations"] = {"kubernetes/pod-uids/0": "a,b"}
+    round_ = parse_round(raw)
+    assert snapshot_of(round_, solve_round(round_, time_limit=0)).jobs["homework"].owners == (
+        "a",
+        "b",
+    )
+
+
 def test_tasks_have_the_pods_of_the_annotations():
     from placewright.instances import parse_round
 
