@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from placewright.explain.comparison import Change, Comparison, WaitingJobs
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.plan import Reason
-from placewright.instances.documents.quantities import part_text
+from placewright.instances.documents.quantities import amount_text, part_text
 
 _SAID: tuple[tuple[Change, str, str], ...] = (
     ("starts", "starts", "start"),
@@ -64,17 +64,23 @@ def _quotas(comparison: Comparison) -> Iterator[str]:
     waiting = sum(len(one.jobs) for one in comparison.waiting)
     if limited:
         jobs = sum(len(one.jobs) for one in limited)
-        full = ", ".join(text for one in limited if (text := _quota(one)))
+        full = ", ".join(text for one in limited if (text := quota_text(one)))
         who = f"{jobs:,} of {waiting:,} waiting jobs" if waiting > 1 else "The waiting job"
         yield f"{who} {'waits' if jobs == 1 else 'wait'} for a quota{f': {full}' if full else ''}."
 
 
-def _quota(waiting: WaitingJobs) -> str:
+def quota_text(waiting: WaitingJobs) -> str:
+    """Return how full the quota or cap is that jobs wait for; nothing for any other reason."""
     if waiting.limit is None or waiting.used is None or waiting.resource is None:
         return ""
     if waiting.cap is not None:
         measure = Measure.named(waiting.resource, waiting.gpu_model)
         held = measure.text(waiting.used).partition(" ")[0]
-        return f"cap {waiting.cap} holds {held} of {measure.text(waiting.limit)}"
+        limit = measure.text(waiting.limit)
+        if not waiting.used:
+            return f"cap {waiting.cap} allows {limit} in all"
+        return f"cap {waiting.cap} holds {held} of {limit}"
+    if not waiting.used:
+        return f"tenant {waiting.tenant} may hold {amount_text(waiting.resource, waiting.limit)}"
     used = part_text(waiting.resource, waiting.used, waiting.limit)
     return f"tenant {waiting.tenant} uses {used}"

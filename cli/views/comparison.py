@@ -10,11 +10,10 @@ from rich.table import Table
 
 from placewright.cli.format.table import print_rest, print_table, table
 from placewright.cli.views.gang.selected import DEFAULT, Selection
-from placewright.explain.conclusions import conclusions
+from placewright.explain.conclusions import conclusions, quota_text
 from placewright.instances.derived.phrases import several
 from placewright.instances.derived.reason_text import MEANINGS, reason_text
 from placewright.instances.documents.plan import DecisionKind
-from placewright.instances.documents.quantities import part_text
 from placewright.report.facts.outcomes import OUTCOMES
 from placewright.report.text import NONE, after, gpus, number, place, term_name, term_text
 
@@ -94,7 +93,8 @@ def _side(change: JobChange, decision: Decision | None, now: int | None = None) 
     if decision.displaced_by:
         said += f", displaced by {several(decision.displaced_by, MAX_JOBS)}"
     if decision.tasks:
-        said += f" on {place(decision.tasks)}"
+        to = "to" if decision.decision is DecisionKind.MIGRATE else "on"
+        said += f" {to} {place(decision.tasks)}"
     options = change.job.options
     if change.change == "other option" and decision.option is not None:
         known = decision.option < len(options)
@@ -156,10 +156,10 @@ def _waiting_table(comparison: Comparison) -> Table:
     made = table(
         "Why jobs wait after", "reason", "jobs", "GPUs", "which", "meaning", right=("jobs", "GPUs")
     )
+    made.columns[0].no_wrap = True  # a reason is searched for as it is spelled
     for one in comparison.waiting:
         meaning = MEANINGS[one.reason] if one.reason else "the plan gives no reason"
-        if one.resource is not None and one.used is not None and one.limit is not None:
-            meaning = f"tenant {one.tenant} uses {part_text(one.resource, one.used, one.limit)}"
+        meaning = quota_text(one) or meaning
         made.add_row(
             one.reason or NONE,
             number(len(one.jobs)),

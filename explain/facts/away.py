@@ -63,7 +63,8 @@ def _hosts(
     level, and so on.
     """
     where = f" in {domains[depth - 2][names[0]]}" if depth > 1 else ""
-    why = " and ".join(dict.fromkeys(cause for name in names for cause in causes[name]))
+    each = " and " if len({causes[name] for name in names}) == 1 else " or "
+    why = each.join(dict.fromkeys(cause for name in names for cause in causes[name]))
     if len(names) == 1:
         text = f"host {names[0]} is {why}"
     else:

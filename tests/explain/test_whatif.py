@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from placewright.explain.conclusions import conclusions
+from placewright.explain.comparison import WaitingJobs
+from placewright.explain.conclusions import conclusions, quota_text
 from placewright.explain.whatif import whatif
 from placewright.instances.documents.plan import DecisionKind, Reason
 from placewright.instances.documents.round import Round
@@ -202,3 +203,10 @@ def test_what_the_second_search_found_by_chance_is_no_difference(full):
     assert asked_for == [(3, False, None), (2, True, None), (3, True, 0.0), (3, True, None)]
     assert [one.change for one in answer.comparison.jobs] == ["gone"]
     assert answer.before.certificate.status == "optimal"
+
+
+def test_a_quota_that_nobody_uses_is_told_by_what_it_allows() -> None:
+    used = WaitingJobs(Reason.QUOTA, ("a",), 8000, "t", "gpu", 4000, 8000)
+    assert quota_text(used) == "tenant t uses 4 of 8 GPUs"
+    assert quota_text(used._replace(used=0)) == "tenant t may hold 8 GPUs"
+    assert quota_text(used._replace(used=None, limit=None)) == ""

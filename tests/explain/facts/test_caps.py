@@ -52,7 +52,7 @@ def test_a_cap_is_a_rule_and_the_least_that_helps_is_told(cap: Raw, rule: str, r
     assert found.verdict is Verdict.NOT_NOW
     (fact,) = [one for one in found.conflict if one.kind == "cap"]
     assert fact.text == rule
-    assert "r0 runs (2 GPUs, pinned)" in [one.text for one in found.conflict]
+    assert "job r0 runs (2 GPUs, pinned)" in [one.text for one in found.conflict]
     assert found.corrections is not None
     texts = {one.text: [str(who) for who in one.who] for one in found.corrections.now}
     assert texts[raised] == ["admin"]

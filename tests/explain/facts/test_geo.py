@@ -58,4 +58,4 @@ def test_a_quota_of_a_region_and_how_much_more_of_it_helps() -> None:
     assert found.corrections is not None
     texts = [one.text for one in found.corrections.now]
     assert "raise the quota of t in region east from 2 to 4 GPUs" in texts
-    assert "2 GPUs per task instead of 4 GPUs" in texts
+    assert "ask 2 instead of 4 GPUs per task" in texts
