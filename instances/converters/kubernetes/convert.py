@@ -15,9 +15,10 @@ from placewright.instances.converters.kubernetes.gangs import PodJobs, gangs_of
 from placewright.instances.converters.kubernetes.group_queues import unsaid
 from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang
 from placewright.instances.converters.kubernetes.jobs import LeftOutError, Maker
+from placewright.instances.converters.kubernetes.kueue_caps import QueueCaps
 from placewright.instances.converters.kubernetes.kueue_records import Workload
 from placewright.instances.converters.kubernetes.levels import Levels, label_keys, read_levels
-from placewright.instances.converters.kubernetes.nodes import gpus_of, hosts, over_full
+from placewright.instances.converters.kubernetes.nodes import gpu_model, gpus_of, hosts, over_full
 from placewright.instances.converters.kubernetes.pods import State, state_of
 from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.converters.kubernetes.sources import (
@@ -126,7 +127,10 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
     _add_jobs(dump, workloads, jobs)
     for name in over_full(dump.nodes, maker.held, jobs.background):
         book.cannot_say("cores or memory of which pods hold more than the node has", name)
-    tenants = _tenants(dump, maker.jobs, book)
+    caps = QueueCaps(dump.queues, eligibility.models_of_flavors(dump.queues.flavors))
+    model_of = {name: gpu_model(node) for name, node in dump.nodes.items()}
+    with_caps = caps.with_caps(maker.jobs, model_of, book)
+    tenants = _tenants(dump, caps, with_caps, book)
     cordoned = {name for name, node in dump.nodes.items() if node.spec.unschedulable}
     return Round(
         name="kubernetes",
@@ -137,8 +141,9 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
             domains=levels.domains,
             hosts=hosts(dump.nodes, levels, maker.held, jobs.background, maker.extended),
         ),
-        jobs=tuple(sorted(maker.jobs, key=_order)),
+        jobs=tuple(sorted(with_caps, key=_order)),
         tenants=tenants,
+        caps=caps.used_by(with_caps),
         reservations=tuple(Reservation(host=host) for host in sorted(cordoned | jobs.closed)),
         policy=Policy(spread_weights=levels.weights) if levels.names else Policy(),
         annotations={
@@ -206,14 +211,15 @@ def _waits(members: Sequence[Pod]) -> bool:
     return all(pod.spec.nodeName is None for pod in members)
 
 
-def _tenants(dump: Dump, jobs: Sequence[Job], book: Bookkeeping) -> tuple[Tenant, ...]:
+def _tenants(
+    dump: Dump, caps: QueueCaps, jobs: Sequence[Job], book: Bookkeeping
+) -> tuple[Tenant, ...]:
     """Return the queues that jobs are in, and all of Kueue, with what they may hold."""
     found: dict[str, Tenant] = {}
-    for tenant, shared in kueue.tenants(dump.queues):
+    for tenant in kueue.tenants(dump.queues):
         found[tenant.name] = tenant
-        if shared:
-            book.cannot_say("the cap of a cohort on its queues together", tenant.name)
-        if len(dump.queues.cluster[tenant.name].flavors) > 1:
+        several = len(dump.queues.cluster[tenant.name].flavors) > 1
+        if several and not caps.says_flavors_of(tenant.name):
             book.cannot_say("quotas of each flavor: they are added up", tenant.name)
     for queue in dump.group_queues:
         found.setdefault(queue.metadata.name, queue.tenant)

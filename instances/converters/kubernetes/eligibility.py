@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from placewright.instances.converters.kubernetes.kueue_records import ResourceFlavor
 from placewright.instances.converters.kubernetes.nodes import gpu_model
 from placewright.instances.converters.kubernetes.records import (
     Expression,
@@ -70,6 +71,16 @@ class Eligibility:
                 name for name, node in self.nodes.items() if has_labels(node, labels)
             )
         return self._labelled[key]
+
+    def models_of_flavors(self, flavors: Mapping[str, ResourceFlavor]) -> dict[str, str]:
+        """Return the GPU model of each flavor of which all nodes with GPUs have one."""
+        found: dict[str, str] = {}
+        for name, flavor in flavors.items():
+            there = self.with_labels(flavor.spec.nodeLabels) & self._with_gpus
+            models = {gpu_model(self.nodes[node]) for node in there}
+            if len(models) == 1 and (model := models.pop()) is not None:
+                found[name] = model
+        return found
 
     def able(self, allowed: frozenset[str], asked: int) -> frozenset[str]:
         """Return the allowed nodes that have GPUs, if some are asked."""

@@ -78,7 +78,7 @@ class Queues:
             ]
         else:
             queue = self.cluster.get(self.queue_of(workload) or "")
-            names = [] if queue is None else [flavor for flavor, _ in _of_gpus(queue)]
+            names = [] if queue is None else [flavor for flavor, _ in of_gpus(queue)]
         found = [self.flavors[name] for name in dict.fromkeys(names) if name in self.flavors]
         return found if found and len(found) == len(set(names)) else None
 
@@ -88,8 +88,8 @@ def tolerations(flavors: list[ResourceFlavor] | None) -> tuple[Toleration, ...]:
     return tuple(one for flavor in flavors or () for one in flavor.spec.tolerations)
 
 
-def tenants(queues: Queues) -> Iterator[tuple[Tenant, bool]]:
-    """Yield a tenant per ClusterQueue, and whether a cohort caps it together with others.
+def tenants(queues: Queues) -> Iterator[Tenant]:
+    """Yield a tenant per ClusterQueue.
 
     The quota is the nominal one and what may be borrowed: that is at most what the others of the
     cohort have.
@@ -109,19 +109,16 @@ def tenants(queues: Queues) -> Iterator[tuple[Tenant, bool]]:
         most = own
         if own is not None and queue.cohort is not None:
             most = together[queues.root_of(queue.cohort)]
-            limits = [limit for _, one in _of_gpus(queue) for limit in [one.borrowingLimit]]
+            limits = [limit for _, one in of_gpus(queue) for limit in [one.borrowingLimit]]
             if all(limit is not None for limit in limits):
                 most = min(most, own + sum(limit for limit in limits if limit is not None))
         sharing = queue.spec.fairSharing
         weight = Decimal(1) if sharing is None or sharing.weight is None else sharing.weight
-        yield (
-            Tenant(
-                name=name,
-                quota={} if most is None else {"gpu": _milli(most)},
-                guarantee={"gpu": _milli(own)} if shared and own is not None else {},
-                weight=max(1, min(10**6, int(weight * _WEIGHTS))) if weighed else 1,
-            ),
-            shared,
+        yield Tenant(
+            name=name,
+            quota={} if most is None else {"gpu": _milli(most)},
+            guarantee={"gpu": _milli(own)} if shared and own is not None else {},
+            weight=max(1, min(10**6, int(weight * _WEIGHTS))) if weighed else 1,
         )
 
 
@@ -152,7 +149,8 @@ def assigned(assignment: TopologyAssignment) -> list[str] | None:
     return found
 
 
-def _of_gpus(queue: ClusterQueue) -> Iterator[tuple[str, Quota]]:
+def of_gpus(queue: ClusterQueue) -> Iterator[tuple[str, Quota]]:
+    """Yield the flavors that a queue has GPUs of, each with how many."""
     for flavor in queue.flavors:
         for one in flavor.resources:
             if one.name in GPU_RESOURCES and flavor.name is not None:
@@ -161,7 +159,7 @@ def _of_gpus(queue: ClusterQueue) -> Iterator[tuple[str, Quota]]:
 
 def _nominal(queue: ClusterQueue) -> Decimal | None:
     """Return the GPUs of all flavors, None if the queue has no quota of GPUs."""
-    found = [one.nominalQuota or Decimal(0) for _, one in _of_gpus(queue)]
+    found = [one.nominalQuota or Decimal(0) for _, one in of_gpus(queue)]
     return sum(found, Decimal(0)) if found else None
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.slurm.context import Context, allowed_nodes
+from placewright.instances.converters.slurm.context import Context
 from placewright.instances.converters.slurm.limits import NONE, Limit, Owner
 from placewright.instances.converters.slurm.nodes import gpu_model
 from placewright.instances.converters.slurm.records import SlurmJob
+from placewright.instances.converters.support.model_options import with_one_model_each
 from placewright.instances.documents.base import NAME
 from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.job import MAX_CAPS, Job
-from placewright.instances.documents.option import Option, TaskGroup
 
-MAX_OPTIONS = 64
 MAX_NAME = 253
 _NAME = re.compile(NAME)
 
@@ -26,6 +25,7 @@ class Caps:
 
     def __init__(self, context: Context, book: Bookkeeping) -> None:
         self._context, self._limits, self._book = context, context.limits, book
+        self._models = {n: gpu_model(node) for n, node in context.nodes.by_name.items()}
         self._found: dict[str, Limit] = {}
         self._jobs_elsewhere: Counter[str] = Counter()
 
@@ -36,7 +36,7 @@ class Caps:
             return job
         capped = {model for limit in limits.values() for model in limit.gpus if model}
         if capped:
-            known = self._of_known_models(job, components, capped)
+            known = with_one_model_each(job, self._models, capped)
             if known is None:
                 self._book.cannot_say("a limit per GPU model, of a job of several models", job.name)
                 limits = {n: one for n, one in limits.items() if not any(one.gpus)}
@@ -115,55 +115,6 @@ class Caps:
         """Return a limit without GPU models that no node has."""
         models = {"", *self._context.nodes.models}
         return limit._replace(gpus={m: most for m, most in limit.gpus.items() if m in models})
-
-    def _of_known_models(
-        self, job: Job, components: Sequence[SlurmJob], capped: set[str]
-    ) -> Job | None:
-        """Return a job of which each task group has one GPU model; None if that cannot be."""
-        by_name = self._context.nodes.by_name
-        if job.running is not None:
-            there: dict[int, set[str | None]] = {}
-            for task in job.running.tasks:
-                there.setdefault(task.group, set()).add(gpu_model(by_name[task.host]))
-            models = {g: mine.pop() for g, mine in there.items() if len(mine) == 1}
-            return _with_models(job, (job.options[0],), models)
-        found = {gpu_model(by_name[name]) for one in components for name in
-                 allowed_nodes(one, self._context)}  # fmt: skip
-        able = sorted(model for model in found if model is not None)
-        if not capped.intersection(able):
-            return job
-        options: list[Option] = []
-        for option in job.options:
-            for model in able:
-                if all(group.gpu_models in (None, (model,)) for group in option.groups):
-                    groups = tuple(_of_model(group, model) for group in option.groups)
-                    name = option.name if len(able) == 1 else f"{option.name}-{model}"
-                    options.append(option.model_copy(update={"groups": groups, "name": name}))
-        if not options:  # groups of several models, each of which names its own
-            named = all(group.gpu_models for option in job.options for group in option.groups)
-            return job if named else None
-        typed = all(group.gpu_models for group in job.options[0].groups)
-        if typed or len(options) > MAX_OPTIONS:
-            return job if typed else None
-        return job.model_copy(update={"options": tuple(options)})
-
-
-def _with_models(
-    job: Job, options: Sequence[Option], models: Mapping[int, str | None]
-) -> Job | None:
-    (option,) = options
-    groups = []
-    for number, group in enumerate(option.groups):
-        model = models.get(number)
-        if group.gpu and model is None:
-            return None
-        groups.append(group if model is None else _of_model(group, model))
-    option = option.model_copy(update={"groups": tuple(groups)})
-    return job.model_copy(update={"options": (option,)})
-
-
-def _of_model(group: TaskGroup, model: str) -> TaskGroup:
-    return group.model_copy(update={"gpu_models": (model,)}) if group.gpu else group
 
 
 def _name(*parts: str) -> str:
