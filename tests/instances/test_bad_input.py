@@ -270,7 +270,7 @@ VALUES = [
     (
         "other",
         1,
-        "1: unknown field; expected one of annotations, apiVersion, bindings, cluster, geo, jobs",
+        "1: unknown field; expected one of annotations, apiVersion, bindings, caps, cluster",
     ),
     ("apiVersion", "placewright/v2", "'placewright/v2': expected placewright/v1alpha2"),
     ("apiVersion", None, "None: expected placewright/v1alpha2"),

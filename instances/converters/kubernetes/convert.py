@@ -141,6 +141,7 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
             domains=levels.domains,
             hosts=hosts(dump.nodes, levels, maker.held, jobs.background, maker.extended),
         ),
+        host_sets=eligibility.host_sets.used_by(with_caps),
         jobs=tuple(sorted(with_caps, key=_order)),
         tenants=tenants,
         caps=caps.used_by(with_caps),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 from placewright.instances.converters.kubernetes.kueue_records import ResourceFlavor
 from placewright.instances.converters.kubernetes.nodes import gpu_model
@@ -19,17 +19,11 @@ from placewright.instances.converters.kubernetes.records import (
     Toleration,
 )
 from placewright.instances.converters.slurm.hostlist import compress
+from placewright.instances.converters.support.host_sets import Condition, HostSets
 
 _HARD = ("NoSchedule", "NoExecute")
 _OF_STATE = "node.kubernetes.io/"
 """Taints that say how a node is, which a round says otherwise."""
-
-
-class _Where(NamedTuple):
-    """GPU models, or hosts, of a task group."""
-
-    models: tuple[str, ...] | None
-    hosts: tuple[str, ...] | None
 
 
 @dataclass(slots=True)
@@ -44,6 +38,8 @@ class Eligibility:
         How many GPUs each has.
     everywhere : frozenset of str
         Names of all nodes.
+    host_sets : HostSets
+        Those that task groups refer to.
     """
 
     nodes: Mapping[str, Node]
@@ -51,12 +47,14 @@ class Eligibility:
     everywhere: frozenset[str] = field(init=False)
     _with_gpus: frozenset[str] = field(init=False)
     _of_model: dict[str | None, frozenset[str]] = field(init=False)
-    _known: dict[str, frozenset[str]] = field(default_factory=dict)
+    host_sets: HostSets = field(init=False)
+    _known: dict[str, tuple[Condition, ...]] = field(default_factory=dict)
     _labelled: dict[str, frozenset[str]] = field(default_factory=dict)
-    _documents: dict[tuple[frozenset[str], bool], _Where] = field(default_factory=dict)
+    _models: dict[tuple[frozenset[str], bool], tuple[str, ...] | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.everywhere = frozenset(self.nodes)
+        self.host_sets = HostSets(len(self.nodes), compress)
         self._with_gpus = frozenset(name for name in self.nodes if self.gpus[name])
         found: dict[str | None, set[str]] = {}
         for name in self._with_gpus:
@@ -86,8 +84,12 @@ class Eligibility:
         """Return the allowed nodes that have GPUs, if some are asked."""
         return allowed & self._with_gpus if asked else allowed
 
-    def allowed(self, spec: PodSpec, also: Iterable[Toleration] = ()) -> frozenset[str]:
-        """Return the names of the nodes that a pod may go to.
+    def all_of(self, conditions: Iterable[Condition]) -> frozenset[str]:
+        """Return the names of the nodes that meet all conditions."""
+        return self.everywhere.intersection(*(one.hosts for one in conditions))
+
+    def conditions(self, spec: PodSpec, also: Iterable[Toleration] = ()) -> tuple[Condition, ...]:
+        """Return what nodes have to meet that a pod may go to.
 
         Parameters
         ----------
@@ -107,41 +109,59 @@ class Eligibility:
         }
         key = json.dumps(asked, sort_keys=True)
         if key not in self._known:
-            self._known[key] = frozenset(
-                name
-                for name, node in self.nodes.items()
-                if has_labels(node, spec.nodeSelector)
-                and (required is None or _selected(node, required))
-                and all(_tolerated(taint, tolerations) for taint in node.spec.taints)
+            found = [
+                Condition(f"label/{label}={value}", self.with_labels({label: value}))
+                for label, value in spec.nodeSelector.items()
+            ]
+            if required is not None:
+                found.append(self._nodes("affinity", lambda node: _selected(node, required)))
+            found.append(
+                self._nodes(
+                    "tolerated",
+                    lambda node: all(_tolerated(taint, tolerations) for taint in node.spec.taints),
+                )
             )
+            self._known[key] = tuple(found)
         return self._known[key]
 
-    def as_document(self, allowed: frozenset[str], asked: int) -> _Where:
-        """Return allowed nodes as a task group has them: GPU models, or else hosts.
+    def _nodes(self, name: str, test: Callable[[Node], bool]) -> Condition:
+        return Condition(name, frozenset(n for n, node in self.nodes.items() if test(node)))
+
+    def as_document(
+        self, conditions: Iterable[Condition], allowed: frozenset[str], asked: int
+    ) -> dict[str, Any]:
+        """Return what tells a task group's hosts: nothing, GPU models, or else host sets.
 
         Nodes without GPUs do not matter to a task that asks for some.
 
         Parameters
         ----------
+        conditions
+            What the nodes have to meet.
         allowed
-            Their names, at least one that has what is asked.
+            Those that do, at least one that has what is asked.
         asked
             How many GPUs the task asks for.
         """
-        key = (allowed, bool(asked))
-        if key not in self._documents:
-            self._documents[key] = self._where(allowed, asked)
-        return self._documents[key]
-
-    def _where(self, allowed: frozenset[str], asked: int) -> _Where:
+        every = self.able(self.everywhere, asked)
         inside = self.able(allowed, asked)
-        if inside == self.able(self.everywhere, asked):
-            return _Where(None, None)
-        if asked:
+        if inside == every:
+            return {}
+        models = self._models_of(inside, asked)
+        if models is not None:
+            return {"gpu_models": models}
+        telling = [one for one in conditions if not every <= one.hosts]
+        return self.host_sets.fields(telling, inside)
+
+    def _models_of(self, inside: frozenset[str], asked: int) -> tuple[str, ...] | None:
+        """Return the GPU models of which nodes are all, None if they are not all of some models."""
+        key = inside, bool(asked)
+        if key not in self._models:
             models = [model for model, names in self._of_model.items() if names & inside]
-            if inside == frozenset().union(*(self._of_model[model] for model in models)):
-                return _Where(tuple(sorted(model for model in models if model)), None)
-        return _Where(None, compress(inside))
+            union = frozenset[str]().union(*(self._of_model[model] for model in models))
+            named = tuple(sorted(model for model in models if model))
+            self._models[key] = named if asked and inside == union else None
+        return self._models[key]
 
 
 def has_labels(node: Node, labels: Mapping[str, str]) -> bool:

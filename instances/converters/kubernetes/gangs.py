@@ -185,13 +185,16 @@ class PodJobs:
         if group is not None and group.preferred:
             level = self._level((group.preferred,), group)
             preferred = () if level is None else (level,)
+        eligibility = self.workloads.eligibility
+        conditions = eligibility.conditions(pod.spec)
         return Ask(
             wanted.gpus,
             wanted.cpu,
             wanted.memory,
             tuple(wanted.others.items()),
-            self.workloads.eligibility.allowed(pod.spec),
+            eligibility.all_of(conditions),
             preferred=preferred,
+            conditions=conditions,
         )
 
     def _level(self, keys: Sequence[str], group: PodGroup) -> str | None:

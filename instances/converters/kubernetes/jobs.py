@@ -11,6 +11,7 @@ from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.records import Node, Pod
 from placewright.instances.converters.kubernetes.source_ids import of_groups
+from placewright.instances.converters.support.host_sets import Condition
 from placewright.instances.documents.arrangement import Slices
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.job import Job, Running
@@ -53,6 +54,8 @@ class Ask:
         Size of slices, and the level of which each has one domain.
     part : str
         Tells groups apart that ask the same.
+    conditions : tuple of Condition
+        What the allowed nodes meet.
     """
 
     gpus: int
@@ -64,6 +67,7 @@ class Ask:
     preferred: tuple[str, ...] | None = None
     slices: tuple[int, str] | None = None
     part: str = ""
+    conditions: tuple[Condition, ...] = field(default=(), compare=False)
 
     @property
     def amounts(self) -> Amounts:
@@ -233,7 +237,6 @@ class Maker:
         return made
 
     def _group(self, name: str, ask: Ask, count: int) -> TaskGroup:
-        models, hosts = self.eligibility.as_document(ask.allowed, ask.gpus)
         return TaskGroup(
             name=name,
             count=count,
@@ -241,8 +244,7 @@ class Maker:
             cpu=f"{ask.cpu}m",
             memory=f"{ask.memory}Mi",
             resources={key: amount for key, amount in ask.others if amount},
-            gpu_models=models,
-            hosts=hosts,
+            **self.eligibility.as_document(ask.conditions, ask.allowed, ask.gpus),
             required=ask.required,
             preferred=ask.preferred,
             slices=None

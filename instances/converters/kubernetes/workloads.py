@@ -19,6 +19,7 @@ from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.pods import requests, slices
 from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.converters.kubernetes.source_ids import of_workload
+from placewright.instances.converters.support.host_sets import Condition, either
 from placewright.instances.documents.base import MAX_COUNT
 
 _POD_SET = "kueue.x-k8s.io/podset"
@@ -106,10 +107,12 @@ class Workloads:
     def _ask(self, workload: Workload, pod_set: PodSet, book: Bookkeeping) -> Ask:
         spec = pod_set.template.spec
         flavors = self.queues.flavors_of(workload, pod_set)
-        allowed = self.eligibility.allowed(spec, tolerations(flavors))
+        conditions = self.eligibility.conditions(spec, tolerations(flavors))
         if flavors is not None:
             named = (self.eligibility.with_labels(one.spec.nodeLabels) for one in flavors)
-            allowed &= frozenset().union(*named)
+            name = either("flavor", [one.metadata.name for one in flavors])
+            conditions = (*conditions, Condition(name, frozenset[str]().union(*named)))
+        allowed = self.eligibility.all_of(conditions)
         wanted = requests(spec)
         ask = Ask(
             wanted.gpus,
@@ -118,6 +121,7 @@ class Workloads:
             tuple(wanted.others.items()),
             allowed,
             part=pod_set.name or "",
+            conditions=conditions,
         )
         near = pod_set.topologyRequest
         if near is None:
@@ -137,6 +141,7 @@ class Workloads:
             preferred=() if preferred is None else (preferred,),
             slices=(size, level) if sliced and level is not None else None,
             part=ask.part,
+            conditions=conditions,
         )
 
     def _level(self, key: str, workload: Workload, book: Bookkeeping) -> str | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from placewright.instances.converters.slurm.limits import Limits
-from placewright.instances.converters.slurm.nodes import MAX_REMEMBERED, Nodes
+from placewright.instances.converters.slurm.nodes import Nodes
 from placewright.instances.converters.slurm.records import SlurmJob, SlurmReservation
-from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.converters.slurm.topology import Topology
+from placewright.instances.converters.support.host_sets import Condition, HostSets
 from placewright.instances.documents.annotations import LINE
 from placewright.instances.documents.arrangement import Apart
 from placewright.instances.documents.base import MAX_AMOUNT
@@ -23,18 +24,27 @@ from placewright.instances.documents.source_keys import (
 from placewright.topology.units import HOST_LEVEL
 
 
+class Allowed(NamedTuple):
+    """The nodes that a job may use, and the conditions that they all meet."""
+
+    nodes: frozenset[str]
+    conditions: tuple[Condition, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What jobs are read against; `allowed` grows as they are read."""
+    """What jobs are read against; `host_sets` and `allowed` grow as they are read."""
 
     now: int
     nodes: Nodes
     topology: Topology
     limits: Limits
     active: tuple[SlurmReservation, ...]
+    named_reservations: frozenset[str]
     movable: bool
     alone: bool
-    allowed: dict[object, frozenset[str]] = field(default_factory=dict)
+    host_sets: HostSets
+    allowed: dict[object, Allowed] = field(default_factory=dict)
 
 
 def common_fields(job: SlurmJob, context: Context) -> dict[str, object]:
@@ -60,35 +70,6 @@ def source_ids(job: SlurmJob, components: Sequence[SlurmJob]) -> dict[str, str]:
         SLURM_OURS: ",".join(job.fields_of_ours),
     }
     return {key: text for key, text in texts.items() if text}
-
-
-def allowed_nodes(job: SlurmJob, context: Context) -> frozenset[str]:
-    """Return the nodes that a job may use: of its partitions, features and reservation."""
-    key = (job.partition, job.features, job.excluded_nodes, job.reservation)
-    if key not in context.allowed:
-        if len(context.allowed) >= MAX_REMEMBERED:
-            context.allowed.clear()
-        context.allowed[key] = _find_allowed(job, context)
-    return context.allowed[key]
-
-
-def _find_allowed(job: SlurmJob, context: Context) -> frozenset[str]:
-    nodes = context.nodes
-    partitions = [nodes.partitions.get(name, frozenset()) for name in job.partition]
-    allowed = frozenset().union(*partitions) if partitions else frozenset(nodes.by_name)
-    matching = nodes.of_features(job.features)
-    if matching is None:
-        raise LeftOutError("has a constraint on features that is not read")
-    allowed = (allowed & matching) - set(job.excluded_nodes)
-    for reservation in context.active:
-        if reservation.name != job.reservation:
-            allowed -= set(reservation.node_list)
-    if job.reservation:
-        own = [r for r in context.active if r.name == job.reservation]
-        if not own:
-            raise LeftOutError("waits for a reservation that does not hold now")
-        allowed &= set(own[0].node_list)
-    return allowed
 
 
 def required_level(components: Sequence[SlurmJob], context: Context) -> str | None:

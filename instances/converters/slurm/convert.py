@@ -8,14 +8,16 @@ from collections.abc import Iterator, Sequence
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.context import Context
+from placewright.instances.converters.slurm.eligibility import reservations_of_pending
 from placewright.instances.converters.slurm.jobs import jobs_of
 from placewright.instances.converters.slurm.limits import Limits, read_limits
-from placewright.instances.converters.slurm.nodes import hosts, over_full, take_nodes
+from placewright.instances.converters.slurm.nodes import as_ranges, hosts, over_full, take_nodes
 from placewright.instances.converters.slurm.reading import read_records
 from placewright.instances.converters.slurm.records import Dump, SlurmJob
 from placewright.instances.converters.slurm.reservations import overlapping, read_reservations
 from placewright.instances.converters.slurm.sources import Sources, find_sources
 from placewright.instances.converters.slurm.topology import read_topology
+from placewright.instances.converters.support.host_sets import HostSets
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.derived.slurm_marks import RESERVATION
 from placewright.instances.documents.cluster import ClusterDocument
@@ -69,8 +71,10 @@ def read_slurm(
         topology=topology,
         limits=limits,
         active=tuple(active),
+        named_reservations=reservations_of_pending(jobs.jobs, limits, now),
         movable=movable,
         alone=any(job.exclusive for job in jobs.jobs),
+        host_sets=HostSets(len(nodes.by_name), as_ranges),
     )
     made = jobs_of(jobs.jobs, context, book)
     for name in over_full(nodes, made.occupied.amounts):
@@ -93,6 +97,7 @@ def read_slurm(
             domains=topology.domains,
             hosts=hosts(nodes, topology, made.occupied.amounts, alone=context.alone),
         ),
+        host_sets=context.host_sets.used_by(made.jobs),
         jobs=made.jobs,
         tenants=tuple(
             Tenant(name=name, quota={"gpu": limits.gpus[name]} if name in limits.gpus else {})

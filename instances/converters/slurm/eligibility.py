@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
+
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
@@ -100,3 +103,14 @@ def _is_known(job: SlurmJob, limits: Limits) -> bool:
     return reason in {one.removesuffix("Limit") for one in ACCOUNT_LIMITS} and any(
         account in path for account, _, _ in owners
     )
+
+
+def reservations_of_pending(jobs: Iterable[SlurmJob], limits: Limits, now: int) -> frozenset[str]:
+    """Return the reservations that jobs name which `check_pending` does not refuse."""
+    found: set[str] = set()
+    for job in jobs:
+        if job.reservation and job.reservation not in found:
+            with suppress(LeftOutError):
+                check_pending(job, limits, now)
+                found.add(job.reservation)
+    return frozenset(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -165,11 +165,6 @@ def _memory(node: SlurmNode) -> int:
 
 
 @lru_cache(maxsize=MAX_REMEMBERED)
-def _ranges(hosts: frozenset[str]) -> tuple[str, ...]:
+def as_ranges(hosts: frozenset[str]) -> tuple[str, ...]:
+    """Return hosts as names and ranges."""
     return compress(hosts)
-
-
-def as_document(allowed: Iterable[str], everywhere: int) -> tuple[str, ...] | None:
-    """Return allowed hosts as a task group has them: None for all hosts."""
-    names = frozenset(allowed)
-    return None if len(names) == everywhere else _ranges(names)

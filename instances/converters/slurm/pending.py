@@ -6,15 +6,21 @@ from collections.abc import Sequence
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm import eligibility
-from placewright.instances.converters.slurm.context import (
-    Context,
+from placewright.instances.converters.slurm.allowed_nodes import (
     allowed_nodes,
+    fields,
+    only,
+    without,
+)
+from placewright.instances.converters.slurm.context import (
+    Allowed,
+    Context,
     common_fields,
     keep_apart,
     required_level,
     source_ids,
 )
-from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE, as_document
+from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError, Shape, shapes
 from placewright.instances.documents.arrangement import Slices
@@ -73,39 +79,37 @@ def _choices(job: SlurmJob, context: Context, several: bool) -> list[tuple[TaskG
     Of a job that names some of its nodes, these are one group, and the others another.
     """
     allowed = allowed_nodes(job, context)
-    if not allowed:
+    if not allowed.nodes:
         raise LeftOutError("may use no node of the dump")
     name = f"component-{job.het_job_offset or 0}" if several else "tasks"
     named = frozenset(job.named_nodes)
     if not named <= set(context.nodes.by_name):
         raise LeftOutError("names a node that is not in the dump")
-    if not named <= allowed:
+    if not named <= allowed.nodes:
         raise LeftOutError("may not use a node that it names")
     choices: list[tuple[TaskGroup, ...]] = []
     for shape in shapes(job):
         nodes = shape.tasks if shape.apart else job.node_count or 1
         if not named or len(named) >= nodes:
-            hosts = named or allowed
-            choices.append((_group(name, shape, job, hosts, context),))
+            where = Allowed(named, ()) if named else allowed
+            choices.append((_group(name, shape, job, where, context),))
             continue
-        if not (shape.apart and allowed - named) or (job.segment_size or 0) > 1:
+        if not (shape.apart and allowed.nodes - named) or (job.segment_size or 0) > 1:
             raise LeftOutError("names some of its nodes and leaves others open")
         parts = (
-            (f"{name}-named", len(named), named),
-            (f"{name}-open", shape.tasks - len(named), allowed - named),
+            (f"{name}-named", len(named), Allowed(named, ())),
+            (f"{name}-open", shape.tasks - len(named), without(allowed, named, context)),
         )
         choices.append(
             tuple(
-                _group(part, shape._replace(tasks=tasks), job, hosts, context)
-                for part, tasks, hosts in parts
+                _group(part, shape._replace(tasks=tasks), job, where, context)
+                for part, tasks, where in parts
             )
         )
     return choices
 
 
-def _group(
-    name: str, shape: Shape, job: SlurmJob, allowed: frozenset[str], context: Context
-) -> TaskGroup:
+def _group(name: str, shape: Shape, job: SlurmJob, allowed: Allowed, context: Context) -> TaskGroup:
     if shape.model and shape.model not in context.nodes.models:
         raise LeftOutError("asks for a GPU model that no node has")
     if shape.gpus > MAX_GPUS_PER_HOST or max(shape.cpu, shape.memory) > MAX_AMOUNT:
@@ -119,8 +123,8 @@ def _group(
         cpu=f"{shape.cpu}m",
         memory=f"{shape.memory}Mi",
         gpu_models=(shape.model,) if shape.model else None,
-        hosts=as_document(allowed, len(context.nodes.by_name)),
-        apart=keep_apart(shape.tasks, shape.gpus, allowed, context) if shape.apart else None,
+        **(fields(allowed, context) if allowed.conditions else only(allowed.nodes, context)),
+        apart=keep_apart(shape.tasks, shape.gpus, allowed.nodes, context) if shape.apart else None,
         slices=Slices(size=segment, required=context.topology.levels[-1]) if sliced else None,
         resources={NODE: WHOLE_NODE if job.exclusive else 1} if context.alone else {},
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from placewright.instances.converters.slurm.allowed_nodes import allowed_nodes, fields
 from placewright.instances.converters.slurm.context import (
     Context,
-    allowed_nodes,
     common_fields,
     keep_apart,
     required_level,
     source_ids,
 )
-from placewright.instances.converters.slurm.nodes import as_document, gpu_model
+from placewright.instances.converters.slurm.nodes import gpu_model
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.converters.slurm.running import Occupied, place
@@ -56,7 +56,7 @@ def _movable(components: Sequence[SlurmJob], places: set[str], context: Context)
     if models and any(gpu_model(context.nodes.by_name[host]) not in models for host in places):
         return False  # the dump contradicts itself
     try:
-        return places <= allowed_nodes(job, context)
+        return places <= allowed_nodes(job, context).nodes
     except LeftOutError:
         return False
 
@@ -65,9 +65,9 @@ def _bounds(job: SlurmJob, group: TaskGroup, context: Context) -> dict[str, obje
     """Return what keeps the tasks of a running job that may move where it may be."""
     allowed = allowed_nodes(job, context)
     return {
-        "hosts": as_document(allowed, len(context.nodes.by_name)),
+        **fields(allowed, context),
         "gpu_models": _models(job, context) or None,
-        "apart": keep_apart(group.count, group.gpu // WHOLE_GPU, allowed, context),
+        "apart": keep_apart(group.count, group.gpu // WHOLE_GPU, allowed.nodes, context),
     }
 
 

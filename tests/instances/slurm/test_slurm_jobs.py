@@ -7,6 +7,9 @@ import json
 import pytest
 from slurm_dumps import convert, job, node, reason, running
 
+from placewright.instances.converters.slurm.hostlist import compress
+from placewright.instances.derived.host_sets import AllowedHosts
+
 TREE = "SwitchName=a Level=0 Nodes=h[0-1]\nSwitchName=b Level=0 Nodes=h[2-3]\n"
 TREE += "SwitchName=top Level=1 Nodes=h[0-3] Switches=a,b\n"
 
@@ -16,6 +19,12 @@ def group_of(made, name="1"):
     (option,) = found.options
     (group,) = option.groups
     return group
+
+
+def hosts_of(made, group):
+    """Return the hosts that a group may go to, as names and ranges."""
+    allowed = AllowedHosts(made.round.host_sets).of(group)
+    return None if allowed is None else compress(allowed)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +72,16 @@ def test_partition_features_and_exclusion_give_hosts(tmp_path):
     nodes.append(node("x", partitions=["other"]))
     asked = {"tres_per_node": "gpu:8", "features": "fast&ib", "excluded_nodes": "h[1-2]"}
     made = convert(tmp_path, [job(1, **asked), job(2, tres_per_node="gpu:8")], nodes)
-    assert group_of(made).hosts == ("h0", "h3")
-    assert group_of(made, "2").hosts == ("h[0-5]",)
+    first, second = group_of(made), group_of(made, "2")
+    assert hosts_of(made, first) == ("h0", "h3")
+    assert hosts_of(made, second) == ("h[0-5]",)
+    assert first.host_sets == ("partition/p", "feature/fast+ib", "without/2-nodes")
+    assert second.host_sets == ("partition/p",)
+    assert made.round.host_sets == {
+        "feature/fast+ib": ("h[0-3]",),
+        "partition/p": ("h[0-5]",),
+        "without/2-nodes": ("h0", "h[3-5]", "x"),
+    }
 
 
 def test_one_switch_is_required(tmp_path):
@@ -233,8 +250,9 @@ def test_nodes_of_a_reservation_are_for_its_jobs(tmp_path, monkeypatch):
     assert [one.host for one in made.round.reservations] == ["h2", "h3"]
     made = convert(tmp_path, [job(1, **asked), job(2, **asked, resv_name="r")], r=text)
     assert not made.round.reservations
-    assert group_of(made).hosts == ("h[0-1]",)
-    assert group_of(made, "2").hosts == ("h[2-3]",)
+    assert hosts_of(made, group_of(made)) == ("h[0-1]",)
+    assert hosts_of(made, group_of(made, "2")) == ("h[2-3]",)
+    assert made.round.host_sets == {"reservation/r": ("h[2-3]",), "unreserved": ("h[0-1]",)}
 
 
 def test_a_reservation_to_come_is_maintenance(tmp_path, monkeypatch):
@@ -271,8 +289,9 @@ def test_memory_per_cpu_of_a_range_of_nodes(tmp_path):
 
 def test_named_nodes_are_a_group_of_their_own(tmp_path):
     asked = {"node_count": 2, "max_nodes": 3, "tres_per_node": "gpu:4", "required_nodes": "h1,h3"}
-    (one,) = convert(tmp_path, [job(1, **asked)]).round.jobs
-    assert [[(g.count, g.hosts) for g in option.groups] for option in one.options] == [
+    made = convert(tmp_path, [job(1, **asked)])
+    (one,) = made.round.jobs
+    assert [[(g.count, hosts_of(made, g)) for g in option.groups] for option in one.options] == [
         [(2, ("h1", "h3"))],
         [(2, ("h1", "h3")), (1, ("h0", "h2"))],
     ]
@@ -368,3 +387,34 @@ def test_a_job_held_by_a_limit_that_the_dump_does_not_have_is_left_out(tmp_path)
         tmp_path, [job(1, tres_per_node="gpu:1", qos="q", state_reason="QOSMaxGRESPerUser")]
     )
     assert "held by a limit" in reason(made, "1")
+
+
+def test_sets_of_odd_or_equal_names_are_told_apart_and_unused_ones_are_left_out(tmp_path):
+    nodes = [
+        node(f"h{i}", active_features="a" if i < 2 else "b", partitions=["p"]) for i in range(4)
+    ]
+    asked = {"tres_per_node": "gpu:8"}
+    made = convert(
+        tmp_path,
+        [
+            job(1, **asked, features="(a)|(b&c)"),
+            job(2, **asked, excluded_nodes="h[0-1]"),
+            job(3, **asked, excluded_nodes="h[2-3]"),
+            job(4, **asked, excluded_nodes="h3"),
+            job(5, **asked, features="b", excluded_nodes="h0", dependency="afterok:1(unfulfilled)"),
+        ],
+        nodes,
+    )
+    found = {one.name: one.options[0].groups[0].host_sets for one in made.round.jobs}
+    assert found == {
+        "1": ("feature:1",),
+        "2": ("without/2-nodes",),
+        "3": ("without/2-nodes:1",),
+        "4": ("without/h3",),
+    }
+    assert made.round.host_sets == {
+        "feature:1": ("h[0-1]",),
+        "without/2-nodes": ("h[2-3]",),
+        "without/2-nodes:1": ("h[0-1]",),
+        "without/h3": ("h[0-2]",),
+    }
