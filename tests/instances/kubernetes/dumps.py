@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from placewright.instances.converters import LiveConversion, read_kubernetes
+from placewright.instances.derived.host_sets import AllowedHosts
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "tests" / "data" / "kubernetes"
@@ -50,3 +51,10 @@ def convert(folder: Path, *items: Any, **options: Any) -> LiveConversion:
 
 def left_out(made: LiveConversion) -> dict[str, list[str]]:
     return {why: names for (_, why), names in made.book.left_out.items()}
+
+
+def allowed_hosts(made: LiveConversion, name: str) -> set[str] | None:
+    """Return the hosts of the first task group of a job, None for all."""
+    (group,) = (job.options[0].groups[0] for job in made.round.jobs if job.name == name)
+    allowed = AllowedHosts(made.round.host_sets).of(group)
+    return None if allowed is None else set(allowed)

@@ -14,6 +14,7 @@ from tests.instances.kubernetes.dumps import (
     GPU,
     RACK,
     SAMPLES,
+    allowed_hosts,
     convert,
     left_out,
     needs_captures,
@@ -77,7 +78,8 @@ def test_a_captured_dump_has_its_topology_its_taints_and_its_nodes_that_are_away
     assert not hosts["gpu-62"].healthy
     assert [one.host for one in made.round.reservations] == ["gpu-63"]
     late = next(job for job in made.round.jobs if job.name == "research/late")
-    assert late.options[0].groups[0].hosts == ("gpu-20",)
+    assert allowed_hosts(made, "research/late") == {"gpu-20"}
+    assert "label/kubernetes.io/hostname=gpu-20" in late.options[0].groups[0].host_sets
     assert not late.held  # its gate is ours
     assert made.book.total("pods") == 7
 
@@ -146,12 +148,23 @@ def test_selectors_affinity_and_taints_say_where_a_pod_may_go(tmp_path):
         pod("tolerates", tolerations=[{"key": "team", "operator": "Equal", "value": "x"}]),
         pod("nowhere", nodeSelector={"disk": "tape"}),
     )
-    allowed = {job.name: job.options[0].groups[0].hosts for job in made.round.jobs}
+    allowed = {job.name: allowed_hosts(made, job.name) for job in made.round.jobs}
     assert allowed == {
-        "ns/plain": ("a", "b"),
-        "ns/selects": ("b",),
-        "ns/near": ("b",),
+        "ns/plain": {"a", "b"},
+        "ns/selects": {"b"},
+        "ns/near": {"b"},
         "ns/tolerates": None,
+    }
+    assert {job.name: job.options[0].groups[0].host_sets for job in made.round.jobs} == {
+        "ns/plain": ("tolerated",),
+        "ns/selects": ("label/disk=ssd", "tolerated"),
+        "ns/near": ("affinity", "tolerated"),
+        "ns/tolerates": (),
+    }
+    assert made.round.host_sets == {
+        "affinity": ("b",),
+        "label/disk=ssd": ("b",),
+        "tolerated": ("a", "b"),
     }
     assert left_out(made) == {"may go to no node of the round": ["ns/nowhere"]}
 

@@ -8,7 +8,7 @@ import pytest
 
 from placewright.instances.converters.kubernetes.kueue import assigned
 from placewright.instances.converters.kubernetes.kueue_records import TopologyAssignment
-from tests.instances.kubernetes.dumps import GPU, RACK, convert, left_out, node, pod
+from tests.instances.kubernetes.dumps import GPU, RACK, allowed_hosts, convert, left_out, node, pod
 
 HOST = "kubernetes.io/hostname"
 NODES = [node(f"n{i}", labels={RACK: f"r{i // 2}", "pool": f"p{i % 2}"}) for i in range(4)]
@@ -129,7 +129,8 @@ def test_an_admitted_workload_without_hosts_waits_for_those_of_its_flavor(tmp_pa
     made = convert(tmp_path, *NODES, flavor, queue("cq", "32"), workload(status=admitted()))
     (job,) = made.round.jobs
     assert job.running is None
-    assert job.options[0].groups[0].hosts == ("n1", "n3")
+    assert allowed_hosts(made, job.name) == {"n1", "n3"}
+    assert job.options[0].groups[0].host_sets == ("flavor/f",)
     assert made.book.unsaid["that a workload is admitted whose pods have no nodes"] == ["ns/w"]
 
 
@@ -139,7 +140,7 @@ def test_tolerations_of_a_flavor_let_its_workloads_pass_taints(tmp_path):
     tainted = [node("n0", taints=taint), node("n1", taints=taint)]
     flavor = of("ResourceFlavor", "f", spec={"tolerations": tolerations})
     (job,) = convert(tmp_path, *tainted, flavor, queue("cq", "32"), LOCAL, workload()).round.jobs
-    assert job.options[0].groups[0].hosts is None
+    assert job.options[0].groups[0].hosts is None and not job.options[0].groups[0].host_sets
 
 
 def test_finished_workloads_and_those_without_gpus_are_counted(tmp_path):
