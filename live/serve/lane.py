@@ -16,11 +16,15 @@ from contextlib import asynccontextmanager, suppress
 from placewright.instances.errors import printable
 from placewright.live.serve.messages import BUSY, Answer, Question, Snapshot, failed
 from placewright.solver.child import Child
+from placewright.solver.usage import usage
 from placewright.solver.wire import receive, send
 
 MODULE = "placewright.live.serve.worker"
 GRACE_SHARE, GRACE_SECONDS = 1.0, 30.0
 """To read, verify and write, beside the seconds of a search: this share of them, and seconds."""
+
+MOST_IDLE_MIB = 512
+"""Memory of a process that waits for its next question; Python gives little of it back."""
 
 log = logging.getLogger("placewright.serve")
 
@@ -136,6 +140,7 @@ class Lane:
             if follows:
                 self._following = asyncio.create_task(self._follow(question.seconds))
             else:
+                self._renew()
                 self._turn.release()
 
     async def _follow(self, seconds: float) -> None:
@@ -147,7 +152,16 @@ class Lane:
             elif isinstance(message, Answer):
                 log.warning("the last round is not shown: %s", printable(message.body.decode()))
         finally:
+            self._renew()
             self._turn.release()
+
+    def _renew(self) -> None:
+        """Start another process in place of one that still holds the memory of a large round."""
+        child = self._child
+        if child is not None and usage(child.process.pid).resident_mib > MOST_IDLE_MIB:
+            self._child = None
+            child.end()
+            self.start()
 
     async def _exchange(self, question: Question | None, seconds: float) -> object:
         """Send a question, if there is one, and return the next message of the process."""

@@ -229,6 +229,20 @@ def test_what_is_shown_comes_after_the_answer(quick):
     assert shown[0].jobs["colossus"].why.startswith("never_fits: ")
 
 
+def test_a_process_that_holds_much_memory_is_replaced(quick, monkeypatch):
+    async def test(lane):
+        lane.start()
+        (first,) = workers()
+        assert (await lane.ask(Question("solve", quick, 5.0), never)).status == 200
+        assert workers() == [first]
+        monkeypatch.setattr(lanes, "MOST_IDLE_MIB", 1)
+        assert (await lane.ask(Question("solve", quick, 5.0), never)).status == 200
+        assert workers() != [first]
+        assert (await lane.ask(Question("solve", quick, 5.0), never)).status == 200
+
+    run(test)
+
+
 def test_where_no_process_can_be_started_the_caller_is_told(quick, monkeypatch):
     def fail(_module):
         raise OSError(24, "Too many open files")
