@@ -12,7 +12,7 @@ from placewright.instances.converters.kubernetes import kueue
 from placewright.instances.converters.kubernetes.dump import NODE, PODS, Dump, read_dump
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
 from placewright.instances.converters.kubernetes.gangs import PodJobs, gangs_of
-from placewright.instances.converters.kubernetes.group_queues import unsaid
+from placewright.instances.converters.kubernetes.group_queues import GroupQueueCaps
 from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang
 from placewright.instances.converters.kubernetes.jobs import LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue_caps import QueueCaps
@@ -129,7 +129,10 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
         book.cannot_say("cores or memory of which pods hold more than the node has", name)
     caps = QueueCaps(dump.queues, eligibility.models_of_flavors(dump.queues.flavors))
     model_of = {name: gpu_model(node) for name, node in dump.nodes.items()}
-    with_caps = caps.with_caps(maker.jobs, model_of, book)
+    above = GroupQueueCaps(dump.group_queues)
+    with_caps = above.with_caps(caps.with_caps(maker.jobs, model_of, book))
+    for name in above.unsaid():
+        book.cannot_say("limits of a queue that others are in", name)
     tenants = _tenants(dump, caps, with_caps, book)
     cordoned = {name for name, node in dump.nodes.items() if node.spec.unschedulable}
     return Round(
@@ -144,7 +147,7 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
         host_sets=eligibility.host_sets.used_by(with_caps),
         jobs=tuple(sorted(with_caps, key=_order)),
         tenants=tenants,
-        caps=caps.used_by(with_caps),
+        caps=above.used_by(with_caps) | caps.used_by(with_caps),
         reservations=tuple(Reservation(host=host) for host in sorted(cordoned | jobs.closed)),
         policy=Policy(spread_weights=levels.weights) if levels.names else Policy(),
         annotations={
@@ -224,8 +227,6 @@ def _tenants(
             book.cannot_say("quotas of each flavor: they are added up", tenant.name)
     for queue in dump.group_queues:
         found.setdefault(queue.metadata.name, queue.tenant)
-    for name in unsaid(dump.group_queues):
-        book.cannot_say("limits of a queue that others are in", name)
     for job in jobs:
         if job.tenant is not None and job.tenant not in found:
             found[job.tenant] = Tenant(name=job.tenant)

@@ -177,6 +177,25 @@ def test_queues_of_kai_and_volcano_are_tenants(tmp_path):
     assert made.book.unsaid["limits of a queue that others are in"] == ["a"]
 
 
+def test_a_queue_that_others_are_in_is_a_cap(tmp_path):
+    def queue(name, limit, parent=None):
+        spec = {"resources": {"gpu": {"limit": limit}}} | (
+            {"parentQueue": parent} if parent else {}
+        )
+        meta = {"name": name}
+        return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": meta,
+                "spec": spec}  # fmt: skip
+
+    queues = [queue("all", 12), queue("dept", -1, "all"), queue("a", 8, "dept"), queue("b", 4)]
+    pods = [
+        pod(f"p-{name}", 1, meta={"labels": {"kai.scheduler/queue": name}}) for name in ("a", "b")
+    ]
+    made = convert(tmp_path, *NODES, *queues, *pods)
+    assert {job.tenant: job.caps for job in made.round.jobs} == {"a": ("queue/all",), "b": ()}
+    assert {name: cap.gpus for name, cap in made.round.caps.items()} == {"queue/all": 12_000}
+    assert "limits of a queue that others are in" not in made.book.unsaid
+
+
 @pytest.mark.parametrize(
     ("spec", "priority", "pinned"),
     [
