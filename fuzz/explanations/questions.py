@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import TypeAlias
 
+from fuzz.book.accounts import counts_by_model
 from fuzz.book.choices import WAIT, Enumeration
 from fuzz.book.facts import Facts
 from fuzz.book.judgement import Judgement
@@ -28,7 +29,28 @@ Starts: TypeAlias = Callable[[World], bool]
 def raw(world: World) -> Raw:
     """Return the round of a world in small units."""
     written: Raw = in_small_units(world.round.model_dump(mode="json", exclude_defaults=True))
-    return written
+    return _with_countable_caps(written, world.job)
+
+
+def _with_countable_caps(document: Raw, name: str) -> Raw:
+    """Return a round in which a job that no longer names GPU models counts in no GPUs of a model.
+
+    No round has such a job in a cap of GPUs of a model, since what it counts is not known before.
+    """
+    (job,) = (one for one in document["jobs"] if one["name"] == name)
+    caps = document.get("caps", {})
+    models = {m: 0 for cap in job.get("caps", ()) for m in caps[cap].get("gpus_by_model", {})}
+    options = [option["groups"] for option in job["options"]]
+    if not models or all(counts_by_model(groups, models) for groups in options):
+        return document
+    if any("gpu_models" in group for groups in options for group in groups):
+        raise TooManyPlansError  # some count, some do not: the rule book cannot say so
+    for cap in job["caps"]:
+        caps[f"{cap} "] = {key: most for key, most in caps[cap].items() if key != "gpus_by_model"}
+    for one in document["jobs"]:
+        mine = [f"{cap} " for cap in one.get("caps", ()) if f"{cap} " in caps]
+        one["caps"] = mine if one is job else [*one.get("caps", ()), *mine]
+    return document
 
 
 def gang_starts(world: World) -> bool:
