@@ -15,6 +15,7 @@ from placewright.explain.facts.fact import Fact, Stratum, World, named
 from placewright.explain.facts.policies import says_yes
 from placewright.explain.proof import question_of
 from placewright.explain.situations import Situations
+from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 
@@ -43,8 +44,7 @@ def faults(sample: Sample, found: Explanation, starts: Starts) -> Iterator[str]:
     """
     round_, plan, job = sample
     round_ = round_.valid_part()
-    plan = None if plan is None else plan.without_jobs(sample.round.invalid)
-    situations = Situations(round_, plan).of_job(job)
+    situations = Situations(round_, _valid(sample)).of_job(job)
     policy, situation = situations.policy, situations.now
     base = policy.base(situation.round, job)
     if plan is not None and starts(World(base, job)):
@@ -61,10 +61,34 @@ def faults(sample: Sample, found: Explanation, starts: Starts) -> Iterator[str]:
     if could or found.verdict is Verdict.UNDECIDED:
         return
     facts = policy.facts(situation, base, job)
-    worlds = _Worlds(base, job, facts, starts)
     if is_monotone(round_, job):
-        yield from _of_verdict(found, worlds)
+        yield from _of_verdict(found, _Worlds(base, job, facts, starts))
     yield from _of_proof(found, starts)
+
+
+def may_last_less(sample: Sample, found: Explanation, starts: Starts) -> bool:
+    """Whether a conflict of more lasting facts than that of an explanation exists.
+
+    It may where facts are not monotone.
+
+    Raises
+    ------
+    TooManyPlansError
+        A world has too many plans.
+    """
+    if is_monotone(sample.round, sample.job) or found.proof is None:
+        return False
+    base, job = found.world.base, found.job
+    situations = Situations(sample.round.valid_part(), _valid(sample)).of_job(job)
+    policy, situation = situations.policy, situations.now
+    if policy.base(situation.round, job) != base:
+        situation = situations.after
+    worlds = _Worlds(base, job, policy.facts(situation, base, job), starts)
+    return VERDICTS[worlds.least_stratum()] is not found.verdict
+
+
+def _valid(sample: Sample) -> Plan | None:
+    return None if sample.plan is None else sample.plan.without_jobs(sample.round.invalid)
 
 
 def undecided(found: Explanation) -> str:
@@ -89,11 +113,7 @@ def is_monotone(round_: Round, name: str) -> bool:
 
 
 def _of_verdict(found: Explanation, worlds: _Worlds) -> Iterator[str]:
-    least = next(
-        stratum
-        for stratum in Stratum
-        if worlds.blocked(i for i, fact in enumerate(worlds.facts) if fact.stratum <= stratum)
-    )
+    least = worlds.least_stratum()
     if found.verdict is not VERDICTS[least]:
         yield f"the verdict is {found.verdict}, the least stratum that blocks {least.title}"
     try:
@@ -149,6 +169,15 @@ class _Worlds:
             removed = tuple(self.facts[i] for i in numbers if i not in kept)
             self._known[kept] = not self._starts(World(self._base, self._job, removed))
         return self._known[kept]
+
+    def least_stratum(self) -> Stratum:
+        """Return the least stratum that blocks, with all before it."""
+        numbered = [*enumerate(self.facts)]
+        return next(
+            stratum
+            for stratum in Stratum
+            if self.blocked(i for i, fact in numbered if fact.stratum <= stratum)
+        )
 
     def preferred(self) -> list[Fact]:
         """Return the preferred conflict: of all subsets, where they are few."""

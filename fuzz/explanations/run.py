@@ -30,7 +30,8 @@ class State:
     """What was looked at: `blocked` jobs, or replicas, and what is wrong or undecided of them.
 
     `could_start` are explained, too, and count apart; `too_large` are not enumerated and count
-    nowhere else. `weaker` may have a conflict of more lasting facts (see `is_monotone`).
+    nowhere else. Where facts are not monotone, the conflict of `weaker` ones is of facts that last
+    less than those of another; lists of corrections of `uncompared` ones are not enumerated.
     """
 
     name: str
@@ -40,6 +41,7 @@ class State:
     undecided: int = 0
     could_start: int = 0
     too_large: int = 0
+    not_monotone: int = 0
     weaker: int = 0
     corrections: int = 0
     uncompared: int = 0
@@ -55,7 +57,8 @@ class State:
             f"{self.name}: {self.blocked} blocked to seed {self.next - 1} ({verdicts}), "
             f"{self.wrong} wrong, {self.undecided} undecided; {self.could_start} could start; "
             f"{self.corrections} corrections, lists of {self.uncompared} jobs not enumerated; "
-            f"{self.weaker} not monotone, {self.too_large} too large; {self.seconds:.0f} CPU s"
+            f"{self.not_monotone} not monotone, {self.weaker} of these with a conflict that lasts "
+            f"less than another; {self.too_large} too large; {self.seconds:.0f} CPU s"
         )
 
 
@@ -121,6 +124,7 @@ def _look(
     state.blocked += 1
     state.corrections += look.corrections
     state.uncompared += look.uncompared
+    state.not_monotone += look.not_monotone
     state.weaker += look.weaker
     state.wrong += bool(look.faults)
     for fault in look.faults:
@@ -138,7 +142,8 @@ class _Look:
     def __init__(self, sample: Sample | MissingReplica, shell: CommandLine) -> None:
         self._sample, self._shell = sample, shell
         self.verdict, self.open, self.faults = "none", "", list[str]()
-        self.corrections, self.uncompared, self.weaker = 0, False, False
+        self.corrections = 0
+        self.uncompared = self.not_monotone = self.weaker = False
 
     def at_all(self) -> None:
         """Explain, and compare.
@@ -161,7 +166,8 @@ class _Look:
         starts = STARTS[sample.round.policy.formulation]
         self.faults += conflicts.faults(sample, found, starts)
         self.open = conflicts.undecided(found)
-        self.weaker = not conflicts.is_monotone(sample.round, sample.job)
+        self.not_monotone = not conflicts.is_monotone(sample.round, sample.job)
+        self.weaker = conflicts.may_last_less(sample, found, starts)
 
     def _at_corrections(self, sample: Sample, found: Explanation) -> None:
         starts = STARTS[sample.round.policy.formulation]
