@@ -65,8 +65,11 @@ def _same(groups: dict[Where, TaskGroup], of: Callable[[TaskGroup], T]) -> dict[
 def _elsewhere(round_: Round, job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
     models = dict.fromkeys(entry.gpu_model for entry in round_.cluster.hosts)
     asked = [set(group.gpu_models) for group in groups.values() if group.gpu_models is not None]
+    # A cap of GPUs of a model has to know what a task group counts: it may have no other model.
+    capped = {model for name in job.caps for model in round_.caps[name].gpus_by_model}
     for model in models:
-        if any(model not in allowed for allowed in asked):
+        known = all(capped.isdisjoint({model, *allowed}) for allowed in asked)
+        if known and any(model not in allowed for allowed in asked):
             yield _step("models", f"allow {model}, too", _of(job, add_gpu_models=[model]))
     if any(group.hosts is not None for group in groups.values()):
         yield _step("any_host", "allow any host", _of(job, without=["hosts"]))

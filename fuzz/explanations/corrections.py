@@ -143,7 +143,7 @@ class Enumerated:
         """Return all minimal sets of changes, in their largest amounts, of up to so many."""
         minimal: list[frozenset[int]] = []
         every = [edit for change in self.changes for edit in change.strongest.edits]
-        if not self._listed.can_hinder and not self.starts(every):
+        if not self._listed.can_hinder and self._make_sense(every) and not self.starts(every):
             return minimal
         for size in range(1, most + 1):
             for chosen in map(frozenset, combinations(range(len(self.changes)), size)):
@@ -156,6 +156,13 @@ class Enumerated:
 
     def _kinds(self, sets: Sequence[frozenset[int]]) -> Counter[Kinds]:
         return Counter(tuple(sorted(self.changes[c].kind for c in one)) for one in sets)
+
+    def _make_sense(self, edits: Sequence[Edit]) -> bool:
+        try:
+            apply_edits(self._listed.world, Edits(edits=tuple(edits)))
+        except InvalidInputError:
+            return False
+        return True
 
     def starts(self, edits: Sequence[Edit]) -> bool:
         """Whether the job starts in the world with some edits; not if they make no sense."""
