@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -13,7 +13,7 @@ from placewright.explain.corrections.find import Correction, Corrections, Part, 
 from placewright.explain.corrections.own import own_changes
 from placewright.explain.corrections.victims import cheapest_victims
 from placewright.explain.explanation import Explanation, Verdict
-from placewright.explain.facts.fact import Stratum, World, named
+from placewright.explain.facts.fact import Stratum, World, ended_jobs, named
 from placewright.explain.oracle import Oracle, SolvingOracle
 from placewright.explain.proof import plan_that_starts
 from placewright.explain.situations import Situations
@@ -129,13 +129,14 @@ class JobCorrections:
         if self._beside is None:
             return correction
         try:
-            starts = self._starts(apply_edits(self._beside, correction.edits))
+            starts = self._starts(apply_edits(self._beside, correction.edits), ())
         except InvalidInputError:  # such as the end of a job that the plan stops
             starts = None
         return replace(correction, beside_plan=starts)
 
-    def _starts(self, round_: Round) -> bool | None:
-        return self._oracle.start(World(round_, self._job)).starts
+    def _starts(self, round_: Round, ended: Sequence[str]) -> bool | None:
+        removed = (ended_jobs(ended),) if ended else ()
+        return self._oracle.start(World(round_, self._job, removed)).starts
 
     def _victims(self) -> Correction | None:
         """Return the cheapest preemptions and moves of the real round, where there are any."""

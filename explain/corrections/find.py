@@ -14,8 +14,14 @@ from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import edited
 from placewright.instances.errors import InvalidInputError
 
-Starts: TypeAlias = Callable[[Round], bool | None]
-"""Whether the job starts in a round while nobody else moves or stops; None: that is not known."""
+MAX_ROUNDS = 64
+"""Rounds with changes that are kept."""
+
+Starts: TypeAlias = Callable[[Round, Sequence[str]], bool | None]
+"""Whether the job starts in a round once some running jobs have ended; None: that is not known.
+
+Nobody else moves or stops. Many questions about one round are answered faster than about many.
+"""
 
 
 _OTHER_PLACES = {"models", "any_host", "level", "slices", "apart", "gpu", "tasks"}
@@ -184,20 +190,33 @@ class _Edited:
 
     def __init__(self, round_: Round, starts: Starts) -> None:
         self._round, self._starts = round_, starts
-        self._known: dict[str, bool | None] = {}
+        self._known: dict[tuple[str, ...], bool | None] = {}
+        self._made: dict[tuple[str, ...], Round] = {}
 
     def starts(self, forms: Sequence[Form]) -> bool | None:
-        edits = Edits(edits=tuple(edit for form in forms for edit in form.edits))
-        key = edits.model_dump_json(exclude_unset=True)
-        if key not in self._known:
-            self._known[key] = self._asked(edits)
-        return self._known[key]
+        changes = [Edits(edits=form.edits) for form in forms if form.edits]
+        keys = tuple(edits.model_dump_json(exclude_unset=True) for edits in changes)
+        if keys not in self._known:
+            most = len(changes)
+            while most and all(edit.verb == "end" for edit in changes[most - 1].edits):
+                most -= 1
+            ended = [name for last in changes[most:] for edit in last.edits for name in edit.end]
+            try:
+                # What makes no sense is refused when the plan of the correction is verified.
+                self._known[keys] = self._starts(self._with(changes[:most], keys[:most]), ended)
+            except InvalidInputError:
+                # Such as fewer tasks than the slices of another option have.
+                self._known[keys] = False
+        return self._known[keys]
 
-    def _asked(self, edits: Edits) -> bool | None:
-        try:
-            # What makes no sense is refused when the plan of the correction is verified.
-            changed = edited(self._round, edits)
-        except InvalidInputError:
-            # Such as fewer tasks than the slices of another option have.
-            return False
-        return self._starts(changed)
+    def _with(self, changes: Sequence[Edits], keys: tuple[str, ...]) -> Round:
+        """Return the round with changes; the last rounds are kept, since many begin alike."""
+        if not changes:
+            return self._round
+        made = self._made.pop(keys, None)
+        if made is None:
+            made = edited(self._with(changes[:-1], keys[:-1]), changes[-1])
+            if len(self._made) >= MAX_ROUNDS:
+                del self._made[next(iter(self._made))]
+        self._made[keys] = made
+        return made

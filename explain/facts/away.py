@@ -15,6 +15,7 @@ from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import expected_end, hosts_away
 from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Outage
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.presets.health import with_health
@@ -26,15 +27,16 @@ Listed = TypeVar("Listed", Reservation, Outage)
 
 def away(round_: Round, name: str) -> list[Fact]:
     """Return all hosts that are away for a pending job as one fact; nothing if none is."""
-    causes = causes_of(round_, name)
+    causes = causes_of(round_, named(name, round_))
     if not causes:
         return []
-    domains = _domains(round_.cluster)
-    return [_hosts(tuple(causes), causes, domains)]
+    names = (host for entry in round_.cluster.hosts for host in expand(entry.name))
+    away_now = tuple(host for host in names if host in causes)
+    return [_hosts(away_now, causes, _domains(round_.cluster))]
 
 
-def causes_of(round_: Round, name: str) -> dict[str, tuple[str, ...]]:
-    """Return why hosts are away, by name, in the order of the cluster."""
+def causes_of(round_: Round, job: Job) -> dict[str, tuple[str, ...]]:
+    """Return why hosts are away for a pending job, by name."""
     causes: defaultdict[str, list[str]] = defaultdict(list)
     for entry in round_.cluster.hosts:
         for host in () if entry.healthy else expand(entry.name):
@@ -45,10 +47,9 @@ def causes_of(round_: Round, name: str) -> dict[str, tuple[str, ...]]:
     for listed in round_.policy.vacate:
         for host in expand(listed):
             causes[host].append(TO_VACATE)
-    for host in hosts_away(round_, round_.now, expected_end(named(name, round_), round_.now)):
+    for host in hosts_away(round_, round_.now, expected_end(job, round_.now)):
         causes[host].append(MAINTENANCE)
-    names = (host for entry in round_.cluster.hosts for host in expand(entry.name))
-    return {host: tuple(dict.fromkeys(causes[host])) for host in names if host in causes}
+    return {host: tuple(dict.fromkeys(why)) for host, why in causes.items()}
 
 
 def _hosts(

@@ -90,6 +90,11 @@ def group(
     return Fact(stratum, kind, text, edit, about, tuple(names), together, apart)
 
 
+def ended_jobs(names: Sequence[str]) -> Fact:
+    """Return the fact that some jobs run: without it they have ended."""
+    return group(Stratum.HELD, "jobs", "", names, Round.without_jobs, {}, lambda _: ())
+
+
 @dataclass(frozen=True, eq=False)
 class World:
     """A round in which only some facts hold.
@@ -135,8 +140,8 @@ def edit_job(name: str, change: Callable[[Job], Job]) -> Edit:
 
 
 def named(job: str, round_: Round) -> Job:
-    """Return a job of a round by its name."""
-    return next(one for one in round_.jobs if one.name == job)
+    """Return a job of a round by its name; those that wait mostly are the last ones."""
+    return next(one for one in reversed(round_.jobs) if one.name == job)
 
 
 def without_waiting(round_: Round, job: str, names: Collection[str] = ()) -> Round:

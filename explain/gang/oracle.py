@@ -16,7 +16,7 @@ import numpy as np
 from placewright.array_types import Bools
 from placewright.explain.facts import gang
 from placewright.explain.facts.away import PARTLY, causes_of
-from placewright.explain.facts.fact import Fact, Stratum, World, named, without_waiting
+from placewright.explain.facts.fact import Fact, Stratum, World, named
 from placewright.explain.gang.running import RunningJobs, has_gpu_parts
 from placewright.explain.oracle import Answer, SolvingOracle
 from placewright.formulations.gang import parameters
@@ -110,8 +110,8 @@ class _Arrays:
         self._in_cells = self._waits.tenant in owners and not self._waits.opportunistic
         self._parted = running.has_gpu_parts or has_gpu_parts(self._waits)
         self.running, self._cluster, self._present = running, running.cluster, present
-        self._alone = without_waiting(base, job, self.running.index)
-        self._causes = causes_of(base, job)
+        self._alone = base.model_copy(update={"jobs": (self._waits,)})
+        self._causes = causes_of(base, self._waits)
         self._reserved = _reserved_gpus(base)
         self._compiled: dict[frozenset[int], tuple[Problem, Round]] = {}
         self._alive: list[tuple[Fact, ...]] = []

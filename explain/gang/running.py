@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class RunningJobs:
         self._document = round_.cluster
         self.cluster = cluster = build_cluster(round_.cluster)
         self.jobs = [job for job in round_.jobs if job.running is not None]
+        self._number = {id(job): j for j, job in enumerate(self.jobs)}
         self.index = {job.name: j for j, job in enumerate(self.jobs)}
         self.has_gpu_parts = any(map(has_gpu_parts, self.jobs))
         self._held: dict[tuple[Account, Measure], Ints] = {}
@@ -89,13 +91,12 @@ class RunningJobs:
         """
         if round_.cluster is not self._document:
             return None
+        jobs = round_.jobs
+        numbers = np.fromiter(map(self._number.get, map(id, jobs), repeat(-1)), np.int64, len(jobs))
+        if any(jobs[k].running is not None for k in np.flatnonzero(numbers < 0).tolist()):
+            return None
         present = np.zeros(len(self.jobs), dtype=np.bool_)
-        for job in round_.jobs:
-            if job.running is not None:
-                j = self.index.get(job.name)
-                if j is None or self.jobs[j] is not job:
-                    return None
-                present[j] = True
+        present[numbers[numbers >= 0]] = True
         return present
 
     def state(self, kept: Bools) -> State:
