@@ -200,7 +200,9 @@ class _Edited:
             most = len(changes)
             while most and all(edit.verb == "end" for edit in changes[most - 1].edits):
                 most -= 1
-            ended = [name for last in changes[most:] for edit in last.edits for name in edit.end]
+            ended = [
+                name for last in changes[most:] for edit in last.edits for name in edit.end or ()
+            ]
             try:
                 # What makes no sense is refused when the plan of the correction is verified.
                 self._known[keys] = self._starts(self._with(changes[:most], keys[:most]), ended)
