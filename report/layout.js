@@ -25,7 +25,8 @@ const GROUPS = (() => {
   return groups;
 })();
 
-const across = (host) => (MAP.gpus[host] <= 16 ? MAP.gpus[host] : 8);
+// GPUs of a host beside each other, and its rows.
+const across = (host) => (MAP.gpus[host] <= 16 ? MAP.gpus[host] : Math.max(8, Math.ceil(Math.sqrt(MAP.gpus[host]))));
 const down = (host) => Math.ceil(MAP.gpus[host] / across(host));
 
 // Lay out for a width; hosts get x and y, boxes their corners.
