@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.slurm_lab import Lab, Size
+from benchmarks.slurm_trip import apply, differences, read
+from placewright import solve_round
 from placewright.instances.derived.slurm_marks import HELD
 
 pytestmark = pytest.mark.slurm
@@ -80,3 +82,13 @@ def test_a_held_job_may_be_changed_and_released(lab, beat):
     lab.run("scontrol", "update", f"jobid={number}", "NumNodes=1-1", "ReqNodeList=gpu01")
     lab.run("scontrol", "release", str(number))
     assert lab.settle(jobs=[number])[number].hosts == ("gpu01",)
+
+
+def test_a_plan_releases_what_is_held(lab, beat):
+    lab.cancel_all()
+    numbers = [lab.submit("--gpus-per-node=8", "--nodes=1", "--time=10") for _ in range(3)]
+    plan = solve_round(round_ := read(lab))
+    assert len(round_.jobs) == 3
+    after = apply(lab, round_, plan)
+    assert not differences(plan, after)
+    assert sorted(after[number].state for number in numbers) == ["PENDING", "RUNNING", "RUNNING"]
