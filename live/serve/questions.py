@@ -21,7 +21,7 @@ from placewright.instances.documents.base import Document
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError, printable
+from placewright.instances.errors import InvalidInputError, Path, printable
 from placewright.instances.io.digest import round_digest
 from placewright.instances.io.files import (
     headed,
@@ -148,7 +148,10 @@ def _admit(raw: Any, question: Question) -> tuple[Answer, None]:
         now += round_.leases.length_s
     jobs = [_job(one, "admitted", i) for i, one in enumerate(admitted)]
     changes = Changes(added=(*jobs, job), now=now)
-    coming = apply_changes(state, changes, hosts_by_name(round_.cluster))
+    try:
+        coming = apply_changes(state, changes, hosts_by_name(round_.cluster))
+    except InvalidInputError as error:
+        raise error.moved(lambda path: _in_body(path, len(jobs))) from None
     found = answer_admission(coming.valid_part(), ledger)
     promised = None
     if found.promise is not None and job.deadline is not None:
@@ -241,6 +244,13 @@ def _job(raw: Any, *place: str | int) -> Job:
         return Job.model_validate(raw)
     except ValidationError as error:
         raise invalid_input(error, Job, raw).under(*place) from None
+
+
+def _in_body(path: Path, admitted: int) -> Path:
+    """Return where the body of a request has what `Changes` have at a path."""
+    if path[:1] != ("added",):
+        return ("round", *path)
+    return ("job", *path[2:]) if path[1:2] == (admitted,) else ("admitted", *path[1:])
 
 
 def _flag(given: Mapping[str, Any], name: str) -> bool:

@@ -107,6 +107,24 @@ def test_jobs_admitted_since_the_plan_are_kept(client, leases):
     assert set(answer["in_the_way"]) == {"whole-0", "whole-1"}
 
 
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"job": {**ARRIVING, "tenant": "nobody"}}, "job.tenant"),
+        ({"job": {**ARRIVING, "options": []}}, "job.options"),
+        ({"job": {**ARRIVING, "deadline": None}}, "job.deadline"),
+        ({"admitted": [ARRIVING]}, "job.name"),
+        ({"admitted": [{**ARRIVING, "name": "b", "tenant": "nobody"}]}, "admitted[0].tenant"),
+        ({"admitted": {}}, "admitted"),
+    ],
+)
+def test_what_asks_for_a_promise_is_checked(client, leases, change, path):
+    asked = {"round": leases, "job": ARRIVING, **change}
+    answer = client.post("/v1alpha2/admit", json=asked)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["path"] == path
+
+
 def test_a_policy_without_promises_admits_nobody(client, bundled):
     asked = {"round": bundled("quickstart"), "job": ARRIVING}
     answer = client.post("/v1alpha2/admit", json=asked)
