@@ -66,6 +66,11 @@ class CommandLine:
 
     def _starts(self, question: Round, job: str) -> Iterator[str]:
         asked, answer = self._folder / "question.json", self._folder / "answer.json"
+        if question.policy.vacate:  # which a file may have with this term alone
+            policy = question.policy.model_copy(
+                update={"terms": (*question.policy.terms, "remaining")}
+            )
+            question = question.model_copy(update={"policy": policy})
         write(question, asked)
         code, said = _run("solve", asked, "-o", answer, "--gap", "0", "--time-limit", "5s")
         if code not in DONE:
