@@ -17,7 +17,7 @@ from placewright.explain.corrections.change import (
 )
 from placewright.explain.corrections.least_amount import least_amount
 from placewright.explain.minimal_subset import minimal_subset, up_to
-from placewright.instances.derived.durations import duration
+from placewright.instances.derived.durations import duration, span
 from placewright.instances.derived.phrases import counted
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import expected_end
@@ -233,7 +233,7 @@ def _data(round_: Round, job: Job) -> Iterator[Change]:
 
         def text(number: int) -> str:
             ready, dataset, region = coming[number - 1]
-            return f"wait {ready - round_.now:,} s until {dataset} is in region {region}"
+            return f"wait {span(ready - round_.now)} until {dataset} is in region {region}"
 
         yield Amounts("time", len(coming), text, lambda i: (edit_of(at=coming[i - 1][0]),))
     regions = [one.name for one in round_.geo.regions]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from placewright.explain.corrections.change import Amounts, Change, Form, Step, edit_of
+from placewright.instances.derived.durations import span
 from placewright.instances.derived.phrases import count, plural
 from placewright.instances.documents.edits import Edit
 from placewright.instances.documents.job import Job
@@ -189,7 +190,7 @@ def _later_due(round_: Round, job: Job) -> Iterator[Change]:
     yield Amounts(
         "due",
         horizon,
-        lambda leases: f"make it due {leases * length:,} s later",
+        lambda leases: f"make it due {span(leases * length)} later",
         lambda leases: (_of(job, due_later_s=leases * length),),
     )
 

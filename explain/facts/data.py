@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from placewright.explain.facts.fact import Edit, Fact, Stratum, edit_job, named
+from placewright.instances.derived.durations import span
 from placewright.instances.derived.phrases import several
 from placewright.instances.documents.geo import Copying, Dataset, Geo, Read, WanLink
 from placewright.instances.documents.quantities import amount_text
@@ -101,7 +102,7 @@ def copies_under_way(round_: Round, name: str) -> Iterator[Fact]:
             yield Fact(
                 Stratum.HELD,
                 "copying",
-                f"{text}, there in {copy.ready - round_.now:,} s",
+                f"{text}, there in {span(copy.ready - round_.now)}",
                 _arrived(copy),
                 {"dataset": copy.dataset, "region": copy.region, "ready": copy.ready},
             )

@@ -30,6 +30,7 @@ from placewright.explain.facts.rules import rules
 from placewright.explain.facts.situation import Situation
 from placewright.explain.facts.taken import taken_by
 from placewright.explain.places import GroupPlaces
+from placewright.instances.derived.durations import span
 from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.documents.deadline import UNIT, Due, Pace
 from placewright.instances.documents.job import Job
@@ -101,9 +102,10 @@ def _times(round_: Round, job: Job) -> Iterator[Fact]:
         return
     last = _last_due(job)
     if last is not None:
-        work = f"{deadline.work_s:,} s of work"
+        work = f"{span(deadline.work_s)} of work"
         yield Fact(Stratum.ASKS, "work", work, _edit_deadline(job.name, work_s=1))
-        text = f"due {last - round_.now:,} s from now"
+        due = last - round_.now
+        text = f"due {span(due)} from now" if due >= 0 else f"due {span(-due)} ago"
         end = round_.now + round_.leases.length_s * round_.leases.horizon
         later = (Due(at=max(last, end), value=1),)
         edit = _edit_deadline(job.name, due=later)
@@ -111,7 +113,7 @@ def _times(round_: Round, job: Job) -> Iterator[Fact]:
         if any(pace != Pace() for pace in deadline.paces):
             yield Fact(Stratum.ASKS, "pace", _pace(deadline.pace(0)), _at_full_speed(job.name))
     if deadline.ready is not None and deadline.ready > round_.now:
-        text = f"ready {deadline.ready - round_.now:,} s from now"
+        text = f"ready {span(deadline.ready - round_.now)} from now"
         about = {"at": deadline.ready}
         stratum = Stratum.HELD if last is None else Stratum.ASKS
         yield Fact(stratum, "ready", text, _edit_deadline(job.name, ready=None), about)
@@ -120,7 +122,7 @@ def _times(round_: Round, job: Job) -> Iterator[Fact]:
 def _pace(pace: Pace) -> str:
     said = [f"runs at {pace.speed / UNIT:g} of full speed"] if pace.speed != UNIT else []
     if pace.overhead_s:
-        said.append(f"loses {pace.overhead_s:,} s of each lease to checkpoint and resume")
+        said.append(f"loses {span(pace.overhead_s)} of each lease to checkpoint and resume")
     return " and ".join(said) or "runs at full speed"
 
 
@@ -165,11 +167,11 @@ def _outages(round_: Round) -> Iterator[Fact]:
 
 def _span(outage: Outage, now: int) -> str:
     if outage.start is None:
-        return " for good" if outage.end is None else f" until {outage.end - now:,} s from now"
-    start = f"{outage.start - now:,} s"
+        return " for good" if outage.end is None else f" until {span(outage.end - now)} from now"
+    start = span(outage.start - now)
     if outage.end is None:
         return f" for good, {start} from now"
-    return f" from {start} to {outage.end - now:,} s from now"
+    return f" from {start} to {span(outage.end - now)} from now"
 
 
 def _without_outage(base_round: Round, number: int) -> Edit:

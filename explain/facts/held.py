@@ -16,6 +16,7 @@ from placewright.explain.facts.fact import Fact, Stratum, edit_job, group, named
 from placewright.explain.facts.holding import Holds, Takes, Verb, hosts_for
 from placewright.explain.facts.situation import Situation
 from placewright.formulations.gang.problem.entitlement import borrowing_options
+from placewright.instances.derived.durations import span
 from placewright.instances.derived.host_sets import AllowedHosts
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.waiting import eligible
@@ -38,7 +39,7 @@ def waits_for(round_: Round, name: str) -> Iterator[Fact]:
         yield Fact(Stratum.HELD, "held", "the job is held", edit)
     if not eligible(job.model_copy(update={"held": False}), round_.now):
         edit = edit_job(name, lambda one: one.model_copy(update={"not_before": None}))
-        text = f"the job starts no earlier than in {(job.not_before or 0) - round_.now:,} s"
+        text = f"the job starts no earlier than in {span((job.not_before or 0) - round_.now)}"
         about = {"at": job.not_before}
         yield Fact(Stratum.HELD, "not_before", text, edit, about)
 

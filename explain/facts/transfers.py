@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from placewright.explain.facts.fact import Fact, GroupEdit, Stratum, group, named
+from placewright.instances.derived.durations import span
 from placewright.instances.documents.geo import MAX_WINDOW, Region, WanLink
 from placewright.instances.documents.round import Round
 
@@ -16,7 +17,7 @@ def rules_on_copies(round_: Round, name: str) -> Iterator[Fact]:
     geo = round_.geo
     if not named(name, round_).reads:
         return
-    text = f"copies end within {geo.window_s:,} s"
+    text = f"copies end within {span(geo.window_s)}"
     yield Fact(Stratum.RULES, "window", text, _without_window, {"seconds": geo.window_s})
     limits = {one.name: one.storage for one in geo.regions if one.storage is not None}
     if limits:

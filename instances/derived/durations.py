@@ -18,6 +18,11 @@ def duration(seconds: int) -> str:
     return f"{hours // 24}d{hours % 24:02}h{rest}"
 
 
+def span(seconds: int) -> str:
+    """Write a time as `duration` does if nothing is lost by that, else in seconds: `4,830 s`."""
+    return f"{seconds:,} s" if seconds % unit_of(seconds) else duration(seconds)
+
+
 def unit_of(seconds: int) -> int:
     """Return the unit to which a time is written: a second, minute, or from ten days on an hour."""
     if seconds < HOUR:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from placewright.instances.derived import ranges
+from placewright.instances.derived.durations import span
 from placewright.instances.derived.phrases import count, plural, several
 from placewright.instances.documents.edits import (
     AddEdit,
@@ -137,7 +138,7 @@ def _changes(edit: JobEdit) -> Iterator[str]:
 
 
 def _seconds(later: int) -> str:
-    return f"is due {abs(later):,} s {'later' if later >= 0 else 'earlier'}"
+    return f"is due {span(abs(later))} {'later' if later >= 0 else 'earlier'}"
 
 
 def _resources(amounts: Mapping[str, int]) -> str:
@@ -223,5 +224,5 @@ _TEXTS: Mapping[str, Callable[[Any], str]] = {
     "submit": _submit,
     "replicate": _replicate,
     "at": lambda now: f"The clock is at {now}",
-    "advance_s": lambda seconds: f"The clock is {seconds:,} s later",
+    "advance_s": lambda seconds: f"The clock is {span(seconds)} later",
 }

@@ -12,7 +12,7 @@ from placewright.cli.views.deadline.gantt import chart_of
 from placewright.cli.views.deadline.tables import print_broken, print_promises
 from placewright.cli.views.summary import document_text
 from placewright.cli.views.tables import print_plan
-from placewright.instances.derived.durations import duration
+from placewright.instances.derived.durations import duration, span
 from placewright.instances.derived.phrases import several
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -382,3 +382,8 @@ def test_the_section_is_part_of_validate_and_schema(run, lost, tmp_path):
     schema = run("schema", "Round").out
     assert '"leases"' in schema
     assert '"deadline"' in schema
+
+
+def test_times_that_lose_seconds_are_in_seconds():
+    assert [span(seconds) for seconds in (0, 45, 4800, 4830)] == ["0s", "45s", "1h20", "4,830 s"]
+    assert (span(10 * 86_400 + 3600), span(10 * 86_400 + 60)) == ("10d01h", "864,060 s")

@@ -65,7 +65,7 @@ def test_an_interrupt_before_a_second_plan_prints_the_first(run, round_file, tmp
     after = tmp_path / "after.json"
     done = run("whatif", round_file, "--at", "+60", "-o", after)
     assert done.code == 130
-    said = "The clock is 60 s later.\n\nThe second search was interrupted before it had a plan."
+    said = "The clock is 1m later.\n\nThe second search was interrupted before it had a plan."
     assert said in done.out
     assert "Plan for round" in done.out
     assert not after.exists()

@@ -29,7 +29,7 @@ JOBS = {
     ("chronus-lost-host", "new"): (
         "not_now",
         "2 GPUs per task",
-        "due 7,200 s from now",
+        "due 2h00 from now",
         "h[1-2] is away for good",
         "job train is promised its time (4 GPUs, of the same priority)",
         "job tune is promised its time (4 GPUs, of the same priority)",
@@ -37,9 +37,9 @@ JOBS = {
     ("deadline-rising", "job"): (
         "not_until_hosts_are_back",
         "1 GPU per task",
-        "3,600 s of work",
-        "due 4,800 s from now",
-        "h0 is away until 2,400 s from now",
+        "1h00 of work",
+        "due 1h20 from now",
+        "h0 is away until 40m from now",
     ),
     ("hived", "second"): (
         "not_now",

@@ -31,7 +31,7 @@ def test_a_job_whose_data_is_on_its_way() -> None:
     assert found.verdict is Verdict.NOT_NOW
     assert [fact.text for fact in found.conflict] == [
         "reads news only where a replica is (replicas in north)",
-        "news is on its way to west, there in 3,600 s",
+        "news is on its way to west, there in 1h00",
     ]
 
 
