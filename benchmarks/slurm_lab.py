@@ -5,19 +5,18 @@ Needs Debian's `slurmctld`, `slurmd` and `slurm-client`, and nothing of the mach
 
 from __future__ import annotations
 
-import getpass
 import os
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from benchmarks.ports import Ports
+from benchmarks.slurm_configuration import WHOLE, Size, host_names, write_configuration
 
 __all__ = ["PATIENCE_S", "Lab", "LabJob", "Size"]
 
@@ -25,47 +24,6 @@ PATIENCE_S = 120
 """How long anything may take on a busy machine before the lab gives up."""
 
 CTLD, SLURMD = "/usr/sbin/slurmctld", "/usr/sbin/slurmd"
-
-CONFIGURATION = """\
-ClusterName=lab
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={port}
-SlurmUser={user}
-SlurmdUser={user}
-AuthType=auth/none
-CredType=cred/none
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool/%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/spool/%n.pid
-SlurmctldLogFile={folder}/log/slurmctld.log
-SlurmdLogFile={folder}/log/%n.log
-MailProg=/bin/true
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-SwitchType=switch/none
-MpiDefault=none
-ReturnToService=2
-SlurmctldTimeout=300
-SlurmdTimeout=0
-MessageTimeout=60
-KillWait=1
-SlurmdParameters=config_overrides
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-GresTypes=gpu
-TopologyPlugin=topology/tree
-SchedulerType=sched/backfill
-SchedulerParameters=bf_interval=2,bf_continue,sched_interval=2,bf_window=10080,bf_resolution=10
-PriorityType=priority/basic
-PreemptType=preempt/none
-{more}
-NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=96 Boards=1 \
-Sockets=2 CoresPerSocket=48 ThreadsPerCore=1 RealMemory=1048576 Gres=gpu:h100:8 State=UNKNOWN
-PartitionName=gpu Nodes={nodes} Default=YES MaxTime=7-0 DefMemPerCPU=1024 State=UP
-"""
-
 
 DUMP = {
     "jobs.json": "squeue --json",
@@ -79,17 +37,6 @@ DUMP_OF_ACCOUNTS = {
     "qos.txt": "sacctmgr -P show qos",
 }
 """Files of a dump by the commands of Slurm 22.05 that print them."""
-
-
-class Size(NamedTuple):
-    """Hosts of 8 GPUs, how many of them a leaf switch has, and leaves of a spine switch."""
-
-    hosts: int = 64
-    per_leaf: int = 8
-    per_spine: int = 4
-
-
-WHOLE = Size()
 
 
 class LabJob(NamedTuple):
@@ -119,7 +66,7 @@ class Lab:
 
     def __init__(self, folder: Path, size: Size = WHOLE, more: str = "") -> None:
         self.folder, self.size = folder, size
-        self.names = tuple(f"gpu{number:02d}" for number in range(size.hosts))
+        self.names = host_names(size)
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
         self._more = more
         self._daemons: list[subprocess.Popen[bytes]] = []
@@ -129,7 +76,8 @@ class Lab:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.callback(self._kill)
-            self._write()
+            self._ports = Ports()
+            write_configuration(self.folder, self.size, self._ports.first, self._more)
             for name in self.names:
                 self._daemons.append(self._daemon(SLURMD, "-D", "-N", name))
             self.start_controller("-c")
@@ -279,44 +227,5 @@ class Lab:
         if self._ports is not None:
             self._ports.close()
 
-    def _write(self) -> None:
-        for name in ("state", "log", "gpu", *(f"spool/{host}" for host in self.names)):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
-        for number in range(8):
-            (self.folder / "gpu" / f"gpu{number}").touch()
-        nodes = f"gpu[00-{self.size.hosts - 1:02d}]"
-        self._ports = Ports()
-        first = self._ports.first
-        (self.folder / "slurm.conf").write_text(
-            CONFIGURATION.format(
-                host=socket.gethostname().partition(".")[0],
-                user=getpass.getuser(),
-                folder=self.folder,
-                port=first,
-                first=first + 1,
-                last=first + self.size.hosts,
-                nodes=nodes,
-                more=self._more,
-            )
-        )
-        (self.folder / "gres.conf").write_text(
-            f"AutoDetect=off\nNodeName={nodes} Name=gpu Type=h100 File={self.folder}/gpu/gpu[0-7]\n"
-        )
-        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
-        (self.folder / "topology.conf").write_text("\n".join(_switches(self.names, self.size)))
-
 
 _PASSING = frozenset({"CONFIGURING", "COMPLETING"})
-
-
-def _switches(names: Sequence[str], size: Size) -> list[str]:
-    """Return the lines of topology.conf: leaves, spines and a core."""
-    leaves = [names[i : i + size.per_leaf] for i in range(0, len(names), size.per_leaf)]
-    lines = [f"SwitchName=leaf{i} Nodes={','.join(leaf)}" for i, leaf in enumerate(leaves)]
-    spines = range(-(-len(leaves) // size.per_spine))
-    for spine in spines:
-        below = range(spine * size.per_spine, min((spine + 1) * size.per_spine, len(leaves)))
-        lines.append(f"SwitchName=spine{spine} Switches={','.join(f'leaf{i}' for i in below)}")
-    if len(spines) > 1:
-        lines.append(f"SwitchName=core Switches={','.join(f'spine{i}' for i in spines)}")
-    return [*lines, ""]

@@ -1,0 +1,107 @@
+"""What a Slurm on loopback is told: slurm.conf and the files beside it."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["WHOLE", "Size", "host_names", "write_configuration"]
+
+CONFIGURATION = """\
+ClusterName=lab
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/spool/%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/%n.log
+MailProg=/bin/true
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmctldTimeout=300
+SlurmdTimeout=0
+MessageTimeout=60
+KillWait=1
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+GresTypes=gpu
+TopologyPlugin=topology/tree
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=2,bf_continue,sched_interval=2,bf_window=10080,bf_resolution=10
+PriorityType=priority/basic
+PreemptType=preempt/none
+{more}
+NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=96 Boards=1 \
+Sockets=2 CoresPerSocket=48 ThreadsPerCore=1 RealMemory=1048576 Gres=gpu:h100:8 State=UNKNOWN
+PartitionName=gpu Nodes={nodes} Default=YES MaxTime=7-0 DefMemPerCPU=1024 State=UP
+"""
+
+
+class Size(NamedTuple):
+    """Hosts of 8 GPUs, how many of them a leaf switch has, and leaves of a spine switch."""
+
+    hosts: int = 64
+    per_leaf: int = 8
+    per_spine: int = 4
+
+
+WHOLE = Size()
+
+
+def host_names(size: Size) -> tuple[str, ...]:
+    """Return the names of all hosts."""
+    return tuple(f"gpu{number:02d}" for number in range(size.hosts))
+
+
+def write_configuration(folder: Path, size: Size, port: int, more: str) -> None:
+    """Write all files; slurmctld has the port, and the hosts those that follow."""
+    names = host_names(size)
+    for name in ("state", "log", "gpu", *(f"spool/{host}" for host in names)):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for number in range(8):
+        (folder / "gpu" / f"gpu{number}").touch()
+    nodes = f"gpu[00-{size.hosts - 1:02d}]"
+    (folder / "slurm.conf").write_text(
+        CONFIGURATION.format(
+            host=socket.gethostname().partition(".")[0],
+            user=getpass.getuser(),
+            folder=folder,
+            port=port,
+            first=port + 1,
+            last=port + size.hosts,
+            nodes=nodes,
+            more=more,
+        )
+    )
+    (folder / "gres.conf").write_text(
+        f"AutoDetect=off\nNodeName={nodes} Name=gpu Type=h100 File={folder}/gpu/gpu[0-7]\n"
+    )
+    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+    (folder / "topology.conf").write_text("\n".join(_switches(names, size)))
+
+
+def _switches(names: Sequence[str], size: Size) -> list[str]:
+    """Return the lines of topology.conf: leaves, spines and a core."""
+    leaves = [names[i : i + size.per_leaf] for i in range(0, len(names), size.per_leaf)]
+    lines = [f"SwitchName=leaf{i} Nodes={','.join(leaf)}" for i, leaf in enumerate(leaves)]
+    spines = range(-(-len(leaves) // size.per_spine))
+    for spine in spines:
+        below = range(spine * size.per_spine, min((spine + 1) * size.per_spine, len(leaves)))
+        lines.append(f"SwitchName=spine{spine} Switches={','.join(f'leaf{i}' for i in below)}")
+    if len(spines) > 1:
+        lines.append(f"SwitchName=core Switches={','.join(f'spine{i}' for i in spines)}")
+    return [*lines, ""]
