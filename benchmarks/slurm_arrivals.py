@@ -7,6 +7,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -118,7 +119,8 @@ def follow(folder: Path, stream: Sequence[Arriving], *, depth: Depth) -> dict[st
             round_ = with_order(read(lab), rank, depth)
             plan = solve_round(round_, time_limit=SOLVING_S, isolation="none")
             waits = {d.job for d in plan.decisions if d.decision is DecisionKind.WAIT}
-            lab.run("sh", text=slurm_script(round_, plan.without_jobs(waits)).text)
+            with suppress(RuntimeError):  # a job that Slurm started meanwhile is decided anew
+                lab.run("sh", text=slurm_script(round_, plan.without_jobs(waits)).text)
             seconds.append(time.monotonic() - began)
 
         seconds: list[float] = []
