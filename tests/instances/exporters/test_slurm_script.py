@@ -143,6 +143,13 @@ def test_a_user_that_no_machine_has_is_refused():
         slurm_steps(round_of({**job("17"), **hostile}), Plan(decisions=(start("17", "h0"),)))
 
 
+@pytest.mark.parametrize("number", ["17;reboot", "$(reboot)", "-17", "17 18", ""])
+def test_an_annotation_that_is_no_number_of_a_job_is_refused(number):
+    hostile = {"annotations": {"slurm/job": number}}
+    with pytest.raises(InvalidInputError, match="number of a Slurm job"):
+        slurm_steps(round_of({**job("17"), **hostile}), Plan(decisions=(start("17", "h0"),)))
+
+
 def test_tasks_of_arrays_that_wait_are_counted_and_not_split_off():
     waits = Decision(job="17_4", decision=DecisionKind.WAIT, reason=Reason.CAPACITY)
     made = slurm_steps(round_of(job("17_4")), Plan(decisions=(waits,)))
