@@ -18,7 +18,7 @@ from placewright.instances.converters.ray.records import PlacementGroup, RayNode
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.policy import Policy
-from placewright.instances.documents.round import Round
+from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.documents.source_keys import BOOKKEEPING, SOURCE
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_values
@@ -68,9 +68,10 @@ def read_ray(
             name="ray",
             now=max((one.stats.creation_request_received_ns // NS for one in groups), default=0),
             cluster=ClusterDocument(
-                levels=hosts.levels.names, domains=hosts.levels.domains, hosts=hosts.entries()
+                levels=hosts.levels.names, domains=hosts.levels.domains, hosts=hosts.entries(book)
             ),
             jobs=jobs,
+            reservations=tuple(Reservation(host=name) for name in sorted(hosts.closed)),
             policy=Policy(spread_weights=hosts.levels.weights) if hosts.levels.names else Policy(),
             annotations={SOURCE: "ray", BOOKKEEPING: book.annotation()},
         )

@@ -58,6 +58,7 @@ def jobs_of(groups: Sequence[PlacementGroup], hosts: Hosts, book: Bookkeeping) -
             jobs[key] = _job(group, hosts, book, unique=named[group.name] == 1)
         except _LeftOutError as error:
             book.leave(KIND, str(error), key)
+            hosts.closed |= {one.node_id for one in group.bundles if one.node_id in hosts.by_id}
     book.take(KIND, len(jobs))
     return tuple(jobs.values())
 
@@ -153,6 +154,8 @@ def _places(
             if node not in hosts.by_id:
                 raise _LeftOutError("is on a node that is not alive")
             gpus = hosts.take(node, ask.gpu)
+            if not hosts.hold(node, ask.cpu, ask.memory):
+                raise _LeftOutError("holds more than a node can have")
             if gpus is None:
                 raise _LeftOutError("is on a node with fewer GPUs than its groups hold")
             tasks.append(Task(group=g, index=i, host=node, gpus=gpus))

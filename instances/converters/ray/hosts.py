@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Decimal
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
@@ -24,11 +24,16 @@ _NAME = re.compile(NAME)
 
 @dataclass
 class Hosts:
-    """Hosts by the id of their node, and what of them is free."""
+    """Hosts by the id of their node, and what of them is free.
+
+    Nothing may arrive on `closed` ones: groups that are not in the round hold some of their GPUs.
+    """
 
     by_id: Mapping[str, RayNode]
     levels: Levels
     free: dict[str, list[int]]
+    held: dict[str, tuple[int, int]] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, nodes: Sequence[RayNode], levels: Sequence[str], book: Bookkeeping) -> Hosts:
@@ -54,20 +59,36 @@ class Hosts:
         }
         return cls(kept, found, free)
 
-    def entries(self) -> tuple[HostEntry, ...]:
-        """Return the hosts, by id."""
-        return tuple(
-            HostEntry(
-                name=key,
-                parent=self.levels.leaf_of.get(key),
-                gpus=len(self.free[key]),
-                gpu_model=_model(one) if self.free[key] else None,
-                cpu=f"{_down(one.resources_total.get(CPU, Decimal(0)) * 1000)}m",
-                memory=f"{_down(one.resources_total.get(MEMORY, Decimal(0)) / MIB)}Mi",
-                annotations={RAY_NODE: key},
+    def entries(self, book: Bookkeeping) -> tuple[HostEntry, ...]:
+        """Return the hosts, by id; each has at least what groups hold of it."""
+        made = []
+        for key, one in sorted(self.by_id.items()):
+            cpu, memory = one.resources_total.get(CPU), one.resources_total.get(MEMORY)
+            total = _down((cpu or Decimal(0)) * 1000), _down((memory or Decimal(0)) / MIB)
+            held = self.held.get(key, (0, 0))
+            if held[0] > total[0] or held[1] > total[1]:
+                book.cannot_say("cores or memory of which groups hold more than the node has", key)
+            made.append(
+                HostEntry(
+                    name=key,
+                    parent=self.levels.leaf_of.get(key),
+                    gpus=len(self.free[key]),
+                    gpu_model=_model(one) if self.free[key] else None,
+                    cpu=f"{max(total[0], held[0])}m",
+                    memory=f"{max(total[1], held[1])}Mi",
+                    annotations={RAY_NODE: key},
+                )
             )
-            for key, one in sorted(self.by_id.items())
-        )
+        return tuple(made)
+
+    def hold(self, host: str, cpu: int, memory: int) -> bool:
+        """Note millicores and MiB that a bundle holds; return whether a host can have so much."""
+        before = self.held.get(host, (0, 0))
+        after = before[0] + cpu, before[1] + memory
+        if max(after) > MAX_AMOUNT:
+            return False
+        self.held[host] = after
+        return True
 
     def take(self, host: str, milli: int) -> tuple[int, ...] | None:
         """Take GPUs of a host, or a share of one; None if there are none left."""

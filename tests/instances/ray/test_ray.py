@@ -120,3 +120,17 @@ def test_a_wrong_value_is_one_line(tmp_path, item, said):
         convert(tmp_path, item)
     assert said in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_node_of_which_groups_hold_more_than_it_has_is_named(tmp_path):
+    held = bundle(1, "n0")
+    held["unit_resources"]["CPU"] = 64.0
+    made = convert(tmp_path, node("n0"), group("a", held, state="CREATED"))
+    assert made.round.cluster.hosts[0].cpu == 64_000
+    assert "cores or memory of which groups hold more than the node has" in made.book.unsaid
+
+
+def test_nothing_arrives_where_a_group_that_is_left_out_holds_gpus(tmp_path):
+    odd = group("odd", bundle(1.5, "n0"), state="CREATED")
+    made = convert(tmp_path, node("n0"), node("n1"), odd, group("a", bundle(8)))
+    assert [one.host for one in made.round.reservations] == ["n0"]
