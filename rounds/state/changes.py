@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import ValidationError
 
+from placewright.instances.checks.caps import check_caps_of_jobs
 from placewright.instances.checks.cells import check_cells
 from placewright.instances.checks.invalid_jobs import with_invalid_jobs
 from placewright.instances.checks.round import check_jobs, check_limits, known_hosts
@@ -15,6 +17,7 @@ from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.names import check_known, check_unique
 from placewright.instances.derived.work_done import jobs_after_work
 from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.geo import Copying, Dataset, Geo, Region, WanLink
 from placewright.instances.documents.job import Job, Running
@@ -51,6 +54,8 @@ class Changes:
     quotas
         New quotas of tenants, by name, as a document has them (`gpu`: 8, 0.25 or "250m");
         a tenant that is not known yet is added.
+    caps
+        New caps, by name, as a document has them; one that is not known yet is added.
     reservations, maintenance
         Take the place of all of them; None leaves them.
     outages
@@ -72,6 +77,7 @@ class Changes:
     added: Sequence[Job] = ()
     health: Mapping[str, bool] = field(default_factory=dict)
     quotas: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    caps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reservations: Sequence[Reservation] | None = None
     maintenance: Sequence[Outage] | None = None
     outages: Sequence[Outage] | None = None
@@ -137,6 +143,7 @@ def apply_changes(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]
             "cluster": _cluster(round_.cluster, changes, hosts),
             "jobs": jobs,
             "tenants": _tenants(round_, changes),
+            "caps": _caps(round_, changes),
             "sharing": _sharing(round_.sharing, jobs),
             "leases": round_.leases
             if changes.outages is None
@@ -151,6 +158,8 @@ def apply_changes(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]
         }
     )
     _check_changed_jobs(following, changes, hosts)
+    if changes.caps and not round_.invalid:
+        check_caps_of_jobs(following)
     if round_.invalid:  # a change may have made them valid
         return with_invalid_jobs(following)
     check_limits(following, hosts)
@@ -256,6 +265,16 @@ def _tenants(round_: Round, changes: Changes) -> tuple[Tenant, ...]:
         except ValidationError as error:
             raise invalid_input(error, Tenant).under("quotas", name) from None
     return tuple(tenants.values())
+
+
+def _caps(round_: Round, changes: Changes) -> dict[str, Cap]:
+    caps = dict(round_.caps)
+    for name, cap in changes.caps.items():
+        try:
+            caps[name] = Cap.model_validate(dict(cap))
+        except ValidationError as error:
+            raise invalid_input(error, Cap).under("caps", name) from None
+    return caps
 
 
 def _check_changed_jobs(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from placewright.instances.checks.round import check_round, hosts_by_name
 from placewright.instances.derived.running_groups import running_groups
+from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Reservation, Round
@@ -97,6 +98,18 @@ def test_quotas_reservations_and_the_time_are_replaced() -> None:
     assert after(Changes(), following).reservations == (reserved,)
 
 
+def test_caps_are_replaced_and_added() -> None:
+    following = after(Changes(caps={"c": {"jobs": 3}, "d": {}}))
+    more = after(Changes(caps={"c": {"gpus": 2}}, added=[job("a", caps=["c"])]), following)
+    assert {name: dict(cap.limits) for name, cap in more.caps.items()} == {
+        "c": {Measure("gpus"): 2000},
+        "d": {},
+    }
+    by_model = {"gpus_by_model": {"H100": 1}}
+    with pytest.raises(InvalidInputError, match="cap c counts GPUs by model"):
+        after(Changes(caps={"c": by_model}), more)
+
+
 @pytest.mark.parametrize(
     ("changes", "path"),
     [
@@ -110,6 +123,9 @@ def test_quotas_reservations_and_the_time_are_replaced() -> None:
         (Changes(health={"h9": False}), ("health", "h9")),
         (Changes(quotas={"t": {"gpu": -1}}), ("quotas", "t", "quota", "gpu")),
         (Changes(quotas={"t": {"unheard": 1}}), ("tenants", 0, "quota", "unheard")),
+        (Changes(caps={"c": {"gpus": -1}}), ("caps", "c", "gpus")),
+        (Changes(caps={"c": {"resources": {"unheard": 1}}}), ("caps", "c", "resources", "unheard")),
+        (Changes(added=[job("a", caps=["nobody"])]), ("added", 0, "caps", 0)),
         (Changes(reservations=[Reservation(host="h9")]), ("reservations", 0, "host")),
         (Changes(now=99), ("now",)),
     ],
