@@ -15,7 +15,7 @@ from placewright.explain.facts.situation import Situation
 from placewright.explain.gang.oracle import ArrayOracle
 from placewright.explain.job_corrections import JobCorrections
 from placewright.explain.loss import Loss, can_be_asked, loss_of_starting
-from placewright.explain.loss_at_most import loss_at_most
+from placewright.explain.loss_at_most import MAX_SECONDS, loss_at_most
 from placewright.explain.oracle import Answer, Budget, Oracle, SolvingOracle
 from placewright.explain.proof import ConflictProof, prove
 from placewright.explain.situations import Situations
@@ -220,12 +220,14 @@ class _Search:
         if not self._round.policy.spec.places_jobs:
             return None
         budget = self._solving.budget
-        ask = loss_of_starting if can_be_asked(self._round) else loss_at_most
+        asked = can_be_asked(self._round)
+        ask = loss_of_starting if asked else loss_at_most
         return ask(
             self._round,
             plan,
             self._job,
-            time_limit=seconds,
+            # What says little leaves time for the corrections.
+            time_limit=seconds if asked else min(seconds / 2, MAX_SECONDS),
             backend=budget.backend,
             seed=budget.seed,
             deterministic=budget.deterministic,

@@ -23,6 +23,8 @@ from placewright.rounds.settings import Isolation
 
 MUCH = 1000
 """By which factor the job is worth more."""
+MAX_SECONDS = 5.0
+"""Wall-clock seconds of the search for the plan."""
 MAX_WEIGHT, MAX_VALUE = 10**6, 10**9
 
 
