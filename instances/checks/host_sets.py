@@ -32,8 +32,9 @@ def check_host_sets(round_: Round, hosts: Collection[str]) -> None:
     errors = Errors()
     for name, entries in round_.host_sets.items():
         for m, entry in enumerate(entries):
-            with errors:
-                known_hosts(entry, hosts, ("host_sets", name, m))
+            if entry not in hosts:  # a range, or unknown
+                with errors:
+                    known_hosts(entry, hosts, ("host_sets", name, m))
     errors.refuse()
 
 

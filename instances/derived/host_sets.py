@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.ranges import expand_all
 from placewright.instances.documents.option import TaskGroup
 
 
@@ -47,4 +47,4 @@ def is_anywhere(group: TaskGroup) -> bool:
 
 
 def _expanded(names: Sequence[str]) -> frozenset[str]:
-    return frozenset(host for name in names for host in expand(name))
+    return frozenset(expand_all(names))

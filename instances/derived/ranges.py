@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 _RANGE = re.compile(r"(.*)\[(\d{1,9})-(\d{1,9})\]\Z")
 
@@ -24,6 +25,15 @@ def expand(name: str) -> list[str]:
     prefix, first, last = match.groups()
     width = len(first)
     return [f"{prefix}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
+
+
+def expand_all(names: Iterable[str]) -> Iterator[str]:
+    """Yield the names that names and ranges stand for, in order."""
+    for name in names:
+        if name.endswith("]"):
+            yield from expand(name)
+        else:
+            yield name
 
 
 def of_size(prefix: str, number: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable
 import numpy as np
 
 from placewright.array_types import Bools
-from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.ranges import expand_all
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
 
@@ -66,5 +66,5 @@ class NamedHosts:
 
     def _marked(self, names: tuple[str, ...]) -> Bools:
         marked = np.zeros(len(self._index), dtype=np.bool_)
-        marked[[self._index[host] for name in names for host in expand(name)]] = True
+        marked[[self._index[host] for host in expand_all(names)]] = True
         return marked

@@ -20,7 +20,7 @@ from placewright.formulations.gang.problem.jobs import (
 )
 from placewright.formulations.gang.problem.mig_layouts import Layouts
 from placewright.instances.derived.host_sets import is_anywhere
-from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.ranges import expand_all
 from placewright.instances.documents.option import TaskGroup
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
@@ -239,5 +239,5 @@ def host_mask(cluster: Cluster, names: Sequence[str]) -> NDArray[np.bool_]:
     marked = np.zeros(cluster.num_hosts, dtype=np.bool_)
     if names:
         index = cluster.host_index
-        marked[[index[host] for name in names for host in expand(name)]] = True
+        marked[[index[host] for host in expand_all(names)]] = True
     return marked
