@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.explain_rounds import JOBS, openb_round
-from benchmarks.measure import REPEATS, RunError, measured
+from benchmarks.measure import RunError, measured
 from benchmarks.presets import NODES, PODS, TRACE
 from benchmarks.report import ERROR, SKIPPED, Row
 from placewright import Plan, Round, solve_round
@@ -55,7 +55,6 @@ class Case:
     make: Callable[[], tuple[Round, Plan | None]]
     answer: Callable[[tuple[Round, Plan | None]], Answer]
     needs: tuple[Path, ...] = ()
-    repeats: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +69,11 @@ def cases(*, quick: bool) -> list[Case]:
     """Return all cases, or the few that end within a minute."""
     files = TRACE / NODES, TRACE / PODS.format(PODS_OF)
     names = QUICK_JOBS if quick else [job.name for job in JOBS]
-    repeats = 1 if quick else REPEATS
     openb = partial(_openb, *files)
-    found = [
-        Case("openb", name, None, openb, partial(_one, name), files, repeats) for name in names
-    ]
+    found = [Case("openb", name, None, openb, partial(_one, name), files) for name in names]
     for gpus, jobs in SIZES[1:] if quick else SIZES[:1]:
         make, name = partial(_generated, gpus, jobs), f"tight-{gpus}-{jobs}"
-        found.append(Case(name, "largest", SEED, make, partial(_one, None), repeats=repeats))
+        found.append(Case(name, "largest", SEED, make, partial(_one, None)))
         found.append(Case(name, "all", SEED, make, _all))
     return found
 
@@ -90,20 +86,19 @@ def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:  # noqa: ARG00
             yield Row(case.name, case.asked, case.seed, SKIPPED, note=note)
             continue
         try:
-            runs = measured(case.make, case.answer, case.repeats)
+            (made,) = measured(case.make, case.answer, repeats=1)
         except RunError as error:
             yield Row(case.name, case.asked, case.seed, ERROR, note=str(error))
             continue
-        median = runs[len(runs) // 2]
         yield Row(
             case.name,
             case.asked,
             case.seed,
-            median.result.status,
-            seconds=median.seconds,
-            cpu_seconds=median.cpu_seconds,
-            peak_mib=median.peak_mib,
-            figures=median.result.figures,
+            made.result.status,
+            seconds=made.seconds,
+            cpu_seconds=made.cpu_seconds,
+            peak_mib=made.peak_mib,
+            figures=made.result.figures,
         )
 
 
