@@ -22,7 +22,7 @@ from placewright.explain.explanation import Verdict
 from placewright.explain.gang.oracle import ArrayOracle
 from placewright.explain.job_corrections import JobCorrections
 from placewright.explain.kinds import explain_all
-from placewright.explain.oracle import Budget, SolvingOracle
+from placewright.explain.oracle import SolvingOracle
 from placewright.explain.situations import Situations
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.generators.gang import generate_round
@@ -133,7 +133,7 @@ def _one(name: str | None, asked: tuple[Round, Plan | None]) -> Answer:
     """Explain one job stage by stage; without a name that which asks most of those that wait."""
     situations = Situations.checked(*asked)
     name = _largest(situations) if name is None else name
-    with SolvingOracle.opened(Budget(SECONDS, isolation="none")) as solving:
+    with SolvingOracle.opened(situations.round, time_limit=SECONDS, isolation="none") as solving:
         oracle = ArrayOracle(solving)
         ask = partial(explained, situations, name, oracle, solving)
         _, first = _timed(partial(ask, in_full=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 from placewright.collection import no_collection
 from placewright.explain.conflict import fall_apart, preferred_conflict
@@ -16,14 +17,14 @@ from placewright.explain.gang.oracle import ArrayOracle
 from placewright.explain.job_corrections import JobCorrections
 from placewright.explain.loss import Loss, can_be_asked, loss_of_starting
 from placewright.explain.loss_at_most import MAX_SECONDS, loss_at_most
-from placewright.explain.oracle import Answer, Budget, Oracle, SolvingOracle
+from placewright.explain.oracle import Answer, Oracle, SolvingOracle
 from placewright.explain.proof import ConflictProof, prove
+from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-from placewright.rounds.settings import Isolation
 
 VERDICTS = {
     Stratum.ASKS: Verdict.NEVER,
@@ -44,11 +45,7 @@ def explain_job(
     *,
     corrections: int = 0,
     costs: Mapping[str, Cost] = COSTS,
-    time_limit: float | None = None,
-    backend: str = "auto",
-    seed: int | None = None,
-    deterministic: bool | None = None,
-    isolation: Isolation = "process",
+    **search: Unpack[SearchOptions],
 ) -> Explanation:
     """Explain why a job waits: in a round as it is, or beside what a plan starts.
 
@@ -64,10 +61,9 @@ def explain_job(
         How many corrections are looked for, of each list.
     costs
         By kind of change; kinds that are left out are not proposed.
-    time_limit
-        Wall-clock seconds of all questions and proofs together; those of the round by default.
-    backend, seed, deterministic, isolation
-        As of `solve_round`, for each question.
+    search
+        `time_limit`, `backend`, `seed`, `deterministic` and `isolation` as of `solve_round`, for
+        each question; the time is that of all questions and proofs together.
 
     Raises
     ------
@@ -78,16 +74,14 @@ def explain_job(
         If the plan breaks a rule.
     """
     check_waits(round_, plan, job)
-    seconds = round_.limits.time_s if time_limit is None else time_limit
-    budget = Budget(seconds, backend, seed, deterministic, isolation)
     situations = Situations.checked(round_, plan)
-    with SolvingOracle.opened(budget) as solving:
+    with SolvingOracle.opened(round_, **search) as solving:
         oracle = ArrayOracle(solving)
         found = explained(situations, job, oracle, solving, in_full=True)
         if not corrections:
             return found
-        search = JobCorrections(situations, found, oracle, solving, costs)
-        return replace(found, corrections=search.found(corrections))
+        changes = JobCorrections(situations, found, oracle, solving, costs)
+        return replace(found, corrections=changes.found(corrections))
 
 
 def explained(
@@ -214,25 +208,16 @@ class _Search:
 
     def _cost(self, verdict: Verdict) -> Loss | None:
         """Return what starting the job costs the plan, where that is a question."""
-        plan, seconds = self._plan, self._solving.left()
-        if plan is None or plan.certificate is None or verdict not in _COSTS or seconds <= 0:
+        plan, solving = self._plan, self._solving
+        if plan is None or plan.certificate is None or verdict not in _COSTS or solving.left() <= 0:
             return None
         if not self._round.policy.spec.places_jobs:
             return None
-        budget = self._solving.budget
-        asked = can_be_asked(self._round)
-        ask = loss_of_starting if asked else loss_at_most
-        return ask(
-            self._round,
-            plan,
-            self._job,
-            # What says little leaves time for the corrections.
-            time_limit=seconds if asked else min(seconds / 2, MAX_SECONDS),
-            backend=budget.backend,
-            seed=budget.seed,
-            deterministic=budget.deterministic,
-            isolation=budget.isolation,
-        )
+        if can_be_asked(self._round):
+            return loss_of_starting(self._round, plan, self._job, **solving.search)
+        # What says little leaves time for the corrections.
+        search = solving.search | {"time_limit": min(solving.left() / 2, MAX_SECONDS)}
+        return loss_at_most(self._round, plan, self._job, **search)
 
     def _world(self, universe: Sequence[Fact], kept: Sequence[Fact]) -> World:
         holding = set(map(id, kept))

@@ -143,19 +143,13 @@ class JobCorrections:
         blocked_by_jobs = any(f.stratum is Stratum.HELD for f in self._explanation.conflict)
         if self._round.policy.formulation != GANG.name or not blocked_by_jobs:
             return None
-        seconds, budget = self._solving.left(), self._solving.budget
+        seconds = self._solving.left()
         if seconds <= 0 or "preempt" not in self._costs or self._started:
             return None
         try:
-            victims = cheapest_victims(
-                self._round,
-                self._job,
-                time_limit=min(seconds, MAX_VICTIM_SECONDS),
-                backend=budget.backend,
-                seed=budget.seed,
-                deterministic=budget.deterministic,
-                isolation=budget.isolation,
-            )
+            search = self._solving.search
+            search["time_limit"] = min(seconds, MAX_VICTIM_SECONDS)
+            victims = cheapest_victims(self._round, self._job, **search)
         except InvalidInputError:  # a job that is worth nothing preempts nobody
             return None
         if victims is None or not (victims.preempted or victims.migrated):

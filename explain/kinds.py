@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from placewright.collection import no_collection
 from placewright.explain.explain_job import explained
 from placewright.explain.explanation import Explanation
 from placewright.explain.gang.oracle import ArrayOracle
-from placewright.explain.oracle import Budget, SolvingOracle
+from placewright.explain.oracle import SolvingOracle
+from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
-from placewright.rounds.settings import Isolation
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +40,13 @@ class WaitingKind:
 def explain_all(
     round_: Round,
     plan: Plan | None,
-    *,
-    time_limit: float | None = None,
-    backend: str = "auto",
-    seed: int | None = None,
-    deterministic: bool | None = None,
-    isolation: Isolation = "process",
+    **search: Unpack[SearchOptions],
 ) -> tuple[WaitingKind, ...]:
     """Explain all jobs that wait, those that ask most GPUs together first.
 
     Parameters
     ----------
-    round_, plan, time_limit, backend, seed, deterministic, isolation
+    round_, plan, search
         As of `explain_job`; the time is that of all jobs together.
 
     Raises
@@ -59,15 +55,13 @@ def explain_all(
         If the plan breaks a rule.
     """
     situations = Situations.checked(round_, plan)
-    seconds = round_.limits.time_s if time_limit is None else time_limit
-    budget = Budget(seconds, backend, seed, deterministic, isolation)
     alike: dict[str, list[Job]] = {}
     for job in _waiting(situations):
         # No question asks for what a job is worth.
         asked = job.model_dump_json(exclude={"name", "weight", "submitted"})
         alike.setdefault(asked, []).append(job)
     kinds: dict[tuple[object, ...], tuple[Explanation, list[Job]]] = {}
-    with SolvingOracle.opened(budget) as solving, no_collection():
+    with SolvingOracle.opened(round_, **search) as solving, no_collection():
         oracle = ArrayOracle(solving)
         for jobs in alike.values():
             found = explained(situations, jobs[0].name, oracle, solving, in_full=False)

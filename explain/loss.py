@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import Literal, Unpack
 
+from placewright.explain.search import SearchOptions
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import (
     Certificate,
@@ -29,7 +30,6 @@ from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import GANG
 from placewright.rounds import InternalError, solve_round
-from placewright.rounds.settings import Isolation
 
 LEVEL_ABOVE = "progress"
 """The term that counts the start of the job; rounds that have it already cannot be asked."""
@@ -134,12 +134,7 @@ def loss_of_starting(
     round_: Round,
     plan: Plan,
     job: str,
-    *,
-    time_limit: float | None = None,
-    backend: str = "auto",
-    seed: int | None = None,
-    deterministic: bool | None = None,
-    isolation: Isolation = "process",
+    **search: Unpack[SearchOptions],
 ) -> Loss:
     """Return what it costs to start a job that a plan of `solve_round` lets wait.
 
@@ -151,7 +146,7 @@ def loss_of_starting(
         A verified plan of the round with its certificate, in which the job waits.
     job
         Name of the job.
-    time_limit, backend, seed, deterministic, isolation
+    search
         As of `solve_round`.
 
     Raises
@@ -169,11 +164,7 @@ def loss_of_starting(
     other = solve_round(
         above,
         gap=0.0,
-        time_limit=time_limit,
-        backend=backend,
-        seed=seed,
-        deterministic=deterministic,
-        isolation=isolation,
+        **search,
     )
     if other.certificate is None:
         raise InternalError("a plan without certificate", other)

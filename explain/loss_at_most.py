@@ -8,18 +8,18 @@ given plan is what starting the job costs at most. Whether it may cost less is n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from placewright.explain.facts.fact import edit_job, named
 from placewright.explain.facts.policies import FACTS
 from placewright.explain.loss import Loss, exchanges
+from placewright.explain.search import SearchOptions
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, Plan, Precedence
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import sense_of
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
-from placewright.rounds.settings import Isolation
 
 MUCH = 1000
 """By which factor the job is worth more."""
@@ -32,12 +32,7 @@ def loss_at_most(
     round_: Round,
     plan: Plan,
     job: str,
-    *,
-    time_limit: float | None = None,
-    backend: str = "auto",
-    seed: int | None = None,
-    deterministic: bool | None = None,
-    isolation: Isolation = "process",
+    **search: Unpack[SearchOptions],
 ) -> Loss | None:
     """Return what it costs at most to start a job that a plan lets wait; None if that is not known.
 
@@ -49,18 +44,14 @@ def loss_at_most(
         A plan of it that `verify` accepts, in which the job waits.
     job
         Name of a pending job.
-    time_limit, backend, seed, deterministic, isolation
+    search
         As of `solve_round`.
     """
     before = verify(round_, plan)
     made = solve_round(
         edit_job(job, _worth_more)(round_),
         start=plan,
-        time_limit=time_limit,
-        backend=backend,
-        seed=seed,
-        deterministic=deterministic,
-        isolation=isolation,
+        **search,
     )
     if not before.ok or job not in FACTS[round_.policy.formulation].started(made):
         return None

@@ -6,8 +6,11 @@ that GPUs play no part the job asks for a model of its own, which a host of its 
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Explanation
+from placewright.explain.search import SearchOptions
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.documents.geo import Read
@@ -16,7 +19,6 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import REPLICAS
-from placewright.rounds.settings import Isolation
 
 PROBE = "replica"
 """Begins the names of the job, its host and its GPU model."""
@@ -26,12 +28,7 @@ def explain_missing_replica(
     round_: Round,
     dataset: str,
     region: str,
-    *,
-    time_limit: float | None = None,
-    backend: str = "auto",
-    seed: int | None = None,
-    deterministic: bool | None = None,
-    isolation: Isolation = "process",
+    **search: Unpack[SearchOptions],
 ) -> Explanation:
     """Explain why no plan brings a replica of a dataset to a region, or say that one could.
 
@@ -41,7 +38,7 @@ def explain_missing_replica(
         A round of policy `replicas` that `check_round` accepts.
     dataset, region
         Names; the region has neither a replica nor a copy under way.
-    time_limit, backend, seed, deterministic, isolation
+    search
         As of `explain_job`.
 
     Raises
@@ -54,11 +51,7 @@ def explain_missing_replica(
         asked,
         None,
         name,
-        time_limit=time_limit,
-        backend=backend,
-        seed=seed,
-        deterministic=deterministic,
-        isolation=isolation,
+        **search,
     )
 
 

@@ -6,15 +6,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol, Self, Unpack
 
 from placewright.collection import no_collection
 from placewright.explain.facts.fact import World
 from placewright.explain.facts.policies import FACTS, says_yes
+from placewright.explain.search import SearchOptions
 from placewright.formulations.gang import run as gang
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
-from placewright.rounds.settings import Isolation, Settings, Solver
+from placewright.rounds import prove_bounds
+from placewright.rounds.settings import Settings, Solver
 from placewright.rounds.solve import Solve
 from placewright.rounds.state.memory import Memory
 from placewright.solver import Worker
@@ -49,30 +51,26 @@ class Oracle(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """The search limits of one explanation: all its questions share the seconds."""
-
-    seconds: float
-    backend: str = "auto"
-    seed: int | None = None
-    deterministic: bool | None = None
-    isolation: Isolation = "process"
-
-
 class SolvingOracle:
     """Asks by solving the question's round, as of any policy; `opened` ends its solver."""
 
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
-        self._deadline = time.monotonic() + budget.seconds
+    def __init__(self, seconds: float, search: SearchOptions) -> None:
+        self._search, self._deadline = search, time.monotonic() + seconds
         self._solver: Solver | None = None
 
     @classmethod
     @contextmanager
-    def opened(cls, budget: Budget) -> Iterator[Self]:
-        """Open an oracle whose solver process is ended with it."""
-        oracle = cls(budget)
+    def opened(cls, round_: Round, **search: Unpack[SearchOptions]) -> Iterator[Self]:
+        """Open an oracle whose solver process is ended with it; all its questions share the time.
+
+        Without a time limit that is the one of a round.
+
+        Raises
+        ------
+        InvalidInputError
+            If an option is out of its range.
+        """
+        oracle = cls(Settings.of(round_, **search).seconds, search)
         try:
             yield oracle
         finally:
@@ -89,19 +87,9 @@ class SolvingOracle:
 
     def best(self, question: Round, job: str) -> Answer:
         """Answer the round of a question by its best plan and the bounds of all its terms."""
-        seconds = self.left()
-        if seconds <= 0:
+        if self.left() <= 0:
             return Answer(None)
-        budget = self.budget
-        settings = Settings.of(
-            question,
-            time_limit=seconds,
-            gap=0.0,
-            backend=budget.backend,
-            seed=budget.seed,
-            deterministic=budget.deterministic,
-            isolation=budget.isolation,
-        )
+        settings = Settings.of(question, gap=0.0, **self.search)
         if self._solver is None:
             self._solver = settings.solver()
         with no_collection():
@@ -113,6 +101,16 @@ class SolvingOracle:
         proof = proof_of_best(plan.certificate.terms)
         return Answer(None, plan) if proof is None else Answer(False, plan, proof)
 
+    def bounds(self, question: Round, plan: Plan) -> tuple[TermResult, ...]:
+        """Return the terms of a plan with bounds that are proven afresh."""
+        isolation = self._search.get("isolation", "process")
+        return prove_bounds(question, plan, time_limit=self.left(), isolation=isolation)
+
     def left(self) -> float:
         """Return the seconds that are left for questions."""
         return self._deadline - time.monotonic()
+
+    @property
+    def search(self) -> SearchOptions:
+        """The options of a search for which all the time is that is left."""
+        return self._search | {"time_limit": self.left()}

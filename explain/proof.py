@@ -15,7 +15,6 @@ from placewright.explain.oracle import Proof, SolvingOracle, proof_of_best
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds import prove_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +91,7 @@ def _bound_of_none(world: World, solving: SolvingOracle) -> Proof | None:
 
 
 def _bound_of(question: Round, job: str, solving: SolvingOracle) -> Proof | None:
-    answer, seconds = solving.best(question, job), solving.left()
-    if answer.plan is None or answer.starts or seconds <= 0:
+    answer = solving.best(question, job)
+    if answer.plan is None or answer.starts or solving.left() <= 0:
         return None
-    isolation = solving.budget.isolation
-    return proof_of_best(
-        prove_bounds(question, answer.plan, time_limit=seconds, isolation=isolation)
-    )
+    return proof_of_best(solving.bounds(question, answer.plan))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Unpack
 
 from placewright.explain.comparison import Comparison, compare
+from placewright.explain.search import SearchOptions
 from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -14,7 +16,6 @@ from placewright.instances.edits.apply import apply_edits
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.rounds.certificate import better
-from placewright.rounds.settings import Isolation
 from placewright.rounds.solve import INTERRUPTED
 
 
@@ -57,12 +58,8 @@ def whatif(
     edits: Edits,
     *,
     plan: Plan | None = None,
-    time_limit: float | None = None,
     gap: float | None = None,
-    backend: str = "auto",
-    seed: int | None = None,
-    deterministic: bool | None = None,
-    isolation: Isolation = "process",
+    **search: Unpack[SearchOptions],
 ) -> WhatIf:
     """Solve a round before and after edits, and compare the two plans.
 
@@ -79,8 +76,9 @@ def whatif(
         What is changed.
     plan
         A valid plan of the round; None: it is solved first.
-    time_limit, gap, backend, seed, deterministic, isolation
-        As for `solve_round`, for each of the two.
+    gap, search
+        As for `solve_round`, for each of the two: `time_limit`, `backend`, `seed`, `deterministic`
+        and `isolation`.
 
     Raises
     ------
@@ -95,23 +93,16 @@ def whatif(
     """
     edited = apply_edits(round, edits)
 
-    solve = partial(
-        solve_round,
-        gap=gap,
-        backend=backend,
-        seed=seed,
-        deterministic=deterministic,
-        isolation=isolation,
-    )
+    solve = partial(solve_round, gap=gap, **search)
     given = plan is not None
     if plan is None:
-        plan = solve(round, time_limit=time_limit)
+        plan = solve(round)
         if _is_interrupted(plan):
             raise KeyboardInterrupt
     elif not (found := verify(round, plan)).ok:
         raise ValueError(f"the plan breaks a rule: {found.violations[0]}")
     try:
-        after = plan if edited == round else solve(edited, start=plan, time_limit=time_limit)
+        after = plan if edited == round else solve(edited, start=plan)
     except KeyboardInterrupt:
         raise UnfinishedError(plan) from None
     if not (given or after is plan or _is_optimal(plan) or _is_interrupted(after)):
@@ -119,7 +110,7 @@ def whatif(
         with suppress(KeyboardInterrupt):
             taken_over = solve(round, start=after, time_limit=0.0)
             if _is_better(taken_over, plan):
-                plan = solve(round, start=taken_over, time_limit=time_limit)
+                plan = solve(round, start=taken_over)
     return WhatIf(round, plan, edited, after, compare(round, plan, edited, after))
 
 

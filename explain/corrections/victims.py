@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Unpack
 
+from placewright.explain.search import SearchOptions
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.presets.presets import minimal_victims
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
-from placewright.rounds.settings import Isolation
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,7 @@ class Victims:
 def cheapest_victims(
     round_: Round,
     job: str,
-    *,
-    time_limit: float | None = None,
-    backend: str = "auto",
-    seed: int | None = None,
-    deterministic: bool | None = None,
-    isolation: Isolation = "process",
+    **search: Unpack[SearchOptions],
 ) -> Victims | None:
     """Return the cheapest moves and preemptions that let a job start; None if none was found.
 
@@ -54,7 +50,7 @@ def cheapest_victims(
         A round of gangs that `check_round` accepts.
     job
         Name of a pending job.
-    time_limit, backend, seed, deterministic, isolation
+    search
         As of `solve_round`.
 
     Raises
@@ -65,11 +61,7 @@ def cheapest_victims(
     solved = solve_round(
         minimal_victims(round_, job),
         gap=0.0,
-        time_limit=time_limit,
-        backend=backend,
-        seed=seed,
-        deterministic=deterministic,
-        isolation=isolation,
+        **search,
     )
     known = {decision.job: decision for decision in solved.decisions}
     if known[job].decision is not DecisionKind.START or solved.certificate is None:

@@ -12,7 +12,7 @@ from fuzz.policy import TooManyPlansError
 from placewright.explain.explain_job import explained
 from placewright.explain.facts.fact import World
 from placewright.explain.gang.oracle import ArrayOracle
-from placewright.explain.oracle import Answer, Budget, SolvingOracle
+from placewright.explain.oracle import Answer, SolvingOracle
 from placewright.explain.situations import Situations
 from placewright.rounds import solve_round
 
@@ -47,7 +47,7 @@ def test_explanations_are_the_same_without_it(policy: str, seeds: int) -> None:
             for decision in plan.decisions:
                 if decision.decision != "wait" or decision.job in round_.invalid:
                     continue
-                with SolvingOracle.opened(Budget(60.0, isolation="none")) as solving:
+                with SolvingOracle.opened(round_, time_limit=60.0, isolation="none") as solving:
                     both = BothOracles(solving)
                     one = explained(situations, decision.job, both, solving, in_full=False)
                     other = explained(situations, decision.job, solving, solving, in_full=False)

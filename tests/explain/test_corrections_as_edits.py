@@ -9,7 +9,7 @@ from fuzz.policies.gang import POLICY
 from placewright.explain.corrections.find import Correction
 from placewright.explain.explain_job import explain_job
 from placewright.explain.facts.fact import World, without_waiting
-from placewright.explain.oracle import Budget, SolvingOracle
+from placewright.explain.oracle import SolvingOracle
 from placewright.explain.proof import plan_that_starts
 from placewright.instances.documents.plan import Decision, DecisionKind
 from placewright.instances.documents.round import Round
@@ -37,7 +37,7 @@ def starts_by_a_valid_plan(round_: Round, job: str, correction: Correction) -> b
     # Terms decide which plan is best, and which sections it has.
     terms = {"terms": ("value",), "priority": "preemption"}
     edited = edited.model_copy(update={"policy": edited.policy.model_copy(update=terms)})
-    with SolvingOracle.opened(Budget(60.0, isolation="none")) as oracle:
+    with SolvingOracle.opened(round_, time_limit=60.0, isolation="none") as oracle:
         found = plan_that_starts(World(without_waiting(edited, job), job), oracle)
     if found is None:
         return False

@@ -10,7 +10,7 @@ from placewright import explain_job, load_round, solve_round
 from placewright.explain.corrections.costs import COSTS
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import World, without_waiting
-from placewright.explain.oracle import Budget, SolvingOracle
+from placewright.explain.oracle import SolvingOracle
 from placewright.instances.edits.apply import apply_edits
 
 QUICKSTART = Path(__file__).parents[2] / "instances" / "library" / "quickstart.yaml"
@@ -46,7 +46,7 @@ def test_quickstart(job: str, verdict: Verdict, some_day: set[str] | None, now: 
         assert found.corrections.some_day is not None
         assert some_day <= {one.text for one in found.corrections.some_day}
     assert now <= {one.text for one in found.corrections.now}
-    with SolvingOracle.opened(Budget(30.0, isolation="none")) as oracle:
+    with SolvingOracle.opened(round_, time_limit=30.0, isolation="none") as oracle:
         for one in found.corrections.now:
             edited = apply_edits(found.world.base, one.edits)
             assert oracle.start(World(edited, job)).starts

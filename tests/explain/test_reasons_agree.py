@@ -16,7 +16,7 @@ from placewright.explain.facts.gang import facts as facts_of
 from placewright.explain.facts.gang import runs
 from placewright.explain.facts.held import Holders
 from placewright.explain.facts.taken import taken_by
-from placewright.explain.oracle import Budget, SolvingOracle
+from placewright.explain.oracle import SolvingOracle
 from placewright.explain.situations import Situations
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
@@ -116,7 +116,7 @@ def found(seeds: range) -> tuple[int, list[str]]:
     """How many reasons were compared, and those that the facts contradict."""
     compared, wrong = 0, []
     for round_, plan, decision in stated(seeds):
-        with SolvingOracle.opened(Budget(60.0, isolation="none")) as oracle:
+        with SolvingOracle.opened(round_, time_limit=60.0, isolation="none") as oracle:
             problem = contradiction(round_, plan, decision, oracle)
         compared += 1
         if problem:
