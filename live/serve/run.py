@@ -17,6 +17,12 @@ from placewright.live.serve.settings import Settings
 
 MOST_CONNECTIONS = 512
 BACKLOG = 128
+IDLE_S = 120
+"""Seconds that connections may be idle: longer than clients keep them (Go: 90 s).
+
+Who ends one first must not be the service, or a request that is just sent gets no answer.
+"""
+
 FAREWELL_S = 5
 """Seconds that open requests have when the service ends."""
 
@@ -83,6 +89,7 @@ def run(settings: Settings, bound: socket.socket, tls: Tls | None = None) -> Non
         proxy_headers=False,  # who asks decides what it may ask for
         server_header=False,
         limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=FAREWELL_S,
         lifespan="on",
         ws="none",
