@@ -18,9 +18,9 @@ SAME = -2
 
 def map_data(subject: Subject) -> dict[str, Any]:
     """Return the map of a round before and after each of its plans."""
-    cluster, cells = subject.cluster, subject.cells
+    cluster, holders = subject.cluster, subject.holders
     host, gpu = subject.conditions
-    first, *later = cells.states
+    first, *later = holders.states
     return {
         "levels": list(cluster.levels),
         "hosts": _names(cluster.names[-1]),
@@ -33,7 +33,7 @@ def map_data(subject: Subject) -> dict[str, Any]:
         "condition": runs(host),
         "gpuCondition": runs(gpu),
         "states": [runs(first), *(runs(np.where(one == first, SAME, one)) for one in later)],
-        "shared": cells.shared,
+        "shared": holders.shared,
     }
 
 

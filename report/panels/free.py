@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.report.facts.cells import FREE
 from placewright.report.facts.conditions import Condition
+from placewright.report.facts.holders import FREE
 from placewright.report.panels.subject import Subject
 from placewright.report.table import Cell, Meter, Table, table
 from placewright.report.text import number
@@ -48,7 +48,7 @@ def _domains(subject: Subject) -> Table:
 
 def _room(subject: Subject) -> Table:
     """Return how many tasks of 1, 2, 4, ... whole GPUs of one host there is room for."""
-    whole = [_whole(subject, cells) for cells in subject.cells.states]
+    whole = [_whole(subject, holders) for holders in subject.holders.states]
     most = int(subject.cluster.gpu_count.max(initial=0))
 
     def row(size: int) -> tuple[Cell, ...]:
@@ -65,9 +65,9 @@ def _room(subject: Subject) -> Table:
     )
 
 
-def _whole(subject: Subject, cells: Ints) -> Ints:
+def _whole(subject: Subject, holders: Ints) -> Ints:
     """Return the whole GPUs of each host that are free and may be used (hosts,)."""
     cluster, (_, condition) = subject.cluster, subject.conditions
-    free = (cells == FREE) & (condition == Condition.AVAILABLE)
+    free = (holders == FREE) & (condition == Condition.AVAILABLE)
     hosts = np.repeat(np.arange(cluster.num_hosts), cluster.gpu_count)
     return np.bincount(hosts[free], minlength=cluster.num_hosts)

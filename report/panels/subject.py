@@ -12,8 +12,8 @@ from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.report.facts.cells import Cells, cells_of
 from placewright.report.facts.conditions import conditions_of
+from placewright.report.facts.holders import Holders, holders_of
 from placewright.report.table import JobCell
 from placewright.rounds.decisions import DefaultDecisions
 from placewright.topology import Cluster
@@ -50,9 +50,9 @@ class Subject:
         return Plan.model_construct(decisions=DefaultDecisions()(self.round))
 
     @cached_property
-    def cells(self) -> Cells:
+    def holders(self) -> Holders:
         """Who holds each GPU before, and after each plan."""
-        return cells_of(self.round, self.cluster, self.plans)
+        return holders_of(self.round, self.cluster, self.plans)
 
     @cached_property
     def conditions(self) -> tuple[Ints, Ints]:

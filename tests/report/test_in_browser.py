@@ -182,7 +182,7 @@ def test_texts_can_be_read_in_light_and_dark(show, subjects, scheme):
 def test_a_dump_of_64_hosts(show, subjects):
     page = show(render_report(*subjects.dumped()))
     assert colours(page) > 5
-    assert page.locator("#job-table tbody tr").count() == 28
+    assert page.locator("#job-table tbody tr").count() == len(subjects.dumped()[0].jobs)
     page.get_by_label("Filter").fill("h16")
     assert page.locator("#job-table tbody td.name").all_inner_texts() == ["17"]
 

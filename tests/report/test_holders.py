@@ -6,7 +6,7 @@ from typing import Any
 
 from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_plan, parse_round
-from placewright.report.facts.cells import FIRST_SHARED, FREE
+from placewright.report.facts.holders import FIRST_SHARED, FREE
 from placewright.report.map_data import SAME, map_data
 from placewright.report.panels.subject import Subject
 
@@ -43,10 +43,10 @@ def test_gpus_are_held_by_one_job_or_by_parts_of_several():
             {"job": "c", "decision": "keep", "option": 0, "tasks": whole},
         ],
     )
-    before, after = (state.tolist() for state in found.cells.states)
+    before, after = (state.tolist() for state in found.holders.states)
     assert before == [FIRST_SHARED, FREE, FREE, FREE, 2, 2, FREE, FREE, FREE, FREE]
     assert after == [FIRST_SHARED - 1, *before[1:]]
-    assert found.cells.shared == (((0, 500),), ((0, 500), (1, 250)))
+    assert found.holders.shared == (((0, 500),), ((0, 500), (1, 250)))
 
 
 def test_a_map_says_only_what_is_different_afterwards():

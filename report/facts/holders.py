@@ -1,4 +1,4 @@
-"""Cells of a map: who holds each GPU of a cluster, before a round and after plans of it."""
+"""Holders: who holds each GPU of a cluster, before a round and after plans of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Parts: TypeAlias = tuple[tuple[int, int], ...]
 _Held: TypeAlias = tuple[int, Option, Sequence[Task]]
 
 
-class Cells(NamedTuple):
+class Holders(NamedTuple):
     """Who holds each GPU.
 
     Parameters
@@ -39,12 +39,12 @@ class Cells(NamedTuple):
     shared: tuple[Parts, ...]
 
 
-def cells_of(round_: Round, cluster: Cluster, plans: Sequence[Plan]) -> Cells:
+def holders_of(round_: Round, cluster: Cluster, plans: Sequence[Plan]) -> Holders:
     """Return who holds each GPU before a round and after each of its plans."""
     shared: dict[Parts, int] = {}
     held = [_running(round_), *(_placed(round_, plan) for plan in plans)]
     states = tuple(_state(cluster, jobs, shared) for jobs in held)
-    return Cells(states, tuple(shared))
+    return Holders(states, tuple(shared))
 
 
 def _running(round_: Round) -> Iterator[_Held]:
@@ -62,7 +62,7 @@ def _placed(round_: Round, plan: Plan) -> Iterator[_Held]:
 
 
 def _state(cluster: Cluster, held: Iterable[_Held], shared: dict[Parts, int]) -> Ints:
-    cells, parts = [FREE] * cluster.num_gpus, dict[int, list[tuple[int, int]]]()
+    found, parts = [FREE] * cluster.num_gpus, dict[int, list[tuple[int, int]]]()
     start: list[int] = cluster.gpu_start.tolist()
     for job, option, tasks in held:
         milli = [min(group.gpu, WHOLE_GPU) for group in option.groups]
@@ -70,13 +70,13 @@ def _state(cluster: Cluster, held: Iterable[_Held], shared: dict[Parts, int]) ->
             first, part = start[cluster.host_index[task.host]], milli[task.group]
             for gpu in task.gpus:
                 at = first + gpu
-                if part == WHOLE_GPU and cells[at] == FREE and at not in parts:
-                    cells[at] = job
+                if part == WHOLE_GPU and found[at] == FREE and at not in parts:
+                    found[at] = job
                     continue
-                if cells[at] != FREE:
-                    parts[at] = [(cells[at], WHOLE_GPU)]
-                    cells[at] = FREE
+                if found[at] != FREE:
+                    parts[at] = [(found[at], WHOLE_GPU)]
+                    found[at] = FREE
                 parts.setdefault(at, []).append((job, part))
     for at, several in parts.items():
-        cells[at] = FIRST_SHARED - shared.setdefault(tuple(sorted(several)), len(shared))
-    return np.array(cells, dtype=np.int64)
+        found[at] = FIRST_SHARED - shared.setdefault(tuple(sorted(several)), len(shared))
+    return np.array(found, dtype=np.int64)
