@@ -9,7 +9,10 @@ from __future__ import annotations
 HELD = "placewright: held"
 """Held by Placewright, be it from its submission on or while it moves."""
 
-STARTS, MOVES = f"{HELD}, starts on ", f"{HELD}, moves to "
+STARTS, MOVES, STOPPED = f"{HELD}, starts on ", f"{HELD}, moves to ", f"{HELD}, preempted"
+RELEASED = "placewright: released to "
+"""Sent to hosts, from a hold of Placewright's: to wait for another plan it is held again."""
+
 PLACED = "placewright: placed on "
 WAITS = "placewright: waits"
 PREEMPTED = "placewright: preempted"
@@ -20,4 +23,4 @@ RESERVATION = "placewright_"
 
 def is_placed(comment: str) -> bool:
     """Whether the node list of a job is Placewright's, and not what its user asks for."""
-    return comment.startswith((STARTS, MOVES, PLACED, PREEMPTED))
+    return comment.startswith((STARTS, MOVES, STOPPED, RELEASED, PLACED, PREEMPTED))

@@ -27,7 +27,7 @@ SLURM_USER: Final = "slurm/user"
 
 SLURM_OURS: Final = "slurm/ours"
 """Of a job: fields that a plan of ours had set, separated by commas, as `scontrol update` has them:
-`ReqNodeList`, `ReservationName`."""
+`ReqNodeList`, `ReservationName`. `Hold`: a plan of ours released it from our hold."""
 
 KUBERNETES_KIND: Final = "kubernetes/kind"
 """Of a job: `Workload`, `PodGroup`, `Job` or `Pod`; none if a label alone makes its gang."""

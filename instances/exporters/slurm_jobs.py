@@ -20,7 +20,7 @@ from placewright.instances.errors import InvalidInputError
 JOB = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]*")
-OURS = ("ReqNodeList", "ReservationName")
+HOLD, FIELDS = "Hold", ("ReqNodeList", "ReservationName")
 
 
 class SlurmPlace(NamedTuple):
@@ -38,6 +38,8 @@ class SlurmPlace(NamedTuple):
         Whether it has several components.
     ours : tuple of str
         Fields that an earlier plan had set.
+    released : bool
+        Whether it was Placewright's hold from which an earlier plan released it.
     """
 
     job: str
@@ -47,6 +49,7 @@ class SlurmPlace(NamedTuple):
     after: tuple[str, ...]
     several: bool
     ours: tuple[str, ...]
+    released: bool
 
 
 def places_of(round_: Round, plan: Plan) -> dict[str, SlurmPlace]:
@@ -98,7 +101,8 @@ def _place(job: Job, decision: Decision, at: int) -> SlurmPlace:
         before=before,
         after=after,
         several="," in job.annotations.get(SLURM_COMPONENTS, ""),
-        ours=tuple(name for name in OURS if name in named),
+        ours=tuple(name for name in FIELDS if name in named),
+        released=HOLD in named,
     )
 
 

@@ -16,8 +16,10 @@ from placewright.instances.derived.slurm_marks import (
     MOVES,
     PLACED,
     PREEMPTED,
+    RELEASED,
     RESERVATION,
     STARTS,
+    STOPPED,
     WAITS,
 )
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
@@ -212,13 +214,14 @@ def _moves(
 
 def _preempt(place: SlurmPlace) -> Step:
     by = ", ".join(place.decision.displaced_by)
+    mark, requeue = (STOPPED, "requeuehold") if place.released else (PREEMPTED, "requeue")
     return Step(
         job=place.job,
         does=f"preempt {place.job}" + (f" for {by}" if by else ""),
         state=State.RUNNING,
         commands=(
-            Command(_update(place, comment=PREEMPTED + (f" for {by}" if by else ""))),
-            Command(("scontrol", "requeue", place.job)),
+            Command(_update(place, comment=mark + (f" for {by}" if by else ""))),
+            Command(("scontrol", requeue, place.job)),
             # Else it could run on the hosts alone that it leaves.
             *([Command(_update(place, "ReqNodeList="))] if "ReqNodeList" in place.ours else []),
         ),
@@ -263,11 +266,12 @@ def _commands_of_start(place: SlurmPlace, reservation: str, *more: str) -> tuple
     fields = [f"NumNodes={number}-{number}", f"ReqNodeList={names}", *more]
     if reservation or "ReservationName" in place.ours:
         fields.append(f"ReservationName={reservation}")
+    placed = RELEASED if place.released else PLACED
     return (
         Command(_update(place, *fields, comment=STARTS + names), held=True),
-        Command(_update(place, *fields, comment=PLACED + names), held=False),
+        Command(_update(place, *fields, comment=placed + names), held=False),
         Command(("scontrol", "release", place.job), held=True),
-        Command(_update(place, comment=PLACED + names), held=True),
+        Command(_update(place, comment=RELEASED + names), held=True),
     )
 
 
@@ -275,13 +279,16 @@ def _wait(place: SlurmPlace) -> Step:
     why = _why(place.decision)
     # Of an earlier plan, which came to nothing.
     fields = [f"{name}=" for name in place.ours]
+    mark = HELD + ", waits" if place.released else WAITS
+    again = [Command(("scontrol", "uhold", place.job), held=False)] if place.released else []
     return Step(
         job=place.job,
         does=f"say why {place.job} waits",
         state=State.PENDING,
         commands=(
             Command(_update(place, *fields, comment=f"{HELD}, waits{why}"), held=True),
-            Command(_update(place, *fields, comment=f"{WAITS}{why}"), held=False),
+            Command(_update(place, *fields, comment=f"{mark}{why}"), held=False),
+            *again,
         ),
     )
 

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo, model
 from placewright.instances.converters.slurm.accessor import Number, Record, Text, Truth, Words
 from placewright.instances.converters.slurm.hostlist import HostLists
 from placewright.instances.converters.slurm.tres import Gres, read_gres, read_tres
-from placewright.instances.derived.slurm_marks import RESERVATION, is_placed
+from placewright.instances.derived.slurm_marks import RELEASED, RESERVATION, is_placed
 from placewright.instances.documents.base import MAX_AMOUNT, Name
 
 MAX_ALLOCATION = 200_000
@@ -188,10 +188,11 @@ class SlurmJob(Record):
 
     @property
     def fields_of_ours(self) -> tuple[str, ...]:
-        """Fields that a plan had set, by the names that `scontrol update` has for them."""
+        """Fields that a plan had set, by the names of `scontrol update`, and `Hold`."""
+        released = self.admin_comment.startswith(RELEASED)
         nodes = self.required_nodes != self.named_nodes
         reserved = self.resv_name != self.reservation
-        return ("ReqNodeList",) * nodes + ("ReservationName",) * reserved
+        return ("Hold",) * released + ("ReqNodeList",) * nodes + ("ReservationName",) * reserved
 
     @property
     def states(self) -> frozenset[str]:

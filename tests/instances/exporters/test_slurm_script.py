@@ -53,7 +53,7 @@ def test_a_start_names_its_hosts_and_their_number():
     assert words_of(step) == [
         f"update jobid=17 {PLACE} AdminComment=placewright: held, starts on h0,h2",
         "release 17",
-        "update jobid=17 AdminComment=placewright: placed on h0,h2",
+        "update jobid=17 AdminComment=placewright: released to h0,h2",
     ]
     assert words_of(step, held=False) == [
         f"update jobid=17 {PLACE} AdminComment=placewright: placed on h0,h2"
@@ -148,6 +148,29 @@ def test_an_annotation_that_is_no_number_of_a_job_is_refused(number):
     hostile = {"annotations": {"slurm/job": number}}
     with pytest.raises(InvalidInputError, match="number of a Slurm job"):
         slurm_steps(round_of({**job("17"), **hostile}), Plan(decisions=(start("17", "h0"),)))
+
+
+def test_a_job_released_from_our_hold_is_held_again_when_it_waits_or_is_preempted():
+    ours = {"annotations": {"slurm/ours": "Hold,ReqNodeList"}}
+    round_ = round_of({**job("1", on=["h0"]), **ours}, {**job("2"), **ours}, job("3"))
+    plan = Plan(
+        decisions=(
+            Decision(job="1", decision=DecisionKind.PREEMPT, displaced_by=("3",)),
+            Decision(job="2", decision=DecisionKind.WAIT),
+            start("3", "h1"),
+        ),
+        sections=({"kind": "moves", "steps": ["1"], "needs_spare": []},),
+    )
+    preempt, _, wait = slurm_steps(round_, plan).steps
+    assert words_of(preempt) == [
+        "update jobid=1 AdminComment=placewright: held, preempted for 3",
+        "requeuehold 1",
+        "update jobid=1 ReqNodeList=",
+    ]
+    assert words_of(wait, held=False) == [
+        "update jobid=2 ReqNodeList= AdminComment=placewright: held, waits",
+        "uhold 2",
+    ]
 
 
 def test_tasks_of_arrays_that_wait_are_counted_and_not_split_off():

@@ -75,7 +75,7 @@ def test_jobs_that_wait_are_told_why_and_holds_of_users_stay(empty):
     after = apply(empty, round_, plan)
     assert not differences(plan, after)
     started, waits = (first, second) if after[first].state == "RUNNING" else (second, first)
-    assert comment(empty, started).startswith("placewright: placed on gpu0")
+    assert comment(empty, started).startswith("placewright: released to gpu0")
     assert comment(empty, waits).startswith("placewright: held, waits: ")
     assert comment(empty, users) == "(null)"
     assert after[users].reason == "JobHeldUser"
@@ -168,6 +168,23 @@ def test_a_job_is_preempted_for_one_of_higher_priority(empty):
     assert comment(empty, preempted[0]) == f"placewright: preempted for {high}"
     assert "No reservations" in empty.run("scontrol", "show", "reservation")
     assert "Reservation=" not in empty.run("scontrol", "show", "job", str(high))
+
+
+def test_a_job_that_was_released_and_has_not_started_is_held_again(empty):
+    """Hosts that something else took meanwhile: a new plan lets the job wait, and Slurm too."""
+    number = submit(empty, 4, 8)
+    plan = solve_round(round_ := read(empty))
+    other = run_on(empty, ["gpu00"], 8)
+    empty.settle(jobs=[other])
+    empty.run("sh", text=slurm_script(round_, plan).text)
+    sent = empty.jobs()[number]
+    assert (sent.state, sent.reason == "JobHeldUser") == ("PENDING", False)
+    apply(empty, round_ := read(empty), solve_round(round_))
+    assert comment(empty, number).startswith("placewright: held, waits: ")
+    assert empty.jobs()[number].reason == "JobHeldUser"
+    empty.cancel(other)
+    after = apply(empty, round_ := read(empty), solve_round(round_))
+    assert after[number].state == "RUNNING"
 
 
 def test_hosts_of_a_plan_that_came_to_nothing_bind_nobody(empty):
