@@ -122,6 +122,7 @@ def folder(tmp_path_factory):
     write(parse_edits(EDITS), here / "edits.yaml")
     (here / "token").write_text("a-token-of-the-tests\n")
     (here / "mast-replicas.yaml").symlink_to(ROOT / "instances" / "library" / "mast-replicas.yaml")
+    (here / "task.yaml").write_text("resources: {accelerators: [H100:8, H100:4]}\n")
     (here / "job.yaml").write_text("{name: new, options: [{groups: [{gpu: 8}]}]}\n")
     made = ("placewright generate cluster", "placewright generate round --policy geo")
     with contextlib.chdir(here):

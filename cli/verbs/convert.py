@@ -10,6 +10,7 @@ from placewright.cli.verbs import (
     convert_live,
     convert_ray,
     convert_regions,
+    convert_skypilot,
     convert_traces,
 )
 
@@ -26,3 +27,4 @@ convert.command("itp")(convert_regions.convert_itp)
 convert.command("slurm")(convert_live.convert_slurm)
 convert.command("kubernetes")(convert_kubernetes.convert_kubernetes)
 convert.command("ray")(convert_ray.convert_ray)
+convert.command("skypilot")(convert_skypilot.convert_skypilot)

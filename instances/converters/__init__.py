@@ -7,6 +7,7 @@ from placewright.instances.converters.kubernetes.convert import convert_kubernet
 from placewright.instances.converters.kubernetes.dump import READ_KINDS
 from placewright.instances.converters.live import is_dump, read_live
 from placewright.instances.converters.ray.convert import read_ray
+from placewright.instances.converters.skypilot import read_skypilot
 from placewright.instances.converters.slurm.convert import read_slurm
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.live import LiveConversion
@@ -49,6 +50,7 @@ __all__ = [
     "read_muri",
     "read_openb",
     "read_ray",
+    "read_skypilot",
     "read_slurm",
     "read_synergy",
     "read_wan",
