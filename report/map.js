@@ -24,10 +24,8 @@ function startMap(onPick) {
   }
 
   function draw() {
-    const began = performance.now();
     scheduled = false;
     paint(canvas, placed, view.scrollLeft, view.scrollTop, canvas.width / parseFloat(canvas.style.width));
-    document.documentElement.dataset.drawn = String(Math.round(performance.now() - began));
   }
 
   function redraw() {

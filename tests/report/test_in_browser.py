@@ -212,10 +212,20 @@ def test_other_policies(show, subjects, name):
     assert page.locator("#map").count() == (name != "mast-replicas")
 
 
+def cpu_seconds_to_load(page: Any) -> float:
+    """The CPU time of the page's thread until all of it is shown."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    page.reload()
+    page.wait_for_function("document.documentElement.dataset.ready === 'true'")
+    measured = session.send("Performance.getMetrics")["metrics"]
+    return next(one["value"] for one in measured if one["name"] == "TaskDuration")
+
+
 def test_100_000_gpus(show, subjects):
     page = show(render_report(*subjects.large()))
     assert colours(page) > 20
-    assert int(page.evaluate("document.documentElement.dataset.drawn")) < 2000
+    assert cpu_seconds_to_load(page) < 1
     page.get_by_label("Filter").fill("run-3")
     page.locator("#job-table tbody tr").nth(1).click()
     assert page.locator("#picked h3").inner_text().removeprefix("A").strip().startswith("run-3")
