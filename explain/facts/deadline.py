@@ -6,7 +6,7 @@ if it runs in the current lease beside all that runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -215,8 +215,7 @@ def question(world: World) -> Round:
     out = unavailable_hosts(round_.leases, round_.now)
 
     def beside(one: Job) -> Job:
-        can_stay = one.running is None or all(t.host not in out for t in one.running.tasks)
-        return _beside(one, stay=can_stay and not asks_promise)
+        return _beside(one, stay=_can_stay(one, out) and not asks_promise)
 
     jobs = tuple(_asking(one) if one is waits else beside(one) for one in round_.jobs)
     return round_.model_copy(update={"jobs": jobs, "policy": policy})
@@ -231,21 +230,27 @@ def relaxed(world: World) -> Round | None:
     return None if len(left.jobs) == len(round_.jobs) else question(World(left, world.job))
 
 
+def _can_stay(job: Job, out: Collection[str]) -> bool:
+    """Whether no host of a job has an outage in the current lease."""
+    return job.running is None or all(task.host not in out for task in job.running.tasks)
+
+
 def _now_alone(round_: Round, waits: Job) -> Round:
     """Return the round of gangs that the current lease is; a job that is not ready does not start.
 
-    Nobody comes to a host with an outage.
+    Nobody comes to a host with an outage, and who runs there cannot stay and is left out.
     """
     ready = None if waits.deadline is None else waits.deadline.ready
-    away_now = dict.fromkeys(unavailable_hosts(round_.leases, round_.now), False)
+    out = unavailable_hosts(round_.leases, round_.now)
     return round_.model_copy(
         update={
-            "cluster": with_health(round_.cluster, away_now),
+            "cluster": with_health(round_.cluster, dict.fromkeys(out, False)),
             "jobs": tuple(
                 one.model_copy(update={"deadline": None, "not_before": ready})
                 if one is waits
                 else one.model_copy(update={"deadline": None})
                 for one in round_.jobs
+                if one is waits or _can_stay(one, out)
             ),
             "leases": Leases(),
             "policy": Policy(formulation=GANG.name),
