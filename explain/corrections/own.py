@@ -75,7 +75,7 @@ def _elsewhere(round_: Round, job: Job, groups: dict[Where, TaskGroup]) -> Itera
     if any(group.hosts is not None for group in groups.values()):
         yield _step("any_host", "allow any host", _of(job, without=["hosts"]))
     for name in dict.fromkeys(name for group in groups.values() for name in group.host_sets):
-        text = f"allow hosts outside of {name}, too"
+        text = f"allow hosts outside of host set {name}, too"
         yield _step("any_host", text, _of(job, drop_host_sets=[name]))
 
 

@@ -45,8 +45,8 @@ def test_the_owner_may_do_without_each_set():
     steps = [s for s in own_changes(round_, round_.jobs[0]) if getattr(s, "kind", "") == "any_host"]
     texts = [step.strongest.text for step in steps]
     assert texts == [
-        "allow hosts outside of partition/a, too",
-        "allow hosts outside of feature/b, too",
+        "allow hosts outside of host set partition/a, too",
+        "allow hosts outside of host set feature/b, too",
     ]
     left = [sets_of(apply_edits(round_, Edits(edits=step.strongest.edits))) for step in steps]
     assert left == [[("feature/b",)], [("partition/a",)]]
