@@ -18,6 +18,7 @@ from benchmarks.slurm_trip import Depth, read, with_order
 from placewright import solve_round
 from placewright.instances.derived.slurm_marks import HELD
 from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.documents.source_keys import SLURM_OURS
 from placewright.instances.exporters.slurm import slurm_script
 
 __all__ = ["Arriving", "Ran", "arrivals", "follow", "overtaken", "run_alone", "slurm_priority"]
@@ -102,7 +103,8 @@ def run_alone(folder: Path, stream: Sequence[Arriving]) -> dict[str, float]:
 def follow(folder: Path, stream: Sequence[Arriving], *, depth: Depth) -> dict[str, float]:
     """Hold all jobs and decide a round whenever one has come or gone; return the figures.
 
-    A decision is all from the dump to the last command; no job is told why it waits.
+    A decision is all from the dump to the last command. Jobs that wait are not told why, but those
+    that were released before are held again.
     """
     with Lab(folder, SIZE, KEEP_ENDED) as lab:
 
@@ -118,7 +120,8 @@ def follow(folder: Path, stream: Sequence[Arriving], *, depth: Depth) -> dict[st
             began = time.monotonic()
             round_ = with_order(read(lab), rank, depth)
             plan = solve_round(round_, time_limit=SOLVING_S, isolation="none")
-            waits = {d.job for d in plan.decisions if d.decision is DecisionKind.WAIT}
+            sent = {job.name for job in round_.jobs if SLURM_OURS in job.annotations}
+            waits = {d.job for d in plan.decisions if d.decision is DecisionKind.WAIT} - sent
             with suppress(RuntimeError):  # a job that Slurm started meanwhile is decided anew
                 lab.run("sh", text=slurm_script(round_, plan.without_jobs(waits)).text)
             seconds.append(time.monotonic() - began)
