@@ -53,6 +53,8 @@ def document(formulation: str = "gang") -> dict[str, Any]:
     if formulation == "gang":
         jobs[0] |= {"expected_runtime_s": 100, "running": {**jobs[0]["running"], "started": 950}}
         jobs[1] |= {"held": False, "not_before": 10}
+        made["host_sets"] = {"all": ["a[0-1]", "b[0-1]"], "some": ["a0", "b0"]}
+        jobs[1]["options"][0]["groups"][0]["host_sets"] = ["all"]
     if formulation == "deadline":
         jobs[1]["deadline"] = {"work_s": 10, "due": [{"at": 9000, "value": 3}]}
     if formulation == "geo":
@@ -112,6 +114,8 @@ SAME = (
     (GANG, {"change": [f"{LONG}.gpu_models=H100,A100"]}, changed(gpu_models=["H100", "A100"])),
     (GANG, {"change": [f"{LONG}.gpu_models=+A100"]}, changed(add_gpu_models=["A100"])),
     (GANG, {"change": [f"{LONG}.hosts=a0"]}, changed(hosts=["a0"])),
+    (GANG, {"change": [f"{LONG}.host_sets=some, all"]}, changed(host_sets=["some", "all"])),
+    (GANG, {"change": [f"{LONG}.host_sets=-all"]}, changed(drop_host_sets=["all"])),
     (
         GANG,
         {"change": [LONG + ".apart={level: host, most: 1}"]},

@@ -14,6 +14,7 @@ from placewright.explain.facts.holding import hosts_for
 from placewright.explain.facts.situation import Situation
 from placewright.explain.facts.taken import taken_by
 from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.derived.host_sets import AllowedHosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
@@ -46,7 +47,7 @@ def test_hosts_that_could_hold_a_task_and_what_is_held_on_them() -> None:
         holding = situation.holding(runs, taken_by)
         hosts = {name: hardware(e) for e in round_.cluster.hosts for name in expand(e.name)}
         for group in (g for job in round_.jobs for o in job.options for g in o.groups):
-            able = hosts_for(situation.cluster, group)
+            able = hosts_for(situation.cluster, AllowedHosts(round_.host_sets), group)
             assert able.tolist() == [could_hold(name, has, group) for name, has in hosts.items()]
             some += 0 < able.sum() < len(hosts)
             names = {name for name, here in zip(hosts, able.tolist(), strict=True) if here}
