@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import TypeAlias
 
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision
@@ -32,6 +33,9 @@ from placewright.instances.verify.rules.gang.accounts import (
     text_of,
 )
 from placewright.instances.verify.shared_gpus import held, ran_together
+
+_Asked: TypeAlias = dict[str, Mapping[Resource, int]]
+"""What jobs count, by name."""
 
 _LOCAL = (*capacity.RULES, *(r for r in gpu_parts.RULES if r.id != "slot"))
 
@@ -208,14 +212,12 @@ class PutBack:
 
     def _quotas(self, back: Collection[str], gone: Collection[str], owners: Collection[str]) -> str:
         for account in {a for job in owners for a in self._accounts(self._reading.jobs[job])}:
-            starts, victims = self._changes.get(account, ([], []))
-            after: Held = Counter(self._before.get(account, Counter()))
-            for placed in starts:
-                if placed.job.name not in gone:
-                    after.update(asked_in(account, placed.option))
-            for job in victims:
-                if job in self._stopped and job not in back:
-                    after.subtract(asked_in(account, self._reading.option_run(job)))
+            starts, victims = self._changes.get(account, ({}, {}))
+            after: Held = Counter(self._after.get(account, Counter()))
+            for job in set(gone):
+                after.subtract(starts.get(job, {}))
+            for job in set(back):
+                after.update(victims.get(job, {}))
             for resource, limit in self._limits[account].items():
                 most = max(limit, self._before[account][resource])
                 if after[resource] > most:
@@ -224,10 +226,6 @@ class PutBack:
                         f"where it may hold {text_of(resource, most)}"
                     )
         return ""
-
-    @cached_property
-    def _stopped(self) -> set[str]:
-        return {victim.job.name for victim in self._reading.preempted}
 
     @cached_property
     def _limits(self) -> Mapping[Account, Mapping[Resource, int]]:
@@ -253,16 +251,31 @@ class PutBack:
         return before
 
     @cached_property
-    def _changes(self) -> Mapping[Account, tuple[list[Placed], list[str]]]:
-        """Starts and preempted jobs by account."""
-        found: dict[Account, tuple[list[Placed], list[str]]] = {}
+    def _after(self) -> Mapping[Account, Held]:
+        """What is held of each account after the round."""
+        found: dict[Account, Held] = dict(self._before)
+        for account, (starts, victims) in self._changes.items():
+            found[account] = Counter(self._before.get(account, Counter()))
+            for asked in starts.values():
+                found[account].update(asked)
+            for asked in victims.values():
+                found[account].subtract(asked)
+        return found
+
+    @cached_property
+    def _changes(self) -> Mapping[Account, tuple[_Asked, _Asked]]:
+        """What each start and each preempted job counts, by account."""
+        found: dict[Account, tuple[_Asked, _Asked]] = {}
         for placed in self._reading.started:
             hosts = {task.host.name for task in placed.tasks}
             for account in self._accounts(placed.job, hosts):
-                found.setdefault(account, ([], []))[0].append(placed)
+                asked = asked_in(account, placed.option)
+                found.setdefault(account, ({}, {}))[0][placed.job.name] = asked
         for victim in self._reading.preempted:
+            name = victim.job.name
             for account in self._accounts(victim.job):
-                found.setdefault(account, ([], []))[1].append(victim.job.name)
+                asked = asked_in(account, self._reading.option_run(name))
+                found.setdefault(account, ({}, {}))[1][name] = asked
         return found
 
 
