@@ -15,7 +15,7 @@ from typing import TypeVar
 from benchmarks.explain_rounds import JOBS, openb_round
 from benchmarks.measure import RunError, measured
 from benchmarks.presets import NODES, PODS, TRACE
-from benchmarks.report import ERROR, SKIPPED, Row
+from benchmarks.report import ERROR, OURS, SKIPPED, Row
 from placewright import Plan, Round, solve_round
 from placewright.explain.explain_job import explained
 from placewright.explain.explanation import Verdict
@@ -47,10 +47,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A round, and what is asked of it: a job by its name, or `all`."""
+    """A round, and what is asked of it: one job, or all."""
 
     name: str
-    asked: str
     seed: int | None
     make: Callable[[], tuple[Round, Plan | None]]
     answer: Callable[[tuple[Round, Plan | None]], Answer]
@@ -70,11 +69,11 @@ def cases(*, quick: bool) -> list[Case]:
     files = TRACE / NODES, TRACE / PODS.format(PODS_OF)
     names = QUICK_JOBS if quick else [job.name for job in JOBS]
     openb = partial(_openb, *files)
-    found = [Case("openb", name, None, openb, partial(_one, name), files) for name in names]
+    found = [Case(f"openb-{job}", None, openb, partial(_one, job), files) for job in names]
     for gpus, jobs in SIZES[1:] if quick else SIZES[:1]:
-        make, name = partial(_generated, gpus, jobs), f"tight-{gpus}-{jobs}"
-        found.append(Case(name, "largest", SEED, make, partial(_one, None)))
-        found.append(Case(name, "all", SEED, make, _all))
+        make, name = partial(_generated, gpus, jobs), f"tight-{gpus}"
+        found.append(Case(f"{name}-largest", SEED, make, partial(_one, None)))
+        found.append(Case(f"{name}-all", SEED, make, _all))
     return found
 
 
@@ -83,16 +82,16 @@ def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:  # noqa: ARG00
     for case in chosen:
         if missing := [str(file) for file in case.needs if not file.is_file()]:
             note = f"{', '.join(missing)} not found; expected the openb trace (see README.md)"
-            yield Row(case.name, case.asked, case.seed, SKIPPED, note=note)
+            yield Row(case.name, OURS, case.seed, SKIPPED, note=note)
             continue
         try:
             (made,) = measured(case.make, case.answer, repeats=1)
         except RunError as error:
-            yield Row(case.name, case.asked, case.seed, ERROR, note=str(error))
+            yield Row(case.name, OURS, case.seed, ERROR, note=str(error))
             continue
         yield Row(
             case.name,
-            case.asked,
+            OURS,
             case.seed,
             made.result.status,
             seconds=made.seconds,
@@ -109,7 +108,7 @@ def draw(rows: Sequence[Row], target: Path) -> None:
     figure = Figure(figsize=(7.0, 4.5), layout="constrained")
     axes = figure.subplots()
     shown = [row for row in rows if "conflict s" in row.figures]
-    names, left = [f"{row.case}, {row.method}" for row in shown], [0.0] * len(shown)
+    names, left = [row.case for row in shown], [0.0] * len(shown)
     for stage in ("conflict s", "proof s", "corrections s"):
         seconds = [row.figures.get(stage, 0.0) for row in shown]
         axes.barh(names, seconds, left=left, label=stage.removesuffix(" s"))
