@@ -107,7 +107,7 @@ def because_text(explanation: Explanation) -> str:
     said = words(explanation)
     minimal = explanation.proof is not None and explanation.proof.minimal
     it = said.running if explanation.verdict in LASTING else said.starting
-    needed = ", and each of them is needed for that" if minimal else ""
+    needed = ", and fewer of them would not" if minimal else ""
     return f"these facts alone keep it from {it}{needed}"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from placewright.explain.corrections.costs import Who
 from placewright.explain.corrections.first import try_first
+from placewright.instances.derived.phrases import several
 
 if TYPE_CHECKING:
     from placewright.explain.corrections.find import Correction, Corrections
@@ -30,8 +31,11 @@ def first_text(found: Corrections, said: Words) -> Iterator[str]:
     yield text
 
 
-def corrections_text(found: Corrections, said: Words) -> Iterator[str]:
-    """Yield the lines of both lists, or of one where they are the same."""
+def corrections_text(found: Corrections, said: Words, started: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of both lists, or of one where they are the same.
+
+    `started` are the jobs that the plan starts where this one could be.
+    """
     some_day = found.some_day or ()
     if [one.text for one in some_day] == [one.text for one in found.now]:
         some_day = ()
@@ -47,7 +51,9 @@ def corrections_text(found: Corrections, said: Words) -> Iterator[str]:
         for one in some:
             yield f"    {_who(one):{width}}  {one.text}{NOT_BESIDE * (one.beside_plan is False)}"
         if any(one.beside_plan is False for one in some):
-            yield f"   {NOT_BESIDE} not beside what this plan {said.gives}, which takes the room"
+            those = f" ({several(started)})" if started else ""
+            plan = f"what this plan {said.gives}{those}"
+            yield f"   {NOT_BESIDE} not beside {plan}, which takes the room"
 
 
 def _who(correction: Correction) -> str:

@@ -9,6 +9,8 @@ from placewright.cli.format.table import table
 from placewright.cli.views.corrections import corrections_text, first_text
 from placewright.cli.views.cost_of_starting import PROOF, cost_text
 from placewright.cli.views.nearest_places import places_text
+from placewright.explain.explanation import Verdict
+from placewright.explain.facts.fact import Stratum
 from placewright.instances.derived.phrases import count, several
 from placewright.report.text import count_gpus, gpus, shortened
 from placewright.report.verdicts import because_text, label, verdict_text, words
@@ -23,9 +25,16 @@ if TYPE_CHECKING:
 MAX_JOBS = 3
 
 
-def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
-    """Yield the lines of an explanation; `beside` a plan, or of a round alone."""
+def lines(
+    job: Job, explanation: Explanation, *, beside: bool, short: str | None = None
+) -> Iterator[str]:
+    """Yield the lines of an explanation; `beside` a plan, or of a round alone.
+
+    `short` is the reason that the plan gives, as one sentence.
+    """
     yield f"job {job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
+    if short is not None and explanation.verdict is not Verdict.OTHERS_INSTEAD:
+        yield f"  In short: {short}"
     if explanation.corrections is not None:
         yield from first_text(explanation.corrections, words(explanation))
     if explanation.conflict:
@@ -35,9 +44,11 @@ def lines(job: Job, explanation: Explanation, *, beside: bool) -> Iterator[str]:
         yield "  Whatever it asks: there is no GPU for any job"
     if not any(fact.kind in ("quota", "cap") for fact in explanation.conflict):
         for places in explanation.places:
-            yield from places_text(places, job.options[0].groups)
+            after = explanation.verdict is Verdict.OTHERS_INSTEAD
+            yield from places_text(places, job.options[0].groups, after_plan=after)
     if explanation.corrections is not None:
-        yield from corrections_text(explanation.corrections, words(explanation))
+        started = [n for f in explanation.universe if f.stratum is Stratum.TAKEN for n in f.names]
+        yield from corrections_text(explanation.corrections, words(explanation), started)
     if explanation.cost is not None:
         yield ""
         yield f"  {cost_text(explanation.cost, words(explanation).doing)}"
@@ -76,6 +87,8 @@ def asked(job: Job) -> str:
         f"{group.count} x {_gpus(group.gpu)}" if group.count > 1 else _gpus(group.gpu)
         for group in groups
     ]
+    if len(groups) > 1:
+        parts = [f"{part} ({one.name})" for part, one in zip(parts, groups, strict=True)]
     sizes = " and ".join(parts) if len(parts) <= MAX_JOBS else count_gpus(job.options[0].milli_gpu)
     said = [sizes]
     if len(job.options) > 1:
@@ -97,10 +110,9 @@ def _because(explanation: Explanation) -> Iterator[str]:
 
 
 def _proven(explanation: Explanation) -> str:
-    asked_ = f"{count(explanation.facts, 'fact')}, {count(explanation.questions, 'question')}"
     proof = explanation.proof
     if proof is None:
-        return asked_
+        return f"Asked: {count(explanation.questions, 'question')}"
     unproven = [
         fact.text
         for fact, witness in zip(explanation.conflict, proof.witnesses, strict=True)
@@ -108,5 +120,5 @@ def _proven(explanation: Explanation) -> str:
     ]
     bound = "not within the limit" if proof.blocked is None else PROOF[proof.blocked]
     plans = count(len(proof.witnesses) - len(unproven), "verified plan")
-    text = f"Proof: that these facts suffice: {bound}; that each is needed: {plans}; {asked_}"
+    text = f"Proof: that these facts suffice: {bound}; that each is needed: {plans}"
     return text if not unproven else f"{text}; not proven to be needed: {'; '.join(unproven)}"

@@ -25,8 +25,11 @@ _RELATION = {
 }
 
 
-def places_text(places: GroupPlaces, groups: Sequence[TaskGroup]) -> Iterator[str]:
-    """Yield the lines of the nearest places of one of the groups."""
+def places_text(
+    places: GroupPlaces, groups: Sequence[TaskGroup], *, after_plan: bool
+) -> Iterator[str]:
+    """Yield the lines of the nearest places of one of the groups; `after_plan`, or as it is now."""
+    now = "after this plan" if after_plan else "now"
     tasks = f"{places.tasks:,} tasks" if places.tasks > 1 else "task"
     whose = f"its {tasks}" if len(groups) == 1 else f"the {tasks} of {groups[places.group].name}"
     fit = f"how many of {whose} fit" if places.tasks > 1 else f"whether {whose} fits"
@@ -36,10 +39,11 @@ def places_text(places: GroupPlaces, groups: Sequence[TaskGroup]) -> Iterator[st
         yield f"  {where}: {fit}, by kind of host"
     else:
         whole, total = f"{places.whole:,}", count(places.total, places.level)
-        yield f"  {where}: {fit}, by {places.level}; {whole} of {total} would hold all, if empty"
+        empty = "empty and repaired" if any(one.away for one in places.places) else "empty"
+        yield f"  {where}: {fit}, by {places.level}; {whole} of {total} would hold all, if {empty}"
     width = max((len(_name(places, place)) for place in places.places), default=0)
     for place in places.places:
-        yield f"    {_name(places, place):{width}}  {_place(places, place)}"
+        yield f"    {_name(places, place):{width}}  {_place(places, place, now)}"
     for name, hosts, lack in places.unfit[:MAX_KINDS]:
         yield f"    {_hosts(hosts, name)}: none, {_lack(lack)}"
     if places.partners:
@@ -57,8 +61,9 @@ def _hosts(hosts: int, kind: str) -> str:
     return f"{count(hosts, 'host')} {'without GPUs' if kind == NO_GPU else f'of {kind}'}"
 
 
-def _place(places: GroupPlaces, place: Place) -> str:
-    said = [f"{place.now:,} now, {place.empty:,} if empty"]
+def _place(places: GroupPlaces, place: Place, now: str) -> str:
+    empty = "empty and repaired" if place.away else "empty"
+    said = [f"{place.now:,} {now}, {place.empty:,} if {empty}"]
     if place.away:
         said.append(f"{count(place.away, 'host')} away")
     text = ", ".join(said)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 class Who(StrEnum):
     """Who makes a change."""
 
-    OWNER = "owner"
+    USER = "user"
     """Whose job it is."""
     TIME = "time"
     """Nobody: who waits."""
@@ -19,7 +19,7 @@ class Who(StrEnum):
     OPERATOR = "operator"
     """Who repairs and buys hosts."""
     OTHERS = "others"
-    """The owners of jobs that give way."""
+    """The users of jobs that give way."""
 
 
 PER_CHANGE = 30
@@ -39,23 +39,23 @@ class Cost(NamedTuple):
 
 
 COSTS: Mapping[str, Cost] = {
-    "models": Cost(Who.OWNER, 2),
-    "any_host": Cost(Who.OWNER, 2),
-    "level": Cost(Who.OWNER, 2),
-    "remote": Cost(Who.OWNER, 2),
-    "region": Cost(Who.OWNER, 2),
-    "resume": Cost(Who.OWNER, 2),
-    "slices": Cost(Who.OWNER, 3),
-    "apart": Cost(Who.OWNER, 3),
-    "label": Cost(Who.OWNER, 3),
-    "cpu": Cost(Who.OWNER, 3),
-    "memory": Cost(Who.OWNER, 3),
-    "due": Cost(Who.OWNER, 3),
-    "slowdown": Cost(Who.OWNER, 3),
-    "load": Cost(Who.OWNER, 3),
-    "conflicts": Cost(Who.OWNER, 3),
-    "tasks": Cost(Who.OWNER, 4),
-    "gpu": Cost(Who.OWNER, 4),
+    "models": Cost(Who.USER, 2),
+    "any_host": Cost(Who.USER, 2),
+    "level": Cost(Who.USER, 2),
+    "remote": Cost(Who.USER, 2),
+    "region": Cost(Who.USER, 2),
+    "resume": Cost(Who.USER, 2),
+    "slices": Cost(Who.USER, 3),
+    "apart": Cost(Who.USER, 3),
+    "label": Cost(Who.USER, 3),
+    "cpu": Cost(Who.USER, 3),
+    "memory": Cost(Who.USER, 3),
+    "due": Cost(Who.USER, 3),
+    "slowdown": Cost(Who.USER, 3),
+    "load": Cost(Who.USER, 3),
+    "conflicts": Cost(Who.USER, 3),
+    "tasks": Cost(Who.USER, 4),
+    "gpu": Cost(Who.USER, 4),
     "time": Cost(Who.TIME, 4),
     "ended": Cost(Who.TIME, 5),
     "quota": Cost(Who.ADMIN, 5),

@@ -37,7 +37,7 @@ class State:
                 for place in choice.places:
                     group = facts.jobs[unit[0]].options[choice.option].groups[place[0]]
                     if turns is not None:
-                        group = turns.merged(unit, choice.option, place[0])
+                        group = turns.merged(unit, [choice.option] * len(unit), place[0])
                     room.take(group, place)
             for job, choice in jobs:
                 for place in choice.places:

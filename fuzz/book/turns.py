@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, permutations
@@ -119,15 +119,19 @@ class Turns:
         units += [(job,) for job in sorted(alone) if choices[job].runs]
         for jobs in units:
             for place in choices[jobs[0]].places:
-                group = self.merged(jobs, choices[jobs[0]].option, place[0])
+                options = [choices[job].option for job in jobs]
+                group = self.merged(jobs, options, place[0])
                 if not room.holds(group, place):
                     return False
                 room.take(group, place)
         return True
 
-    def merged(self, jobs: tuple[int, ...], option: int, number: int) -> Group:
-        """Return what a task of a group of jobs takes, or of a job alone."""
-        each = [self.facts.jobs[job].options[option].groups[number] for job in jobs]
+    def merged(self, jobs: tuple[int, ...], options: Sequence[int], number: int) -> Group:
+        """Return what a task of a group of jobs takes, or of a job alone, each with its option."""
+        each = [
+            self.facts.jobs[job].options[option].groups[number]
+            for job, option in zip(jobs, options, strict=True)
+        ]
         if len(jobs) == 1:
             return each[0]
         wants: dict[str, int] = {}

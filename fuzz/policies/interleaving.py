@@ -176,7 +176,7 @@ class Enumeration:
         if self.steps > MAX_STEPS:
             raise TooManyPlansError
         g, index = tasks[len(before)]
-        merged = self.turns.merged(jobs, number, g)
+        merged = self.turns.merged(jobs, [number] * len(jobs), g)
         homes = [
             running.places[len(before)]
             for job in jobs

@@ -35,12 +35,15 @@ def count(amount: int, noun: str) -> str:
 def several(
     names: Sequence[str], most: int = MAX_NAMES, conjunction: Literal["and", "or"] = "and"
 ) -> str:
-    """Write the first names, and how many there are more: `a, b and 3 more`; of none, a dash."""
+    """Write the first names, and how many there are more: `a, b and 3 more`; of none, a dash.
+
+    A single name more is written out, too.
+    """
     if not names:
         return "-"
-    shown = [*names[:most]]
-    if len(names) > most:
-        shown.append(f"{len(names) - most:,} more")
+    shown = [*names[: most if len(names) > most + 1 else most + 1]]
+    if len(names) > len(shown):
+        shown.append(f"{len(names) - len(shown):,} more")
     *first, last = shown
     return f"{', '.join(first)} {conjunction} {last}" if first else last
 

@@ -28,7 +28,7 @@ def test_text_begins_with_job_and_verdict(run: Callable) -> None:
     result = run("explain", PAIR, "--job", "pair")
     assert result.code == 0
     first = result.out.splitlines()[0]
-    assert first == "job pair (2 GPUs and 4 GPUs, priority 0): can never run here"
+    assert first == "job pair (2 GPUs (two) and 4 GPUs (four), priority 0): can never run here"
     assert "    asks   4 GPUs per task\n" in result.out
 
 
@@ -75,11 +75,12 @@ def test_escapes_of_an_argument_do_not_reach_the_terminal(run: Callable) -> None
     assert "\x1b" not in result.err
 
 
-def test_the_second_line_is_what_to_try_first(run: Callable, plan: str) -> None:
+def test_the_reason_and_what_to_try_first_come_next(run: Callable, plan: str) -> None:
     result = run("explain", QUICKSTART, plan, "--job", "homework")
-    assert result.out.splitlines()[1] == (
-        "  Try first: ask 4 instead of 8 tasks (owner); it would compete with what this plan starts"
-    )
+    assert result.out.splitlines()[1:3] == [
+        "  In short: tenant students uses 0 of 4 GPUs; the job asks 8 GPUs, 4 too many",
+        "  Try first: ask 4 instead of 8 tasks (user); it would compete with what this plan starts",
+    ]
     assert "Try first" not in run("explain", PAIR, "--job", "pair", "--corrections", "0").out
 
 

@@ -159,6 +159,7 @@ def test_every_verb_is_among_them():
     assert verbs == set(Edit.model_fields)
     fields = {name for _, _, edit in SAME for one in edit.get("job", {}).values() for name in one}
     rest = {"only", "option", "group", "cpu", "gpu_memory", "resources", "joint_required", "slices"}
+    rest |= {"host_sets", "drop_host_sets"}
     assert fields | rest | {"regions", "not_before"} == set(JobEdit.model_fields)
 
 

@@ -31,7 +31,8 @@ def test_names_are_shortened() -> None:
     assert several(["a"]) == "a"
     assert several(["a", "b"], conjunction="or") == "a or b"
     assert several(["a", "b", "c", "d"]) == "a, b, c and d"
-    assert several([*"abcde"], conjunction="or") == "a, b, c, d or 1 more"
+    assert several([*"abcde"], conjunction="or") == "a, b, c, d or e"
+    assert several([*"abcdef"]) == "a, b, c, d and 2 more"
     assert several([*"abc"], 1) == "a and 2 more"
     assert several(["a"] * 1500, 2) == "a, a and 1,498 more"
 
@@ -39,4 +40,4 @@ def test_names_are_shortened() -> None:
 def test_names_are_counted() -> None:
     assert counted(["old"], "job") == "job old"
     assert counted(["a", "b"], "job") == "2 jobs (a and b)"
-    assert counted([*"abcde"], "leaf") == "5 leaves (a, b, c, d and 1 more)"
+    assert counted([*"abcde"], "leaf") == "5 leaves (a, b, c, d and e)"

@@ -136,6 +136,6 @@ def test_quickstart_says_who_could_do_what() -> None:
     base, changes = alone(load_round(QUICKSTART), "homework")
     found = [(*map(str, one.who), one.text) for one in corrections(base, changes, starts_without)]
     assert found == [
-        ("owner", "ask 4 instead of 8 tasks"),
+        ("user", "ask 4 instead of 8 tasks"),
         ("admin", "raise the quota of students by 4 GPUs"),
     ]
