@@ -6,6 +6,7 @@ import typer
 
 from placewright.cli.verbs import (
     convert_deadlines,
+    convert_hived,
     convert_kubernetes,
     convert_live,
     convert_ray,
@@ -28,3 +29,4 @@ convert.command("slurm")(convert_live.convert_slurm)
 convert.command("kubernetes")(convert_kubernetes.convert_kubernetes)
 convert.command("ray")(convert_ray.convert_ray)
 convert.command("skypilot")(convert_skypilot.convert_skypilot)
+convert.command("hived")(convert_hived.convert_hived)

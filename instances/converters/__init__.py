@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.hived.convert import read_hived
 from placewright.instances.converters.kubernetes.convert import convert_kubernetes, read_kubernetes
 from placewright.instances.converters.kubernetes.dump import READ_KINDS
 from placewright.instances.converters.live import is_dump, read_live
@@ -44,6 +45,7 @@ __all__ = [
     "is_dump",
     "read_chronus",
     "read_elasticflow",
+    "read_hived",
     "read_itp",
     "read_kubernetes",
     "read_live",

@@ -11,7 +11,7 @@ OWN_CHECK: Final = "placewright"
 """The name of the AdmissionCheck by which Kueue asks for a plan of ours."""
 
 SOURCE: Final = "source"
-"""Of a round: `slurm`, `kubernetes` or `ray`."""
+"""Of a round: `slurm`, `kubernetes`, `ray` or `hived`."""
 
 BOOKKEEPING: Final = "bookkeeping"
 """Of a round: what of the source is in it, what is left out, and what it cannot say, as JSON."""

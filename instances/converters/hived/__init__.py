@@ -1,0 +1,1 @@
+"""HiveD: its scheduler configuration as a cluster, and its virtual clusters as tenants."""
