@@ -15,7 +15,7 @@ from placewright.instances.converters import read_hived
 from placewright.instances.derived.cell_trees import chains_of
 from placewright.instances.errors import InvalidInputError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SAMPLE = ROOT / "tests" / "data" / "hived" / "hivedscheduler.yaml"
 REAL = ROOT.parent / "shared" / "data" / "topology" / "hived"
 
