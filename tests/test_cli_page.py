@@ -104,6 +104,21 @@ ROUND = {
     ],
 }
 
+JOB_SET = """
+kind: JobSet
+metadata:
+  name: set
+  annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: example.com/rack}
+spec:
+  replicatedJobs:
+    - name: workers
+      replicas: 2
+      template:
+        spec:
+          parallelism: 2
+          template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}
+"""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -124,6 +139,7 @@ def folder(tmp_path_factory):
     (here / "token").write_text("a-token-of-the-tests\n")
     (here / "mast-replicas.yaml").symlink_to(ROOT / "instances" / "library" / "mast-replicas.yaml")
     (here / "task.yaml").write_text("resources: {accelerators: [H100:8, H100:4]}\n")
+    (here / "jobset.yaml").write_text(JOB_SET)
     (here / "job.yaml").write_text("{name: new, options: [{groups: [{gpu: 8}]}]}\n")
     made = ("placewright generate cluster", "placewright generate round --policy geo")
     with contextlib.chdir(here):

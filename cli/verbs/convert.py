@@ -9,6 +9,7 @@ from placewright.cli.verbs import (
     convert_hived,
     convert_kubernetes,
     convert_live,
+    convert_manifest,
     convert_ray,
     convert_regions,
     convert_skypilot,
@@ -30,3 +31,4 @@ convert.command("kubernetes")(convert_kubernetes.convert_kubernetes)
 convert.command("ray")(convert_ray.convert_ray)
 convert.command("skypilot")(convert_skypilot.convert_skypilot)
 convert.command("hived")(convert_hived.convert_hived)
+convert.command("manifest")(convert_manifest.convert_manifest)

@@ -6,6 +6,7 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.hived.convert import read_hived
 from placewright.instances.converters.kubernetes.convert import convert_kubernetes, read_kubernetes
 from placewright.instances.converters.kubernetes.dump import READ_KINDS
+from placewright.instances.converters.kubernetes.manifest import read_manifest
 from placewright.instances.converters.live import is_dump, read_live
 from placewright.instances.converters.ray.convert import read_ray
 from placewright.instances.converters.skypilot import read_skypilot
@@ -49,6 +50,7 @@ __all__ = [
     "read_itp",
     "read_kubernetes",
     "read_live",
+    "read_manifest",
     "read_muri",
     "read_openb",
     "read_ray",

@@ -1,0 +1,155 @@
+"""Manifests of JobSets and LeaderWorkerSets as jobs; handmade, and examples of both projects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from placewright.cli.app import main
+from placewright.instances.converters import read_manifest
+from placewright.instances.errors import InvalidInputError
+
+REAL = Path(__file__).parents[4] / "shared" / "data" / "live" / "kubernetes"
+ROUND = """
+apiVersion: placewright/v1alpha2
+kind: Round
+cluster:
+  levels: [rack]
+  domains: [{name: r0, level: rack}, {name: r1, level: rack}]
+  hosts:
+    - {name: "a[0-2]", parent: r0, gpus: 8, gpu_model: H100, cpu: 96, memory: 1Ti}
+    - {name: "b[0-1]", parent: r1, gpus: 8, gpu_model: H100, cpu: 96, memory: 1Ti}
+"""
+JOB_SET = """# A set, and its service.
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata:
+  name: train
+  annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: example.com/rack}
+spec:
+  replicatedJobs:
+    - name: driver
+      template: {spec: {template: {spec: {containers: [{resources: {requests: {cpu: 2}}}]}}}}
+    - name: workers
+      replicas: 2
+      template:
+        spec:
+          parallelism: 4
+          completions: 2
+          template:
+            spec:
+              nodeSelector: {nvidia.com/gpu.product: H100, zone: a}
+              containers:
+                - resources:
+                    requests: {cpu: 500m}
+                    limits: {nvidia.com/gpu: "8", memory: 64Gi, example.com/nic: 2}
+---
+kind: Service
+metadata: {name: train}
+"""
+LEADER = """
+kind: LeaderWorkerSet
+metadata:
+  name: serve
+  annotations: {leaderworkerset.sigs.k8s.io/exclusive-topology: example.com/rack}
+spec:
+  replicas: 2
+  leaderWorkerTemplate:
+    size: 3
+    leaderTemplate: {spec: {containers: [{resources: {limits: {cpu: 1}}}]}}
+    workerTemplate: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 4}}}]}}
+"""
+
+
+def read(folder, text, **levels):
+    file = folder / "manifest.yaml"
+    file.write_text(text)
+    return read_manifest(file, levels={"example.com/rack": "rack"} if levels else None)
+
+
+def test_replicated_jobs_are_task_groups(tmp_path):
+    made = read(tmp_path, JOB_SET)
+    (job,) = made.jobs
+    driver, workers = job.options[0].groups
+    assert (job.name, driver.name, driver.count, driver.gpu, driver.cpu) == (
+        "train",
+        "driver",
+        1,
+        0,
+        2000,
+    )
+    assert (workers.count, workers.gpu, workers.cpu, workers.memory) == (4, 8000, 500, 64 * 1024)
+    assert workers.gpu_models == ("H100",)
+    assert workers.resources == {"example.com/nic": 2}
+    assert workers.slices is workers.required is driver.required is None
+    unnamed = "exclusive topology by example.com/rack, which no --level names"
+    assert made.book.lines() == [
+        "objects: 1 of 2 in the round",
+        "left out: 1 object: neither a JobSet nor a LeaderWorkerSet: Service",
+        f"not said by the round: {unnamed}: train/driver, train/workers",
+        "not said by the round: nodes by label (zone): train/workers",
+    ]
+
+
+def test_an_exclusive_topology_is_a_domain_for_each_replica(tmp_path):
+    driver, workers = read(tmp_path, JOB_SET, rack="rack").jobs[0].options[0].groups
+    assert driver.required == "rack"
+    assert (workers.slices.size, workers.slices.required) == (2, "rack")
+    assert (workers.apart.level, workers.apart.most) == ("rack", 2)
+
+
+def test_each_replica_of_a_leader_and_workers_is_a_job(tmp_path):
+    made = read(tmp_path, LEADER, rack="rack")
+    assert [job.name for job in made.jobs] == ["serve-0", "serve-1"]
+    for job in made.jobs:
+        assert job.options[0].required == "rack"
+        assert [(g.name, g.count, g.gpu, g.cpu) for g in job.options[0].groups] == [
+            ("leader", 1, 0, 1000),
+            ("workers", 2, 4000, 0),
+        ]
+
+
+def test_examples():
+    if not REAL.exists():
+        pytest.skip("no data")
+    made = read_manifest(REAL / "lws" / "docs__examples__vllm__GPU__lws.yaml")
+    assert [job.name for job in made.jobs] == ["vllm-0", "vllm-1"]
+    groups = made.jobs[0].options[0].groups
+    assert [(g.count, g.gpu, g.cpu, g.memory) for g in groups] == [
+        (1, 8000, 125_000, 1124 * 1024)
+    ] * 2
+    for file in sorted((REAL / "jobset").glob("site__static__examples__simple__*.yaml")):
+        with pytest.raises(InvalidInputError, match="whose pods ask for GPUs"):
+            read_manifest(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- 1\n", "expected an object of Kubernetes"),
+        ("kind: Service\n", "expected a JobSet or a LeaderWorkerSet whose pods ask for GPUs"),
+        (JOB_SET.replace("replicas: 2", "replicas: many"), "replicatedJobs[1].replicas: 'many'"),
+        (LEADER.replace("replicas: 2", "replicas: 20000"), "spec.replicas: 20000: expected at"),
+        (LEADER.replace("gpu: 4", "gpu: x"), "limits['nvidia.com/gpu']: 'x': expected a quantity"),
+        (f"{JOB_SET}---\na: [\n", f"line {JOB_SET.count(chr(10)) + 3}, column 1"),
+    ],
+)
+def test_a_wrong_value_is_one_line(tmp_path, text, said):
+    with pytest.raises(InvalidInputError) as caught:
+        read(tmp_path, text)
+    assert said in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_what_if_it_were_submitted(tmp_path, capsys):
+    (tmp_path / "set.yaml").write_text(JOB_SET.replace(", example.com/nic: 2", ""))
+    (tmp_path / "round.yaml").write_text(ROUND)
+    made, given = str(tmp_path / "jobs.yaml"), str(tmp_path / "set.yaml")
+    level = ["--level", "example.com/rack=rack"]
+    assert main(["convert", "manifest", given, "-o", made, *level]) == 0
+    assert main(["whatif", str(tmp_path / "round.yaml"), "-f", made, "--time-limit", "5"]) == 0
+    assert "Jobs: 1 of 1 new jobs run." in capsys.readouterr().out
+    assert main(["convert", "manifest", given, "-o", made, "--level", "rack"]) == 2
+    assert "expected KEY=LEVEL" in capsys.readouterr().err
