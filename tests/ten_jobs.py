@@ -7,7 +7,6 @@ from pathlib import Path
 
 from placewright import explain_job, load_round, solve_round
 from placewright.cli.views.explanation import lines
-from placewright.instances.derived.reason_text import reason_text
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "how-to" / "ten-jobs-that-wait.md"
@@ -51,10 +50,7 @@ def _sections() -> Iterator[str]:
     for name, cause in CAUSES.items():
         job = next(one for one in round_.jobs if one.name == name)
         found = explain_job(round_, plan, name, corrections=6, isolation="none")
-        decided = next(one for one in plan.decisions if one.job == name)
-        assert decided.reason is not None
-        short = reason_text(decided.reason, decided.detail)
-        text = "\n".join(lines(job, found, beside=True, short=short))
+        text = "\n".join(lines(job, found, plan, most=6))
         yield f"## {cause}\n\n```text\n{text}\n```\n"
 
 

@@ -114,19 +114,9 @@ def _explain_job(
         typer.echo(json.dumps(document, indent=2))
     else:
         asked = next(one for one in round_.jobs if one.name == job)
-        for line in lines(asked, explanation, beside=plan is not None, short=_short(plan, job)):
+        for line in lines(asked, explanation, plan, most=corrections):
             out().print(line, soft_wrap=True)
     return explanation.verdict is not Verdict.UNDECIDED
-
-
-def _short(plan: Plan | None, job: str) -> str | None:
-    """Return the reason that a plan gives for a job that waits, as a sentence."""
-    from placewright.instances.derived.reason_text import reason_text
-
-    decision = next((one for one in plan.decisions if one.job == job), None) if plan else None
-    if decision is None or decision.reason is None:
-        return None
-    return reason_text(decision.reason, decision.detail)
 
 
 def _explain_replica(

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 NOT_BESIDE = " *"
 
 
-def first_text(found: Corrections, said: Words) -> Iterator[str]:
-    """Yield one line: what to try first, who does it, and what may still be in the way."""
+def first_text(found: Corrections, said: Words, started: Sequence[str]) -> Iterator[str]:
+    """Yield one line: what to try first, who does it, and what may still be in the way.
+
+    `started` are the jobs that the plan starts where this one could be.
+    """
     first = try_first(found)
     if first is None:
         return
@@ -25,16 +28,19 @@ def first_text(found: Corrections, said: Words) -> Iterator[str]:
     if first.who != (Who.TIME,):
         text += f" ({_who(first)})"
     if first.beside_plan is False:
-        text += f"; it would compete with what this plan {said.gives}"
+        text += f"; not beside {_plan(said, started)}, which takes the room"
     elif first not in found.now:
         text += f"; it could then {said.run} here, though not at once"
     yield text
 
 
-def corrections_text(found: Corrections, said: Words, started: Sequence[str]) -> Iterator[str]:
+def corrections_text(
+    found: Corrections, said: Words, started: Sequence[str], most: int
+) -> Iterator[str]:
     """Yield the lines of both lists, or of one where they are the same.
 
-    `started` are the jobs that the plan starts where this one could be.
+    `started` are the jobs that the plan starts where this one could be, and `most` is how many
+    corrections of a list were looked for.
     """
     some_day = found.some_day or ()
     if [one.text for one in some_day] == [one.text for one in found.now]:
@@ -50,10 +56,15 @@ def corrections_text(found: Corrections, said: Words, started: Sequence[str]) ->
         width = max(len(_who(one)) for one in some)
         for one in some:
             yield f"    {_who(one):{width}}  {one.text}{NOT_BESIDE * (one.beside_plan is False)}"
+        if len(some) >= most:
+            yield f"    these are the {most} cheapest; --corrections finds more"
         if any(one.beside_plan is False for one in some):
-            those = f" ({several(started)})" if started else ""
-            plan = f"what this plan {said.gives}{those}"
-            yield f"   {NOT_BESIDE} not beside {plan}, which takes the room"
+            yield f"   {NOT_BESIDE} not beside {_plan(said, started)}, which takes the room"
+
+
+def _plan(said: Words, started: Sequence[str]) -> str:
+    """Return what the plan gives others, with some names."""
+    return f"what this plan {said.gives}{f' ({several(started)})' if started else ''}"
 
 
 def _who(correction: Correction) -> str:

@@ -12,6 +12,8 @@ from placewright.cli.views.nearest_places import places_text
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
 from placewright.instances.derived.phrases import count, several
+from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.documents.plan import DecisionKind
 from placewright.report.text import count_gpus, gpus, shortened
 from placewright.report.verdicts import because_text, label, verdict_text, words
 
@@ -21,22 +23,28 @@ if TYPE_CHECKING:
     from placewright.explain.explanation import Explanation
     from placewright.explain.kinds import WaitingKind
     from placewright.instances.documents.job import Job
+    from placewright.instances.documents.plan import Plan
 
 MAX_JOBS = 3
+MANY = 1000
+SHORT = frozenset({Verdict.NEVER, Verdict.NOT_UNTIL_HOSTS_ARE_BACK, Verdict.NOT_NOW})
+"""Verdicts of which a plan's reason says the same in one sentence."""
 
 
 def lines(
-    job: Job, explanation: Explanation, *, beside: bool, short: str | None = None
+    job: Job, explanation: Explanation, plan: Plan | None = None, *, most: int = MANY
 ) -> Iterator[str]:
-    """Yield the lines of an explanation; `beside` a plan, or of a round alone.
+    """Yield the lines of an explanation, beside a plan, or of a round alone.
 
-    `short` is the reason that the plan gives, as one sentence.
+    `most` is how many corrections of a list were looked for.
     """
+    started = _started(plan)
+    beside = plan is not None
     yield f"job {job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
-    if short is not None and explanation.verdict is not Verdict.OTHERS_INSTEAD:
+    if short := _short(job, explanation, plan):
         yield f"  In short: {short}"
     if explanation.corrections is not None:
-        yield from first_text(explanation.corrections, words(explanation))
+        yield from first_text(explanation.corrections, words(explanation), started)
     if explanation.conflict:
         yield from _because(explanation)
     elif explanation.proof is not None:
@@ -47,13 +55,32 @@ def lines(
             after = explanation.verdict is Verdict.OTHERS_INSTEAD
             yield from places_text(places, job.options[0].groups, after_plan=after)
     if explanation.corrections is not None:
-        started = [n for f in explanation.universe if f.stratum is Stratum.TAKEN for n in f.names]
-        yield from corrections_text(explanation.corrections, words(explanation), started)
+        said = words(explanation)
+        yield from corrections_text(explanation.corrections, said, started, most)
     if explanation.cost is not None:
         yield ""
         yield f"  {cost_text(explanation.cost, words(explanation).doing)}"
     yield ""
     yield f"  {_proven(explanation)}"
+
+
+def _started(plan: Plan | None) -> list[str]:
+    """Return the jobs that a plan starts."""
+    decisions = () if plan is None else plan.decisions
+    return [one.job for one in decisions if one.decision is DecisionKind.START]
+
+
+def _short(job: Job, explanation: Explanation, plan: Plan | None) -> str:
+    """Say in one sentence why a job waits, "" if a plan does not."""
+    if explanation.verdict is Verdict.OTHERS_INSTEAD:
+        taken = [n for f in explanation.universe if f.stratum is Stratum.TAKEN for n in f.names]
+        doing = words(explanation).gives
+        return f"the plan {doing} {several(taken)} where it could be" if taken else ""
+    decisions = () if plan is None or explanation.verdict not in SHORT else plan.decisions
+    decided = next((one for one in decisions if one.job == job.name), None)
+    if decided is None or decided.reason is None:
+        return ""
+    return reason_text(decided.reason, decided.detail)
 
 
 def replica_lines(dataset: str, region: str, explanation: Explanation) -> Iterator[str]:

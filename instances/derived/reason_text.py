@@ -164,7 +164,7 @@ def _lack(detail: Detail, beside: str) -> str:
         return f"{text} ({scarce}, the {detail.tasks} ask {asked})"
     if free:
         has = where or ("the cluster" if detail.region is None else f"region {detail.region}")
-        return f"its groups together ask {asked}, and {has} has {free} free {beside}"
+        return f"its groups together ask {asked}, and {has} has {free} free for them {beside}"
     return f"its groups fit {where} one by one {beside}, but not at once" if where else ""
 
 
