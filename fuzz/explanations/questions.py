@@ -7,10 +7,12 @@ formulations, nor with the question that explanations put to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from random import Random
 from typing import TypeAlias
 
 from fuzz.book.accounts import counts_by_model
+from fuzz.book.cells import Cells
 from fuzz.book.choices import WAIT, Enumeration
 from fuzz.book.facts import Facts
 from fuzz.book.judgement import Judgement
@@ -54,18 +56,25 @@ def _with_countable_caps(document: Raw, name: str) -> Raw:
 
 
 def gang_starts(world: World) -> bool:
-    """Whether some plan starts a gang while all that runs is pinned."""
-    document = _pinned(raw(world))
+    """Whether some plan starts a gang while all that runs is pinned; a guaranteed one in cells.
+
+    A cell may be bound if it is usable as things are, not as if all that runs were pinned.
+    """
+    document = raw(world)
+    cells = Cells(Facts(deepcopy(document)))
+    document = _pinned(document)
     vacate = document.get("policy", {}).get("vacate", ())
     document["policy"] = {"terms": ["value"], "priority": "preemption", "vacate": list(vacate)}
     facts = Facts(document)
     judgement = Judgement(facts)
-    enumeration = Enumeration(facts)
+    enumeration = Enumeration(facts, cells.admits)
     (index,) = (i for i, job in enumerate(facts.jobs) if job.name == world.job)
     for number, choices in enumerate(enumeration):
         if number >= MAX_PLACES:
             raise TooManyPlansError
-        if choices[index].kind != WAIT and not judgement.between(choices, room=enumeration.room):
+        if choices[index].kind == WAIT or judgement.between(choices, room=enumeration.room):
+            continue
+        if any(not cells.broken(choices, bound) for bound in cells.bindings(choices)):
             return True
     return False
 
