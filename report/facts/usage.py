@@ -21,7 +21,10 @@ HOLDING = (DecisionKind.START, DecisionKind.KEEP, DecisionKind.MIGRATE)
 
 
 class ModelUsage(NamedTuple):
-    """Of a GPU model: the GPUs of healthy hosts, and the milli-GPU in use before and after."""
+    """Of a GPU model: its GPUs, and the milli-GPU in use before and after.
+
+    Its GPUs are those of healthy hosts, and on others those on which a job runs on.
+    """
 
     model: str
     gpus: int
@@ -55,7 +58,7 @@ def gpu_usage(round_: Round, plan: Plan, cluster: Cluster) -> list[ModelUsage]:
     return [
         ModelUsage(
             name,
-            int((healthy & of_model).sum()),
+            int(((healthy | (after > 0)) & of_model).sum()),
             int(before[of_model].sum()),
             int(after[of_model].sum()),
         )
