@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from placewright.explain.facts.asks import asks
 from placewright.explain.facts.away import away
 from placewright.explain.facts.fact import Fact, World, named, without_waiting
@@ -12,10 +14,15 @@ from placewright.explain.facts.situation import Situation
 from placewright.explain.facts.taken import taken_by
 from placewright.explain.places import GroupPlaces, NearestPlaces
 from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
+from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
-from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.policy import DisruptionLimits, Policy, PolicyLimits
 from placewright.instances.documents.round import Round
+
+NOBODY = DisruptionLimits(preempted_jobs=0, migrated_jobs=0)
+"""The budget with which nobody moves or stops who is on hosts that are there."""
 
 
 def base(round_: Round, job: str) -> Round:
@@ -45,7 +52,11 @@ def runs(job: Job) -> bool:
 
 
 def question(world: World) -> Round:
-    """Return the round in which the start of a job is worth 1, and what runs stays."""
+    """Return the round in which the start of a job is worth 1, and what runs stays.
+
+    Beside a guaranteed job it does so by a disruption budget, as far as that can: no cell with a
+    pinned job may be bound, but one may in which others go on to run.
+    """
     round_ = world.round
     policy = Policy(
         formulation=round_.policy.formulation,
@@ -54,7 +65,15 @@ def question(world: World) -> Round:
         vacate=round_.policy.vacate,
     )
     waits = named(world.job, round_)
-    jobs = tuple(worth_one(one) if one is waits else stays(one) for one in round_.jobs)
+    free: Collection[int] = ()
+    if round_.jobs.index(waits) in guaranteed(round_):
+        policy = policy.model_copy(update={"limits": PolicyLimits(disruption=NOBODY)})
+        budget = DisruptionBudget.of(round_.model_copy(update={"policy": policy}))
+        free = () if budget is None else budget.stops
+    jobs = tuple(
+        worth_one(one) if one is waits else one if j in free else stays(one)
+        for j, one in enumerate(round_.jobs)
+    )
     return round_.model_copy(update={"jobs": jobs, "policy": policy})
 
 

@@ -49,24 +49,26 @@ class Admission:
     bound: tuple[tuple[int, int, str, str, tuple[str, ...]], ...]
 
 
-def admit(round_: Round, without: Collection[int] = ()) -> Admission:
+def admit(round_: Round, without: Collection[int] = (), *, beside_all: bool = False) -> Admission:
     """Decide the guaranteed jobs of a round in which some tenant owns cells.
 
-    Those of `without`, by their indices in the round, wait.
+    Those of `without`, by their indices in the round, wait. With `beside_all` the others start only
+    where there is room beside all running jobs.
     """
-    return _AdmissionState(round_).admission(without)
+    return _AdmissionState(round_, beside_all=beside_all).admission(without)
 
 
 class _AdmissionState:
-    """A round of guaranteed and pinned jobs alone, and its placement so far."""
+    """A round of guaranteed and pinned jobs alone, or all that run, and its placement so far."""
 
-    def __init__(self, round_: Round) -> None:
+    def __init__(self, round_: Round, *, beside_all: bool) -> None:
         self.round = round_
         self.mine = list(guaranteed(round_))
         mine = set(self.mine)
         jobs = round_.jobs
         stay = [j for j, job in enumerate(jobs) if job.running and job.running.pinned]
-        self.there = sorted(mine.union(stay))
+        runs = [j for j, job in enumerate(jobs) if job.running] if beside_all else stay
+        self.there = sorted(mine.union(runs))
         alone = round_.model_copy(
             update={"jobs": tuple(pinned(jobs[j]) for j in self.there), "bindings": ()}
         )

@@ -1,8 +1,9 @@
 """Admission within the disruption budget: guaranteed jobs whose evictions exceed it wait.
 
-Evictions count before anything else that the plan does to running jobs, each as a preemption. In
-the order of admission, the first job with which the evictions exceed the budget waits, and the
-others are admitted anew without it.
+Evictions count before anything else that the plan does to running jobs, each as a preemption. Where
+they exceed the budget, all jobs that start do so beside what runs, if there is room. Else, in the
+order of admission, the first job with which the evictions exceed the budget waits, and the others
+are admitted anew without it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ def admit_within_budget(round_: Round) -> tuple[Admission, frozenset[int]]:
     while True:
         admission = admit(round_, without=limited)
         beyond = None if budget is None else _first_beyond(round_, budget, admission)
-        if beyond is None:
+        if budget is None or beyond is None:
             return admission, limited
+        beside = admit(round_, without=limited, beside_all=True)
+        same = beside.placed.starts.keys() == admission.placed.starts.keys()
+        if same and _first_beyond(round_, budget, beside) is None:
+            return beside, limited
         limited |= {beyond}
 
 

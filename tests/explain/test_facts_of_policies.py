@@ -85,3 +85,24 @@ def test_conflicts_of_random_rounds_are_proven(policy: str) -> None:
     assert proven > 5
     # Bounds of jobs without GPUs are loose there: some questions stay open, none is answered wrong.
     assert undecided + not_minimal <= (proven if policy == "deadline" else 1)
+
+
+def test_a_guaranteed_job_may_start_in_a_cell_where_others_run_on() -> None:
+    hosts = [{"name": f"h{i}", "parent": "r", "gpus": 1, "gpu_model": "A"} for i in range(3)]
+    running = {"option": 0, "tasks": [{"host": "h0", "gpus": [0], "group": 0, "index": 0}]}
+    levels = {"levels": ["rack"], "domains": [{"name": "r", "level": "rack"}]}
+    round_ = read(
+        {
+            "cluster": {**levels, "hosts": hosts},
+            "tenants": [{"name": "t", "cells": [{"level": "rack"}]}],
+            "jobs": [
+                {"name": "other", "options": [{"groups": [{"gpu": 1000}]}], "running": running},
+                {"name": "mine", "tenant": "t", "options": [{"groups": [{"gpu": 3000}]}]},
+            ],
+            "policy": {"terms": ["value"]},
+        }
+    )
+    found = explain_job(round_, None, "mine", corrections=3, isolation="none")
+    assert [fact.text for fact in found.conflict] == ["3 GPUs per task"]
+    assert found.corrections is not None
+    assert [one.text for one in found.corrections.now] == ["ask 1 instead of 3 GPUs per task"]
