@@ -26,6 +26,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import remaining_quotas
 from placewright.formulations.plan_messages import Candidate, Place
 from placewright.instances.derived.cell_trees import EntryKey, guaranteed
+from placewright.instances.derived.host_sets import AllowedHosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
@@ -83,6 +84,7 @@ class _AdmissionState:
         # All running jobs count in quotas: it is open which evicted ones find another place.
         running = tuple(pinned(job) for job in jobs if job.running is not None)
         self.quota = remaining_quotas(round_.model_copy(update={"jobs": running}), cluster)
+        self.allowed = AllowedHosts(round_.host_sets)
         self.held = _held(round_, mine)
         blocked = {host for host, at in self.index.items() if not self.problem.open[at]}
         blocked |= {host for one in round_.reservations for host in expand(one.host)}
@@ -114,15 +116,23 @@ class _AdmissionState:
         for o in sorted(range(len(choices)), key=lambda o: -choices[o].value):
             if not self.problem.within_quota(self.quota, accounts, choices[o]):
                 continue
-            puts = self._place(tenant, choices[o])
+            puts = self._place(tenant, choices[o], self._named(c, choices[o]))
             if puts is not None:
                 self.placement.start(c, o, puts)
                 self.problem.charge_quota(self.quota, accounts, choices[o])
                 return True
         return False
 
-    def _place(self, tenant: int, choice: Choice) -> list[TaskPlacement] | None:
-        """Place an option in cells of its tenant."""
+    def _named(self, c: int, choice: Choice) -> frozenset[str]:
+        """Return the hosts that groups of an option name."""
+        option = self.round.jobs[self.there[self.problem.classes[c].jobs[0]]].options[choice.index]
+        sets = {hosts for hosts in map(self.allowed.of, option.groups) if hosts is not None}
+        return sets.pop() if len(sets) == 1 else frozenset[str]().union(*sets)
+
+    def _place(
+        self, tenant: int, choice: Choice, named: frozenset[str]
+    ) -> list[TaskPlacement] | None:
+        """Place an option in cells of its tenant, new ones where it names hosts."""
         inside = np.zeros(self.problem.cluster.num_hosts, dtype=np.bool_)
         for key, bound in self.bindings.of_tenant(tenant):
             inside[self._hosts(key, bound)] = True
@@ -131,7 +141,7 @@ class _AdmissionState:
         while puts is None:
             largest_key: EntryKey | None = None
             for key in self.bindings.unbound_entries(tenant):
-                cell = self.bindings.bind(key)
+                cell = self.bindings.bind(key, named)
                 if cell is None:
                     continue
                 largest_key = key
@@ -144,7 +154,7 @@ class _AdmissionState:
                 self.bindings.unbind(key, cell)
             if puts is not None or largest_key is None:
                 break
-            largest = self.bindings.bind(largest_key)
+            largest = self.bindings.bind(largest_key, named)
             if largest is None:
                 break
             inside[self._hosts(largest_key, largest)] = True

@@ -15,6 +15,9 @@ from placewright.instances.derived.cell_trees import (
 from placewright.instances.documents.round import Round
 from placewright.topology.chain import Cell
 
+NAMED_HOST = 10**12
+"""What a host is worth that a job names: more than all that is running in a cell costs."""
+
 
 class Bindings:
     """The cells that are bound to tenants; at first those that running jobs use.
@@ -34,7 +37,7 @@ class Bindings:
     ) -> None:
         self._chains = chains_of(round_.cluster, round_.tenants)
         self._cost_of_host = cost
-        self._cost_of_cell: dict[tuple[int, Cell], int] = {}
+        self._cost_of_cell: dict[tuple[int, Cell, frozenset[str]], int] = {}
         self._free: dict[int, Buddy] = {}
         self._left = Counter({key: entry.count for key, entry in owned_cells(round_.tenants)})
         self._level = {
@@ -78,15 +81,20 @@ class Bindings:
             if key[0] == tenant:
                 yield key, cell
 
-    def bind(self, key: EntryKey) -> Cell | None:
-        """Bind one more cell of an entry and return it; None if no usable cell is free."""
+    def bind(self, key: EntryKey, named: frozenset[str] = frozenset()) -> Cell | None:
+        """Bind one more cell of an entry and return it; None if no usable cell is free.
+
+        Of equally small cells one with the most of the `named` hosts, if there are any, is bound.
+        """
         chain = self._chains[key]
 
         def cost(cell: Cell) -> int:
-            of_chain = id(chain), cell
+            of_chain = id(chain), cell, named
             known = self._cost_of_cell.get(of_chain)
             if known is None:
-                known = sum(map(self._cost_of_host, chain.hosts(cell)))
+                hosts = chain.hosts(cell)
+                inside = sum(host in named for host in hosts) if named else 0
+                known = sum(map(self._cost_of_host, hosts)) - NAMED_HOST * inside
                 self._cost_of_cell[of_chain] = known
             return known
 

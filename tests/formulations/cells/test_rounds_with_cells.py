@@ -408,3 +408,26 @@ def test_leftover_counts_no_host_where_a_task_of_an_evicted_job_stays():
     assert result.terms["leftover"] == 0
     _, leftover = prove_bounds(round_, plan, isolation="none")
     assert leftover.bound == 0
+
+
+@pytest.mark.parametrize("host", ["h0", "h1", "h2"])
+def test_a_job_that_names_hosts_gets_a_cell_there(host: str) -> None:
+    hosts = [{"name": f"h{i}", "gpus": 1, "gpu_model": "A"} for i in range(3)]
+    round_ = Round.model_validate(
+        as_document(
+            {
+                "cluster": {"levels": [], "domains": [], "hosts": hosts},
+                "tenants": [{"name": "x", "cells": [{"level": "host"}]}],
+                "jobs": [
+                    {
+                        "name": "job",
+                        "tenant": "x",
+                        "options": [{"groups": [{"gpu": 1000, "hosts": [host]}]}],
+                    }
+                ],
+                "policy": {"terms": ["value"]},
+            }
+        )
+    )
+    (decision,) = solve_round(round_, isolation="none").decisions
+    assert [task.host for task in decision.tasks] == [host]
