@@ -26,7 +26,7 @@ _RELATION = {
 
 
 def places_text(
-    places: GroupPlaces, groups: Sequence[TaskGroup], *, after_plan: bool
+    places: GroupPlaces, groups: Sequence[TaskGroup], *, after_plan: bool = False
 ) -> Iterator[str]:
     """Yield the lines of the nearest places of one of the groups; `after_plan`, or as it is now."""
     now = "after this plan" if after_plan else "now"

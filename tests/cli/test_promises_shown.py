@@ -72,7 +72,7 @@ def test_leases_are_spans_and_names_are_cut():
         "-",
         "a",
         "a and b",
-        "a, b and 1 more",
+        "a, b and c",
     ]
 
 
