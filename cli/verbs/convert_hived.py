@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli.format.output import check_output, note, note_written
-from placewright.cli.interrupts import interrupts
-from placewright.cli.verbs.options import Output
+from placewright.cli.format.output import check_output
+from placewright.cli.verbs.options import Output, write_dump
 
 
 def convert_hived(
@@ -25,11 +24,6 @@ def convert_hived(
     """
     check_output(output, config)
     from placewright.instances.converters import read_hived
-    from placewright.instances.io.files import write
 
     made = read_hived(config)
-    with interrupts.writing(output):
-        write(made.round, output)
-    for line in made.book.lines():
-        note(line)
-    note_written(output, made.summary)
+    write_dump(made, output)

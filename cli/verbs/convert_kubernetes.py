@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli.format.output import check_output, note, note_written, wrong_argument
-from placewright.cli.interrupts import interrupts
-from placewright.cli.verbs.options import Output
+from placewright.cli.format.output import check_output, wrong_argument
+from placewright.cli.verbs.options import Output, write_dump
 
 
 def convert_kubernetes(
@@ -39,7 +38,6 @@ def convert_kubernetes(
     check_output(output, *files)
     from placewright.instances.converters import read_kubernetes
     from placewright.instances.errors import InvalidInputError
-    from placewright.instances.io.files import write
 
     keys = tuple(key.strip() for key in levels.split(",")) if levels is not None else ()
     try:
@@ -48,8 +46,4 @@ def convert_kubernetes(
         if error.file is None:
             raise wrong_argument(error, "--levels") from None
         raise
-    with interrupts.writing(output):
-        write(made.round, output)
-    for line in made.book.lines():
-        note(line)
-    note_written(output, made.summary)
+    write_dump(made, output)

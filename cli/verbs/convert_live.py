@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli.format.output import check_output, note, note_written
-from placewright.cli.interrupts import interrupts
-from placewright.cli.verbs.options import Output
+from placewright.cli.format.output import check_output
+from placewright.cli.verbs.options import Output, write_dump
 
 
 def convert_slurm(
@@ -29,13 +28,6 @@ def convert_slurm(
     """
     check_output(output, *sources)
     from placewright.instances.converters import read_slurm
-    from placewright.instances.io.files import write
 
     made = read_slurm(sources, movable=movable)
-    with interrupts.writing(output):
-        write(made.round, output)
-    for line in made.book.lines():
-        note(line)
-    if made.ignored:
-        note(f"files without what is read: {', '.join(made.ignored)}")
-    note_written(output, made.summary)
+    write_dump(made, output)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import note_written, wrong_argument
+from placewright.cli.format.output import note, note_written, wrong_argument
 from placewright.cli.format.times import read_seconds
 from placewright.cli.interrupts import interrupts
 
 if TYPE_CHECKING:
-    from placewright.instances.converters import Conversion
+    from placewright.instances.converters import Conversion, LiveConversion
 
 SOLVING_TIME = read_seconds(0, 86_400)
 Gpus = Annotated[int, typer.Option(metavar="N", help="GPUs of the cluster, a multiple of 8.")]
@@ -65,6 +65,19 @@ def write_conversion(read: Callable[[], Conversion], output: str) -> None:
         raise wrong_argument(error, f"--{option}") from error
     with interrupts.writing(output):
         write(made.round, output)
+    note_written(output, made.summary)
+
+
+def write_dump(made: LiveConversion, output: str) -> None:
+    """Write the round of a dump, and say on stderr what of the dump is not in it."""
+    from placewright.instances.io.files import write
+
+    with interrupts.writing(output):
+        write(made.round, output)
+    for line in made.book.lines():
+        note(line)
+    if made.ignored:
+        note(f"files without what is read: {', '.join(made.ignored)}")
     note_written(output, made.summary)
 
 
