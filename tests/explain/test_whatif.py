@@ -184,7 +184,7 @@ def test_what_the_second_search_found_by_chance_is_no_difference(full):
     asked_for: list[Any] = []
 
     def solve(one: Round, **how: Any) -> Any:
-        asked_for.append((len(one.jobs), how.get("start") is not None, how["time_limit"]))
+        asked_for.append((len(one.jobs), how.get("start") is not None, how.get("time_limit")))
         if len(asked_for) == 1:
             waits = tuple(
                 d.model_copy(update={"decision": "wait", "option": None, "tasks": ()})
