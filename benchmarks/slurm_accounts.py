@@ -64,7 +64,9 @@ class Accounts:
             user, data = getpass.getuser(), self._folder / "database"
             words = ("--no-defaults", f"--datadir={data}", f"--user={user}")
             install = ("mariadb-install-db", *words, "--skip-test-db")
-            subprocess.run(install, check=True, capture_output=True)
+            done = subprocess.run(install, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"mariadb-install-db: {done.stdout}{done.stderr}")
             self._start(
                 *(str(MARIADB), *words, f"--socket={self._folder}/database.sock"),
                 *("--bind-address=127.0.0.1", f"--port={self._database}", "--skip-grant-tables"),

@@ -177,7 +177,7 @@ def test_a_job_that_was_released_and_has_not_started_is_held_again(empty):
     other = run_on(empty, ["gpu00"], 8)
     empty.settle(jobs=[other])
     empty.run("sh", text=slurm_script(round_, plan).text)
-    sent = empty.jobs()[number]
+    sent = empty.settle()[number]  # Slurm says the old reason until it looks at the job again
     assert (sent.state, sent.reason == "JobHeldUser") == ("PENDING", False)
     apply(empty, round_ := read(empty), solve_round(round_))
     assert comment(empty, number).startswith("placewright: held, waits: ")
