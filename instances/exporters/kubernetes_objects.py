@@ -174,6 +174,11 @@ class Hostnames:
         return label
 
 
+def time_text(seconds: int) -> str:
+    """Return seconds since 1970 as Kubernetes writes a time."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def waiting_event(objects: ObjectsOf, decision: Decision, now: int) -> Call | None:
     """Return the call that says why a job waits, as an Event about its object or first pod."""
     if decision.reason is None:
@@ -187,7 +192,7 @@ def waiting_event(objects: ObjectsOf, decision: Decision, now: int) -> Call | No
     else:
         return None
     why = printable(reason_text(decision.reason, decision.detail))
-    time = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    time = time_text(now)
     event: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Event",

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
@@ -27,7 +26,12 @@ from placewright.instances.documents.source_keys import (
 )
 from placewright.instances.exporters.kubectl import Call, Script, delete, patch, script, test
 from placewright.instances.exporters.kubernetes import WORKLOAD, in_order_of_moves
-from placewright.instances.exporters.kubernetes_objects import Hostnames, ObjectsOf, waiting_event
+from placewright.instances.exporters.kubernetes_objects import (
+    Hostnames,
+    ObjectsOf,
+    time_text,
+    waiting_event,
+)
 
 HOSTNAME = "kubernetes.io/hostname"
 _JOB = ("batch/v1", "Job")
@@ -141,15 +145,14 @@ class _Calls:
             if HOSTNAME not in selector:
                 self._cannot_say("on which nodes of a domain pods go", decision.job)
             updates.append({"name": name, "nodeSelector": selector})
-        path = f"/status/admissionChecks/{int(at)}"
-        time = datetime.fromtimestamp(self.round.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        path, now = f"/status/admissionChecks/{int(at)}", time_text(self.round.now)
         operations = [
             test("/metadata/uid", objects.uid),
             test(f"{path}/name", OWN_CHECK),
             test(f"{path}/state", "Pending"),
             {"op": "add", "path": f"{path}/podSetUpdates", "value": updates},
             {"op": "add", "path": f"{path}/message", "value": "placed by Placewright"},
-            {"op": "add", "path": f"{path}/lastTransitionTime", "value": time},
+            {"op": "add", "path": f"{path}/lastTransitionTime", "value": now},
             {"op": "replace", "path": f"{path}/state", "value": "Ready"},
         ]
         does = f"answer the check of {objects.namespace}/{objects.name}"

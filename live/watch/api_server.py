@@ -41,7 +41,7 @@ class Resource(NamedTuple):
 
 
 class ApiServer:
-    """Requests to an API server; a context manager.
+    """Requests to an API server, until it is closed.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ FIRST_LIST_S = 60.0
 
 
 class KubernetesSource:
-    """States of a Kubernetes cluster; a context manager.
+    """States of a Kubernetes cluster, until it is closed.
 
     Parameters
     ----------
