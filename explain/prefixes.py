@@ -13,9 +13,9 @@ from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
+from placewright.rounds.deciders.base import DECIDERS, Resources
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
 from placewright.rounds.displacement.victims import lawful
-from placewright.rounds.policies.base import DECIDERS, Resources
 from placewright.rounds.settings import Settings
 
 MOVED = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)

@@ -22,10 +22,10 @@ from placewright.rounds.certificate import (
     refuse_beaten_bounds,
     with_status,
 )
+from placewright.rounds.deciders.base import DECIDERS, Resources
 from placewright.rounds.decisions import decisions_of, with_invalid, with_reasons
 from placewright.rounds.displacement.victims import lawful
 from placewright.rounds.errors import InternalError
-from placewright.rounds.policies.base import DECIDERS, Resources
 from placewright.rounds.regions.executors import check_executor
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.starting_candidates import starting_candidates

@@ -11,7 +11,7 @@ from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-from placewright.rounds.policies.base import DECIDERS
+from placewright.rounds.deciders.base import DECIDERS
 
 SOURCE = "start"
 _ARRIVALS = (DecisionKind.START, DecisionKind.MIGRATE)

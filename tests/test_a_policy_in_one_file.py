@@ -30,14 +30,14 @@ from placewright.report.panels.policies import PANELS, PolicyPanels
 from placewright.report.panels.subject import Subject
 from placewright.report.table import Table, table
 from placewright.rounds import prove_bounds
-from placewright.rounds.decisions import Why
-from placewright.rounds.policies.base import (
+from placewright.rounds.deciders.base import (
     DECIDERS,
     Decider,
     PolicyDecider,
     Resources,
     bounds_by_deciding,
 )
+from placewright.rounds.decisions import Why
 
 NAME = "shortest_queue"
 

@@ -13,7 +13,7 @@ from placewright.instances.checks.policies import CHECKS
 from placewright.instances.policies import POLICIES, sense_of
 from placewright.instances.verify.policies import RULES
 from placewright.report.panels.policies import PANELS
-from placewright.rounds.policies.base import DECIDERS
+from placewright.rounds.deciders.base import DECIDERS
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("cli", "instances", "rounds", "formulations")

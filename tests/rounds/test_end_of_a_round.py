@@ -11,8 +11,8 @@ from placewright.instances.documents.plan import DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify
 from placewright.rounds import solve, solve_round
+from placewright.rounds.deciders import gang
 from placewright.rounds.decisions import Why
-from placewright.rounds.policies import gang
 from placewright.rounds.sections import reasons
 
 

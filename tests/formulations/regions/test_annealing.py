@@ -226,6 +226,6 @@ def test_less_leaves_a_region_whose_links_take_less(
 
 
 def test_nothing_is_compiled_before_something_is_annealed() -> None:
-    code = "import sys, placewright.rounds.policies.replicas; print('numba' in sys.modules)"
+    code = "import sys, placewright.rounds.deciders.replicas; print('numba' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"

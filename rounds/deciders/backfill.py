@@ -27,8 +27,8 @@ from placewright.rounds.backfill.profile import NEVER
 from placewright.rounds.backfill.reserve import reserve, reserved_before
 from placewright.rounds.backfill.restrict import is_part, restricted_round
 from placewright.rounds.backfill.section import in_turn, reservation_section, reservations_of
+from placewright.rounds.deciders.cells import base_terms, starts_of_plan
 from placewright.rounds.decisions import DefaultDecisions, Why, decisions_of
-from placewright.rounds.policies.cells import base_terms, starts_of_plan
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.move_order import move_section
 from placewright.rounds.sections.reasons import reasons_of

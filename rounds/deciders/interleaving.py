@@ -25,8 +25,8 @@ from placewright.formulations.session import Session
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, DecisionKind
 from placewright.instances.documents.round import Round
+from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.decisions import Why
-from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.reasons import reasons_of
 from placewright.rounds.sections.shared_states import SharedStates, gang_problem_of

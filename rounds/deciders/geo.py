@@ -18,8 +18,8 @@ from placewright.formulations.plan_messages import Bound, Candidate, DataPlan
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Detail, Reason
 from placewright.instances.documents.round import Round
+from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.decisions import Why
-from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.fixed_states import FixedStates
 from placewright.rounds.sections.move_order import move_section

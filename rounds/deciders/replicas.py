@@ -14,8 +14,8 @@ from placewright.formulations.replicas.run import run
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Plan, Reason
 from placewright.instances.documents.round import Round
+from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources
 from placewright.rounds.decisions import Why
-from placewright.rounds.policies.base import Decider, PolicyDecider, Resources
 from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
 
 

@@ -26,8 +26,8 @@ from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, Detail, Reason
 from placewright.instances.documents.round import Round
+from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.decisions import Why
-from placewright.rounds.policies.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.fixed_states import FixedStates
 from placewright.rounds.sections.move_order import move_section

@@ -15,16 +15,16 @@ from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Plan
 from placewright.instances.documents.round import Round
-from placewright.rounds.decisions import Why
-from placewright.rounds.policies.backfill import BackfillDecider, has_waiting_rules
-from placewright.rounds.policies.base import Decider, PolicyDecider, Resources
-from placewright.rounds.policies.cells import (
+from placewright.rounds.deciders.backfill import BackfillDecider, has_waiting_rules
+from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources
+from placewright.rounds.deciders.cells import (
     CellsDecider,
     base_terms,
     has_cells,
     residual_round_of_plan,
 )
-from placewright.rounds.policies.completed_start import completed_gangs
+from placewright.rounds.deciders.completed_start import completed_gangs
+from placewright.rounds.decisions import Why
 from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.move_order import move_section
 from placewright.rounds.sections.reasons import reasons_of

@@ -116,7 +116,7 @@ def bounds_by_deciding(
 
 DECIDERS: PolicyRegistry[PolicyDecider] = PolicyRegistry(
     {
-        name: f"placewright.rounds.policies.{name}:POLICY"
+        name: f"placewright.rounds.deciders.{name}:POLICY"
         for name in ("gang", "interleaving", "deadline", "geo", "replicas")
     }
 )
