@@ -1,0 +1,114 @@
+"""`Trace`: the jobs of a cluster over time, one column per attribute, in order of submission."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+
+from placewright.array_types import Floats, Ints
+
+NEVER = np.iinfo(np.int64).max
+"""A time that does not come."""
+
+PER_MS = 1_000_000
+"""Units of work per millisecond at speed 1, so that speeds of a millionth are exact."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Jobs by rows, in order of submission, those of one time in the order of the file.
+
+    Parameters
+    ----------
+    names
+        What the file calls each job.
+    submit_ms
+        Submission, in milliseconds on a clock that begins at 0, int64 (jobs,).
+    gpus
+        GPUs asked, 1 or more, int64 (jobs,).
+    work_ms
+        Running time at speed 1, 1 or more, in milliseconds, int64 (jobs,).
+    predicted_ms
+        Running time as the scheduler is told, 1 or more; what a user asks or a model predicts.
+    deadline_ms
+        By when the job should be done; `NEVER` without a deadline.
+    value
+        What the deadline is worth, 0 or more.
+    tenant, model
+        Numbers into `tenants` and `models`, int64 (jobs,).
+    extra
+        Further columns (jobs,) that some policies declare: stage times, CPU per GPU ...
+    """
+
+    names: tuple[str, ...]
+    submit_ms: Ints
+    gpus: Ints
+    work_ms: Ints
+    predicted_ms: Ints
+    deadline_ms: Ints
+    value: Ints
+    tenant: Ints
+    model: Ints
+    tenants: tuple[str, ...] = ("",)
+    models: tuple[str, ...] = ("",)
+    extra: Mapping[str, Ints | Floats] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @classmethod
+    def of(
+        cls,
+        submit_ms: Ints,
+        gpus: Ints,
+        work_ms: Ints,
+        *,
+        names: tuple[str, ...] | None = None,
+        predicted_ms: Ints | None = None,
+        deadline_ms: Ints | None = None,
+        value: Ints | None = None,
+        tenant: Ints | None = None,
+        model: Ints | None = None,
+        tenants: tuple[str, ...] = ("",),
+        models: tuple[str, ...] = ("",),
+        extra: Mapping[str, Ints | Floats] | None = None,
+    ) -> Self:
+        """Make a trace from rows in any order: sort them stably, and let the clock begin at 0."""
+        count = len(submit_ms)
+        submit = np.asarray(submit_ms, dtype=np.int64)
+        order = np.argsort(submit, kind="stable")
+        first = int(submit[order[0]]) if count else 0
+
+        def column(given: Ints | None, default: Ints | int) -> Ints:
+            rows = np.broadcast_to(default if given is None else given, count)[order]
+            return _frozen(np.asarray(rows, dtype=np.int64))
+
+        given_names = tuple(str(number) for number in range(count)) if names is None else names
+        deadline = None if deadline_ms is None else np.asarray(deadline_ms, dtype=np.int64)
+        if deadline is not None:
+            deadline = np.where(deadline == NEVER, NEVER, deadline - first)
+        return cls(
+            names=tuple(given_names[row] for row in order.tolist()),
+            submit_ms=column(submit - first, 0),
+            gpus=column(np.asarray(gpus), 1),
+            work_ms=column(np.asarray(work_ms), 1),
+            predicted_ms=column(predicted_ms, np.asarray(work_ms)),
+            deadline_ms=column(deadline, NEVER),
+            value=column(value, 0),
+            tenant=column(tenant, 0),
+            model=column(model, 0),
+            tenants=tenants,
+            models=models,
+            extra=MappingProxyType(
+                {name: _frozen(np.asarray(rows)[order]) for name, rows in (extra or {}).items()}
+            ),
+        )
+
+
+def _frozen(rows: Any) -> Any:
+    rows.flags.writeable = False
+    return rows
