@@ -1,1 +1,1 @@
-"""Traces: the jobs of a cluster over time, as columns, read from what schedulers and papers publish."""
+"""Traces: jobs of a cluster over time, as columns, read from what schedulers and papers publish."""

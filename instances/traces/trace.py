@@ -85,7 +85,8 @@ class Trace:
 
         def column(given: Ints | None, default: Ints | int) -> Ints:
             rows = np.broadcast_to(default if given is None else given, count)[order]
-            return _frozen(np.asarray(rows, dtype=np.int64))
+            out: Ints = _frozen(np.array(rows, dtype=np.int64))
+            return out
 
         given_names = tuple(str(number) for number in range(count)) if names is None else names
         deadline = None if deadline_ms is None else np.asarray(deadline_ms, dtype=np.int64)
