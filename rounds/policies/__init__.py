@@ -1,0 +1,1 @@
+"""Published scheduling policies, as a replay plays them."""

@@ -1,0 +1,129 @@
+"""A policy of a replay: a function of columns of the jobs alive, and it sees only what it declares.
+
+That a policy does not know the future is enforced: a column that is not declared raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from placewright.array_types import Floats, Ints
+from placewright.instances.traces.trace import NEVER
+
+FREE = frozenset({"submit_ms", "gpus"})
+"""What every policy sees."""
+
+STATIC = frozenset({"work_ms", "predicted_ms", "deadline_ms", "value", "tenant", "model"})
+"""What does not change while a job is in the system; also the trace's further columns."""
+
+CHANGING = frozenset({"now_ms", "remaining_ms", "service_ms", "running"})
+"""What changes: the clock, work left, time with GPUs so far, whether the job runs."""
+
+Keys: TypeAlias = Ints | Floats
+Order: TypeAlias = Callable[["Columns"], Keys]
+
+
+class Source(Protocol):
+    """What gives columns of the jobs alive."""
+
+    def column(self, name: str, jobs: Ints) -> Ints:
+        """Return a column for these jobs."""
+        ...
+
+
+class UndeclaredColumnError(AttributeError):
+    """A policy reads a column that it did not declare."""
+
+
+class Columns:
+    """Columns of some jobs, read-only: `jobs.gpus`, `jobs.remaining_ms` ..."""
+
+    __slots__ = ("_jobs", "_sees", "_source")
+
+    def __init__(self, source: Source, jobs: Ints, sees: frozenset[str]) -> None:
+        self._source, self._jobs, self._sees = source, jobs, sees
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    @property
+    def numbers(self) -> Ints:
+        """Number of each job, in the order of the trace."""
+        return self._jobs
+
+    def __getattr__(self, name: str) -> Ints:
+        if name not in self._sees and name not in FREE:
+            raise UndeclaredColumnError(
+                f"the policy reads column {name!r}, which it does not declare; it sees "
+                f"{', '.join(sorted(self._sees | FREE))}"
+            )
+        rows = self._source.column(name, self._jobs)
+        rows.flags.writeable = False
+        return rows
+
+
+class Queues(Protocol):
+    """State that a policy keeps between events, such as the queues of Tiresias."""
+
+    def keys(self, jobs: Columns, ran: Ints) -> Keys:
+        """Return sort keys of the jobs alive, given in the order of the last event."""
+        ...
+
+    def keys_after(self, jobs: Columns) -> Keys:
+        """Return sort keys once it is decided who runs."""
+        ...
+
+    def wakes_ms(self, jobs: Columns) -> int:
+        """Return when the keys of a running job change by themselves, at the earliest."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ListPolicy:
+    """A list: jobs in an order, which is walked; who fits runs.
+
+    Parameters
+    ----------
+    name
+        As the command line calls it.
+    sees
+        Columns that `order` reads, beside `FREE`.
+    order
+        Sort keys, smallest first; equal keys stay in the order of the last event.
+    preempts
+        Whether running jobs are in the list as well, and stop if others come first.
+    skips
+        Whether the walk goes on behind a job that does not fit.
+    reserves
+        EASY backfilling: the first job that does not fit gets a reservation, and who delays it
+        does not start.
+    queues
+        Makes the state of a policy that has one; it then gives the keys.
+    """
+
+    name: str
+    order: Order
+    sees: frozenset[str] = field(default_factory=frozenset)
+    preempts: bool = False
+    skips: bool = False
+    reserves: bool = False
+    queues: Callable[[int], Queues] | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the keys of a job never change."""
+        return self.queues is None and not self.sees & CHANGING
+
+
+def no_wake(jobs: Columns) -> int:  # noqa: ARG001
+    """Return that nothing changes by itself."""
+    return NEVER
+
+
+def by_arrival(jobs: Columns) -> Keys:
+    """Order of arrival."""
+    return np.zeros(len(jobs), dtype=np.int64)

@@ -1,0 +1,378 @@
+"""The loop of a replay: events in order of time, each followed by what a decider decides.
+
+Order of events at equal times: ends, repairs, failures, arrivals, timers; then one decision.
+Time is in whole milliseconds. A job works `PER_MS` units a millisecond at speed 1, so that it ends
+at the first millisecond at which all its work is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from placewright.array_types import Ints
+from placewright.instances.traces.trace import NEVER, PER_MS, Trace
+from placewright.rounds.errors import InternalError
+from placewright.rounds.replay.costs import Costs
+from placewright.rounds.replay.ledger import HostLedger, Place
+
+HOUR_MS = 3_600_000
+
+
+class Outage(NamedTuple):
+    """A host is away from `begin_ms` until before `end_ms`; `loses` work since a checkpoint."""
+
+    host: int
+    begin_ms: int
+    end_ms: int
+    loses: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """When decisions are made.
+
+    `every_ms` None: after every event. Else at multiples of it; with `at_most`, after events, but
+    not before so much time has passed since the last decision.
+    """
+
+    every_ms: int | None = None
+    at_most: bool = False
+
+
+class Decider(Protocol):
+    """Decides who runs where, by `start`, `stop` and `move` of the loop."""
+
+    def arrive(self, loop: Loop, job: int) -> None:
+        """Take note of an arrival, or of a job that a failure has stopped."""
+        ...
+
+    def leave(self, loop: Loop, job: int) -> None:
+        """Take note of a job that has ended."""
+        ...
+
+    def decide(self, loop: Loop) -> None:
+        """Start, stop and move jobs."""
+        ...
+
+    def wakes_ms(self, loop: Loop) -> int:
+        """Return when the decider wants to be asked although nothing happens; `NEVER`."""
+        ...
+
+
+class Loop:
+    """A replay of a trace on hosts, event by event.
+
+    Parameters
+    ----------
+    trace, ledger, decider, costs, trigger
+        What is played, on which hosts, who decides, what it costs, and when it is decided.
+    outages
+        Hosts that are away for a while.
+
+    Attributes
+    ----------
+    now : int
+        The clock, in milliseconds.
+    place : dict of int to Place
+        The running jobs and where they are, in the order in which they started.
+    alive : dict of int to None
+        The jobs that have come and not ended, in order of arrival.
+    left : int64 (jobs,)
+        Work that is left, in units of `PER_MS`, as of `since`.
+    speed : int64 (jobs,)
+        Units of work per millisecond, where the job runs now.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        ledger: HostLedger,
+        decider: Decider,
+        *,
+        costs: Costs | None = None,
+        trigger: Trigger | None = None,
+        outages: Sequence[Outage] = (),
+    ) -> None:
+        costs = Costs() if costs is None else costs
+        jobs = len(trace)
+        self.trace, self.ledger, self.decider = trace, ledger, decider
+        self.trigger = Trigger() if trigger is None else trigger
+        self.costs = costs
+        self.charges_events = costs.charge == "event"
+        self._start_ms = costs.column("start_ms", jobs)
+        self._stop_ms = costs.column("stop_ms", jobs)
+        self._move_ms = costs.column("move_ms", jobs)
+        self.now = 0
+        self.place: dict[int, Place] = {}
+        self.alive: dict[int, None] = {}
+        self.left = trace.work_ms * PER_MS
+        self.speed = np.full(jobs, PER_MS, dtype=np.int64)
+        self.since = np.zeros(jobs, dtype=np.int64)
+        self.overhead_due = np.zeros(jobs, dtype=np.int64)
+        self.running = np.zeros(jobs, dtype=np.int64)
+        self.started = np.zeros(jobs, dtype=np.int64)
+        self.first_start = np.full(jobs, NEVER, dtype=np.int64)
+        self.end = np.full(jobs, NEVER, dtype=np.int64)
+        self.stops = np.zeros(jobs, dtype=np.int64)
+        self.moves = np.zeros(jobs, dtype=np.int64)
+        self.run_ms = np.zeros(jobs, dtype=np.int64)
+        self.overhead_ms = np.zeros(jobs, dtype=np.int64)
+        self.lost_ms = np.zeros(jobs, dtype=np.int64)
+        self._unsaved_ms = np.zeros(jobs, dtype=np.int64)
+        self._due = np.zeros(jobs, dtype=np.int64)
+        self._ends: list[tuple[int, int]] = []
+        self.gpus: list[int] = trace.gpus.tolist()
+        self._submit: list[int] = [*trace.submit_ms.tolist(), NEVER]
+        self._next = 0
+        self._outages = sorted((o.begin_ms, i) for i, o in enumerate(outages))
+        self._outage = list(outages)
+        self._repairs: list[tuple[int, int]] = []
+        self.busy_gpus = self.busy_gpu_ms = self.alive_ms = 0
+        self.events = self.decisions = 0
+        self.samples: list[tuple[int, int, int, int]] = []
+        self._sample_at = 0
+        self._last_decision = -NEVER
+        self._pending = self._stuck = False
+
+    # What deciders and policies read.
+
+    def column(self, name: str, jobs: Ints) -> Ints:
+        """Return a column for some jobs: one of the trace, or one that changes."""
+        if name == "now_ms":
+            return np.full(len(jobs), self.now, dtype=np.int64)
+        if name == "running":
+            return self.running[jobs]
+        if name == "remaining_ms":
+            return self._left(jobs) // PER_MS
+        if name == "service_ms":
+            return self.run_ms[jobs] + self.running[jobs] * (self.now - self.since[jobs])
+        rows = self.trace.extra.get(name)
+        taken: Any = getattr(self.trace, name) if rows is None else rows
+        chosen: Ints = taken[jobs]
+        return chosen
+
+    def _left(self, jobs: Ints) -> Ints:
+        elapsed = self.running[jobs] * (self.now - self.since[jobs])
+        works = elapsed - np.minimum(elapsed, self.overhead_due[jobs])
+        left: Ints = self.left[jobs] - works * self.speed[jobs]
+        return left
+
+    # What deciders do.
+
+    def start(self, job: int, place: Place, speed: int = PER_MS) -> None:
+        """Start a waiting job on free GPUs."""
+        self.ledger.take(place)
+        self._begin(job, place, speed)
+
+    def _begin(self, job: int, place: Place, speed: int) -> None:
+        if job in self.place or job not in self.alive:
+            raise InternalError(f"job {self.trace.names[job]} cannot start")
+        if sum(gpus for _, gpus in place) != self.gpus[job]:
+            raise InternalError(f"job {self.trace.names[job]} starts on {place}")
+        self.place[job] = place
+        self.busy_gpus += self.gpus[job]
+        self.running[job] = 1
+        self.since[job] = self.started[job] = self.now
+        self.speed[job] = speed
+        if self.first_start[job] == NEVER:
+            self.first_start[job] = self.now
+        if not self.charges_events:
+            self.overhead_due[job] += self._start_ms[job]
+        self._predict(job)
+
+    def stop(self, job: int) -> None:
+        """Preempt a running job."""
+        self._settle(job)
+        place = self._release(job)
+        self.ledger.release(place)
+        self.stops[job] += 1
+        self._unsaved_ms[job] = 0
+        self.overhead_due[job] = self._stop_ms[job]
+
+    def move(self, job: int, place: Place) -> None:
+        """Migrate a running job to a place that is free, its own GPUs counted as free."""
+        self.ledger.release(self.place[job])
+        self.ledger.take(place)
+        self._moved(job, place)
+
+    def replace_all(self, places: dict[int, Place]) -> None:
+        """Let exactly these jobs run, in these places; the ledger has been cleared and taken."""
+        before = self.place
+        for job in [job for job in before if job not in places]:
+            self._settle(job)
+            self._release(job)
+            self.stops[job] += 1
+            self._unsaved_ms[job] = 0
+            self.overhead_due[job] = self._stop_ms[job]
+        for job, place in places.items():
+            if job not in before:
+                self._begin(job, place, PER_MS)
+            elif before[job] != place:
+                self._moved(job, place)
+
+    def _moved(self, job: int, place: Place) -> None:
+        self._settle(job)
+        self.place[job] = place
+        self.moves[job] += 1
+        self.overhead_due[job] += self._move_ms[job]
+        self._predict(job)
+
+    # Progress.
+
+    def _settle(self, job: int) -> None:
+        """Account for what a running job did since it was last looked at."""
+        elapsed = self.now - int(self.since[job])
+        if not elapsed:
+            return
+        overhead = min(int(self.overhead_due[job]), elapsed)
+        self.overhead_due[job] -= overhead
+        self.overhead_ms[job] += overhead
+        self.run_ms[job] += elapsed
+        self.left[job] -= (elapsed - overhead) * int(self.speed[job])
+        self._unsaved_ms[job] += elapsed - overhead
+        self.since[job] = self.now
+
+    def _predict(self, job: int) -> None:
+        due = (
+            self.now + int(self.overhead_due[job]) - (-int(self.left[job]) // int(self.speed[job]))
+        )
+        self._due[job] = due
+        if not self.charges_events:
+            heappush(self._ends, (due, job))
+
+    def _release(self, job: int) -> Place:
+        place = self.place.pop(job)
+        self.busy_gpus -= self.gpus[job]
+        self.running[job] = 0
+        self._due[job] = NEVER
+        return place
+
+    def _charge_event(self) -> None:
+        """Muri's costs: every running job pays its start at every event that is not its end."""
+        jobs = np.fromiter(self.place, dtype=np.int64, count=len(self.place))
+        elapsed = self.now - self.since[jobs]
+        overhead = np.minimum(elapsed, self._start_ms[jobs])
+        self.overhead_ms[jobs] += overhead
+        self.run_ms[jobs] += elapsed
+        self.left[jobs] -= (elapsed - overhead) * self.speed[jobs]
+        self.since[jobs] = self.now
+        self._due[jobs] = self.now - (-self.left[jobs] // self.speed[jobs])
+
+    def _next_end(self) -> int:
+        if self.charges_events:
+            jobs = np.fromiter(self.place, dtype=np.int64, count=len(self.place))
+            return int(self._due[jobs].min()) if len(jobs) else NEVER
+        ends = self._ends
+        while ends and self._due[ends[0][1]] != ends[0][0]:
+            heappop(ends)
+        return ends[0][0] if ends else NEVER
+
+    def _ended(self) -> list[int]:
+        if self.charges_events:
+            return sorted(job for job in self.place if self._due[job] == self.now)
+        found = []
+        while self._next_end() == self.now:
+            found.append(heappop(self._ends)[1])
+            self._due[found[-1]] = NEVER
+        return sorted(found)
+
+    # Events.
+
+    def run(self, until_ms: int = NEVER) -> None:
+        """Play until all jobs have ended, nothing can happen any more, or the clock is there."""
+        while (time := self._next_event()) < min(until_ms, NEVER):
+            self._advance(time)
+            self._happen()
+        if until_ms != NEVER:
+            self._advance(until_ms)
+        for job in self.place:
+            self._settle(job)
+
+    def _next_event(self) -> int:
+        time = min(self._next_end(), self._submit[self._next])
+        if self.alive and not (time == NEVER and self._stuck):
+            time = min(time, max(self.now, self.decider.wakes_ms(self)), self._next_round())
+        if self._outages and self.alive:
+            time = min(time, self._outages[0][0])
+        if self._repairs:
+            time = min(time, self._repairs[0][0])
+        return time
+
+    def _next_round(self) -> int:
+        """Return when the clock asks for a decision: the next multiple, or the end of a pause."""
+        every = self.trigger.every_ms
+        if every is None:
+            return NEVER
+        if self.trigger.at_most:
+            return self._last_decision + every if self._pending else NEVER
+        return (self.now // every + 1) * every
+
+    def _advance(self, time: int) -> None:
+        while self._sample_at <= time:
+            waiting = len(self.alive) - len(self.place)
+            self.samples.append((self._sample_at, self.busy_gpus, len(self.place), waiting))
+            self._sample_at += HOUR_MS
+        self.busy_gpu_ms += self.busy_gpus * (time - self.now)
+        self.alive_ms += len(self.alive) * (time - self.now)
+        self.now = time
+
+    def _happen(self) -> None:
+        """Let everything happen that happens now, then decide."""
+        self.events += 1
+        for job in self._ended():
+            self._finish(job)
+        while self._repairs and self._repairs[0][0] == self.now:
+            self.ledger.open(heappop(self._repairs)[1])
+        while self._outages and self._outages[0][0] == self.now:
+            self._fail(self._outage[self._outages.pop(0)[1]])
+        while self._submit[self._next] == self.now:
+            self.alive[self._next] = None
+            self.decider.arrive(self, self._next)
+            self._next += 1
+        if self.charges_events:
+            self._charge_event()
+        self._pending = True
+        if self._decides():
+            self._pending = False
+            self._last_decision = self.now
+            self.decisions += 1
+            self.decider.decide(self)
+            self._stuck = not self.place
+
+    def _decides(self) -> bool:
+        every = self.trigger.every_ms
+        if every is None:
+            return True
+        if self.trigger.at_most:
+            return self.now >= self._last_decision + every
+        return self.now % every == 0
+
+    def _finish(self, job: int) -> None:
+        elapsed = self.now - int(self.since[job])
+        overhead = 0 if self.charges_events else min(int(self.overhead_due[job]), elapsed)
+        self.overhead_ms[job] += overhead
+        self.run_ms[job] += elapsed
+        self.left[job] = 0
+        self.ledger.release(self._release(job))
+        self.end[job] = self.now
+        del self.alive[job]
+        self.decider.leave(self, job)
+
+    def _fail(self, outage: Outage) -> None:
+        stopped = [j for j, place in self.place.items() if any(h == outage.host for h, _ in place)]
+        for job in stopped:
+            self._settle(job)
+            checkpoint = self.costs.checkpoint_ms
+            if outage.loses and checkpoint is not None:
+                lost = int(self._unsaved_ms[job]) % max(checkpoint, 1)
+                self.lost_ms[job] += lost
+                self.left[job] += lost * int(self.speed[job])
+            self.stop(job)
+            self.decider.arrive(self, job)
+        self.ledger.close(outage.host)
+        heappush(self._repairs, (outage.end_ms, outage.host))

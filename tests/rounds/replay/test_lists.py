@@ -1,0 +1,115 @@
+"""List policies: the hand-made fixtures of the literature, in whole seconds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from placewright.instances.traces.trace import NEVER, Trace
+from placewright.rounds.policies.base import Columns, ListPolicy, UndeclaredColumnError
+from placewright.rounds.policies.lists import EASY, FIFO, FIT_FIRST, SJF, SRSF, SRTF
+from placewright.rounds.policies.tiresias import LAS, ServiceQueues
+from placewright.rounds.replay.costs import Costs
+from placewright.rounds.replay.ledger import HostLedger
+from placewright.rounds.replay.list_decider import list_decider
+from placewright.rounds.replay.loop import Loop, Outage
+
+
+def trace_of(*jobs: tuple[int, int, int]) -> Trace:
+    """Make a trace of (arrival s, GPUs, work s)."""
+    rows = np.array(jobs, dtype=np.int64)
+    return Trace.of(1000 * rows[:, 0], rows[:, 1], 1000 * rows[:, 2])
+
+
+def played(
+    policy: ListPolicy,
+    trace: Trace,
+    sizes: list[int],
+    costs: Costs | None = None,
+    outages: tuple[Outage, ...] = (),
+) -> Loop:
+    """Play a trace on hosts, first fit."""
+    loop = Loop(
+        trace, HostLedger(sizes), list_decider(policy, len(trace)), costs=costs, outages=outages
+    )
+    loop.run()
+    return loop
+
+
+def ends(loop: Loop) -> list[float]:
+    """Return when each job ended, in seconds."""
+    return (loop.end / 1000).tolist()
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [(FIFO, [10, 15, 16]), (FIT_FIRST, [10, 15, 1]), (SJF, [16, 6, 1])]
+)
+def test_three_jobs_on_four_gpus(policy: ListPolicy, expected: list[float]) -> None:
+    trace = trace_of((0, 2, 10), (0, 4, 5), (0, 2, 1))
+    assert ends(played(policy, trace, [4])) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [(EASY, [10, 15, 8, 24]), (FIT_FIRST, [10, 22, 8, 17]), (FIFO, [10, 15, 21, 24])],
+)
+def test_easy_backfilling_does_not_delay_the_first_that_waits(
+    policy: ListPolicy, expected: list[float]
+) -> None:
+    trace = trace_of((0, 2, 10), (1, 4, 5), (2, 2, 6), (3, 2, 9))
+    assert ends(played(policy, trace, [4])) == expected
+
+
+def test_srtf_looks_at_time_and_srsf_at_gpu_time() -> None:
+    trace = trace_of((0, 4, 3), (0, 1, 10))
+    assert ends(played(SRTF, trace, [4])) == [3, 13]
+    assert ends(played(SRSF, trace, [4])) == [13, 10]
+
+
+def test_a_shorter_job_preempts_and_a_restart_costs() -> None:
+    trace = trace_of((0, 4, 10), (2, 4, 3))
+    loop = played(SRTF, trace, [4])
+    assert ends(loop) == [13, 5]
+    assert loop.stops.tolist() == [1, 0]
+    assert ends(played(SRTF, trace, [4], Costs(stop_ms=1000))) == [14, 5]
+    assert ends(played(SRTF, trace, [4], Costs(start_ms=np.array([1000, 0])))) == [15, 5]
+
+
+def test_las_drops_a_job_that_has_attained_its_limit() -> None:
+    policy = ListPolicy(
+        LAS.name,
+        LAS.order,
+        LAS.sees,
+        preempts=True,
+        skips=True,
+        queues=lambda jobs: ServiceQueues(jobs, (8,)),
+    )
+    assert ends(played(policy, trace_of((0, 2, 10), (3, 2, 2)), [2])) == [12, 6]
+    assert ends(played(policy, trace_of((0, 2, 10), (3, 2, 2), (4, 1, 4)), [2])) == [16, 6, 10]
+
+
+def test_a_policy_sees_only_what_it_declares() -> None:
+    policy = ListPolicy("peeks", lambda jobs: jobs.work_ms, frozenset({"predicted_ms"}))
+    with pytest.raises(UndeclaredColumnError, match="'work_ms', which it does not declare"):
+        played(policy, trace_of((0, 1, 1)), [1])
+
+
+def test_columns_are_read_only() -> None:
+    def spoils(jobs: Columns) -> np.ndarray:
+        jobs.gpus[0] = 3
+        return jobs.gpus
+
+    with pytest.raises(ValueError, match="read-only"):
+        played(ListPolicy("spoils", spoils), trace_of((0, 1, 1)), [1])
+
+
+def test_a_failure_loses_the_work_since_the_last_checkpoint() -> None:
+    trace = trace_of((0, 1, 10))
+    loop = played(FIFO, trace, [1], Costs(checkpoint_ms=3000), (Outage(0, 8000, 20_000),))
+    assert ends(loop) == [24]
+    assert loop.lost_ms.tolist() == [2000]
+
+
+def test_a_job_that_is_too_large_waits_for_ever() -> None:
+    loop = played(FIT_FIRST, trace_of((0, 3, 1), (0, 1, 1)), [2])
+    assert loop.end.tolist() == [NEVER, 1000]
