@@ -1,0 +1,173 @@
+"""`ReplaySpec`: the assumptions of a replay, small enough to send to a worker and to print."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from placewright.array_types import Ints
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.traces.trace import Trace
+from placewright.rounds.policies.base import ListPolicy
+from placewright.rounds.policies.lists import LISTS
+from placewright.rounds.policies.tiresias import LAS
+from placewright.rounds.replay.costs import Charge, Costs
+from placewright.rounds.replay.ledger import HostLedger, Placer
+from placewright.rounds.replay.list_decider import Places, list_decider
+from placewright.rounds.replay.loop import Loop, Outage, Trigger
+from placewright.rounds.replay.muri_costs import start_seconds
+from placewright.rounds.replay.result import Result, result_of
+
+POLICIES = {**LISTS, LAS.name: LAS}
+"""The list policies by name."""
+
+_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySpec:
+    """Who decides, on which hosts, when, and at which costs.
+
+    Parameters
+    ----------
+    policy
+        Name of a policy.
+    hosts
+        GPUs of each host.
+    placer, places
+        See `HostLedger` and `PreemptiveList`.
+    every_s, at_most_every
+        See `Trigger`; None: after every event.
+    start_s, stop_s, move_s, checkpoint_s, charge
+        See `Costs`; `start_table` names a table of starts by model and GPUs in place of `start_s`.
+    load
+        Arrivals are compressed by this factor; 2 doubles the load.
+    seed
+        Of what is drawn.
+    """
+
+    policy: str
+    hosts: tuple[int, ...]
+    placer: Placer = "first-fit"
+    places: Places = "kept"
+    every_s: int | None = None
+    at_most_every: bool = False
+    start_s: float = 0
+    start_table: str | None = None
+    stop_s: float = 0
+    move_s: float = 0
+    checkpoint_s: float | None = None
+    charge: Charge = "start"
+    load: float = 1.0
+    seed: int = 0
+    outages: tuple[Outage, ...] = field(default=())
+
+    def card(self) -> dict[str, Any]:
+        """Return the assumptions as they are compared between replays."""
+        card = asdict(self)
+        card["hosts"] = _host_text(self.hosts)
+        card["outages"] = len(self.outages)
+        return card
+
+
+def _host_text(hosts: tuple[int, ...]) -> str:
+    """Write hosts as `8x8, 4x4`: numbers of hosts and their GPUs."""
+    runs: list[tuple[int, int]] = []
+    for gpus in hosts:
+        if runs and runs[-1][1] == gpus:
+            runs[-1] = (runs[-1][0] + 1, gpus)
+        else:
+            runs.append((1, gpus))
+    return ", ".join(f"{count}x{gpus}" for count, gpus in runs)
+
+
+def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
+    """Return the loop of a replay, at its beginning.
+
+    Raises
+    ------
+    InvalidInputError
+        If a job asks more GPUs than there are.
+    """
+    ledger = HostLedger(spec.hosts, spec.placer)
+    too_large = trace.gpus > ledger.total
+    if too_large.any():
+        job = int(too_large.argmax())
+        raise InvalidInputError(
+            f"expected at most {ledger.total} GPUs, as many as the hosts have",
+            path=("trace", trace.names[job], "gpus"),
+            value=int(trace.gpus[job]),
+        )
+    if spec.load != 1:
+        trace = compressed(trace, spec.load)
+    return Loop(
+        trace,
+        ledger,
+        list_decider(policy_named(spec.policy), len(trace), spec.places),
+        costs=_costs(trace, spec),
+        trigger=Trigger(
+            None if spec.every_s is None else _MS * spec.every_s, at_most=spec.at_most_every
+        ),
+        outages=spec.outages,
+    )
+
+
+def play(trace: Trace, spec: ReplaySpec) -> Result:
+    """Play a trace to its end, and check the result."""
+    loop = loop_of(trace, spec)
+    loop.run()
+    return result_of(loop)
+
+
+def policy_named(name: str) -> ListPolicy:
+    """Return the policy of a name.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none.
+    """
+    if name not in POLICIES:
+        raise InvalidInputError(
+            f"expected one of {', '.join(sorted(POLICIES))}", path=("policy",), value=name
+        )
+    return POLICIES[name]
+
+
+def compressed(trace: Trace, load: float) -> Trace:
+    """Return the trace with arrivals compressed by `load`; deadlines keep their distance."""
+    submit = np.rint(trace.submit_ms / load).astype(np.int64)
+    due = trace.deadline_ms.copy()
+    has = due != np.iinfo(np.int64).max
+    due[has] += (submit - trace.submit_ms)[has]
+    return Trace.of(
+        submit,
+        trace.gpus,
+        trace.work_ms,
+        names=trace.names,
+        predicted_ms=trace.predicted_ms,
+        deadline_ms=due,
+        value=trace.value,
+        tenant=trace.tenant,
+        model=trace.model,
+        tenants=trace.tenants,
+        models=trace.models,
+        extra=trace.extra,
+    )
+
+
+def _costs(trace: Trace, spec: ReplaySpec) -> Costs:
+    start: Ints | int = round(_MS * spec.start_s)
+    if spec.start_table is not None:
+        if spec.start_table != "muri":
+            raise InvalidInputError("expected muri", path=("start_table",), value=spec.start_table)
+        start = _MS * start_seconds(trace)
+    return Costs(
+        start_ms=start,
+        stop_ms=round(_MS * spec.stop_s),
+        move_ms=round(_MS * spec.move_s),
+        checkpoint_ms=None if spec.checkpoint_s is None else round(_MS * spec.checkpoint_s),
+        charge=spec.charge,
+    )
