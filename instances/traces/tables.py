@@ -1,0 +1,101 @@
+"""Traces that are tables of submission, GPUs and duration in seconds: our own, and published ones.
+
+Tiresias (Gu et al., NSDI 2019) and ElasticFlow (Gu et al., ASPLOS 2023) publish such tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from placewright.array_types import Ints
+from placewright.instances.converters.support.csv_table import Table
+from placewright.instances.traces.trace import NEVER, Trace
+
+MAX_S = 10**10
+"""The longest time on a clock: 317 years."""
+
+MAX_GPUS = 10**6
+MAX_VALUE = 10**9
+
+_PLACES, _MS = 3, 1000
+
+
+def own_trace(table: Table) -> Trace:
+    """Read our own format.
+
+    Columns submit_s, gpus and duration_s; where there are such, name, tenant, model, predicted_s
+    (empty: the duration), deadline_s (on the clock of submit_s; empty: none) and value. Seconds
+    have up to three decimals.
+    """
+    work = _milliseconds(table, "duration_s")
+    deadline = _milliseconds(table, "deadline_s", NEVER) if table.has("deadline_s") else None
+    predicted = _milliseconds(table, "predicted_s", -1) if table.has("predicted_s") else None
+    tenants, tenant = numbered(table.columns.get("tenant"), len(work))
+    models, model = numbered(table.columns.get("model"), len(work))
+    return Trace.of(
+        _milliseconds(table, "submit_s"),
+        positive(table, "gpus", MAX_GPUS),
+        np.maximum(work, 1),
+        names=tuple(table.columns["name"]) if table.has("name") else None,
+        predicted_ms=None if predicted is None else np.where(predicted < 0, work, predicted),
+        deadline_ms=deadline,
+        value=table.integers("value", MAX_VALUE, blank=0) if table.has("value") else None,
+        tenant=tenant,
+        model=model,
+        tenants=tenants,
+        models=models,
+    )
+
+
+def duration_trace(table: Table) -> Trace:
+    """Read a table of `num_gpu`, `duration` and `submit_time` or `submission_time`, whole seconds.
+
+    Jobs that ask no GPU or run no time are left out.
+    """
+    submit = "submit_time" if table.has("submit_time") else "submission_time"
+    gpus = table.integers("num_gpu", MAX_GPUS)
+    work = table.integers("duration", MAX_S)
+    names = tuple(table.columns["job_id"]) if table.has("job_id") else None
+    rows = np.flatnonzero((gpus > 0) & (work > 0))
+    models, model = numbered(table.columns.get("model_name"), len(work))
+    return Trace.of(
+        _MS * table.integers(submit, MAX_S)[rows],
+        gpus[rows],
+        _MS * work[rows],
+        names=None if names is None else tuple(names[row] for row in rows.tolist()),
+        model=model[rows],
+        models=models,
+    )
+
+
+def positive(table: Table, column: str, maximum: int) -> Ints:
+    """Return a column of integers from 1."""
+    numbers = table.integers(column, maximum)
+    if (numbers == 0).any():
+        raise table.error(int((numbers == 0).argmax()), column, f"expected 1 to {maximum}")
+    return numbers
+
+
+def numbered(cells: Sequence[str] | None, count: int) -> tuple[tuple[str, ...], Ints]:
+    """Return the distinct cells in order of appearance, and the number of each row's."""
+    if cells is None:
+        return ("",), np.zeros(count, dtype=np.int64)
+    number: dict[str, int] = {}
+    rows = np.array([number.setdefault(cell, len(number)) for cell in cells], dtype=np.int64)
+    return tuple(number) or ("",), rows
+
+
+def _milliseconds(table: Table, column: str, blank: int | None = None) -> Ints:
+    """Return seconds with up to three decimals as milliseconds; `blank` for an empty cell."""
+    cells = table.columns[column]
+    empty = np.array([not cell for cell in cells], dtype=np.bool_)
+    if blank is None or not empty.any():
+        return table.decimals(column, _PLACES, MAX_S)
+    filled = Table(
+        table.file,
+        {column: [cell or "0" for cell in cells]},
+        table.lines,
+    )
+    return np.where(empty, blank, filled.decimals(column, _PLACES, MAX_S))
