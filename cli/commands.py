@@ -22,6 +22,7 @@ from placewright.cli.verbs import (
     export,
     generate,
     preset,
+    replay,
     report,
     serve,
     show,
@@ -46,6 +47,7 @@ app.command("explain")(explain.explain)
 app.command("audit")(audit.audit)
 app.command("whatif")(whatif.whatif)
 app.command("diff")(diff.diff)
+app.command("replay")(replay.replay)
 app.command("report")(report.report)
 app.command("validate")(verify.validate)
 app.command("show")(show.show)

@@ -104,6 +104,11 @@ ROUND = {
     ],
 }
 
+OWN_POLICY = """
+from placewright.rounds.policies.base import ListPolicy
+laxity = ListPolicy("laxity", lambda jobs: jobs.deadline_ms, frozenset({"deadline_ms"}))
+"""
+
 JOB_SET = """
 kind: JobSet
 metadata:
@@ -136,6 +141,8 @@ def folder(tmp_path_factory):
     (here / "profiles.csv").write_text("model,num_gpu,iter_ms\nbert,1,100\nbert,2,110\n")
     write(parse_round(ROUND), here / "round.yaml")
     write(parse_edits(EDITS), here / "edits.yaml")
+    (here / "trace.csv").write_text("submit_s,gpus,duration_s\n0,4,100\n5,8,30.5\n9,1,60\n")
+    (here / "mine.py").write_text(OWN_POLICY)
     (here / "token").write_text("a-token-of-the-tests\n")
     (here / "mast-replicas.yaml").symlink_to(ROOT / "instances" / "library" / "mast-replicas.yaml")
     (here / "task.yaml").write_text("resources: {accelerators: [H100:8, H100:4]}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from runpy import run_path
 from typing import Any
 
 import numpy as np
@@ -122,18 +123,35 @@ def play(trace: Trace, spec: ReplaySpec) -> Result:
 
 
 def policy_named(name: str) -> ListPolicy:
-    """Return the policy of a name.
+    """Return the policy of a name; `FILE:NAME` a `ListPolicy` of a Python file, which is run.
 
     Raises
     ------
     InvalidInputError
         If there is none.
     """
+    file, colon, own = name.rpartition(":")
+    if colon and file.endswith(".py"):
+        return _policy_of_file(name, file, own)
     if name not in POLICIES:
         raise InvalidInputError(
             f"expected one of {', '.join(sorted(POLICIES))}", path=("policy",), value=name
         )
     return POLICIES[name]
+
+
+def _policy_of_file(text: str, file: str, name: str) -> ListPolicy:
+    try:
+        policy = run_path(file).get(name)
+    except (OSError, SyntaxError) as error:
+        raise InvalidInputError(
+            f"expected a Python file that can be run ({error})", path=("policy",), value=text
+        ) from None
+    if not isinstance(policy, ListPolicy):
+        raise InvalidInputError(
+            f"expected that {file} defines {name} as a ListPolicy", path=("policy",), value=text
+        )
+    return policy
 
 
 def compressed(trace: Trace, load: float) -> Trace:

@@ -1,0 +1,157 @@
+"""Measures of a replay: what users feel, and how the cluster was used. Times in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.array_types import Floats, Ints
+from placewright.instances.traces.trace import NEVER
+from placewright.rounds.replay.result import Result
+
+Measures: TypeAlias = dict[str, float]
+
+SHORT_S = 10.0
+"""Bounded slowdown counts shorter jobs as this long (Feitelson et al., JSSPP 1997)."""
+
+SIZES = ((1, "1"), (4, "2-4"), (8, "5-8"), (32, "9-32"), (2**62, "33+"))
+"""Size classes: the largest number of GPUs, and the class's name."""
+
+_MS = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which jobs are measured: those submitted from `warm_up_ms` on and before `horizon_ms`."""
+
+    warm_up_ms: int = 0
+    horizon_ms: int = NEVER
+
+
+def measure(result: Result, window: Window | None = None) -> Measures:
+    """Return all measures of a replay.
+
+    Those of time are over the jobs that ended; `unfinished` counts the others. `p99` is the element
+    int(0.99 n) of the sorted times, counted from 0, as published tables have it.
+    """
+    rows = _rows(result, Window() if window is None else window)
+    return {**_of_jobs(result, rows), **_of_cluster(result)}
+
+
+def by_size(result: Result, window: Window | None = None) -> dict[str, Measures]:
+    """Return the measures of jobs per size class."""
+    rows = _rows(result, Window() if window is None else window)
+    size = np.searchsorted([most for most, _ in SIZES], result.trace.gpus[rows])
+    return {
+        name: _of_jobs(result, rows[size == number])
+        for number, (_, name) in enumerate(SIZES)
+        if (size == number).any()
+    }
+
+
+def by_tenant(result: Result, window: Window | None = None) -> dict[str, Measures]:
+    """Return the measures of jobs per tenant; empty where the trace names only one."""
+    trace = result.trace
+    if len(trace.tenants) < 2:
+        return {}
+    rows = _rows(result, Window() if window is None else window)
+    tenant = trace.tenant[rows]
+    return {
+        name: _of_jobs(result, rows[tenant == number])
+        for number, name in enumerate(trace.tenants)
+        if (tenant == number).any()
+    }
+
+
+def _rows(result: Result, window: Window) -> Ints:
+    submit = result.trace.submit_ms
+    rows: Ints = np.flatnonzero((submit >= window.warm_up_ms) & (submit < window.horizon_ms))
+    return rows
+
+
+def _of_jobs(result: Result, rows: Ints) -> Measures:
+    trace = result.trace
+    ended = rows[result.end_ms[rows] != NEVER]
+    jct = (result.end_ms[ended] - trace.submit_ms[ended]) / _MS
+    wait = (result.first_start_ms[ended] - trace.submit_ms[ended]) / _MS
+    work = trace.work_ms[ended] / _MS
+    slowdown = np.maximum(jct / np.maximum(work, SHORT_S), 1.0)
+    due = rows[trace.deadline_ms[rows] != NEVER]
+    met = result.end_ms[due] <= trace.deadline_ms[due]
+    measures = {
+        "jobs": float(len(rows)),
+        "unfinished": float(len(rows) - len(ended)),
+        "jct_mean_s": _mean(jct),
+        "jct_p50_s": _at(jct, 0.5),
+        "jct_p90_s": _at(jct, 0.9),
+        "jct_p99_s": _at(jct, 0.99),
+        "wait_mean_s": _mean(wait),
+        "wait_p99_s": _at(wait, 0.99),
+        "bounded_slowdown_mean": _mean(slowdown),
+        "rho_worst": float(np.max(jct / work, initial=0.0)),
+        "stops_per_job": _mean(result.stops[rows]),
+        "moves_per_job": _mean(result.moves[rows]),
+    }
+    if len(due):
+        measures["deadlines_met"] = float(np.mean(met))
+        measures["value_missed"] = float(trace.value[due][~met].sum())
+    return measures
+
+
+def _of_cluster(result: Result) -> Measures:
+    trace = result.trace
+    ends = result.end_ms[result.end_ms != NEVER]
+    gpu_ms = max(1, result.gpus_total * result.horizon_ms)
+    overhead = float((result.overhead_ms * trace.gpus).sum())
+    lost = float((result.lost_ms * trace.gpus).sum())
+    measures = {
+        "makespan_s": float(ends.max(initial=0)) / _MS,
+        "allocation": result.busy_gpu_ms / gpu_ms,
+        "useful_gpu_s": (result.busy_gpu_ms - overhead - lost) / _MS,
+        "overhead_gpu_s": overhead / _MS,
+        "lost_gpu_s": lost / _MS,
+        "events": float(result.events),
+        "decisions": float(result.decisions),
+    }
+    if result.gaps:
+        measures["gap_mean"] = float(np.mean(result.gaps))
+        measures["gap_most"] = float(np.max(result.gaps))
+    return measures
+
+
+def _mean(rows: NDArray[np.float64] | Ints) -> float:
+    return float(np.mean(rows)) if len(rows) else 0.0
+
+
+def _at(rows: Floats, part: float) -> float:
+    return float(np.sort(rows)[min(int(part * len(rows)), len(rows) - 1)]) if len(rows) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean over seeds, and half the width of its 95 % interval."""
+
+    mean: float
+    half_width: float
+
+
+T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+"""Quantile 0.975 of Student's t for 1 to 10 degrees of freedom; beyond them 2.228 is safe."""
+
+
+def interval(values: Floats) -> Interval:
+    """Return the mean of independent values and its 95 % interval by Student's t."""
+    count = len(values)
+    if count < 2:
+        return Interval(_mean(values), float("inf"))
+    spread = float(np.std(values, ddof=1)) / sqrt(count)
+    return Interval(_mean(values), T_975[min(count - 2, len(T_975) - 1)] * spread)
+
+
+def paired(first: Floats, second: Floats) -> Interval:
+    """Return how much the second is above the first, seed by seed."""
+    return interval(np.asarray(second) - np.asarray(first))

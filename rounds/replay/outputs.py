@@ -1,0 +1,113 @@
+"""The files of a replay: a record per job, hourly samples, and a summary with its assumptions.
+
+`jobs.jsonl`, `samples.jsonl` and `summary.json` depend on the trace and the assumptions alone, so
+that two runs of one replay are equal byte for byte. What a run took is in `usage.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from placewright.instances.traces.trace import NEVER, Trace
+from placewright.rounds.replay.measures import by_size, by_tenant, measure
+from placewright.rounds.replay.result import Result
+from placewright.rounds.replay.spec import ReplaySpec
+
+JOBS, SAMPLES, SUMMARY, USAGE = "jobs.jsonl", "samples.jsonl", "summary.json", "usage.json"
+
+_KEYS = (
+    "job",
+    "submit_ms",
+    "gpus",
+    "work_ms",
+    "start_ms",
+    "end_ms",
+    "run_ms",
+    "overhead_ms",
+    "lost_ms",
+    "stops",
+    "moves",
+    "tenant",
+)
+
+
+def trace_digest(trace: Trace) -> str:
+    """Return the sha256 of what a replay reads of a trace."""
+    digest = hashlib.sha256()
+    for rows in (trace.submit_ms, trace.gpus, trace.work_ms, trace.predicted_ms, trace.deadline_ms):
+        digest.update(rows.tobytes())
+    return digest.hexdigest()
+
+
+def summary_of(result: Result, spec: ReplaySpec, trace_name: str) -> dict[str, Any]:
+    """Return the summary: assumptions card, measures, and these by size class and tenant."""
+    return {
+        "kind": "Replay",
+        "card": {
+            "trace": trace_name,
+            "trace_sha256": trace_digest(result.trace),
+            "placewright": version("placewright"),
+            **spec.card(),
+        },
+        "measures": measure(result),
+        "by_size": by_size(result),
+        "by_tenant": by_tenant(result),
+    }
+
+
+def write_outputs(
+    folder: Path,
+    result: Result,
+    spec: ReplaySpec,
+    trace_name: str,
+    usage: dict[str, float],
+) -> dict[str, Any]:
+    """Write the files of a replay, each aside and then renamed; return the summary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    summary = summary_of(result, spec, trace_name)
+    _write(folder / JOBS, _job_lines(result))
+    samples = (
+        json.dumps({"at_s": ms // 1000, "busy_gpus": busy, "running": run, "waiting": wait})
+        for ms, busy, run, wait in result.samples
+    )
+    _write(folder / SAMPLES, "".join(line + "\n" for line in samples))
+    _write(folder / SUMMARY, json.dumps(summary, indent=2) + "\n")
+    _write(folder / USAGE, json.dumps(usage, indent=2) + "\n")
+    return summary
+
+
+def _job_lines(result: Result) -> str:
+    trace = result.trace
+    columns = zip(
+        trace.names,
+        trace.submit_ms.tolist(),
+        trace.gpus.tolist(),
+        trace.work_ms.tolist(),
+        result.first_start_ms.tolist(),
+        result.end_ms.tolist(),
+        result.run_ms.tolist(),
+        result.overhead_ms.tolist(),
+        result.lost_ms.tolist(),
+        result.stops.tolist(),
+        result.moves.tolist(),
+        trace.tenant.tolist(),
+        strict=True,
+    )
+    lines = []
+    for row in columns:
+        record = dict(zip(_KEYS, row, strict=True))
+        for key in ("start_ms", "end_ms"):
+            record[key] = None if record[key] == NEVER else record[key]
+        record["tenant"] = trace.tenants[int(record["tenant"])]
+        lines.append(json.dumps(record))
+    return "".join(line + "\n" for line in lines)
+
+
+def _write(path: Path, text: str) -> None:
+    aside = path.with_name(path.name + ".part")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
