@@ -32,7 +32,7 @@ class WaitingList:
     """
 
     def __init__(self, policy: ListPolicy) -> None:
-        self._policy = policy
+        self._policy, self.gaps = policy, list[float]()
         self._waiting: list[tuple[float, int]] = []
 
     def arrive(self, loop: Loop, job: int) -> None:
@@ -42,6 +42,9 @@ class WaitingList:
 
     def leave(self, loop: Loop, job: int) -> None:
         """Do nothing: a job that ends has left the list."""
+
+    def close(self) -> None:
+        """Do nothing: no process was started."""
 
     def wakes_ms(self, loop: Loop) -> int:  # noqa: ARG002
         """Return `NEVER`."""
@@ -143,7 +146,7 @@ class PreemptiveList:
     """
 
     def __init__(self, policy: ListPolicy, jobs: int, places: Places) -> None:
-        self._policy, self._places = policy, places
+        self._policy, self._places, self.gaps = policy, places, list[float]()
         self._list: Ints = np.empty(0, dtype=np.int64)
         self._came: list[int] = []
         self._left = False
@@ -157,6 +160,9 @@ class PreemptiveList:
     def leave(self, loop: Loop, job: int) -> None:  # noqa: ARG002
         """Note that the list has a job that has ended."""
         self._left = True
+
+    def close(self) -> None:
+        """Do nothing: no process was started."""
 
     def wakes_ms(self, loop: Loop) -> int:
         """Return when a running job changes its queue."""

@@ -45,7 +45,12 @@ class Trigger:
 
 
 class Decider(Protocol):
-    """Decides who runs where, by `start`, `stop` and `move` of the loop."""
+    """Decides who runs where, by `start`, `stop` and `move` of the loop.
+
+    `gaps` has the gap of each decision that a solver made.
+    """
+
+    gaps: list[float]
 
     def arrive(self, loop: Loop, job: int) -> None:
         """Take note of an arrival, or of a job that a failure has stopped."""
@@ -61,6 +66,10 @@ class Decider(Protocol):
 
     def wakes_ms(self, loop: Loop) -> int:
         """Return when the decider wants to be asked although nothing happens; `NEVER`."""
+        ...
+
+    def close(self) -> None:
+        """End what the decider has started."""
         ...
 
 

@@ -13,16 +13,18 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.policies.base import ListPolicy
 from placewright.rounds.policies.lists import LISTS
+from placewright.rounds.policies.smith import SMITH
 from placewright.rounds.policies.tiresias import LAS
 from placewright.rounds.replay.costs import Charge, Costs
 from placewright.rounds.replay.ledger import HostLedger, Placer
 from placewright.rounds.replay.list_decider import Places, list_decider
-from placewright.rounds.replay.loop import Loop, Outage, Trigger
+from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger
 from placewright.rounds.replay.muri_costs import start_seconds
 from placewright.rounds.replay.result import Result, result_of
+from placewright.rounds.replay.round_decider import RoundDecider, RoundPolicy
 
-POLICIES = {**LISTS, LAS.name: LAS}
-"""The list policies by name."""
+POLICIES: dict[str, ListPolicy | RoundPolicy] = {**LISTS, LAS.name: LAS, SMITH.name: SMITH}
+"""The policies by name."""
 
 _MS = 1000
 
@@ -43,6 +45,9 @@ class ReplaySpec:
         See `Trigger`; None: after every event.
     start_s, stop_s, move_s, checkpoint_s, charge
         See `Costs`; `start_table` names a table of starts by model and GPUs in place of `start_s`.
+    search_s, gap
+        Limits of the search of each round, of a policy that rounds decide: work in units of
+        seconds, and the gap at which it stops.
     load
         Arrivals are compressed by this factor; 2 doubles the load.
     seed
@@ -61,6 +66,8 @@ class ReplaySpec:
     move_s: float = 0
     checkpoint_s: float | None = None
     charge: Charge = "start"
+    search_s: float = 2.0
+    gap: float = 0.0
     load: float = 1.0
     seed: int = 0
     outages: tuple[Outage, ...] = field(default=())
@@ -103,10 +110,16 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
         )
     if spec.load != 1:
         trace = compressed(trace, spec.load)
+    policy = policy_named(spec.policy)
+    decider: Decider
+    if isinstance(policy, RoundPolicy):
+        decider = RoundDecider(policy, spec.hosts, spec.search_s, spec.gap)
+    else:
+        decider = list_decider(policy, len(trace), spec.places)
     return Loop(
         trace,
         ledger,
-        list_decider(policy_named(spec.policy), len(trace), spec.places),
+        decider,
         costs=_costs(trace, spec),
         trigger=Trigger(
             None if spec.every_s is None else _MS * spec.every_s, at_most=spec.at_most_every
@@ -118,11 +131,14 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
 def play(trace: Trace, spec: ReplaySpec) -> Result:
     """Play a trace to its end, and check the result."""
     loop = loop_of(trace, spec)
-    loop.run()
-    return result_of(loop)
+    try:
+        loop.run()
+    finally:
+        loop.decider.close()
+    return result_of(loop, tuple(loop.decider.gaps))
 
 
-def policy_named(name: str) -> ListPolicy:
+def policy_named(name: str) -> ListPolicy | RoundPolicy:
     """Return the policy of a name; `FILE:NAME` a `ListPolicy` of a Python file, which is run.
 
     Raises
@@ -140,16 +156,18 @@ def policy_named(name: str) -> ListPolicy:
     return POLICIES[name]
 
 
-def _policy_of_file(text: str, file: str, name: str) -> ListPolicy:
+def _policy_of_file(text: str, file: str, name: str) -> ListPolicy | RoundPolicy:
     try:
         policy = run_path(file).get(name)
     except (OSError, SyntaxError) as error:
         raise InvalidInputError(
             f"expected a Python file that can be run ({error})", path=("policy",), value=text
         ) from None
-    if not isinstance(policy, ListPolicy):
+    if not isinstance(policy, ListPolicy | RoundPolicy):
         raise InvalidInputError(
-            f"expected that {file} defines {name} as a ListPolicy", path=("policy",), value=text
+            f"expected that {file} defines {name} as a ListPolicy or RoundPolicy",
+            path=("policy",),
+            value=text,
         )
     return policy
 

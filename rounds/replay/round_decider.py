@@ -1,0 +1,204 @@
+"""Round scheduling: a solver decides each round of a replay, and every plan is verified.
+
+The jobs alive are the jobs of a round of policy `gang`. What they are worth, and who may preempt
+whom, is what the replayed policy says. Searches stop by work and not by the clock, and the engine
+begins anew at every `REOPEN`th round, so that a replay decides the same each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placewright.array_types import Floats, Ints
+from placewright.instances.converters.support.hosts import whole_tasks
+from placewright.instances.documents.cluster import ClusterDocument, HostEntry
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import Option
+from placewright.instances.documents.plan import DecisionKind, Plan, Task
+from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.round import Round
+from placewright.instances.traces.trace import NEVER
+from placewright.rounds.certificate import headline_gap
+from placewright.rounds.engine import Engine
+from placewright.rounds.policies.base import Columns
+from placewright.rounds.replay.ledger import Place
+from placewright.rounds.replay.loop import Loop
+from placewright.rounds.state.changes import Changes
+
+REOPEN = 500
+"""Rounds after which the engine begins anew."""
+
+WORTH = 10**9
+"""Value of the job that is worth most; others in proportion, 1 at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What each job is worth, and its rank: a job is preempted only for one of a smaller rank."""
+
+    value: Floats
+    rank: Floats | Ints
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPolicy:
+    """A policy that weighs the jobs; a round decides.
+
+    Parameters
+    ----------
+    name
+        As the command line calls it.
+    weigh
+        Weights of the jobs alive.
+    sees
+        Columns that `weigh` reads.
+    terms
+        Objective terms, in lexicographic order.
+    """
+
+    name: str
+    weigh: Callable[[Columns], Weights]
+    sees: frozenset[str] = field(default_factory=frozenset)
+    terms: tuple[str, ...] = ("value", "disruption")
+
+
+class RoundDecider:
+    """Decides by an `Engine`; use it as a context manager, or `close` it.
+
+    Parameters
+    ----------
+    policy
+        What jobs are worth.
+    sizes
+        GPUs of each host.
+    seconds, gap
+        Limits of a search: work in units of seconds, and the gap at which it stops.
+    """
+
+    def __init__(
+        self, policy: RoundPolicy, sizes: tuple[int, ...], seconds: float = 2.0, gap: float = 0.0
+    ) -> None:
+        self.policy, self.gaps = policy, list[float]()
+        self._seconds, self._gap, self._largest = seconds, gap, max(sizes)
+        hosts = tuple(
+            HostEntry(name=f"h{n}", gpus=size, gpu_model="gpu") for n, size in enumerate(sizes)
+        )
+        self._empty = Round(
+            cluster=ClusterDocument(name="replay", hosts=hosts),
+            policy=Policy(terms=policy.terms, priority="preemption"),
+        )
+        self._host = {host.name: number for number, host in enumerate(hosts)}
+        self._engine: Engine | None = None
+        self._rounds = 0
+        self._written: dict[int, tuple[int, int]] = {}
+        self._tasks: dict[int, tuple[Task, ...]] = {}
+        self._gone: list[int] = []
+
+    def arrive(self, loop: Loop, job: int) -> None:
+        """Do nothing: who is alive is looked up when a round is decided."""
+
+    def leave(self, loop: Loop, job: int) -> None:  # noqa: ARG002
+        """Note that a job has ended."""
+        self._gone.append(job)
+        self._tasks.pop(job, None)
+
+    def wakes_ms(self, loop: Loop) -> int:  # noqa: ARG002
+        """Return `NEVER`."""
+        return NEVER
+
+    def close(self) -> None:
+        """End the engine's solver process."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def decide(self, loop: Loop) -> None:
+        """Decide a round of the jobs alive, and carry its plan out."""
+        jobs = np.fromiter(loop.alive, dtype=np.int64, count=len(loop.alive))
+        if not len(jobs):
+            return
+        if self._rounds % REOPEN == 0:
+            self.close()
+            self._written.clear()
+        self._rounds += 1
+        weights = self.policy.weigh(Columns(loop, jobs, self.policy.sees))
+        plan = self._plan(loop, jobs, weights)
+        terms = () if plan.certificate is None else plan.certificate.terms
+        gap = headline_gap(terms) if terms else None
+        self.gaps.append(1.0 if gap is None else gap)
+        self._carry_out(loop, plan)
+
+    def _plan(self, loop: Loop, jobs: Ints, weights: Weights) -> Plan:
+        """Tell the engine who came, ended or is worth something else; return its plan."""
+        worth = _whole(weights.value)
+        rank = np.unique(weights.rank, return_inverse=True)[1]
+        now_s = loop.now // 1000
+        known = self._engine is not None
+        running = (
+            {} if self._engine is None else {j.name: j.running for j in self._engine.state.jobs}
+        )
+        added: list[Job] = []
+        updated: list[Job] = []
+        for job, value, number in zip(jobs.tolist(), worth.tolist(), rank.tolist(), strict=True):
+            written = (value, number)
+            if self._written.get(job) == written and known:
+                continue
+            new = not known or job not in self._written
+            self._written[job] = written
+            (added if new else updated).append(
+                self._document(loop, job, value, -number, running.get(str(job)))
+            )
+        gone, self._gone = self._gone, []
+        for job in gone:
+            self._written.pop(job, None)
+        if self._engine is None:
+            self._engine = Engine(
+                self._empty, time_limit=self._seconds, gap=self._gap, deterministic=True
+            )
+            gone = []
+        return self._engine.round(
+            Changes(removed=[str(job) for job in gone], updated=updated, added=added, now=now_s)
+        )
+
+    def _document(
+        self, loop: Loop, job: int, value: int, priority: int, running: Running | None
+    ) -> Job:
+        if running is None and job in loop.place:
+            running = Running(tasks=self._tasks[job])
+        groups = (whole_tasks(loop.gpus[job], self._largest),)
+        return Job(
+            name=str(job),
+            priority=priority,
+            options=(Option(groups=groups, value=value),),
+            running=running,
+        )
+
+    def _carry_out(self, loop: Loop, plan: Plan) -> None:
+        places = dict(loop.place)
+        for decision in plan.decisions:
+            job = int(decision.job)
+            if decision.decision is DecisionKind.PREEMPT:
+                del places[job], self._tasks[job]
+            elif decision.decision in (DecisionKind.START, DecisionKind.MIGRATE):
+                places[job] = self._place(decision.tasks)
+                self._tasks[job] = decision.tasks
+        loop.ledger.clear()
+        for place in places.values():
+            loop.ledger.take(place)
+        loop.replace_all(places)
+
+    def _place(self, tasks: tuple[Task, ...]) -> Place:
+        held: dict[int, int] = {}
+        for task in tasks:
+            host = self._host[task.host]
+            held[host] = held.get(host, 0) + len(task.gpus)
+        return tuple(sorted(held.items()))
+
+
+def _whole(value: Floats) -> Ints:
+    """Scale values to whole numbers, the largest to `WORTH`."""
+    scaled: Ints = np.maximum(np.rint(value * (WORTH / value.max())), 1).astype(np.int64)
+    return scaled
