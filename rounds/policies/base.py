@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from placewright.array_types import Floats, Ints
-from placewright.instances.traces.trace import NEVER
 
 FREE = frozenset({"submit_ms", "gpus"})
 """What every policy sees."""
@@ -81,6 +80,14 @@ class Queues(Protocol):
         """Return when the keys of a running job change by themselves, at the earliest."""
         ...
 
+    def state(self) -> Any:
+        """Return the state as plain JSON."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Take a state over."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ListPolicy:
@@ -119,9 +126,34 @@ class ListPolicy:
         return self.queues is None and not self.sees & CHANGING
 
 
-def no_wake(jobs: Columns) -> int:  # noqa: ARG001
-    """Return that nothing changes by itself."""
-    return NEVER
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What each job is worth, and its rank: a job is preempted only for one of a smaller rank."""
+
+    value: Floats
+    rank: Floats | Ints
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPolicy:
+    """A policy that weighs the jobs; a round decides.
+
+    Parameters
+    ----------
+    name
+        As the command line calls it.
+    weigh
+        Weights of the jobs alive.
+    sees
+        Columns that `weigh` reads.
+    terms
+        Objective terms, in lexicographic order.
+    """
+
+    name: str
+    weigh: Callable[[Columns], Weights]
+    sees: frozenset[str] = field(default_factory=frozenset)
+    terms: tuple[str, ...] = ("value", "disruption")
 
 
 def by_arrival(jobs: Columns) -> Keys:

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.rounds.policies.base import Columns
-from placewright.rounds.replay.round_decider import RoundPolicy, Weights
+from placewright.rounds.policies.base import Columns, RoundPolicy, Weights
+
+LEAST_MS = 1000
+"""Remaining times below are taken as this, so that a job about to end does not dwarf all others."""
 
 
 def smith_weights(jobs: Columns) -> Weights:
     """Return values of 1 / remaining time; less remaining GPU time may preempt more."""
-    remaining = np.maximum(jobs.remaining_ms, 1)
+    remaining = np.maximum(jobs.remaining_ms, LEAST_MS)
     return Weights(value=1.0 / remaining, rank=remaining * jobs.gpus)
 
 

@@ -8,6 +8,8 @@ the order of events is that of the simulator of Muri (Zhao et al., SIGCOMM 2022)
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from placewright.array_types import Ints
@@ -58,6 +60,14 @@ class ServiceQueues:
             return NEVER
         due = -(-self._limits[queue[able]] // jobs.gpus[able]) - jobs.service_ms[able]
         return int(jobs.now_ms[0]) + int(max(due.min(), 0))
+
+    def state(self) -> Any:
+        """Return the queue of each job."""
+        return self.queue.tolist()
+
+    def restore(self, state: Any) -> None:
+        """Take a state over."""
+        self.queue = np.array(state, dtype=np.int64)
 
 
 LAS = ListPolicy(

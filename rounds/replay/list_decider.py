@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,19 @@ class WaitingList:
     def __init__(self, policy: ListPolicy) -> None:
         self._policy, self.gaps = policy, list[float]()
         self._waiting: list[tuple[float, int]] = []
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether the state is the list: always."""
+        return True
+
+    def state(self) -> Any:
+        """Return the list."""
+        return self._waiting
+
+    def restore(self, state: Any) -> None:
+        """Take a list over."""
+        self._waiting = [(key, job) for key, job in state]
 
     def arrive(self, loop: Loop, job: int) -> None:
         """Insert a job behind those of its key."""
@@ -151,6 +164,23 @@ class PreemptiveList:
         self._came: list[int] = []
         self._left = False
         self._queues: Queues | None = None if policy.queues is None else policy.queues(jobs)
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether the state is the list and the queues: always."""
+        return True
+
+    def state(self) -> Any:
+        """Return the list, who came and whether someone left since, and the queues."""
+        queues = None if self._queues is None else self._queues.state()
+        return [self._list.tolist(), self._came, self._left, queues]
+
+    def restore(self, state: Any) -> None:
+        """Take a state over."""
+        jobs, self._came, self._left, queues = state
+        self._list = np.array(jobs, dtype=np.int64)
+        if self._queues is not None:
+            self._queues.restore(queues)
 
     def arrive(self, loop: Loop, job: int) -> None:
         """Append a job to the list."""

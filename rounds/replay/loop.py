@@ -7,7 +7,7 @@ at the first millisecond at which all its work is done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, Protocol
@@ -47,10 +47,24 @@ class Trigger:
 class Decider(Protocol):
     """Decides who runs where, by `start`, `stop` and `move` of the loop.
 
-    `gaps` has the gap of each decision that a solver made.
+    `gaps` has the gap of each decision that a solver made. `state` is plain JSON; a new decider
+    that has restored it decides as this one would, if this one `can_be_saved` then.
     """
 
     gaps: list[float]
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether `state` is all that later decisions depend on."""
+        ...
+
+    def state(self) -> Any:
+        """Return the state as plain JSON."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Take a state over."""
+        ...
 
     def arrive(self, loop: Loop, job: int) -> None:
         """Take note of an arrival, or of a job that a failure has stopped."""
@@ -132,21 +146,21 @@ class Loop:
         self.run_ms = np.zeros(jobs, dtype=np.int64)
         self.overhead_ms = np.zeros(jobs, dtype=np.int64)
         self.lost_ms = np.zeros(jobs, dtype=np.int64)
-        self._unsaved_ms = np.zeros(jobs, dtype=np.int64)
-        self._due = np.zeros(jobs, dtype=np.int64)
-        self._ends: list[tuple[int, int]] = []
+        self.unsaved_ms = np.zeros(jobs, dtype=np.int64)
+        self.due = np.zeros(jobs, dtype=np.int64)
+        self.ends: list[tuple[int, int]] = []
         self.gpus: list[int] = trace.gpus.tolist()
         self._submit: list[int] = [*trace.submit_ms.tolist(), NEVER]
-        self._next = 0
-        self._outages = sorted((o.begin_ms, i) for i, o in enumerate(outages))
-        self._outage = list(outages)
-        self._repairs: list[tuple[int, int]] = []
+        self.next_arrival = 0
+        self._outages = sorted(outages, key=lambda outage: outage.begin_ms, reverse=True)
+        self.outages_left = len(outages)
+        self.repairs: list[tuple[int, int]] = []
         self.busy_gpus = self.busy_gpu_ms = self.alive_ms = 0
         self.events = self.decisions = 0
         self.samples: list[tuple[int, int, int, int]] = []
-        self._sample_at = 0
-        self._last_decision = -NEVER
-        self._pending = self._stuck = False
+        self.sample_at = 0
+        self.last_decision = -NEVER
+        self.pending = self.stuck = False
 
     # What deciders and policies read.
 
@@ -200,7 +214,7 @@ class Loop:
         place = self._release(job)
         self.ledger.release(place)
         self.stops[job] += 1
-        self._unsaved_ms[job] = 0
+        self.unsaved_ms[job] = 0
         self.overhead_due[job] = self._stop_ms[job]
 
     def move(self, job: int, place: Place) -> None:
@@ -216,7 +230,7 @@ class Loop:
             self._settle(job)
             self._release(job)
             self.stops[job] += 1
-            self._unsaved_ms[job] = 0
+            self.unsaved_ms[job] = 0
             self.overhead_due[job] = self._stop_ms[job]
         for job, place in places.items():
             if job not in before:
@@ -243,22 +257,22 @@ class Loop:
         self.overhead_ms[job] += overhead
         self.run_ms[job] += elapsed
         self.left[job] -= (elapsed - overhead) * int(self.speed[job])
-        self._unsaved_ms[job] += elapsed - overhead
+        self.unsaved_ms[job] += elapsed - overhead
         self.since[job] = self.now
 
     def _predict(self, job: int) -> None:
         due = (
             self.now + int(self.overhead_due[job]) - (-int(self.left[job]) // int(self.speed[job]))
         )
-        self._due[job] = due
+        self.due[job] = due
         if not self.charges_events:
-            heappush(self._ends, (due, job))
+            heappush(self.ends, (due, job))
 
     def _release(self, job: int) -> Place:
         place = self.place.pop(job)
         self.busy_gpus -= self.gpus[job]
         self.running[job] = 0
-        self._due[job] = NEVER
+        self.due[job] = NEVER
         return place
 
     def _charge_event(self) -> None:
@@ -270,46 +284,51 @@ class Loop:
         self.run_ms[jobs] += elapsed
         self.left[jobs] -= (elapsed - overhead) * self.speed[jobs]
         self.since[jobs] = self.now
-        self._due[jobs] = self.now - (-self.left[jobs] // self.speed[jobs])
+        self.due[jobs] = self.now - (-self.left[jobs] // self.speed[jobs])
 
     def _next_end(self) -> int:
         if self.charges_events:
             jobs = np.fromiter(self.place, dtype=np.int64, count=len(self.place))
-            return int(self._due[jobs].min()) if len(jobs) else NEVER
-        ends = self._ends
-        while ends and self._due[ends[0][1]] != ends[0][0]:
+            return int(self.due[jobs].min()) if len(jobs) else NEVER
+        ends = self.ends
+        while ends and self.due[ends[0][1]] != ends[0][0]:
             heappop(ends)
         return ends[0][0] if ends else NEVER
 
     def _ended(self) -> list[int]:
         if self.charges_events:
-            return sorted(job for job in self.place if self._due[job] == self.now)
+            return sorted(job for job in self.place if self.due[job] == self.now)
         found = []
         while self._next_end() == self.now:
-            found.append(heappop(self._ends)[1])
-            self._due[found[-1]] = NEVER
+            found.append(heappop(self.ends)[1])
+            self.due[found[-1]] = NEVER
         return sorted(found)
 
     # Events.
 
-    def run(self, until_ms: int = NEVER) -> None:
-        """Play until all jobs have ended, nothing can happen any more, or the clock is there."""
+    def run(self, until_ms: int = NEVER, after_event: Callable[[Loop], None] | None = None) -> None:
+        """Play until all jobs have ended, nothing can happen any more, or the clock is there.
+
+        `after_event` is called after each event and the decision that follows it.
+        """
         while (time := self._next_event()) < min(until_ms, NEVER):
             self._advance(time)
             self._happen()
+            if after_event is not None:
+                after_event(self)
         if until_ms != NEVER:
             self._advance(until_ms)
         for job in self.place:
             self._settle(job)
 
     def _next_event(self) -> int:
-        time = min(self._next_end(), self._submit[self._next])
-        if self.alive and not (time == NEVER and self._stuck):
+        time = min(self._next_end(), self._submit[self.next_arrival])
+        if self.alive and not (time == NEVER and self.stuck):
             time = min(time, max(self.now, self.decider.wakes_ms(self)), self._next_round())
-        if self._outages and self.alive:
-            time = min(time, self._outages[0][0])
-        if self._repairs:
-            time = min(time, self._repairs[0][0])
+        if self.outages_left and self.alive:
+            time = min(time, self._outages[self.outages_left - 1].begin_ms)
+        if self.repairs:
+            time = min(time, self.repairs[0][0])
         return time
 
     def _next_round(self) -> int:
@@ -318,14 +337,14 @@ class Loop:
         if every is None:
             return NEVER
         if self.trigger.at_most:
-            return self._last_decision + every if self._pending else NEVER
+            return self.last_decision + every if self.pending else NEVER
         return (self.now // every + 1) * every
 
     def _advance(self, time: int) -> None:
-        while self._sample_at <= time:
+        while self.sample_at <= time:
             waiting = len(self.alive) - len(self.place)
-            self.samples.append((self._sample_at, self.busy_gpus, len(self.place), waiting))
-            self._sample_at += HOUR_MS
+            self.samples.append((self.sample_at, self.busy_gpus, len(self.place), waiting))
+            self.sample_at += HOUR_MS
         self.busy_gpu_ms += self.busy_gpus * (time - self.now)
         self.alive_ms += len(self.alive) * (time - self.now)
         self.now = time
@@ -335,30 +354,31 @@ class Loop:
         self.events += 1
         for job in self._ended():
             self._finish(job)
-        while self._repairs and self._repairs[0][0] == self.now:
-            self.ledger.open(heappop(self._repairs)[1])
-        while self._outages and self._outages[0][0] == self.now:
-            self._fail(self._outage[self._outages.pop(0)[1]])
-        while self._submit[self._next] == self.now:
-            self.alive[self._next] = None
-            self.decider.arrive(self, self._next)
-            self._next += 1
+        while self.repairs and self.repairs[0][0] == self.now:
+            self.ledger.open(heappop(self.repairs)[1])
+        while self.outages_left and self._outages[self.outages_left - 1].begin_ms <= self.now:
+            self.outages_left -= 1
+            self._fail(self._outages[self.outages_left])
+        while self._submit[self.next_arrival] == self.now:
+            self.alive[self.next_arrival] = None
+            self.decider.arrive(self, self.next_arrival)
+            self.next_arrival += 1
         if self.charges_events:
             self._charge_event()
-        self._pending = True
+        self.pending = True
         if self._decides():
-            self._pending = False
-            self._last_decision = self.now
+            self.pending = False
+            self.last_decision = self.now
             self.decisions += 1
             self.decider.decide(self)
-            self._stuck = not self.place
+            self.stuck = not self.place
 
     def _decides(self) -> bool:
         every = self.trigger.every_ms
         if every is None:
             return True
         if self.trigger.at_most:
-            return self.now >= self._last_decision + every
+            return self.now >= self.last_decision + every
         return self.now % every == 0
 
     def _finish(self, job: int) -> None:
@@ -378,10 +398,10 @@ class Loop:
             self._settle(job)
             checkpoint = self.costs.checkpoint_ms
             if outage.loses and checkpoint is not None:
-                lost = int(self._unsaved_ms[job]) % max(checkpoint, 1)
+                lost = int(self.unsaved_ms[job]) % max(checkpoint, 1)
                 self.lost_ms[job] += lost
                 self.left[job] += lost * int(self.speed[job])
             self.stop(job)
             self.decider.arrive(self, job)
         self.ledger.close(outage.host)
-        heappush(self._repairs, (outage.end_ms, outage.host))
+        heappush(self.repairs, (outage.end_ms, outage.host))

@@ -6,16 +6,15 @@ that two runs of one replay are equal byte for byte. What a run took is in `usag
 
 from __future__ import annotations
 
-import hashlib
 import json
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import NEVER
 from placewright.rounds.replay.measures import by_size, by_tenant, measure
 from placewright.rounds.replay.result import Result
-from placewright.rounds.replay.spec import ReplaySpec
+from placewright.rounds.replay.spec import ReplaySpec, trace_digest
 
 JOBS, SAMPLES, SUMMARY, USAGE = "jobs.jsonl", "samples.jsonl", "summary.json", "usage.json"
 
@@ -33,14 +32,6 @@ _KEYS = (
     "moves",
     "tenant",
 )
-
-
-def trace_digest(trace: Trace) -> str:
-    """Return the sha256 of what a replay reads of a trace."""
-    digest = hashlib.sha256()
-    for rows in (trace.submit_ms, trace.gpus, trace.work_ms, trace.predicted_ms, trace.deadline_ms):
-        digest.update(rows.tobytes())
-    return digest.hexdigest()
 
 
 def summary_of(result: Result, spec: ReplaySpec, trace_name: str) -> dict[str, Any]:

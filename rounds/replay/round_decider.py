@@ -7,8 +7,7 @@ begins anew at every `REOPEN`th round, so that a replay decides the same each ti
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.traces.trace import NEVER
 from placewright.rounds.certificate import headline_gap
 from placewright.rounds.engine import Engine
-from placewright.rounds.policies.base import Columns
+from placewright.rounds.policies.base import Columns, RoundPolicy, Weights
 from placewright.rounds.replay.ledger import Place
 from placewright.rounds.replay.loop import Loop
 from placewright.rounds.state.changes import Changes
@@ -33,36 +32,6 @@ REOPEN = 500
 
 WORTH = 10**9
 """Value of the job that is worth most; others in proportion, 1 at least."""
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """What each job is worth, and its rank: a job is preempted only for one of a smaller rank."""
-
-    value: Floats
-    rank: Floats | Ints
-
-
-@dataclass(frozen=True, slots=True)
-class RoundPolicy:
-    """A policy that weighs the jobs; a round decides.
-
-    Parameters
-    ----------
-    name
-        As the command line calls it.
-    weigh
-        Weights of the jobs alive.
-    sees
-        Columns that `weigh` reads.
-    terms
-        Objective terms, in lexicographic order.
-    """
-
-    name: str
-    weigh: Callable[[Columns], Weights]
-    sees: frozenset[str] = field(default_factory=frozenset)
-    terms: tuple[str, ...] = ("value", "disruption")
 
 
 class RoundDecider:
@@ -96,9 +65,33 @@ class RoundDecider:
         self._written: dict[int, tuple[int, int]] = {}
         self._tasks: dict[int, tuple[Task, ...]] = {}
         self._gone: list[int] = []
+        self._failed: set[int] = set()
+        self._closed: set[int] = set()
 
-    def arrive(self, loop: Loop, job: int) -> None:
-        """Do nothing: who is alive is looked up when a round is decided."""
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether the engine begins anew at the next round."""
+        return self._rounds % REOPEN == 0
+
+    def state(self) -> Any:
+        """Return rounds, gaps, and on which GPUs jobs run."""
+        tasks = [
+            [job, [task.model_dump(mode="json") for task in tasks]]
+            for job, tasks in self._tasks.items()
+        ]
+        return [self._rounds, self.gaps, tasks]
+
+    def restore(self, state: Any) -> None:
+        """Take a state over."""
+        self._rounds, self.gaps, tasks = state
+        self._tasks = {
+            job: tuple(Task.model_validate(task) for task in given) for job, given in tasks
+        }
+
+    def arrive(self, loop: Loop, job: int) -> None:  # noqa: ARG002
+        """Note a job that a failure has stopped; others are looked up when a round is decided."""
+        if self._tasks.pop(job, None) is not None:
+            self._failed.add(job)
 
     def leave(self, loop: Loop, job: int) -> None:  # noqa: ARG002
         """Note that a job has ended."""
@@ -144,13 +137,13 @@ class RoundDecider:
         updated: list[Job] = []
         for job, value, number in zip(jobs.tolist(), worth.tolist(), rank.tolist(), strict=True):
             written = (value, number)
-            if self._written.get(job) == written and known:
+            if self._written.get(job) == written and known and job not in self._failed:
                 continue
             new = not known or job not in self._written
             self._written[job] = written
-            (added if new else updated).append(
-                self._document(loop, job, value, -number, running.get(str(job)))
-            )
+            held = None if job in self._failed else running.get(str(job))
+            (added if new else updated).append(self._document(loop, job, value, -number, held))
+        self._failed.clear()
         gone, self._gone = self._gone, []
         for job in gone:
             self._written.pop(job, None)
@@ -159,8 +152,13 @@ class RoundDecider:
                 self._empty, time_limit=self._seconds, gap=self._gap, deterministic=True
             )
             gone = []
+            self._closed = set()
+        closed = loop.ledger.closed
+        health = {f"h{host}": host not in closed for host in sorted(self._closed ^ closed)}
+        self._closed = set(closed)
+        names = [str(job) for job in gone]
         return self._engine.round(
-            Changes(removed=[str(job) for job in gone], updated=updated, added=added, now=now_s)
+            Changes(removed=names, updated=updated, added=added, now=now_s, health=health)
         )
 
     def _document(

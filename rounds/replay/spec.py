@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from runpy import run_path
 from typing import Any
 
@@ -10,8 +14,8 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.trace import Trace
-from placewright.rounds.policies.base import ListPolicy
+from placewright.instances.traces.trace import NEVER, Trace
+from placewright.rounds.policies.base import ListPolicy, RoundPolicy
 from placewright.rounds.policies.lists import LISTS
 from placewright.rounds.policies.smith import SMITH
 from placewright.rounds.policies.tiresias import LAS
@@ -21,7 +25,8 @@ from placewright.rounds.replay.list_decider import Places, list_decider
 from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger
 from placewright.rounds.replay.muri_costs import start_seconds
 from placewright.rounds.replay.result import Result, result_of
-from placewright.rounds.replay.round_decider import RoundDecider, RoundPolicy
+from placewright.rounds.replay.round_decider import RoundDecider
+from placewright.rounds.replay.state import NAME, SAVE_EVERY_S, restore, saver
 
 POLICIES: dict[str, ListPolicy | RoundPolicy] = {**LISTS, LAS.name: LAS, SMITH.name: SMITH}
 """The policies by name."""
@@ -51,7 +56,8 @@ class ReplaySpec:
     load
         Arrivals are compressed by this factor; 2 doubles the load.
     seed
-        Of what is drawn.
+        0 plays the trace as it is. Any other deals its jobs anew to the times of arrival, so that
+        replays of several seeds are samples of one workload.
     """
 
     policy: str
@@ -110,6 +116,8 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
         )
     if spec.load != 1:
         trace = compressed(trace, spec.load)
+    if spec.seed:
+        trace = dealt(trace, spec.seed)
     policy = policy_named(spec.policy)
     decider: Decider
     if isinstance(policy, RoundPolicy):
@@ -128,14 +136,52 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
     )
 
 
-def play(trace: Trace, spec: ReplaySpec) -> Result:
-    """Play a trace to its end, and check the result."""
+def play(
+    trace: Trace,
+    spec: ReplaySpec,
+    folder: Path | None = None,
+    *,
+    save_every_s: float = SAVE_EVERY_S,
+    watch: Callable[[Loop], None] | None = None,
+) -> Result:
+    """Play a trace to its end, and check the result.
+
+    Parameters
+    ----------
+    trace, spec
+        What is played, and how.
+    folder
+        Where the state is saved; a replay that is there already goes on.
+    save_every_s
+        Seconds between two savings.
+    watch
+        Called after each event.
+    """
     loop = loop_of(trace, spec)
+    hooks = [] if watch is None else [watch]
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        key = json.dumps([trace_digest(trace), spec.card()], sort_keys=True)
+        restore(loop, folder / NAME, key)
+        hooks.append(saver(folder / NAME, key, save_every_s))
+
+    def after_event(loop: Loop) -> None:
+        for hook in hooks:
+            hook(loop)
+
     try:
-        loop.run()
+        loop.run(after_event=after_event if hooks else None)
     finally:
         loop.decider.close()
     return result_of(loop, tuple(loop.decider.gaps))
+
+
+def trace_digest(trace: Trace) -> str:
+    """Return the sha256 of what a replay reads of a trace."""
+    digest = hashlib.sha256()
+    for rows in (trace.submit_ms, trace.gpus, trace.work_ms, trace.predicted_ms, trace.deadline_ms):
+        digest.update(rows.tobytes())
+    return digest.hexdigest()
 
 
 def policy_named(name: str) -> ListPolicy | RoundPolicy:
@@ -175,9 +221,8 @@ def _policy_of_file(text: str, file: str, name: str) -> ListPolicy | RoundPolicy
 def compressed(trace: Trace, load: float) -> Trace:
     """Return the trace with arrivals compressed by `load`; deadlines keep their distance."""
     submit = np.rint(trace.submit_ms / load).astype(np.int64)
-    due = trace.deadline_ms.copy()
-    has = due != np.iinfo(np.int64).max
-    due[has] += (submit - trace.submit_ms)[has]
+    due = trace.deadline_ms
+    due = np.where(due == NEVER, due, due + submit - trace.submit_ms)
     return Trace.of(
         submit,
         trace.gpus,
@@ -191,6 +236,27 @@ def compressed(trace: Trace, load: float) -> Trace:
         tenants=trace.tenants,
         models=trace.models,
         extra=trace.extra,
+    )
+
+
+def dealt(trace: Trace, seed: int) -> Trace:
+    """Return the trace with its jobs in a random order; times of arrival stay."""
+    order = np.random.default_rng(seed).permutation(len(trace))
+    due = trace.deadline_ms[order]
+    moved = trace.submit_ms - trace.submit_ms[order]
+    return Trace.of(
+        trace.submit_ms,
+        trace.gpus[order],
+        trace.work_ms[order],
+        names=tuple(trace.names[row] for row in order.tolist()),
+        predicted_ms=trace.predicted_ms[order],
+        deadline_ms=np.where(due == NEVER, due, due + moved),
+        value=trace.value[order],
+        tenant=trace.tenant[order],
+        model=trace.model[order],
+        tenants=trace.tenants,
+        models=trace.models,
+        extra={name: rows[order] for name, rows in trace.extra.items()},
     )
 
 

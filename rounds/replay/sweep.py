@@ -1,0 +1,88 @@
+"""Sweeps: one trace under several policies, loads and seeds, side by side through an executor.
+
+Each replay has a folder of its own, so that its files do not depend on what else is played, and on
+how often it was begun.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, as_completed
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from placewright.instances.traces.read import read_trace
+from placewright.rounds.replay.outputs import SUMMARY, write_outputs
+from placewright.rounds.replay.spec import ReplaySpec, play
+from placewright.rounds.replay.state import NAME, SAVE_EVERY_S
+
+ATTEMPTS = 3
+"""How often a replay is begun whose worker dies."""
+
+
+def specs_of(
+    spec: ReplaySpec, policies: Sequence[str], loads: Sequence[float], seeds: Sequence[int]
+) -> dict[str, ReplaySpec]:
+    """Return the replays of a sweep by the name of their folders."""
+    return {
+        f"{Path(policy).name.replace(':', '-')}-load{load:g}-seed{seed}": replace(
+            spec, policy=policy, load=load, seed=seed
+        )
+        for policy in policies
+        for load in loads
+        for seed in seeds
+    }
+
+
+def play_file(
+    trace_file: str, spec: ReplaySpec, folder: str, save_every_s: float = SAVE_EVERY_S
+) -> dict[str, Any]:
+    """Play a trace file and write the files of the replay; one that was killed goes on.
+
+    Returns
+    -------
+    dict
+        The summary.
+    """
+    began, cpu = time.monotonic(), time.process_time()
+    trace, here = read_trace(trace_file), Path(folder)
+    result = play(trace, spec, here, save_every_s=save_every_s)
+    usage = {
+        "wall_s": round(time.monotonic() - began, 3),
+        "cpu_s": round(time.process_time() - cpu, 3),
+    }
+    summary = write_outputs(here, result, spec, Path(trace_file).name, usage)
+    (here / NAME).unlink(missing_ok=True)
+    return summary
+
+
+def play_all(
+    trace_file: str, specs: dict[str, ReplaySpec], folder: Path, executor: Executor
+) -> Iterator[str]:
+    """Play all replays of a sweep; yield the name of each that is done.
+
+    A replay whose summary is there is not played again. One whose worker dies is begun again, and
+    goes on from its last saved state.
+    """
+    todo = {name: spec for name, spec in specs.items() if not (folder / name / SUMMARY).exists()}
+    yield from (name for name in specs if name not in todo)
+    file = str(Path(trace_file).absolute())
+    for attempt in range(1, ATTEMPTS + 1):
+        futures = {
+            executor.submit(play_file, file, spec, str((folder / name).absolute())): name
+            for name, spec in todo.items()
+        }
+        for future in as_completed(futures):
+            name = futures[future]
+            try:
+                future.result()
+            except Exception:
+                if attempt == ATTEMPTS:
+                    raise
+                continue
+            del todo[name]
+            yield name
+        if not todo:
+            return
