@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import note_written, out, wrong_argument
+from placewright.cli.format.output import STANDARD, err, note_written, out, wrong_argument
 from placewright.cli.format.times import read_seconds
 from placewright.cli.verbs.options import Format
+
+if TYPE_CHECKING:
+    from placewright.rounds.replay.spec import ReplaySpec
 
 _OVERHEAD = read_seconds(0, 31_536_000)
 _EVERY = read_seconds(1, 31_536_000)
@@ -54,9 +56,10 @@ def replay(
         str, typer.Argument(metavar="TRACE", help="Jobs over time, a CSV file; - is stdin.")
     ],
     policy: Annotated[
-        str,
+        list[str],
         typer.Option(
-            metavar="NAME", help="A policy, or file.py:name for one of your own (it is executed)."
+            metavar="NAME",
+            help="A policy; file.py:name is your own, which is executed. Several: a sweep.",
         ),
     ],
     hosts: Annotated[
@@ -95,8 +98,20 @@ def replay(
         Charge, typer.Option(help="When a start is paid; event is as Muri's simulator does.")
     ] = Charge.START,
     load: Annotated[
-        float, typer.Option(metavar="X", min=0.001, max=1000, help="Compress arrivals by X.")
-    ] = 1.0,
+        list[float] | None,
+        typer.Option(
+            metavar="X", min=0.001, max=1000, help="Compress arrivals by X; several: a sweep."
+        ),
+    ] = None,
+    seed: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="S", min=0, help="Deal jobs anew to arrivals by S; 0: not. Several: a sweep."
+        ),
+    ] = None,
+    executor: Annotated[
+        str, typer.Option(metavar="WHERE", help="Of a sweep: local, local:N or dask://HOST:PORT.")
+    ] = "local",
     output_format: Annotated[
         Format, typer.Option("--format", help="What to print: a table, or the summary as JSON.")
     ] = Format.TABLE,
@@ -112,20 +127,18 @@ def replay(
     sizes = _host_sizes(hosts)
     if output is not None and Path(output).is_file():
         raise typer.BadParameter(f"{output}: expected a folder", param_hint="-o")
-    began, cpu = time.monotonic(), time.process_time()
     from placewright.instances.errors import InvalidInputError
-    from placewright.instances.traces.read import read_trace
-    from placewright.rounds.replay.outputs import summary_of, write_outputs
-    from placewright.rounds.replay.spec import ReplaySpec, play, policy_named
+    from placewright.rounds.replay.spec import ReplaySpec, policy_named
 
     try:
-        policy_named(policy)
+        for name in policy:
+            policy_named(name)
     except InvalidInputError as error:
         raise wrong_argument(error, "--policy") from error
-    trace = read_trace(trace_file)
+    loads, seeds = load or [1.0], seed or [0]
     interval = every if every is not None else at_most_every
     spec = ReplaySpec(
-        policy=policy,
+        policy=policy[0],
         hosts=sizes,
         placer=placer.value,
         places=places.value,
@@ -136,25 +149,70 @@ def replay(
         stop_s=stop,
         move_s=move,
         charge=charge.value,
-        load=load,
+        load=loads[0],
+        seed=seeds[0],
     )
-    result = play(trace, spec)
-    name = Path(trace_file).name
-    if output is None:
-        summary = summary_of(result, spec, name)
-    else:
-        usage = {
-            "wall_s": round(time.monotonic() - began, 3),
-            "cpu_s": round(time.process_time() - cpu, 3),
-        }
-        summary = write_outputs(Path(output), result, spec, name, usage)
-        note_written(output)
+    if len(policy) * len(loads) * len(seeds) == 1:
+        _play_one(trace_file, spec, output, output_format)
+        return
+    if output is None or trace_file == STANDARD:
+        raise typer.BadParameter("expected a file and a folder for a sweep", param_hint="-o")
+    from placewright.rounds.replay.sweep import specs_of
+
+    _play_sweep(trace_file, specs_of(spec, policy, loads, seeds), output, executor, output_format)
+
+
+def _play_one(trace_file: str, spec: ReplaySpec, output: str | None, output_format: Format) -> None:
+    from placewright.cli.views.replay import print_summary, replay_progress
+    from placewright.instances.traces.read import read_trace
+    from placewright.rounds.replay.outputs import summary_of
+    from placewright.rounds.replay.spec import play
+    from placewright.rounds.replay.sweep import play_file
+
+    with replay_progress(err()) as watch:
+        if output is None:
+            result = play(read_trace(trace_file), spec, watch=watch)
+            summary = summary_of(result, spec, Path(trace_file).name)
+        else:
+            summary = play_file(trace_file, spec, output, watch=watch)
+            note_written(output)
     if output_format is Format.JSON:
         typer.echo(json.dumps(summary, indent=2))
-        return
-    from placewright.cli.views.replay import print_summary
+    else:
+        print_summary(out(), summary)
 
-    print_summary(out(), summary)
+
+def _play_sweep(
+    trace_file: str,
+    specs: dict[str, ReplaySpec],
+    output: str,
+    executor: str,
+    output_format: Format,
+) -> None:
+    from placewright.cli.views.replay import print_sweep, sweep_progress
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.traces.read import read_trace
+    from placewright.rounds.regions.executors import open_executor
+    from placewright.rounds.replay.outputs import SUMMARY
+    from placewright.rounds.replay.spec import loop_of
+    from placewright.rounds.replay.sweep import play_all
+
+    loop_of(
+        read_trace(trace_file), next(iter(specs.values()))
+    ).decider.close()  # told here if wrong
+    folder = Path(output)
+    try:
+        with open_executor(executor) as workers, sweep_progress(err(), len(specs)) as done:
+            for name in play_all(trace_file, specs, folder, workers):
+                done(name)
+    except InvalidInputError as error:
+        raise wrong_argument(error, "--executor") from error
+    note_written(output)
+    summaries = {name: json.loads((folder / name / SUMMARY).read_text()) for name in specs}
+    if output_format is Format.JSON:
+        typer.echo(json.dumps(summaries, indent=2))
+    else:
+        print_sweep(out(), summaries)
 
 
 def _host_sizes(text: str) -> tuple[int, ...]:

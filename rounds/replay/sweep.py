@@ -7,13 +7,14 @@ how often it was begun.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from placewright.instances.traces.read import read_trace
+from placewright.rounds.replay.loop import Loop
 from placewright.rounds.replay.outputs import SUMMARY, write_outputs
 from placewright.rounds.replay.spec import ReplaySpec, play
 from placewright.rounds.replay.state import NAME, SAVE_EVERY_S
@@ -37,7 +38,12 @@ def specs_of(
 
 
 def play_file(
-    trace_file: str, spec: ReplaySpec, folder: str, save_every_s: float = SAVE_EVERY_S
+    trace_file: str,
+    spec: ReplaySpec,
+    folder: str,
+    *,
+    save_every_s: float = SAVE_EVERY_S,
+    watch: Callable[[Loop], None] | None = None,
 ) -> dict[str, Any]:
     """Play a trace file and write the files of the replay; one that was killed goes on.
 
@@ -48,7 +54,7 @@ def play_file(
     """
     began, cpu = time.monotonic(), time.process_time()
     trace, here = read_trace(trace_file), Path(folder)
-    result = play(trace, spec, here, save_every_s=save_every_s)
+    result = play(trace, spec, here, save_every_s=save_every_s, watch=watch)
     usage = {
         "wall_s": round(time.monotonic() - began, 3),
         "cpu_s": round(time.process_time() - cpu, 3),
