@@ -16,6 +16,7 @@ from placewright.cli.format.output import note
 from placewright.cli.format.usage import usage_text
 from placewright.cli.verbs import (
     audit,
+    compare,
     convert,
     diff,
     explain,
@@ -48,6 +49,7 @@ app.command("audit")(audit.audit)
 app.command("whatif")(whatif.whatif)
 app.command("diff")(diff.diff)
 app.command("replay")(replay.replay)
+app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("validate")(verify.validate)
 app.command("show")(show.show)

@@ -7,19 +7,14 @@ reads of them is JSON that no markup can end, and characters that are not printa
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import printable
 from placewright.instances.io.digest import round_digest
 from placewright.report.job_data import job_data
 from placewright.report.map_data import map_data
@@ -36,6 +31,7 @@ from placewright.report.panels.summary import summary
 from placewright.report.panels.usage import usage
 from placewright.report.panels.waiting import waiting
 from placewright.report.table import Table
+from placewright.report.template import content_policy, environment, text_of
 
 SCRIPTS = ("data.js", "layout.js", "paint.js", "map.js", "picked.js", "jobs.js", "page.js")
 
@@ -61,14 +57,14 @@ def render_report(
     subject = Subject(round, [plan] if other is None else [plan, other])
     both = zip(subject.names, subject.plans, strict=True)
     each = time_limit / len(subject.plans)
-    script, style = _script(), _text("page.css")
+    script, style = _script(), text_of("page.css")
     data = {
         "map": map_data(subject),
         "jobs": job_data(round, subject.plans),
         "names": list(subject.names),
     }
     return (
-        _environment()
+        environment()
         .get_template("page.html")
         .render(
             subject=subject,
@@ -84,7 +80,7 @@ def render_report(
             notes=[*source(subject), *notes(subject)],
             digest=round_digest(round),
             mapped=round.policy.spec.places_jobs and subject.cluster.num_gpus > 0,
-            policy=_policy(script, style),
+            policy=content_policy(style, script),
             script=Markup(script),  # noqa: S704
             style=Markup(style),  # noqa: S704
             data=embedded(data),
@@ -109,43 +105,7 @@ def embedded(data: Any) -> Markup:
     return Markup(text)  # noqa: S704
 
 
-def _policy(script: str, style: str) -> str:
-    """Return a Content-Security-Policy that allows this script and this style, and nothing else."""
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src '{_hash(script)}'",
-            f"style-src '{_hash(style)}'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"
-
-
 @cache
 def _script() -> str:
-    parts = "\n".join(_text(name) for name in SCRIPTS)
+    parts = "\n".join(text_of(name) for name in SCRIPTS)
     return f'"use strict";\n(() => {{\n{parts}}})();\n'
-
-
-@cache
-def _text(name: str) -> str:
-    return (files("placewright.report") / name).read_text(encoding="utf-8")
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("placewright", "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-    )

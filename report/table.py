@@ -26,6 +26,14 @@ class Meter(NamedTuple):
     kind: str = "meter"
 
 
+class Marked(NamedTuple):
+    """A text that stands out, and the word that says why, such as `best`."""
+
+    text: str
+    word: str
+    kind: str = "marked"
+
+
 class Bar(NamedTuple):
     """A span of a time line, as fractions of it, with a class of style, in one of its lanes."""
 
@@ -44,7 +52,7 @@ class Spans(NamedTuple):
     kind: str = "spans"
 
 
-Cell: TypeAlias = str | JobCell | Meter | Spans
+Cell: TypeAlias = str | JobCell | Meter | Marked | Spans
 
 
 @dataclass(frozen=True, slots=True)

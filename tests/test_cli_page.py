@@ -157,6 +157,9 @@ def folder(tmp_path_factory):
         dump = ["nodes-pods.json", "queues.json"]
         assert main(["convert", "kubernetes", *dump, "-o", "k8s.json"]) == 0
         assert main(["solve", "k8s.json", "-o", "k8s-plan.json"]) == 0
+        for policy in ("fifo", "srsf"):
+            played = ["--policy", policy, "--hosts", "2x8", "-o", policy]
+            assert main(["replay", "trace.csv", *played]) == 0
         for line in EXAMPLES:
             if line.startswith(made):
                 assert main(shlex.split(line)[1:]) == 0

@@ -1,0 +1,1 @@
+"""One self-contained page about replays of several policies side by side."""
