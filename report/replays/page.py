@@ -51,9 +51,7 @@ def render_replays(comparison: Comparison) -> str:
 
 
 def _figure(group: Group) -> Figure:
-    mean, last, wait = (
-        group.value(key) for key in ("jct_mean_s", "jct_p99_s", "wait_mean_s")
-    )
+    mean, last, wait = (group.value(key) for key in ("jct_mean_s", "jct_p99_s", "wait_mean_s"))
     words = [
         f"{word} {duration(round(found.mean))}"
         for word, found in (("p99", last), ("mean wait", wait))

@@ -125,9 +125,7 @@ def compare(runs: Sequence[Saved], *, any_card: bool = False) -> Comparison:
             _refuse_other_card(runs, run)
     policies = [str(group[0].card["policy"]) for group in groups]
     named = tuple(
-        Group(
-            policy if policies.count(policy) == 1 else f"{policy} ({group[0].folder})", group
-        )
+        Group(policy if policies.count(policy) == 1 else f"{policy} ({group[0].folder})", group)
         for policy, group in zip(policies, groups, strict=True)
     )
     return Comparison(named, _differing([run.card for run in runs]))

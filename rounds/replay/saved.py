@@ -105,9 +105,7 @@ def read_outputs(folder: str) -> Saved:
     submit, gpus, start, end = jobs.T
     _check_times(jobs_file, submit, start, end)
     samples = _columns(samples_file, _SAMPLE_FIELDS)
-    saved = Saved(
-        folder, card, measures, by_size, by_tenant, submit, gpus, start, end, samples
-    )
+    saved = Saved(folder, card, measures, by_size, by_tenant, submit, gpus, start, end, samples)
     try:
         _check_sums(saved)
     except InvalidInputError as error:
@@ -191,7 +189,9 @@ def _columns(file: str, fields: tuple[str, ...], optional: tuple[str, ...] = ())
 def _lines(file: str) -> Iterator[tuple[int, bytes]]:
     content = read(file, MAX_BYTES)
     if len(content) > MAX_BYTES:
-        raise InvalidInputError(f"expected at most {MAX_BYTES:,} bytes", file=file, show_value=False)
+        raise InvalidInputError(
+            f"expected at most {MAX_BYTES:,} bytes", file=file, show_value=False
+        )
     return enumerate(content.splitlines(), 1)
 
 
