@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class Group:
     Parameters
     ----------
     name
-        The policy, and the folder where another group has the same policy.
+        The policy, and where another group has the same one, in what they differ.
     runs
         At least one.
     """
@@ -114,21 +115,36 @@ def compare(runs: Sequence[Saved], *, any_card: bool = False) -> Comparison:
         If assumptions differ that make their measures incomparable, unless `any_card`; or two are
         the same replay.
     """
+    apart = ("seed", *UNLIKE) if any_card else ("seed", "trace_sha256", *UNLIKE)
     grouped: dict[tuple[tuple[str, str], ...], list[Saved]] = {}
     for run in runs:
-        grouped.setdefault(_key(run.card, ("seed", "trace_sha256", *UNLIKE)), []).append(run)
+        grouped.setdefault(_key(run.card, apart), []).append(run)
     groups = [tuple(sorted(group, key=_seed)) for group in grouped.values()]
     for group in groups:
         _refuse_twice(group)
     if not any_card:
         for run in runs[1:]:
             _refuse_other_card(runs, run)
-    policies = [str(group[0].card["policy"]) for group in groups]
-    named = tuple(
-        Group(policy if policies.count(policy) == 1 else f"{policy} ({group[0].folder})", group)
-        for policy, group in zip(policies, groups, strict=True)
-    )
+    names = _names([group[0] for group in groups])
+    named = tuple(Group(name, group) for name, group in zip(names, groups, strict=True))
     return Comparison(named, _differing([run.card for run in runs]))
+
+
+def _names(runs: Sequence[Saved]) -> list[str]:
+    """Return the policies, where one is there twice with what differs, or else with the folder."""
+    cards = [run.card for run in runs]
+    keys = [key for key in _differing(cards) if key not in (*COMPARED, *UNLIKE, "trace_sha256")]
+    policies = [str(card["policy"]) for card in cards]
+    names = [
+        ", ".join([policy, *(f"{key} {card.get(key)}" for key in keys)])
+        if policies.count(policy) > 1
+        else policy
+        for policy, card in zip(policies, cards, strict=True)
+    ]
+    return [
+        f"{policy} ({run.folder})" if names.count(name) > 1 else name
+        for policy, name, run in zip(policies, names, runs, strict=True)
+    ]
 
 
 def _key(card: Card, without: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -141,7 +157,7 @@ def _seed(run: Saved) -> int:
 
 
 def _refuse_twice(group: Sequence[Saved]) -> None:
-    for before, run in zip(group, group[1:], strict=False):
+    for before, run in pairwise(group):
         if before.card["seed"] == run.card["seed"]:
             raise InvalidInputError(
                 f"expected another seed or policy than {before.folder} has",
