@@ -13,6 +13,8 @@ from placewright.rounds.errors import InternalError
 
 Place: TypeAlias = tuple[tuple[int, int], ...]
 Placer: TypeAlias = Literal["first-fit", "best-fit", "counting"]
+Places: TypeAlias = Literal["free", "kept"]
+"""Whether running jobs may be placed anew at every decision, or stay where they are."""
 
 
 class HostLedger:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from placewright.array_types import Ints
 from placewright.instances.traces.trace import NEVER
 from placewright.rounds.policies.base import Columns, ListPolicy, Queues
-from placewright.rounds.replay.ledger import Place
+from placewright.rounds.replay.ledger import Place, Places
 from placewright.rounds.replay.loop import Decider, Loop
-
-Places: TypeAlias = Literal["free", "kept"]
-"""Whether running jobs may be placed anew at every decision, or stay where they are."""
 
 
 def list_decider(policy: ListPolicy, jobs: int, places: Places = "kept") -> Decider:

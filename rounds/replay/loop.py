@@ -365,7 +365,7 @@ class Loop:
             self.next_arrival += 1
         if self.charges_events:
             self._charge_event()
-        self.pending = True
+        self.pending, self.stuck = True, False
         if self._decides():
             self.pending = False
             self.last_decision = self.now

@@ -23,7 +23,7 @@ from placewright.instances.traces.trace import NEVER
 from placewright.rounds.certificate import headline_gap
 from placewright.rounds.engine import Engine
 from placewright.rounds.policies.base import Columns, RoundPolicy, Weights
-from placewright.rounds.replay.ledger import Place
+from placewright.rounds.replay.ledger import Place, Places
 from placewright.rounds.replay.loop import Loop
 from placewright.rounds.state.changes import Changes
 
@@ -43,15 +43,25 @@ class RoundDecider:
         What jobs are worth.
     sizes
         GPUs of each host.
+    places
+        `kept`: running jobs are in the round as running ones; they stay, or are moved or preempted,
+        the latter only for a job of a smaller rank. `free`: all GPUs are free in each round, as in
+        the simulators of Tiresias and Muri, and ranks do not matter.
     seconds, gap
         Limits of a search: work in units of seconds, and the gap at which it stops.
     """
 
     def __init__(
-        self, policy: RoundPolicy, sizes: tuple[int, ...], seconds: float = 2.0, gap: float = 0.0
+        self,
+        policy: RoundPolicy,
+        sizes: tuple[int, ...],
+        places: Places = "kept",
+        seconds: float = 2.0,
+        gap: float = 0.0,
     ) -> None:
         self.policy, self.gaps = policy, list[float]()
         self._seconds, self._gap, self._largest = seconds, gap, max(sizes)
+        self._is_free = places == "free"
         hosts = tuple(
             HostEntry(name=f"h{n}", gpus=size, gpu_model="gpu") for n, size in enumerate(sizes)
         )
@@ -65,7 +75,7 @@ class RoundDecider:
         self._written: dict[int, tuple[int, int]] = {}
         self._tasks: dict[int, tuple[Task, ...]] = {}
         self._gone: list[int] = []
-        self._failed: set[int] = set()
+        self._released: set[int] = set()
         self._closed: set[int] = set()
 
     @property
@@ -91,7 +101,7 @@ class RoundDecider:
     def arrive(self, loop: Loop, job: int) -> None:  # noqa: ARG002
         """Note a job that a failure has stopped; others are looked up when a round is decided."""
         if self._tasks.pop(job, None) is not None:
-            self._failed.add(job)
+            self._released.add(job)
 
     def leave(self, loop: Loop, job: int) -> None:  # noqa: ARG002
         """Note that a job has ended."""
@@ -128,6 +138,9 @@ class RoundDecider:
         """Tell the engine who came, ended or is worth something else; return its plan."""
         worth = _whole(weights.value)
         rank = np.unique(weights.rank, return_inverse=True)[1]
+        if self._is_free:
+            self._released.update(loop.place)
+            rank[:] = 0
         now_s = loop.now // 1000
         known = self._engine is not None
         running = (
@@ -137,13 +150,13 @@ class RoundDecider:
         updated: list[Job] = []
         for job, value, number in zip(jobs.tolist(), worth.tolist(), rank.tolist(), strict=True):
             written = (value, number)
-            if self._written.get(job) == written and known and job not in self._failed:
+            if self._written.get(job) == written and known and job not in self._released:
                 continue
             new = not known or job not in self._written
             self._written[job] = written
-            held = None if job in self._failed else running.get(str(job))
+            held = None if job in self._released else running.get(str(job))
             (added if new else updated).append(self._document(loop, job, value, -number, held))
-        self._failed.clear()
+        self._released.clear()
         gone, self._gone = self._gone, []
         for job in gone:
             self._written.pop(job, None)
@@ -164,7 +177,7 @@ class RoundDecider:
     def _document(
         self, loop: Loop, job: int, value: int, priority: int, running: Running | None
     ) -> Job:
-        if running is None and job in loop.place:
+        if running is None and job in loop.place and not self._is_free:
             running = Running(tasks=self._tasks[job])
         groups = (whole_tasks(loop.gpus[job], self._largest),)
         return Job(
@@ -175,7 +188,7 @@ class RoundDecider:
         )
 
     def _carry_out(self, loop: Loop, plan: Plan) -> None:
-        places = dict(loop.place)
+        places = {} if self._is_free else dict(loop.place)
         for decision in plan.decisions:
             job = int(decision.job)
             if decision.decision is DecisionKind.PREEMPT:

@@ -20,8 +20,8 @@ from placewright.rounds.policies.lists import LISTS
 from placewright.rounds.policies.smith import SMITH
 from placewright.rounds.policies.tiresias import LAS
 from placewright.rounds.replay.costs import Charge, Costs
-from placewright.rounds.replay.ledger import HostLedger, Placer
-from placewright.rounds.replay.list_decider import Places, list_decider
+from placewright.rounds.replay.ledger import HostLedger, Placer, Places
+from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger
 from placewright.rounds.replay.muri_costs import start_seconds
 from placewright.rounds.replay.result import Result, result_of
@@ -121,7 +121,7 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
     policy = policy_named(spec.policy)
     decider: Decider
     if isinstance(policy, RoundPolicy):
-        decider = RoundDecider(policy, spec.hosts, spec.search_s, spec.gap)
+        decider = RoundDecider(policy, spec.hosts, spec.places, spec.search_s, spec.gap)
     else:
         decider = list_decider(policy, len(trace), spec.places)
     return Loop(
@@ -261,6 +261,12 @@ def dealt(trace: Trace, seed: int) -> Trace:
 
 
 def _costs(trace: Trace, spec: ReplaySpec) -> Costs:
+    if spec.charge == "event" and (spec.stop_s or spec.move_s):
+        raise InvalidInputError(
+            "expected charge start where a stop or a move costs something",
+            path=("charge",),
+            value=spec.charge,
+        )
     start: Ints | int = round(_MS * spec.start_s)
     if spec.start_table is not None:
         if spec.start_table != "muri":

@@ -41,3 +41,11 @@ def test_a_replay_repeats(seed: int) -> None:
     assert first.end_ms.tolist() == again.end_ms.tolist()
     assert measure(first) == measure(again)
     assert measure(first)["unfinished"] == 0
+
+
+def test_where_all_places_are_free_several_jobs_of_a_larger_rank_may_preempt() -> None:
+    """One job is worth 1/10, two others 1/16 each; they have more GPU time left."""
+    trace = trace_of((0, 3, 12), (2, 2, 16), (2, 2, 16))
+    kept, free = (play(trace, ReplaySpec("smith", (4,), places=p)) for p in ("kept", "free"))
+    assert kept.end_ms.tolist() == [12_000, 28_000, 28_000]
+    assert free.end_ms.tolist() == [28_000, 18_000, 18_000]

@@ -1,0 +1,199 @@
+"""Replays of random traces: beside a naive simulator, and what must hold whatever is played."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from placewright.instances.traces.trace import NEVER, Trace
+from placewright.rounds.replay.costs import Charge
+from placewright.rounds.replay.loop import Outage
+from placewright.rounds.replay.result import Result
+from placewright.rounds.replay.spec import ReplaySpec, play
+
+LISTS = ("fifo", "fit-first", "easy", "sjf", "srtf", "srsf", "2d-las", "smallest", "qssf", "edf")
+NAIVE = ("fifo", "fit-first", "easy", "sjf", "srtf", "srsf")
+HOSTS = ((4,), (8, 8), (4, 4, 4), (8, 4, 2), (2,) * 5)
+
+
+def random_trace(rng: np.random.Generator, largest: int) -> Trace:
+    """Draw a small trace in which several jobs arrive at one time."""
+    jobs = int(rng.integers(1, 25))
+    return Trace.of(
+        1000 * rng.integers(0, 30, jobs),
+        rng.integers(1, largest + 1, jobs),
+        1000 * rng.integers(1, 20, jobs),
+        predicted_ms=1000 * rng.integers(1, 20, jobs),
+        deadline_ms=1000 * rng.integers(1, 99, jobs),
+    )
+
+
+def random_spec(rng: np.random.Generator, policy: str) -> ReplaySpec:
+    """Draw assumptions."""
+    hosts = HOSTS[int(rng.integers(len(HOSTS)))]
+    every = (None, None, 7)[int(rng.integers(3))]
+    charge: Charge = ("start", "event")[int(rng.integers(2))]
+    by_start = int(charge == "start")
+    return ReplaySpec(
+        policy,
+        hosts,
+        placer=("first-fit", "best-fit", "counting")[int(rng.integers(3))],
+        places=("kept", "free")[int(rng.integers(2))],
+        every_s=every,
+        at_most_every=every is not None and bool(rng.integers(2)),
+        start_s=int(rng.integers(3)),
+        stop_s=by_start * int(rng.integers(3)),
+        move_s=by_start * int(rng.integers(2)),
+        charge=charge,
+    )
+
+
+@pytest.mark.parametrize("seed", range(1000))
+def test_time_is_conserved(seed: int) -> None:
+    """`play` checks GPU time and jobs alive; here each job has done its work, and no more."""
+    rng = np.random.default_rng(seed)
+    spec = random_spec(rng, LISTS[seed % len(LISTS)])
+    trace = random_trace(rng, sum(spec.hosts))
+    if spec.placer != "counting" and seed % 3 == 0:
+        begin = int(rng.integers(0, 60_000))
+        away = Outage(int(rng.integers(len(spec.hosts))), begin, begin + 20_000)
+        spec = replace(spec, outages=(away,), checkpoint_s=3)
+    found = play(trace, spec)
+    ended = found.end_ms != NEVER
+    worked = (found.run_ms - found.overhead_ms - found.lost_ms)[ended]
+    assert worked.tolist() == trace.work_ms[ended].tolist()
+    if len(set(spec.hosts)) == 1:
+        assert ended.all()
+
+
+def naive(policy: str, trace: Trace, sizes: tuple[int, ...], *, counting: bool) -> list[int]:
+    """Play a trace without costs in steps of a second; return ends in ms, -1 for none."""
+    jobs = range(len(trace))
+    gpus, left = trace.gpus.tolist(), (trace.work_ms // 1000).tolist()
+    submit, predicted = (trace.submit_ms // 1000).tolist(), (trace.predicted_ms // 1000).tolist()
+    hosts = [sum(sizes)] if counting else list(sizes)
+    free, largest = hosts.copy(), max(hosts)
+    ends, began, place, now = [-1] * len(trace), {}, dict[int, list[int]](), 0
+    order = list[int]()
+
+    def find(job: int, free: list[int]) -> list[int] | None:
+        taken = [0] * len(hosts)
+        whole, rest = divmod(gpus[job], largest) if gpus[job] > largest else (0, gpus[job])
+        for host, room in enumerate(free):
+            if whole and room == largest:
+                taken[host], whole = largest, whole - 1
+        for host, room in enumerate(free):
+            if rest and not taken[host] and room >= rest:
+                taken[host], rest = rest, 0
+        return None if whole or rest else taken
+
+    def hold(free: list[int], taken: list[int], sign: int) -> None:
+        for host, number in enumerate(taken):
+            free[host] -= sign * number
+
+    while min(ends) < 0 and now < 10_000:
+        for job in jobs:
+            if job in place and not left[job]:
+                ends[job] = 1000 * now
+                hold(free, place.pop(job), -1)
+        came = [job for job in jobs if submit[job] == now]
+        changed = bool(came) or 1000 * now in ends
+        order = [job for job in order if ends[job] < 0] + came
+        if changed and policy in ("srtf", "srsf"):
+            order.sort(key=lambda job: left[job] * (gpus[job] if policy == "srsf" else 1))
+            free, place = hosts.copy(), {}
+        waiting = [job for job in order if job not in place]
+        if policy == "sjf":
+            waiting.sort(key=lambda job: (left[job], job))
+        shadow: tuple[int, list[int], list[int]] | None = None
+        for job in waiting if changed else ():
+            taken = find(job, free)
+            if taken is None and policy in ("fifo", "sjf"):
+                break
+            if taken is None and policy == "easy" and shadow is None:
+                then = free.copy()
+                expected = sorted((max(now, began[j] + predicted[j]), j) for j in place)
+                for end in sorted({end for end, _ in expected}):
+                    for other_end, other in expected:
+                        if other_end == end:
+                            hold(then, place[other], -1)
+                    if find(job, then) is not None:
+                        shadow = (end, then, [job])
+                        break
+                continue
+            if taken is None:
+                continue
+            if shadow is not None and now + predicted[job] > shadow[0]:
+                hold(shadow[1], taken, 1)
+                if find(shadow[2][0], shadow[1]) is None:
+                    hold(shadow[1], taken, -1)
+                    continue
+            hold(free, taken, 1)
+            place[job], began[job] = taken, now
+        for job in place:
+            left[job] -= 1
+        now += 1
+    return ends
+
+
+@pytest.mark.parametrize("seed", range(600))
+def test_lists_beside_a_naive_simulator(seed: int) -> None:
+    rng = np.random.default_rng(10_000 + seed)
+    policy = NAIVE[seed % len(NAIVE)]
+    hosts = ((4,), (8, 8), (4, 4, 4))[int(rng.integers(3))]
+    placer = ("first-fit", "counting")[int(rng.integers(2))]
+    trace = random_trace(rng, sum(hosts))
+    found = play(trace, ReplaySpec(policy, hosts, placer=placer, places="free"))
+    assert found.end_ms.tolist() == naive(policy, trace, hosts, counting=placer == "counting")
+
+
+def same(first: Result, second: Result) -> bool:
+    """Whether two replays decided the same."""
+    return (
+        first.end_ms.tolist() == second.end_ms.tolist()
+        and first.stops.tolist() == second.stops.tolist()
+    )
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_names_change_nothing(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    spec = random_spec(rng, LISTS[seed % len(LISTS)])
+    trace = random_trace(rng, sum(spec.hosts))
+    names = tuple(f"z{number}" for number in rng.permutation(len(trace)).tolist())
+    assert same(play(trace, spec), play(replace(trace, names=names), spec))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_who_does_not_see_durations_decides_the_same_until_they_differ(seed: int) -> None:
+    """Two traces differ in one duration: nobody starts differently before the job's first end."""
+    rng = np.random.default_rng(seed)
+    spec = ReplaySpec(("fifo", "fit-first", "easy", "2d-las")[seed % 4], (8, 8))
+    trace = random_trace(rng, 16)
+    job = int(rng.integers(len(trace)))
+    longer = trace.work_ms.copy()
+    longer[job] += 7000
+    first, second = play(trace, spec), play(replace(trace, work_ms=longer), spec)
+    until = int(first.end_ms[job])
+    starts = [np.where(r.first_start_ms < until, r.first_start_ms, -1) for r in (first, second)]
+    assert starts[0].tolist() == starts[1].tolist()
+    ends = [np.where(r.end_ms < until, r.end_ms, -1) for r in (first, second)]
+    assert ends[0].tolist() == ends[1].tolist()
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("fifo", 5.0), ("2d-las", 5.0), ("srtf", 2.3528)])
+def test_one_server_with_random_arrivals(policy: str, expected: float) -> None:
+    """M/M/1 at load 0.8, service mean 1,000 s: mean time in system, by batch means."""
+    rng, jobs, batches = np.random.default_rng(5), 60_000, 20
+    submit = np.cumsum(rng.exponential(1_250_000, jobs))
+    work = np.maximum(np.rint(rng.exponential(1_000_000, jobs)), 1)
+    found = play(
+        Trace.of(np.rint(submit).astype(np.int64), np.ones(jobs), work.astype(np.int64)),
+        ReplaySpec(policy, (1,)),
+    )
+    means = ((found.end_ms - found.trace.submit_ms) / 1e6).reshape(batches, -1).mean(axis=1)
+    error = means.std(ddof=1) / np.sqrt(batches)
+    assert abs(means.mean() - expected) < 3.883 * error  # Student's t, 99.9 %, 19 degrees
+    assert error < 0.1 * expected
