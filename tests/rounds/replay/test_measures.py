@@ -1,0 +1,157 @@
+"""Measures of a replay against sums by hand, and intervals against known ones."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from placewright.instances.traces.trace import NEVER, Trace
+from placewright.rounds.errors import InternalError
+from placewright.rounds.replay.measures import (
+    Window,
+    by_size,
+    by_tenant,
+    interval,
+    measure,
+    paired,
+)
+from placewright.rounds.replay.result import Result
+
+
+def ints(*values: int) -> np.ndarray:
+    """Make a column."""
+    return np.array(values, dtype=np.int64)
+
+
+def handmade(**changed: object) -> Result:
+    """Four jobs on 8 GPUs: the third is stopped once, the last does not end before 100 s.
+
+    Jobs as (submitted, GPUs, work; started, ended) in seconds: (0, 1, 10; 0, 10), (0, 4, 20;
+    5, 25), (10, 8, 5; 30, 50), of which 3 s are overhead and 2 s lost, (20, 1, 60; 60, never).
+    """
+    trace = Trace.of(
+        ints(0, 0, 10_000, 20_000),
+        ints(1, 4, 8, 1),
+        ints(10_000, 20_000, 5_000, 60_000),
+        deadline_ms=ints(10_000, 20_000, NEVER, 90_000),
+        value=ints(1, 2, 4, 8),
+        tenant=ints(0, 1, 1, 0),
+        tenants=("a", "b"),
+    )
+    columns: dict[str, object] = {
+        "trace": trace,
+        "first_start_ms": ints(0, 5_000, 30_000, 60_000),
+        "end_ms": ints(10_000, 25_000, 50_000, NEVER),
+        "stops": ints(0, 0, 1, 0),
+        "moves": ints(0, 2, 0, 0),
+        "run_ms": ints(10_000, 20_000, 10_000, 40_000),
+        "overhead_ms": ints(0, 0, 3_000, 0),
+        "lost_ms": ints(0, 0, 2_000, 0),
+        "gpus_total": 8,
+        "busy_gpu_ms": 10_000 + 80_000 + 80_000 + 40_000,
+        "alive_ms": 10_000 + 25_000 + 40_000 + 80_000,
+        "horizon_ms": 100_000,
+        "events": 9,
+        "decisions": 7,
+    }
+    return Result(**{**columns, **changed})  # type: ignore[arg-type]
+
+
+def test_measures_are_those_by_hand() -> None:
+    assert measure(handmade()) == pytest.approx(
+        {
+            "jobs": 4,
+            "unfinished": 1,
+            "jct_mean_s": (10 + 25 + 40) / 3,
+            "jct_p50_s": 25,
+            "jct_p90_s": 40,
+            "jct_p99_s": 40,
+            "wait_mean_s": (0 + 5 + 20) / 3,
+            "wait_p99_s": 20,
+            "bounded_slowdown_mean": (1 + 25 / 20 + 40 / 10) / 3,
+            "rho_worst": 40 / 5,
+            "stops_per_job": 1 / 4,
+            "moves_per_job": 2 / 4,
+            "deadlines_met": 1 / 3,
+            "value_missed": 2 + 8,
+            "makespan_s": 50,
+            "allocation": 210 / 800,
+            "useful_gpu_s": 210 - 40,
+            "overhead_gpu_s": 24,
+            "lost_gpu_s": 16,
+            "events": 9,
+            "decisions": 7,
+        }
+    )
+
+
+def test_size_classes_and_tenants_part_the_jobs() -> None:
+    sizes, tenants = by_size(handmade()), by_tenant(handmade())
+    assert {name: one["jobs"] for name, one in sizes.items()} == {"1": 2, "2-4": 1, "5-8": 1}
+    assert {name: one["jct_mean_s"] for name, one in tenants.items()} == {"a": 10, "b": 32.5}
+    assert tenants["a"]["unfinished"] == 1
+
+
+def test_a_window_cuts_warm_up_and_horizon() -> None:
+    assert measure(handmade(), Window(warm_up_ms=10_000))["jct_mean_s"] == 40
+    first = measure(handmade(), Window(horizon_ms=10_000))
+    assert (first["jobs"], first["unfinished"], first["jct_mean_s"]) == (2, 0, 17.5)
+
+
+def test_a_trace_whose_jobs_did_not_end_has_measures() -> None:
+    never = ints(NEVER, NEVER, NEVER, NEVER)
+    measures = measure(handmade(end_ms=never, first_start_ms=never))
+    assert measures["unfinished"] == 4
+    assert all(math.isfinite(value) for value in measures.values())
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, None),
+        ({"busy_gpu_ms": 210_001}, "GPUs were held for 210001 ms, by jobs for 210000"),
+        ({"alive_ms": 154_999}, "jobs were alive for 154999 ms, by their ends 155000"),
+        ({"lost_ms": ints(0, 0, 7_001, 0)}, "job 2"),
+    ],
+)
+def test_what_is_not_conserved_is_an_error(changed: dict[str, object], said: str | None) -> None:
+    result = handmade(**changed)
+    if said is None:
+        result.check()
+        return
+    with pytest.raises(InternalError, match=said):
+        result.check()
+
+
+def test_percentiles_are_elements_from_0() -> None:
+    count = 200
+    trace = Trace.of(np.zeros(count), np.ones(count), np.arange(1, count + 1) * 1000)
+    column = np.zeros(count, dtype=np.int64)
+    result = handmade(
+        trace=trace,
+        first_start_ms=column,
+        end_ms=trace.work_ms,
+        stops=column,
+        moves=column,
+        run_ms=trace.work_ms,
+        overhead_ms=column,
+        lost_ms=column,
+    )
+    measures = measure(result)
+    assert [measures[f"jct_{one}_s"] for one in ("p50", "p90", "p99")] == [101, 181, 199]
+
+
+def test_intervals_are_those_of_student() -> None:
+    assert interval(np.array([5.0])).half_width == math.inf
+    three = interval(np.array([1.0, 2.0, 3.0]))
+    assert (three.mean, three.half_width) == pytest.approx((2, 4.303 / math.sqrt(3)))
+    assert interval(np.array([1.0, 3.0])).half_width == pytest.approx(12.706)
+
+
+def test_pairing_takes_out_what_a_seed_does_to_both() -> None:
+    first, second = np.array([10.0, 90.0, 50.0]), np.array([11.0, 91.0, 51.0])
+    assert paired(first, second).mean == pytest.approx(1)
+    assert paired(first, second).half_width == pytest.approx(0)
+    assert interval(first).half_width > 50

@@ -1,0 +1,118 @@
+"""Files of a replay read back: they are what was written, and what is wrong in them is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.traces.trace import Trace
+from placewright.rounds.replay.measures import measure
+from placewright.rounds.replay.outputs import write_outputs
+from placewright.rounds.replay.result import Result
+from placewright.rounds.replay.saved import read_outputs
+from placewright.rounds.replay.spec import ReplaySpec, play
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> tuple[Path, Result]:
+    rng = np.random.default_rng(4)
+    trace = Trace.of(rng.integers(0, 10**7, 50), rng.integers(1, 9, 50), rng.integers(1, 10**7, 50))
+    spec = ReplaySpec("srsf", (8, 8))
+    result = play(trace, spec)
+    write_outputs(tmp_path / "srsf", result, spec, "t.csv", {"wall_s": 1.0})
+    return tmp_path / "srsf", result
+
+
+def test_what_is_read_back_is_what_was_written(written: tuple[Path, Result]) -> None:
+    folder, result = written
+    saved = read_outputs(str(folder))
+    for column, expected in (
+        (saved.submit_ms, result.trace.submit_ms),
+        (saved.gpus, result.trace.gpus),
+        (saved.start_ms, result.first_start_ms),
+        (saved.end_ms, result.end_ms),
+    ):
+        np.testing.assert_array_equal(column, expected)
+    assert saved.measures == measure(result)
+    assert len(saved.samples) == len(result.samples)
+    assert saved.card["policy"] == "srsf"
+    assert saved.jct_s.mean() == pytest.approx(saved.measures["jct_mean_s"])
+
+
+def in_summary(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    """Return what changes a summary."""
+
+    def changed(folder: Path) -> None:
+        summary = json.loads((folder / "summary.json").read_text())
+        change(summary)
+        (folder / "summary.json").write_text(json.dumps(summary))
+
+    return changed
+
+
+def in_line(name: str, number: int, **fields: Any) -> Callable[[Path], None]:
+    """Return what changes fields of a line, from 1."""
+
+    def changed(folder: Path) -> None:
+        lines = (folder / name).read_text().splitlines()
+        lines[number - 1] = json.dumps({**json.loads(lines[number - 1]), **fields})
+        (folder / name).write_text("\n".join(lines))
+
+    return changed
+
+
+def text(name: str, content: str) -> Callable[[Path], None]:
+    """Return what replaces a file."""
+    return lambda folder: (folder / name).write_text(content) and None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda folder: (folder / "jobs.jsonl").unlink(), "jobs.jsonl: .*a file to read"),
+        (text("summary.json", "{"), "summary.json:.*JSON"),
+        (text("summary.json", "[]"), "summary.json: .*expected an object"),
+        (in_summary(lambda s: s.update(kind="Plan")), "summary.json: kind: 'Plan'.*Replay"),
+        (in_summary(lambda s: s["card"].pop("policy")), "summary.json: card.policy"),
+        (in_summary(lambda s: s["card"].update(seed="one")), "card.seed: 'one': .*whole number"),
+        (in_summary(lambda s: s["card"].update(placer=[])), r"card.placer: \[\]"),
+        (in_summary(lambda s: s["card"].update(placer="x" * 501)), "card.placer"),
+        (in_summary(lambda s: s["measures"].update(jobs=float("nan"))), "measures.jobs: nan"),
+        (in_summary(lambda s: s["measures"].update(jobs=True)), "measures.jobs: True"),
+        (in_summary(lambda s: s["measures"].update(jobs=49)), "measures.jobs: 49.*50"),
+        (in_summary(lambda s: s["measures"].update(jct_mean_s=1)), "measures.jct_mean_s: 1"),
+        (in_summary(lambda s: s.update(by_tenant={"a\x1b[2J": {"x": "y"}})), r"by_tenant.*x1b"),
+        (in_summary(lambda s: s.pop("by_size")), "by_size: None: expected an object"),
+        (in_line("jobs.jsonl", 7, gpus=-1), "jobs.jsonl:7: gpus: -1: .*whole number"),
+        (in_line("jobs.jsonl", 7, gpus=1.5), "jobs.jsonl:7: gpus: 1.5"),
+        (in_line("jobs.jsonl", 7, submit_ms=2**70), "jobs.jsonl:7: submit_ms"),
+        (in_line("jobs.jsonl", 7, end_ms=0), "jobs.jsonl:7: end_ms: 0: expected .* or later"),
+        (in_line("jobs.jsonl", 7, start_ms=None), "jobs.jsonl:7: end_ms.*never started"),
+        (in_line("jobs.jsonl", 7, end_ms=None), "summary.json: measures.unfinished: .*expected 1"),
+        (text("jobs.jsonl", "[" * 100_000), "jobs.jsonl:1: expected an object"),
+        (text("jobs.jsonl", '{"gpus": ' + "1" * 5000 + "}"), "jobs.jsonl:1: expected an object"),
+        (text("samples.jsonl", "3"), "samples.jsonl:1: expected an object"),
+        (text("samples.jsonl", "{}"), "samples.jsonl:1: at_s: None: expected a whole number"),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_line_and_field(
+    written: tuple[Path, Result], change: Callable[[Path], None], said: str
+) -> None:
+    folder, _ = written
+    change(folder)
+    with pytest.raises(InvalidInputError, match=said) as raised:
+        read_outputs(str(folder))
+    assert str(raised.value).isprintable()
+
+
+def test_a_replay_of_no_job_is_read(tmp_path: Path) -> None:
+    none = np.array([], dtype=np.int64)
+    trace, spec = Trace.of(none, none, none), ReplaySpec("fifo", (8,))
+    write_outputs(tmp_path, play(trace, spec), spec, "t.csv", {})
+    assert len(read_outputs(str(tmp_path)).submit_ms) == 0
