@@ -27,6 +27,7 @@ from benchmarks import (
     interleaving,
     live,
     packing,
+    policies,
     presets,
     scale,
     shapes,
@@ -81,6 +82,7 @@ BENCHMARKS = {
     "explain": Benchmark(explain.cases, explain.run, explain.draw),
     "audit": Benchmark(audit.cases, audit.run, audit.draw),
     "live": Benchmark(live.cases, live.run, partial(over_cost, "live")),
+    "policies": Benchmark(policies.cases, policies.run, partial(over_cost, "policies")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
 }
 

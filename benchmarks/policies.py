@@ -1,0 +1,140 @@
+"""Replays of scheduling policies over published traces, beside the figures of their simulators."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.report import SKIPPED, Row
+from placewright.instances.traces.read import read_trace
+from placewright.instances.traces.trace import Trace
+from placewright.rounds.replay.measures import measure
+from placewright.rounds.replay.spec import POLICIES, ReplaySpec, play
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+TRACES, ORACLES = SHARED / "traces", SHARED / "oracles"
+
+NAMES = {
+    "FIFO, first fit": ("fifo", "first-fit"),
+    "FIFO, best fit": ("fifo", "best-fit"),
+    "fit first (FIFO, skipping), first fit": ("fit-first", "first-fit"),
+    "SJF, best fit": ("sjf", "best-fit"),
+    "QSSF perfect, best fit": ("qssf", "best-fit"),
+    "SRTF": ("srtf", "first-fit"),
+    "SRSF": ("srsf", "first-fit"),
+    "Tiresias_L": ("2d-las", "first-fit"),
+}
+"""Policy and placer of what published tables name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A trace on hosts of one size, with Muri's costs or without costs."""
+
+    trace: str
+    file: str
+    hosts: tuple[int, ...]
+    muri: bool = False
+    at_once: bool = False
+
+    @property
+    def name(self) -> str:
+        """What rows call it."""
+        return f"{self.trace.replace(' ', '-')}-{len(self.hosts)}x{self.hosts[0]}"
+
+    def read(self) -> Trace:
+        """Read the trace; all jobs are submitted at once in Muri's traces that end in `_pr`."""
+        trace = read_trace(TRACES / self.file)
+        if not self.at_once:
+            return trace
+        submit = np.zeros(len(trace), dtype=np.int64)
+        return Trace.of(submit, trace.gpus, trace.work_ms, model=trace.model, models=trace.models)
+
+    def spec(self, policy: str, placer: str) -> ReplaySpec:
+        """Return the assumptions that the published simulators make."""
+        if self.muri:
+            return ReplaySpec(policy, self.hosts, places="free", start_table="muri", charge="event")
+        if placer == "best-fit":
+            return ReplaySpec(policy, self.hosts, placer="best-fit", places="free")
+        return ReplaySpec(policy, self.hosts, places="free")
+
+    def published(self) -> dict[tuple[str, str], float]:
+        """Return published mean completion times by policy and placer."""
+        found = {}
+        table = "muri.csv" if self.muri else "zero_cost.csv"
+        cluster = f"{len(self.hosts)}x{self.hosts[0]}"
+        columns = ("jct_published", "jct_tiresias_simulator", "jct_helios_simulator")
+        with (ORACLES / table).open(encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                cell = next((row[c] for c in columns if row.get(c)), "")
+                here = row["trace"] == self.trace and row["cluster"] == cluster
+                if here and cell and row["policy"] in NAMES:
+                    found[NAMES[row["policy"]]] = float(cell)
+        return found
+
+
+def cases(*, quick: bool) -> list[Case]:
+    """Return all cases, or the smallest of each kind."""
+    raw = "elasticflow/raw"
+    small = [
+        Case("tiresias 60_job", "tiresias/60_job.csv", (4,) * 2),
+        Case("elasticflow cluster10", f"{raw}/cluster10.csv", (8,) * 2),
+        Case("trace3", "muri/trace3.csv", (8,) * 8, muri=True),
+    ]
+    if quick:
+        return small
+    return [
+        *small,
+        Case("elasticflow cluster06", f"{raw}/cluster06.csv", (8,) * 12),
+        Case("elasticflow cluster06", f"{raw}/cluster06.csv", (8,) * 16),
+        Case("elasticflow cluster03", f"{raw}/cluster03.csv", (8,) * 18),
+        Case("trace1", "muri/trace1.csv", (8,) * 8, muri=True),
+        Case("trace1_pr", "muri/trace1.csv", (8,) * 8, muri=True, at_once=True),
+        Case("trace3_pr", "muri/trace3.csv", (8,) * 8, muri=True, at_once=True),
+    ]
+
+
+def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
+    """Yield a row per case and policy: each policy by first fit, and as it was published."""
+    for case in chosen:
+        if not (TRACES / case.file).is_file() or not ORACLES.is_dir():
+            note = "the trace or the published figures were not found"
+            yield Row(case.name, "all", None, SKIPPED, note=note)
+            continue
+        trace, published = case.read(), case.published()
+        rounds = not quick and not case.at_once
+        lists = [name for name, policy in POLICIES.items() if hasattr(policy, "order") or rounds]
+        plain = [(name, "first-fit") for name in lists if name != "edf"]
+        for policy, placer in dict.fromkeys([*published, *plain]):
+            yield _row(case, trace, policy, placer, published.get((policy, placer)))
+
+
+def _row(case: Case, trace: Trace, policy: str, placer: str, published: float | None) -> Row:
+    wall, cpu = time.monotonic(), time.process_time()
+    found = measure(play(trace, case.spec(policy, placer)))
+    figures = {
+        "JCT s": found["jct_mean_s"],
+        "p99 s": found["jct_p99_s"],
+        "makespan s": found["makespan_s"],
+        "stops per job": found["stops_per_job"],
+        "allocation %": 100 * found["allocation"],
+    }
+    if published is not None:
+        figures["published JCT s"] = published
+        figures["off by %"] = 100 * (found["jct_mean_s"] / published - 1)
+    if "gap_mean" in found:
+        figures["mean gap %"] = 100 * found["gap_mean"]
+    return Row(
+        case.name,
+        f"{policy}, {placer}",
+        None,
+        "done",
+        seconds=time.monotonic() - wall,
+        cpu_seconds=time.process_time() - cpu,
+        figures=figures,
+    )
