@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from placewright.cli.format.table import print_table, table
 from placewright.instances.errors import printable
-from placewright.report.replays.words import TITLES, interval_text
+from placewright.report.replays.words import TITLES, assumption_text, interval_text
+from placewright.report.text import NONE
+from placewright.rounds.replay.comparison import COMPARED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,53 +18,70 @@ if TYPE_CHECKING:
     from placewright.rounds.replay.measures import Interval
 
 
+PADDING = 2
+"""Between two columns."""
+
+
 def print_replays(console: Console, comparison: Comparison) -> None:
-    """Print a row per measure and a column per policy, the best marked; then what differs."""
+    """Print measures with the best marked, differences over seeds, and what is assumed otherwise.
+
+    There is a column per policy where they fit on the screen, else a row.
+    """
     names = [printable(group.name) for group in comparison.groups]
     many = any(len(group.runs) > 1 for group in comparison.groups)
     title = "mean over seeds ± half its 95 % interval; * is best" if many else "* is best"
-    made = table(f"Measures, {title}", "", *names, right=names)
+    rows = []
     for measure in comparison.measures:
         best = comparison.best(measure)
-        row = [
+        cells = [
             interval_text(measure, group.value(measure)) + (" *" if number in best else "")
             for number, group in enumerate(comparison.groups)
         ]
-        made.add_row(TITLES.get(measure, printable(measure)), *row)
-    print_table(console, made)
-    _print_differences(console, comparison, names)
-    _print_assumptions(console, comparison, names)
-
-
-def _print_differences(console: Console, comparison: Comparison, names: list[str]) -> None:
-    """Print how much the others are above the first, seed by seed."""
+        rows.append([_title(measure), *cells])
+    _print(console, f"Measures, {title}", ["", *names], rows)
+    others = range(1, len(names))
     rows = [
-        (measure, [comparison.above_first(measure, number) for number in range(1, len(names))])
-        for measure in comparison.measures
+        [_title(key), *(interval_text(key, comparison.above_first(key, one)) for one in others)]
+        for key in comparison.measures
     ]
-    if not any(one is not None for _, found in rows for one in found):
-        return
-    made = table(f"Above {names[0]}, paired by seed, ± half the 95 % interval", "", *names[1:])
-    for measure, found in rows:
-        made.add_row(
-            TITLES.get(measure, printable(measure)), *(interval_text(measure, one) for one in found)
+    if any(cell != NONE for row in rows for cell in row[1:]):
+        title = f"Above {names[0]}, paired by seed, ± half the 95 % interval"
+        _print(console, title, ["", *names[1:]], rows)
+    rows = [
+        [printable(key), *(printable(assumption_text(one)) for one in comparison.assumed(key))]
+        for key in comparison.differing
+        if key not in COMPARED
+    ]
+    if rows:
+        _print(console, "Assumptions that differ", ["", *names], rows)
+
+
+def _title(measure: str) -> str:
+    return TITLES.get(measure, printable(measure))
+
+
+def _print(console: Console, title: str, heads: list[str], rows: list[list[str]]) -> None:
+    """Print a table; if it is wider than the screen, turned, a block of columns after another."""
+    columns = list(zip(heads, *rows, strict=True))
+    if _width(columns) > console.width:
+        columns = [tuple(heads), *(tuple(row) for row in rows)]
+    while len(columns) > 1:
+        fits = max(
+            (n for n in range(2, len(columns) + 1) if _width(columns[:n]) <= console.width),
+            default=2,
         )
-    print_table(console, made)
+        shown = columns[:fits]
+        made = table(title, *(column[0] for column in shown))
+        for column in made.columns[1:]:
+            column.justify = "right"
+        for row in list(zip(*shown, strict=True))[1:]:
+            made.add_row(*row)
+        print_table(console, made)
+        columns = [columns[0], *columns[fits:]]
 
 
-def _print_assumptions(console: Console, comparison: Comparison, names: list[str]) -> None:
-    """Print the assumptions in which the groups differ, besides policy and seed."""
-    keys = [key for key in comparison.differing if key not in ("policy", "seed")]
-    if not keys:
-        return
-    made = table("Assumptions that differ", "", *names)
-    for key in keys:
-        texts = [
-            ", ".join(dict.fromkeys(printable(str(run.card.get(key))) for run in group.runs))
-            for group in comparison.groups
-        ]
-        made.add_row(printable(key), *texts)
-    print_table(console, made)
+def _width(columns: Sequence[tuple[str, ...]]) -> int:
+    return sum(PADDING + max(map(len, column)) for column in columns)
 
 
 def replays_object(comparison: Comparison) -> dict[str, Any]:

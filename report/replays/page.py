@@ -11,10 +11,10 @@ from placewright.array_types import Floats
 from placewright.instances.derived.durations import duration
 from placewright.report.panels.summary import Figure
 from placewright.report.replays.charts import Chart, distributions, series
-from placewright.report.replays.words import TITLES, interval_text
+from placewright.report.replays.words import TITLES, assumption_text, interval_text
 from placewright.report.table import Cell, Marked, Meter, Table, table
 from placewright.report.template import content_policy, environment, text_of
-from placewright.report.text import NONE, shortened
+from placewright.report.text import NONE
 from placewright.rounds.replay.comparison import COMPARED, Comparison, Group
 from placewright.rounds.replay.measures import SIZES, Measures
 from placewright.rounds.replay.saved import Saved
@@ -152,26 +152,19 @@ def _mean(runs: list[Mapping[str, Measures]], name: str, measure: str) -> float 
 
 
 def _cards(comparison: Comparison) -> Iterator[Table]:
-    """Yield what differs between the replays, marked unless it is compared, and what does not."""
-    groups, differing = comparison.groups, comparison.differing
+    """Yield what differs between the groups, marked unless it is compared, and what does not."""
+    differing = comparison.differing
     rows: list[list[Cell]] = []
     for key in differing:
-        texts = [
-            ", ".join(dict.fromkeys(_assumption(run.card.get(key)) for run in group.runs))
-            for group in groups
-        ]
+        texts = [assumption_text(values) for values in comparison.assumed(key)]
         marked = key not in COMPARED
         rows.append([key, *(Marked(text, "differs") if marked else text for text in texts)])
-    if rows:
-        yield table("Assumptions that differ", ("", *(group.name for group in groups)), rows)
-    card = groups[0].runs[0].card
-    same = ((key, _assumption(value)) for key, value in card.items() if key not in differing)
-    yield table("Assumptions of all", ("", ""), same)
-
-
-def _assumption(value: str | float | bool | None) -> str:
-    if value is None:
-        return NONE
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return shortened(str(value))
+    if set(differing) - set(COMPARED):
+        names = (group.name for group in comparison.groups)
+        yield table("Assumptions that differ", ("", *names), rows)
+    same = (key for key in comparison.keys if key not in differing)
+    yield table(
+        "Assumptions of all",
+        ("", ""),
+        ((key, assumption_text(comparison.assumed(key)[0])) for key in same),
+    )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from collections.abc import Iterable
 
-from placewright.report.text import NONE
+from placewright.report.text import NONE, shortened
 from placewright.rounds.replay.measures import Interval
+from placewright.rounds.replay.saved import Assumption
 
 TITLES = {
     "jobs": "jobs",
@@ -37,6 +38,7 @@ TITLES = {
 SHARES = frozenset({"allocation", "deadlines_met"})
 COUNTS = frozenset({"jobs", "unfinished", "events", "decisions", "value_missed"})
 SMALL_GAP = 1e-3
+MAX_ASSUMPTION = 24
 
 
 def measure_text(measure: str, value: float) -> str:
@@ -55,6 +57,19 @@ def interval_text(measure: str, found: Interval | None) -> str:
     if found is None:
         return NONE
     text = measure_text(measure, found.mean)
-    if not isfinite(found.half_width):
-        return text
+    if not 0 < found.half_width < float("inf"):
+        return text  # one seed, or all alike
     return f"{text} ± {measure_text(measure, found.half_width)}"
+
+
+def assumption_text(values: Iterable[Assumption]) -> str:
+    """Write what a group assumes, of each of its seeds if they differ."""
+    return ", ".join(_assumption(value) for value in values)
+
+
+def _assumption(value: Assumption) -> str:
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return shortened(str(value), MAX_ASSUMPTION)

@@ -11,7 +11,7 @@ import numpy as np
 from placewright.instances.errors import InvalidInputError
 from placewright.rounds.replay.measures import Interval, interval, paired
 from placewright.rounds.replay.outputs import SUMMARY
-from placewright.rounds.replay.saved import Card, Saved
+from placewright.rounds.replay.saved import Assumption, Card, Saved
 
 COMPARED = ("policy", "seed")
 """Assumptions that are what a comparison is about."""
@@ -70,15 +70,31 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """Groups side by side, and the assumptions in which they differ."""
+    """Groups side by side."""
 
     groups: tuple[Group, ...]
-    differing: tuple[str, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All assumptions that some card has."""
+        runs = (run for group in self.groups for run in group.runs)
+        return tuple(dict.fromkeys(key for run in runs for key in run.card))
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """The assumptions in which the groups differ; over its seeds each may have several."""
+        return tuple(key for key in self.keys if len(set(map(repr, self.assumed(key)))) > 1)
 
     @property
     def measures(self) -> tuple[str, ...]:
         """All measures that some group has, in the order of the summaries."""
         return tuple(dict.fromkeys(key for group in self.groups for key in group.runs[0].measures))
+
+    def assumed(self, key: str) -> tuple[tuple[Assumption, ...], ...]:
+        """Return what each group assumes, once where its seeds agree."""
+        return tuple(
+            tuple(dict.fromkeys(run.card.get(key) for run in group.runs)) for group in self.groups
+        )
 
     def best(self, measure: str) -> frozenset[int]:
         """Return the numbers of the groups that are best; none if all are equal or none is."""
@@ -127,7 +143,7 @@ def compare(runs: Sequence[Saved], *, any_card: bool = False) -> Comparison:
             _refuse_other_card(runs, run)
     names = _names([group[0] for group in groups])
     named = tuple(Group(name, group) for name, group in zip(names, groups, strict=True))
-    return Comparison(named, _differing([run.card for run in runs]))
+    return Comparison(named)
 
 
 def _names(runs: Sequence[Saved]) -> list[str]:
