@@ -142,6 +142,7 @@ def folder(tmp_path_factory):
     write(parse_round(ROUND), here / "round.yaml")
     write(parse_edits(EDITS), here / "edits.yaml")
     (here / "trace.csv").write_text("submit_s,gpus,duration_s\n0,4,100\n5,8,30.5\n9,1,60\n")
+    (here / "outages.csv").write_text("host,begin_s,end_s,planned\n0,10,50,\n1,40,60,1\n")
     (here / "mine.py").write_text(OWN_POLICY)
     (here / "token").write_text("a-token-of-the-tests\n")
     (here / "mast-replicas.yaml").symlink_to(ROOT / "instances" / "library" / "mast-replicas.yaml")

@@ -15,6 +15,7 @@ from placewright.cli.format.times import read_seconds
 from placewright.cli.verbs.options import Format
 
 if TYPE_CHECKING:
+    from placewright.rounds.replay.loop import Outage
     from placewright.rounds.replay.spec import ReplaySpec
 
 _OVERHEAD = read_seconds(0, 31_536_000)
@@ -53,7 +54,7 @@ class StartTable(StrEnum):
 
 def replay(
     trace_file: Annotated[
-        str, typer.Argument(metavar="TRACE", help="Jobs over time, a CSV file; - is stdin.")
+        str, typer.Argument(metavar="TRACE", help="Jobs over time, a CSV file or .swf; - is stdin.")
     ],
     policy: Annotated[
         list[str],
@@ -94,6 +95,23 @@ def replay(
     move: Annotated[
         float, typer.Option(metavar="TIME", parser=_OVERHEAD, help="Overhead of a migration.")
     ] = 0.0,
+    checkpoint: Annotated[
+        float | None,
+        typer.Option(
+            metavar="TIME", parser=_EVERY, help="A failure loses work since a checkpoint each TIME."
+        ),
+    ] = None,
+    outages: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="When hosts are away: host, begin_s, end_s as CSV."),
+    ] = None,
+    mtbf: Annotated[
+        float | None,
+        typer.Option(metavar="TIME", parser=_EVERY, help="Mean time between failures of a host."),
+    ] = None,
+    repair: Annotated[
+        float, typer.Option(metavar="TIME", parser=_EVERY, help="Mean time of a repair.")
+    ] = 3600.0,
     charge: Annotated[
         Charge, typer.Option(help="When a start is paid; event is as Muri's simulator does.")
     ] = Charge.START,
@@ -128,6 +146,7 @@ def replay(
     if output is not None and Path(output).is_file():
         raise typer.BadParameter(f"{output}: expected a folder", param_hint="-o")
     from placewright.instances.errors import InvalidInputError
+    from placewright.rounds.replay.outages import read_outages
     from placewright.rounds.replay.spec import ReplaySpec, policy_named
 
     try:
@@ -135,6 +154,9 @@ def replay(
             policy_named(name)
     except InvalidInputError as error:
         raise wrong_argument(error, "--policy") from error
+    away: tuple[Outage, ...] = ()
+    if outages is not None:
+        away = read_outages(outages, len(sizes))
     loads, seeds = load or [1.0], seed or [0]
     interval = every if every is not None else at_most_every
     spec = ReplaySpec(
@@ -148,7 +170,11 @@ def replay(
         start_table=None if start_table is None else start_table.value,
         stop_s=stop,
         move_s=move,
+        checkpoint_s=checkpoint,
         charge=charge.value,
+        outages=away,
+        mtbf_s=mtbf,
+        repair_s=repair,
         load=loads[0],
         seed=seeds[0],
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.muri import muri_trace
+from placewright.instances.traces.swf import is_swf, swf_trace
 from placewright.instances.traces.tables import duration_trace, own_trace
 from placewright.instances.traces.trace import Trace
 
@@ -21,25 +22,30 @@ FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Table], Trace]]] = {
 """Formats by name: the columns by which each is recognised, and what reads its table."""
 
 
+SWF = "swf"
+
+
 def read_trace(path: str | os.PathLike[str], format: str | None = None) -> Trace:  # noqa: A002
     """Read a trace.
 
     Parameters
     ----------
     path
-        A CSV file with a header.
+        A CSV file with a header, or a log that ends in `.swf`.
     format
-        One of `FORMATS`; None: the first whose columns the header has.
+        One of `FORMATS` or `swf`; None: the first whose columns the header has.
 
     Raises
     ------
     InvalidInputError
         For a file that cannot be used, with line and column.
     """
-    if format is not None and format not in FORMATS:
+    if format is not None and format not in (*FORMATS, SWF):
         raise InvalidInputError(
-            f"expected one of {', '.join(FORMATS)}", path=("format",), value=format
+            f"expected one of {', '.join((*FORMATS, SWF))}", path=("format",), value=format
         )
+    if format == SWF or (format is None and is_swf(path)):
+        return swf_trace(path)
     table = read_table(Path(path))
     if format is None:
         named = (name for name, (columns, _) in FORMATS.items() if all(map(table.has, columns)))

@@ -355,7 +355,9 @@ class Loop:
         for job in self._ended():
             self._finish(job)
         while self.repairs and self.repairs[0][0] == self.now:
-            self.ledger.open(heappop(self.repairs)[1])
+            host = heappop(self.repairs)[1]
+            if all(other != host for _, other in self.repairs):
+                self.ledger.open(host)
         while self.outages_left and self._outages[self.outages_left - 1].begin_ms <= self.now:
             self.outages_left -= 1
             self._fail(self._outages[self.outages_left])

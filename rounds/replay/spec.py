@@ -24,6 +24,7 @@ from placewright.rounds.replay.ledger import HostLedger, Placer, Places
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger
 from placewright.rounds.replay.muri_costs import start_seconds
+from placewright.rounds.replay.outages import random_outages
 from placewright.rounds.replay.result import Result, result_of
 from placewright.rounds.replay.round_decider import RoundDecider
 from placewright.rounds.replay.state import NAME, SAVE_EVERY_S, restore, saver
@@ -50,6 +51,11 @@ class ReplaySpec:
         See `Trigger`; None: after every event.
     start_s, stop_s, move_s, checkpoint_s, charge
         See `Costs`; `start_table` names a table of starts by model and GPUs in place of `start_s`.
+    outages
+        Hosts that are away.
+    mtbf_s, repair_s
+        Means of the exponential times between failures of a host and of its repair, drawn by
+        `seed`; None: no failures beside `outages`.
     search_s, gap
         Limits of the search of each round, of a policy that rounds decide: work in units of
         seconds, and the gap at which it stops.
@@ -77,13 +83,22 @@ class ReplaySpec:
     load: float = 1.0
     seed: int = 0
     outages: tuple[Outage, ...] = field(default=())
+    mtbf_s: float | None = None
+    repair_s: float = 3600
 
     def card(self) -> dict[str, Any]:
         """Return the assumptions as they are compared between replays."""
         card = asdict(self)
         card["hosts"] = _host_text(self.hosts)
-        card["outages"] = len(self.outages)
+        card["outages"] = _digest_of(self.outages)
         return card
+
+
+def _digest_of(outages: tuple[Outage, ...]) -> str:
+    """Return how many outages there are, and of which kind: the start of their sha256."""
+    if not outages:
+        return "none"
+    return f"{len(outages)}, {hashlib.sha256(json.dumps(outages).encode()).hexdigest()[:12]}"
 
 
 def _host_text(hosts: tuple[int, ...]) -> str:
@@ -105,6 +120,12 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
     InvalidInputError
         If a job asks more GPUs than there are.
     """
+    if spec.placer == "counting" and (spec.outages or spec.mtbf_s is not None):
+        raise InvalidInputError(
+            "expected first-fit or best-fit where hosts fail",
+            path=("placer",),
+            value=spec.placer,
+        )
     ledger = HostLedger(spec.hosts, spec.placer)
     too_large = trace.gpus > ledger.total
     if too_large.any():
@@ -132,7 +153,7 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
         trigger=Trigger(
             None if spec.every_s is None else _MS * spec.every_s, at_most=spec.at_most_every
         ),
-        outages=spec.outages,
+        outages=(*spec.outages, *_failures(trace, spec)),
     )
 
 
@@ -257,6 +278,20 @@ def dealt(trace: Trace, seed: int) -> Trace:
         tenants=trace.tenants,
         models=trace.models,
         extra={name: rows[order] for name, rows in trace.extra.items()},
+    )
+
+
+def _failures(trace: Trace, spec: ReplaySpec) -> tuple[Outage, ...]:
+    """Draw failures for as long as a replay may last: four times the trace and its longest job."""
+    if spec.mtbf_s is None or not len(trace):
+        return ()
+    until = 4 * int(trace.submit_ms.max() + trace.work_ms.max())
+    return random_outages(
+        len(spec.hosts),
+        until,
+        mean_up_s=spec.mtbf_s,
+        mean_down_s=spec.repair_s,
+        seed=spec.seed,
     )
 
 

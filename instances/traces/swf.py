@@ -1,0 +1,94 @@
+"""Standard Workload Format: the logs of HPC clusters, whitespace-separated, one job a line.
+
+References
+----------
+Chapin et al., "Benchmarks and standards for the evaluation of parallel job schedulers", JSSPP 1999.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from placewright.instances.converters.support.csv_table import MAX_BYTES
+from placewright.instances.errors import InvalidInputError, value_text
+from placewright.instances.io import streams
+from placewright.instances.traces.tables import MAX_GPUS, MAX_S, numbered
+from placewright.instances.traces.trace import Trace
+
+FIELDS = 18
+"""Fields of a line; -1 stands for what is not known."""
+
+_JOB, _SUBMIT, _RUN, _USED, _ASKED, _ASKED_TIME, _USER = 0, 1, 3, 4, 7, 8, 11
+_MS = 1000
+
+
+def swf_trace(path: str | os.PathLike[str]) -> Trace:
+    """Read a log; processors are GPUs, users are tenants, the time asked is what is predicted.
+
+    Jobs of unknown or no running time or processors are left out. Lines that begin with `;` are
+    comments.
+
+    Raises
+    ------
+    InvalidInputError
+        For a file that cannot be used, with its line.
+    """
+    file = str(path)
+    content = streams.read(file, MAX_BYTES)
+    if len(content) > MAX_BYTES:
+        raise InvalidInputError(f"expected at most {MAX_BYTES} bytes", file=file)
+    rows: list[tuple[int, int, int, int]] = []
+    names: list[str] = []
+    users: list[str] = []
+    for number, line in enumerate(content.decode("ascii", "replace").splitlines(), 1):
+        fields = line.split()
+        if not fields or fields[0].startswith(";"):
+            continue
+        if len(fields) != FIELDS:
+            raise _unusable(file, number, line, f"{FIELDS} fields")
+        submit, run, used, asked, told = (
+            _seconds(file, number, fields[field])
+            for field in (_SUBMIT, _RUN, _USED, _ASKED, _ASKED_TIME)
+        )
+        gpus = used if used > 0 else asked
+        if run > 0 and gpus > 0:
+            if gpus > MAX_GPUS:
+                raise _unusable(file, number, fields[_USED], f"at most {MAX_GPUS} processors")
+            rows.append((submit, gpus, run, told if told > 0 else run))
+            names.append(fields[_JOB])
+            users.append(fields[_USER])
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    tenants, tenant = numbered(users, len(rows))
+    return Trace.of(
+        _MS * np.maximum(columns[:, 0], 0),
+        columns[:, 1],
+        _MS * columns[:, 2],
+        names=tuple(names),
+        predicted_ms=_MS * columns[:, 3],
+        tenant=tenant,
+        tenants=tenants,
+    )
+
+
+def is_swf(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is named as such logs are."""
+    return Path(path).suffix == ".swf"
+
+
+def _seconds(file: str, line: int, field: str) -> int:
+    """Read a number, fractions of seconds rounded."""
+    try:
+        number = float(field)
+    except ValueError:
+        number = float("nan")
+    if not -1 <= number <= MAX_S:
+        raise _unusable(file, line, field, f"a number from -1 to {MAX_S}")
+    return round(number)
+
+
+def _unusable(file: str, line: int, value: str, expected: str) -> InvalidInputError:
+    told = f"line {line}: {value_text(value)}: expected {expected}"
+    return InvalidInputError(told, file=file, show_value=False)

@@ -1,0 +1,51 @@
+"""Outages of hosts: read from a file, or drawn from a failure rate."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from placewright.instances.converters.support.csv_table import read_table
+from placewright.instances.traces.tables import MAX_S
+from placewright.rounds.replay.loop import Outage
+
+_MS = 1000
+
+
+def read_outages(path: str | os.PathLike[str], hosts: int) -> tuple[Outage, ...]:
+    """Read a CSV file with the columns host (a number from 0), begin_s and end_s.
+
+    Where it has a column `planned`, 1 says that jobs are stopped without losing work.
+
+    Raises
+    ------
+    InvalidInputError
+        For a file that cannot be used, with line and column.
+    """
+    table = read_table(path)
+    table.require("host", "begin_s", "end_s")
+    host = table.integers("host", hosts - 1)
+    begin, end = table.integers("begin_s", MAX_S), table.integers("end_s", MAX_S)
+    planned = table.integers("planned", 1, blank=0) if table.has("planned") else np.zeros_like(host)
+    if (end <= begin).any():
+        raise table.error(int((end <= begin).argmax()), "end_s", "expected more than begin_s")
+    rows = zip(host.tolist(), begin.tolist(), end.tolist(), planned.tolist(), strict=True)
+    return tuple(Outage(h, _MS * b, _MS * e, loses=not p) for h, b, e, p in rows)
+
+
+def random_outages(
+    hosts: int, until_ms: int, *, mean_up_s: float, mean_down_s: float, seed: int
+) -> tuple[Outage, ...]:
+    """Draw failures of each host: exponential times between failures, and until repair."""
+    found = []
+    for host in range(hosts):
+        rng = np.random.default_rng((seed, host))
+        now = 0
+        while True:
+            begin = now + round(_MS * rng.exponential(mean_up_s))
+            if begin >= until_ms:
+                break
+            now = begin + max(1, round(_MS * rng.exponential(mean_down_s)))
+            found.append(Outage(host, begin, now))
+    return tuple(found)
