@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from placewright.instances.documents.plan import Plan
 from placewright.instances.traces.trace import Trace
+from placewright.instances.verify import verify
+from placewright.rounds.engine import Engine
+from placewright.rounds.replay import round_decider
+from placewright.rounds.replay.ledger import Places
+from placewright.rounds.replay.loop import Outage
 from placewright.rounds.replay.measures import measure
 from placewright.rounds.replay.spec import ReplaySpec, play
+from placewright.rounds.state.changes import Changes
 
 
 def trace_of(*jobs: tuple[int, int, int]) -> Trace:
@@ -49,3 +56,36 @@ def test_where_all_places_are_free_several_jobs_of_a_larger_rank_may_preempt() -
     kept, free = (play(trace, ReplaySpec("smith", (4,), places=p)) for p in ("kept", "free"))
     assert kept.end_ms.tolist() == [12_000, 28_000, 28_000]
     assert free.end_ms.tolist() == [28_000, 18_000, 18_000]
+
+
+@pytest.mark.parametrize("places", ["kept", "free"])
+def test_plans_verify_while_hosts_fail_and_engines_begin_anew(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No plan uses a host that is away, all verify, and all jobs end."""
+    outages = (Outage(0, 20_000, 60_000), Outage(1, 50_000, 90_000), Outage(0, 120_000, 121_000))
+    opened, rounds = [], []
+
+    class CheckedEngine(Engine):
+        def round(self, changes: Changes | None = None) -> Plan:
+            plan = super().round(changes)
+            assert self.round_solved is not None
+            assert verify(self.round_solved, plan).ok
+            now_ms = 1000 * self.round_solved.now
+            away = {f"h{o.host}" for o in outages if o.begin_ms <= now_ms < o.end_ms}
+            assert not away & {task.host for d in plan.decisions for task in d.tasks}
+            opened.append(self)
+            rounds.append(plan)
+            return plan
+
+    monkeypatch.setattr(round_decider, "Engine", CheckedEngine)
+    monkeypatch.setattr(round_decider, "REOPEN", 4)
+    rng = np.random.default_rng(7)
+    trace = Trace.of(
+        1000 * rng.integers(0, 120, 24), rng.integers(1, 13, 24), 1000 * rng.integers(1, 60, 24)
+    )
+    found = play(trace, ReplaySpec("smith", (8, 8), places=places, outages=outages))
+    assert measure(found)["unfinished"] == 0
+    assert len(set(map(id, opened))) == -(-len(rounds) // 4) > 3
+    assert len(found.gaps) == len(rounds)
+    assert max(found.gaps) <= 1e-6
