@@ -127,6 +127,13 @@ def replay(
             metavar="S", min=0, help="Deal jobs anew to arrivals by S; 0: not. Several: a sweep."
         ),
     ] = None,
+    warm_up: Annotated[
+        float, typer.Option(metavar="TIME", parser=_OVERHEAD, help="Measure no job before it.")
+    ] = 0.0,
+    until: Annotated[
+        float | None,
+        typer.Option(metavar="TIME", parser=_OVERHEAD, help="Measure no job from it on."),
+    ] = None,
     executor: Annotated[
         str, typer.Option(metavar="WHERE", help="Of a sweep: local, local:N or dask://HOST:PORT.")
     ] = "local",
@@ -177,6 +184,8 @@ def replay(
         repair_s=repair,
         load=loads[0],
         seed=seeds[0],
+        warm_up_s=warm_up,
+        until_s=until,
     )
     if len(policy) * len(loads) * len(seeds) == 1:
         _play_one(trace_file, spec, output, output_format)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,18 @@ class Window:
     warm_up_ms: int = 0
     horizon_ms: int = NEVER
 
+    @classmethod
+    def of(cls, warm_up_s: float, until_s: float | None) -> Self:
+        """Return the window of times in seconds; `until_s` None: to the end."""
+        return cls(round(warm_up_s * _MS), NEVER if until_s is None else round(until_s * _MS))
+
+    def rows(self, submit_ms: Ints) -> Ints:
+        """Return the numbers of the jobs that are measured."""
+        inside: Ints = np.flatnonzero(
+            (submit_ms >= self.warm_up_ms) & (submit_ms < self.horizon_ms)
+        )
+        return inside
+
 
 def measure(result: Result, window: Window | None = None) -> Measures:
     """Return all measures of a replay.
@@ -38,13 +50,13 @@ def measure(result: Result, window: Window | None = None) -> Measures:
     Those of time are over the jobs that ended; `unfinished` counts the others. `p99` is the element
     int(0.99 n) of the sorted times, counted from 0, as published tables have it.
     """
-    rows = _rows(result, Window() if window is None else window)
+    rows = _rows(result, window)
     return {**_of_jobs(result, rows), **_of_cluster(result)}
 
 
 def by_size(result: Result, window: Window | None = None) -> dict[str, Measures]:
     """Return the measures of jobs per size class."""
-    rows = _rows(result, Window() if window is None else window)
+    rows = _rows(result, window)
     size = np.searchsorted([most for most, _ in SIZES], result.trace.gpus[rows])
     return {
         name: _of_jobs(result, rows[size == number])
@@ -58,7 +70,7 @@ def by_tenant(result: Result, window: Window | None = None) -> dict[str, Measure
     trace = result.trace
     if len(trace.tenants) < 2:
         return {}
-    rows = _rows(result, Window() if window is None else window)
+    rows = _rows(result, window)
     tenant = trace.tenant[rows]
     return {
         name: _of_jobs(result, rows[tenant == number])
@@ -67,10 +79,8 @@ def by_tenant(result: Result, window: Window | None = None) -> dict[str, Measure
     }
 
 
-def _rows(result: Result, window: Window) -> Ints:
-    submit = result.trace.submit_ms
-    rows: Ints = np.flatnonzero((submit >= window.warm_up_ms) & (submit < window.horizon_ms))
-    return rows
+def _rows(result: Result, window: Window | None) -> Ints:
+    return (Window() if window is None else window).rows(result.trace.submit_ms)
 
 
 def _of_jobs(result: Result, rows: Ints) -> Measures:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from placewright.instances.traces.trace import NEVER
-from placewright.rounds.replay.measures import by_size, by_tenant, measure
+from placewright.rounds.replay.measures import Window, by_size, by_tenant, measure
 from placewright.rounds.replay.result import Result
 from placewright.rounds.replay.spec import ReplaySpec, trace_digest
 
@@ -36,6 +36,7 @@ _KEYS = (
 
 def summary_of(result: Result, spec: ReplaySpec, trace_name: str) -> dict[str, Any]:
     """Return the summary: assumptions card, measures, and these by size class and tenant."""
+    window = Window.of(spec.warm_up_s, spec.until_s)
     return {
         "kind": "Replay",
         "card": {
@@ -44,9 +45,9 @@ def summary_of(result: Result, spec: ReplaySpec, trace_name: str) -> dict[str, A
             "placewright": version("placewright"),
             **spec.card(),
         },
-        "measures": measure(result),
-        "by_size": by_size(result),
-        "by_tenant": by_tenant(result),
+        "measures": measure(result, window),
+        "by_size": by_size(result, window),
+        "by_tenant": by_tenant(result, window),
     }
 
 

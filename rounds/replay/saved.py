@@ -17,7 +17,7 @@ from placewright.instances.io.files import text_of
 from placewright.instances.io.streams import read
 from placewright.instances.io.yaml_json import parse_json
 from placewright.instances.traces.trace import NEVER
-from placewright.rounds.replay.measures import Measures
+from placewright.rounds.replay.measures import Measures, Window
 from placewright.rounds.replay.outputs import JOBS, SAMPLES, SUMMARY
 
 Assumption: TypeAlias = str | int | float | bool | None
@@ -54,7 +54,7 @@ class Saved:
     measures, by_size, by_tenant
         As in the summary.
     submit_ms, gpus, start_ms, end_ms
-        Columns of the jobs; `NEVER` for a start or an end that did not come.
+        Columns of the jobs that are measured; `NEVER` for a start or an end that did not come.
     samples
         Time in seconds, GPUs held, jobs running and waiting, int64 (samples, 4).
     """
@@ -102,15 +102,25 @@ def read_outputs(folder: str) -> Saved:
     except InvalidInputError as error:
         raise error.inside(summary_file) from None
     jobs = _columns(jobs_file, _JOB_FIELDS, optional=("start_ms", "end_ms"))
-    submit, gpus, start, end = jobs.T
-    _check_times(jobs_file, submit, start, end)
+    _check_times(jobs_file, jobs[:, 0], *jobs[:, 2:].T)
+    jobs = jobs[_window(card).rows(jobs[:, 0])]
     samples = _columns(samples_file, _SAMPLE_FIELDS)
+    submit, gpus, start, end = jobs.T
     saved = Saved(folder, card, measures, by_size, by_tenant, submit, gpus, start, end, samples)
     try:
         _check_sums(saved)
     except InvalidInputError as error:
         raise error.inside(summary_file) from None
     return saved
+
+
+def _window(card: Card) -> Window:
+    """Return which jobs the summary measures."""
+    warm_up, until = card.get("warm_up_s"), card.get("until_s")
+    return Window.of(
+        warm_up if isinstance(warm_up, int | float) else 0,
+        until if isinstance(until, int | float) else None,
+    )
 
 
 def _summary(raw: Any) -> tuple[Card, Measures, dict[str, Measures], dict[str, Measures]]:

@@ -64,6 +64,8 @@ class ReplaySpec:
     seed
         0 plays the trace as it is. Any other deals its jobs anew to the times of arrival, so that
         replays of several seeds are samples of one workload.
+    warm_up_s, until_s
+        The measures of jobs leave out those submitted before the one, or at the other or later.
     """
 
     policy: str
@@ -85,6 +87,8 @@ class ReplaySpec:
     outages: tuple[Outage, ...] = field(default=())
     mtbf_s: float | None = None
     repair_s: float = 3600
+    warm_up_s: float = 0
+    until_s: float | None = None
 
     def card(self) -> dict[str, Any]:
         """Return the assumptions as they are compared between replays."""

@@ -111,6 +111,21 @@ def test_what_is_wrong_is_told_with_file_line_and_field(
     assert str(raised.value).isprintable()
 
 
+def test_jobs_outside_the_window_are_written_and_not_measured(
+    written: tuple[Path, Result], tmp_path: Path
+) -> None:
+    _, result = written
+    submit = result.trace.submit_ms
+    spec = ReplaySpec("srsf", (8, 8), warm_up_s=2_000, until_s=6_000.5)
+    write_outputs(tmp_path / "cut", result, spec, "t.csv", {})
+    saved = read_outputs(str(tmp_path / "cut"))
+    inside = (submit >= 2_000_000) & (submit < 6_000_500)
+    np.testing.assert_array_equal(saved.submit_ms, submit[inside])
+    assert saved.measures["jobs"] == inside.sum() < len(submit)
+    assert sum(one["jobs"] for one in saved.by_size.values()) == inside.sum()
+    assert len((tmp_path / "cut" / "jobs.jsonl").read_text().splitlines()) == len(submit)
+
+
 def test_a_replay_of_no_job_is_read(tmp_path: Path) -> None:
     none = np.array([], dtype=np.int64)
     trace, spec = Trace.of(none, none, none), ReplaySpec("fifo", (8,))
