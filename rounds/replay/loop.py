@@ -1,6 +1,7 @@
 """The loop of a replay: events in order of time, each followed by what a decider decides.
 
-Order of events at equal times: ends, repairs, failures, arrivals, timers; then one decision.
+Order of events at equal times: ends, repairs, failures, arrivals, timers; then one decision. While
+no job is alive, hosts fail and are repaired unnoticed, without events.
 Time is in whole milliseconds. A job works `PER_MS` units a millisecond at speed 1, so that it ends
 at the first millisecond at which all its work is done.
 """
@@ -24,7 +25,11 @@ HOUR_MS = 3_600_000
 
 
 class Outage(NamedTuple):
-    """A host is away from `begin_ms` until before `end_ms`; `loses` work since a checkpoint."""
+    """A host is away from `begin_ms` until before `end_ms`; `loses` work since a checkpoint.
+
+    Without `loses`, capacity changes: the host leaves, and its jobs keep their work. Outages of a
+    host may overlap; it is away while one of them lasts.
+    """
 
     host: int
     begin_ms: int
@@ -36,8 +41,9 @@ class Outage(NamedTuple):
 class Trigger:
     """When decisions are made.
 
-    `every_ms` None: after every event. Else at multiples of it; with `at_most`, after events, but
-    not before so much time has passed since the last decision.
+    `every_ms` None: after every event, and when the decider wakes. Else at multiples of it; with
+    `at_most`, after events and wakes, but not before so much time has passed since the last
+    decision.
     """
 
     every_ms: int | None = None
@@ -283,6 +289,7 @@ class Loop:
         self.overhead_ms[jobs] += overhead
         self.run_ms[jobs] += elapsed
         self.left[jobs] -= (elapsed - overhead) * self.speed[jobs]
+        self.unsaved_ms[jobs] += elapsed - overhead
         self.since[jobs] = self.now
         self.due[jobs] = self.now - (-self.left[jobs] // self.speed[jobs])
 
@@ -324,21 +331,20 @@ class Loop:
     def _next_event(self) -> int:
         time = min(self._next_end(), self._submit[self.next_arrival])
         if self.alive and not (time == NEVER and self.stuck):
-            time = min(time, max(self.now, self.decider.wakes_ms(self)), self._next_round())
+            time = min(time, self._next_decision())
         if self.outages_left and self.alive:
             time = min(time, self._outages[self.outages_left - 1].begin_ms)
-        if self.repairs:
+        if self.repairs and self.alive:
             time = min(time, self.repairs[0][0])
         return time
 
-    def _next_round(self) -> int:
-        """Return when the clock asks for a decision: the next multiple, or the end of a pause."""
+    def _next_decision(self) -> int:
+        """Return when to decide if nothing happens: a wake, the next multiple, a pause's end."""
         every = self.trigger.every_ms
-        if every is None:
-            return NEVER
-        if self.trigger.at_most:
-            return self.last_decision + every if self.pending else NEVER
-        return (self.now // every + 1) * every
+        if every is not None and not self.trigger.at_most:
+            return (self.now // every + 1) * every
+        wakes = self.now if self.pending else max(self.now, self.decider.wakes_ms(self))
+        return wakes if every is None else max(wakes, self.last_decision + every)
 
     def _advance(self, time: int) -> None:
         while self.sample_at <= time:
@@ -354,19 +360,21 @@ class Loop:
         self.events += 1
         for job in self._ended():
             self._finish(job)
-        while self.repairs and self.repairs[0][0] == self.now:
+        if self.charges_events:
+            self._charge_event()
+        while self.repairs and self.repairs[0][0] <= self.now:
             host = heappop(self.repairs)[1]
-            if all(other != host for _, other in self.repairs):
+            if all(away != host for _, away in self.repairs):
                 self.ledger.open(host)
         while self.outages_left and self._outages[self.outages_left - 1].begin_ms <= self.now:
             self.outages_left -= 1
-            self._fail(self._outages[self.outages_left])
+            outage = self._outages[self.outages_left]
+            if outage.end_ms > self.now:
+                self._fail(outage)
         while self._submit[self.next_arrival] == self.now:
             self.alive[self.next_arrival] = None
             self.decider.arrive(self, self.next_arrival)
             self.next_arrival += 1
-        if self.charges_events:
-            self._charge_event()
         self.pending, self.stuck = True, False
         if self._decides():
             self.pending = False

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import numpy as np
 
 from placewright.instances.converters.support.csv_table import read_table
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.tables import MAX_S
 from placewright.rounds.replay.loop import Outage
 
@@ -16,7 +18,8 @@ _MS = 1000
 def read_outages(path: str | os.PathLike[str], hosts: int) -> tuple[Outage, ...]:
     """Read a CSV file with the columns host (a number from 0), begin_s and end_s.
 
-    Where it has a column `planned`, 1 says that jobs are stopped without losing work.
+    Seconds are on the clock of the replay, which begins at the first arrival. Where it has a
+    column `planned`, 1 says that jobs are stopped without losing work.
 
     Raises
     ------
@@ -37,7 +40,10 @@ def read_outages(path: str | os.PathLike[str], hosts: int) -> tuple[Outage, ...]
 def random_outages(
     hosts: int, until_ms: int, *, mean_up_s: float, mean_down_s: float, seed: int
 ) -> tuple[Outage, ...]:
-    """Draw failures of each host: exponential times between failures, and until repair."""
+    """Draw failures of each host: exponential times from repair to failure, and until repair.
+
+    Outages of a host do not depend on how many hosts there are.
+    """
     found = []
     for host in range(hosts):
         rng = np.random.default_rng((seed, host))
@@ -49,3 +55,18 @@ def random_outages(
             now = begin + max(1, round(_MS * rng.exponential(mean_down_s)))
             found.append(Outage(host, begin, now))
     return tuple(found)
+
+
+def check_outages(outages: Sequence[Outage], hosts: int) -> None:
+    """Raise InvalidInputError for the first outage that is of no host or has no length."""
+    for number, outage in enumerate(outages):
+        if not 0 <= outage.host < hosts:
+            raise InvalidInputError(
+                f"expected 0 to {hosts - 1}", path=("outages", number, "host"), value=outage.host
+            )
+        if outage.end_ms <= outage.begin_ms or outage.begin_ms < 0:
+            raise InvalidInputError(
+                "expected an end after the beginning, from 0",
+                path=("outages", number, "end_ms"),
+                value=outage.end_ms,
+            )

@@ -24,7 +24,7 @@ from placewright.rounds.replay.ledger import HostLedger, Placer, Places
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger
 from placewright.rounds.replay.muri_costs import start_seconds
-from placewright.rounds.replay.outages import random_outages
+from placewright.rounds.replay.outages import check_outages, random_outages
 from placewright.rounds.replay.result import Result, result_of
 from placewright.rounds.replay.round_decider import RoundDecider
 from placewright.rounds.replay.state import NAME, SAVE_EVERY_S, restore, saver
@@ -122,7 +122,7 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
     Raises
     ------
     InvalidInputError
-        If a job asks more GPUs than there are.
+        If a job does not fit even where all GPUs are free, or an outage cannot be.
     """
     if spec.placer == "counting" and (spec.outages or spec.mtbf_s is not None):
         raise InvalidInputError(
@@ -131,14 +131,14 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
             value=spec.placer,
         )
     ledger = HostLedger(spec.hosts, spec.placer)
-    too_large = trace.gpus > ledger.total
-    if too_large.any():
-        job = int(too_large.argmax())
-        raise InvalidInputError(
-            f"expected at most {ledger.total} GPUs, as many as the hosts have",
-            path=("trace", trace.names[job], "gpus"),
-            value=int(trace.gpus[job]),
-        )
+    for gpus in np.unique(trace.gpus).tolist():
+        if ledger.find(gpus) is None:
+            raise InvalidInputError(
+                f"expected a number of GPUs that fits on hosts {_host_text(spec.hosts)}",
+                path=("trace", trace.names[int((trace.gpus == gpus).argmax())], "gpus"),
+                value=gpus,
+            )
+    check_outages(spec.outages, len(spec.hosts))
     if spec.load != 1:
         trace = compressed(trace, spec.load)
     if spec.seed:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.replay.loop import Outage
 from placewright.rounds.replay.outages import random_outages, read_outages
@@ -48,3 +50,23 @@ def test_rounds_know_of_failures() -> None:
     spec = ReplaySpec("smith", (2, 2), outages=(Outage(0, 3000, 9000), Outage(1, 3000, 6000)))
     trace = Trace.of(np.array([0, 0]), np.array([2, 2]), np.array([5000, 5000]))
     assert sorted(play(trace, spec).end_ms.tolist()) == [8000, 10_000]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("2,0,1", "line 2, column host: '2': expected an integer from 0 to 1"),
+        ("0,5,5", "line 2, column end_s: '5': expected more than begin_s"),
+        ("0,-1,5", "line 2, column begin_s"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, row: str, said: str) -> None:
+    file = tmp_path / "outages.csv"
+    file.write_text(f"host,begin_s,end_s\n{row}\n")
+    with pytest.raises(InvalidInputError, match=said):
+        read_outages(file, 2)
+
+
+def test_failures_of_a_host_do_not_depend_on_the_others() -> None:
+    four, two = (random_outages(n, 10**7, mean_up_s=50, mean_down_s=9, seed=3) for n in (4, 2))
+    assert two == tuple(outage for outage in four if outage.host < 2)

@@ -1,0 +1,164 @@
+"""The loop of a replay: when it decides, and hosts that fail, are repaired, leave and come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.traces.trace import NEVER, Trace
+from placewright.rounds.policies.base import ListPolicy, by_arrival
+from placewright.rounds.policies.tiresias import LAS, ServiceQueues
+from placewright.rounds.replay.costs import Charge
+from placewright.rounds.replay.ledger import HostLedger
+from placewright.rounds.replay.list_decider import list_decider
+from placewright.rounds.replay.loop import Loop, Outage, Trigger
+from placewright.rounds.replay.spec import ReplaySpec, play
+
+
+def trace_of(*jobs: tuple[int, int, int]) -> Trace:
+    """Make a trace of (arrival s, GPUs, work s)."""
+    rows = np.array(jobs, dtype=np.int64)
+    return Trace.of(1000 * rows[:, 0], rows[:, 1], 1000 * rows[:, 2])
+
+
+def decisions(trigger: Trigger, trace: Trace, policy: ListPolicy) -> list[int]:
+    """Play on one host of two GPUs; return when there were decisions, in ms."""
+    loop = Loop(trace, HostLedger([2]), list_decider(policy, len(trace)), trigger=trigger)
+    found: list[int] = []
+
+    def note(loop: Loop) -> None:
+        if loop.last_decision == loop.now:
+            found.append(loop.now)
+        assert loop.events < 1000
+
+    loop.run(after_event=note)
+    assert (loop.end != NEVER).all()
+    return found
+
+
+SRTF_LIKE = ListPolicy("list", by_arrival, preempts=True, skips=True)
+THREE = ((0, 2, 3), (1, 2, 3), (12, 1, 1))
+
+
+def test_every_event_is_followed_by_a_decision() -> None:
+    found = decisions(Trigger(), trace_of(*THREE), SRTF_LIKE)
+    assert found == [0, 1000, 3000, 6000, 12_000, 13_000]
+
+
+def test_multiples_of_a_time_while_a_job_is_alive() -> None:
+    found = decisions(Trigger(5000), trace_of(*THREE), SRTF_LIKE)
+    assert found == [0, 5000, 15_000]
+
+
+def test_an_arrival_at_a_multiple_is_decided_at_once() -> None:
+    assert decisions(Trigger(5000), trace_of((0, 2, 3)), SRTF_LIKE) == [0]
+
+
+def test_after_events_but_not_before_a_pause() -> None:
+    found = decisions(Trigger(5000, at_most=True), trace_of(*THREE), SRTF_LIKE)
+    assert found == [0, 5000, 12_000]
+
+
+LIMITED = replace(LAS, queues=lambda jobs: ServiceQueues(jobs, (8, 50)))
+
+
+@pytest.mark.parametrize(
+    ("trigger", "drop"),
+    [(Trigger(), 4000), (Trigger(3000), 6000), (Trigger(3000, at_most=True), 6000)],
+)
+def test_a_wake_is_decided_when_the_trigger_allows(trigger: Trigger, drop: int) -> None:
+    """A job of two GPUs attains 8 GPU-seconds after 4 s, and is preempted then or at the round."""
+    trace = trace_of((0, 2, 10), (3, 2, 2))
+    loop = Loop(trace, HostLedger([2]), list_decider(LIMITED, 2), trigger=trigger)
+
+    def bounded(loop: Loop) -> None:
+        assert loop.events < 1000
+
+    loop.run(after_event=bounded)
+    assert loop.first_start.tolist() == [0, drop]
+    assert (loop.end != NEVER).all()
+
+
+@pytest.mark.parametrize("spec", [(5, False), (5, True), (None, False)])
+def test_a_replay_in_which_nobody_can_run_ends(spec: tuple[int | None, bool]) -> None:
+    every, at_most = spec
+    away = (Outage(0, 1000, NEVER),)
+    for policy in ("fifo", "easy", "srtf", "2d-las"):
+        found = play(
+            trace_of((0, 2, 3), (9, 1, 1)),
+            ReplaySpec(policy, (2,), every_s=every, at_most_every=at_most, outages=away),
+        )
+        assert found.end_ms.tolist() == [NEVER, NEVER]
+        assert found.events < 20
+
+
+def ends(*outages: Outage, trace: Trace | None = None, policy: str = "fifo") -> list[int]:
+    """Play one job of 10 s on one host; return ends in ms."""
+    trace = trace_of((0, 2, 10)) if trace is None else trace
+    spec = ReplaySpec(policy, (2,), outages=outages, checkpoint_s=4)
+    found = play(trace, spec)
+    assert found.horizon_ms >= found.end_ms.max()
+    return [int(end) for end in found.end_ms]
+
+
+@pytest.mark.parametrize("policy", ["fifo", "easy", "srtf", "srsf"])
+def test_overlapping_outages_of_a_host_last_until_the_last_ends(policy: str) -> None:
+    """The job loses 2 s of 6, and has 6 left when the host is back."""
+    both = (Outage(0, 6000, 10_000), Outage(0, 8000, 20_000))
+    assert ends(*both, policy=policy) == [26_000]
+    inside = (Outage(0, 6000, 20_000), Outage(0, 8000, 10_000))
+    assert ends(*inside, policy=policy) == [26_000]
+    twice = (Outage(0, 6000, 20_000), Outage(0, 6000, 20_000))
+    assert ends(*twice, policy=policy) == [26_000]
+    in_turn = (Outage(0, 6000, 10_000), Outage(0, 10_000, 20_000))
+    assert ends(*in_turn, policy=policy) == [26_000]
+
+
+def test_a_host_that_leaves_without_loss() -> None:
+    assert ends(Outage(0, 6000, 10_000, loses=False)) == [14_000]
+
+
+def test_an_end_at_the_time_of_a_failure_counts() -> None:
+    assert ends(Outage(0, 10_000, 20_000)) == [10_000]
+    assert ends(Outage(0, 9999, 20_000)) == [22_000]
+
+
+def test_outages_while_no_job_is_alive() -> None:
+    """The first is over when the job comes, the second is not."""
+    trace = trace_of((0, 1, 1), (30, 2, 10))
+    assert ends(Outage(0, 5000, 10_000), trace=trace) == [1000, 40_000]
+    assert ends(Outage(0, 5000, 35_000), Outage(0, 6000, 7000), trace=trace) == [1000, 45_000]
+    assert ends(Outage(0, 5000, 30_000), trace=trace) == [1000, 40_000]
+
+
+@pytest.mark.parametrize("charge", ["start", "event"])
+def test_a_failure_loses_work_whatever_is_charged(charge: Charge) -> None:
+    """6 s with GPUs: 1 s of start, 5 s of work, of which 1 s is behind the last checkpoint."""
+    spec = ReplaySpec(
+        "srtf", (2,), start_s=1, charge=charge, checkpoint_s=4, outages=(Outage(0, 6000, 8000),)
+    )
+    found = play(trace_of((0, 2, 10)), spec)
+    assert found.lost_ms.tolist() == [1000]
+    worked = found.run_ms - found.overhead_ms - found.lost_ms
+    assert worked.tolist() == [10_000]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (ReplaySpec("fifo", (2,), outages=(Outage(1, 0, 9),)), r"outages\[0\]\.host"),
+        (ReplaySpec("fifo", (2,), outages=(Outage(0, 9, 9),)), r"outages\[0\]\.end_ms"),
+        (
+            ReplaySpec("fifo", (2, 2), placer="counting", outages=(Outage(1, 0, 9),)),
+            "first-fit or best-fit",
+        ),
+        (ReplaySpec("fifo", (8, 4, 1)), "gpus"),
+    ],
+)
+def test_what_cannot_be_played_is_told(spec: ReplaySpec, said: str) -> None:
+    trace = trace_of((0, 2, 10)) if len(spec.hosts) < 3 else trace_of((0, 13, 1))
+    with pytest.raises(InvalidInputError, match=said):
+        play(trace, spec)
