@@ -18,6 +18,7 @@ from placewright.rounds.replay.measures import (
     paired,
 )
 from placewright.rounds.replay.result import Result
+from placewright.rounds.replay.spec import ReplaySpec, play
 
 
 def ints(*values: int) -> np.ndarray:
@@ -126,6 +127,28 @@ def test_what_is_not_conserved_is_an_error(changed: dict[str, object], said: str
         return
     with pytest.raises(InternalError, match=said):
         result.check()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ReplaySpec("srsf", (4, 4), start_s=0.03, stop_s=0.01, move_s=0.06, places="free"),
+        ReplaySpec("2d-las", (4, 4), start_s=0.5, charge="event", places="free"),
+        ReplaySpec("srtf", (8,), start_s=0.5, every_s=2),
+        ReplaySpec("srsf", (4, 4), mtbf_s=200.0, repair_s=5, checkpoint_s=3, start_s=0.5),
+    ],
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_time_with_gpus_is_work_overhead_and_what_was_lost(spec: ReplaySpec, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    trace = Trace.of(
+        rng.integers(0, 100_000, 40), rng.integers(1, 9, 40), rng.integers(1, 20_000, 40)
+    )
+    result = play(trace, spec)
+    assert (result.end_ms != NEVER).all()
+    np.testing.assert_array_equal(
+        result.run_ms, trace.work_ms + result.overhead_ms + result.lost_ms
+    )
 
 
 def test_percentiles_are_elements_from_0() -> None:
