@@ -9,6 +9,7 @@ import pytest
 
 from placewright.instances.traces.trace import NEVER, Trace
 from placewright.rounds.replay.costs import Charge
+from placewright.rounds.replay.loop import Loop
 from placewright.rounds.replay.outages import random_outages
 from placewright.rounds.replay.result import Result
 from placewright.rounds.replay.spec import ReplaySpec, play
@@ -53,6 +54,17 @@ def random_spec(rng: np.random.Generator, policy: str) -> ReplaySpec:
     )
 
 
+def no_gpu_twice(loop: Loop) -> None:
+    """Count GPUs held by host: what the ledger has free is the rest, all of it at the end."""
+    held = [0] * len(loop.ledger.sizes)
+    for place in loop.place.values():
+        for host, gpus in place:
+            held[host] += gpus
+    for host, size in enumerate(loop.ledger.sizes):
+        assert loop.ledger.free[host] == (0 if host in loop.ledger.closed else size) - held[host]
+        assert loop.ledger.free[host] >= 0
+
+
 @pytest.mark.parametrize("seed", range(1000))
 def test_time_is_conserved(seed: int) -> None:
     """`play` checks GPU time and jobs alive; here each job has done its work, and no more."""
@@ -62,14 +74,16 @@ def test_time_is_conserved(seed: int) -> None:
     if spec.placer != "counting" and seed % 3 == 0:
         away = random_outages(len(spec.hosts), 100_000, mean_up_s=60, mean_down_s=12, seed=seed)
         spec = replace(spec, outages=(*away, *away[:3]), checkpoint_s=3)
-    found = play(trace, spec)
+    found = play(trace, spec, watch=no_gpu_twice)
     ended = found.end_ms != NEVER
     worked = (found.run_ms - found.overhead_ms - found.lost_ms)[ended]
     assert worked.tolist() == trace.work_ms[ended].tolist()
     assert ended.all()
 
 
-def naive(policy: str, trace: Trace, sizes: tuple[int, ...], *, counting: bool) -> list[int]:
+def naive(
+    policy: str, trace: Trace, sizes: tuple[int, ...], *, counting: bool, best: bool
+) -> list[int]:
     """Play a trace without costs in steps of a second; return ends in ms, -1 for none."""
     jobs = range(len(trace))
     gpus, left = trace.gpus.tolist(), (trace.work_ms // 1000).tolist()
@@ -85,7 +99,10 @@ def naive(policy: str, trace: Trace, sizes: tuple[int, ...], *, counting: bool) 
         for host, room in enumerate(free):
             if whole and room == largest:
                 taken[host], whole = largest, whole - 1
-        for host, room in enumerate(free):
+        rooms = list(enumerate(free))
+        if best:
+            rooms.sort(key=lambda pair: pair[1])
+        for host, room in rooms:
             if rest and not taken[host] and room >= rest:
                 taken[host], rest = rest, 0
         return None if whole or rest else taken
@@ -144,10 +161,11 @@ def test_lists_beside_a_naive_simulator(seed: int) -> None:
     rng = np.random.default_rng(10_000 + seed)
     policy = NAIVE[seed % len(NAIVE)]
     hosts = ((4,), (8, 8), (4, 4, 4))[int(rng.integers(3))]
-    placer = ("first-fit", "counting")[int(rng.integers(2))]
+    placer = ("first-fit", "best-fit", "counting")[int(rng.integers(3))]
     trace = random_trace(rng, sum(hosts))
     found = play(trace, ReplaySpec(policy, hosts, placer=placer, places="free"))
-    assert found.end_ms.tolist() == naive(policy, trace, hosts, counting=placer == "counting")
+    expected = naive(policy, trace, hosts, counting=placer == "counting", best=placer == "best-fit")
+    assert found.end_ms.tolist() == expected
 
 
 def same(first: Result, second: Result) -> bool:
