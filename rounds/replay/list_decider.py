@@ -90,6 +90,7 @@ class WaitingList:
     def _walk(self, loop: Loop) -> None:
         """Walk on behind misfits: a job at least as large as one that did not fit does not fit."""
         gpus, least_misfit = loop.gpus, loop.ledger.total + 1
+        head: int | None = None
         admits: Callable[[int, Place], bool] | None = None
         position = 0
         while position < len(self._waiting) and loop.ledger.free_total and least_misfit > 1:
@@ -99,12 +100,15 @@ class WaitingList:
                 place = loop.ledger.find(asked)
                 if place is None:
                     least_misfit = asked
-                    if self._policy.reserves and admits is None:
-                        admits = _reservation(loop, job)
-                elif admits is None or admits(job, place):
-                    loop.start(job, place)
-                    del self._waiting[position]
-                    continue
+                    if self._policy.reserves and head is None:
+                        head = job
+                else:
+                    if head is not None and admits is None:
+                        admits = _reservation(loop, head)
+                    if admits is None or admits(job, place):
+                        loop.start(job, place)
+                        del self._waiting[position]
+                        continue
             position += 1
 
 

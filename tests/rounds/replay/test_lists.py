@@ -12,7 +12,7 @@ from placewright.rounds.policies.tiresias import LAS, ServiceQueues
 from placewright.rounds.replay.costs import Costs
 from placewright.rounds.replay.ledger import HostLedger
 from placewright.rounds.replay.list_decider import list_decider
-from placewright.rounds.replay.loop import Loop, Outage
+from placewright.rounds.replay.loop import Loop, Outage, Trigger
 
 
 def trace_of(*jobs: tuple[int, int, int]) -> Trace:
@@ -113,3 +113,12 @@ def test_a_failure_loses_the_work_since_the_last_checkpoint() -> None:
 def test_a_job_that_is_too_large_waits_for_ever() -> None:
     loop = played(FIT_FIRST, trace_of((0, 3, 1), (0, 1, 1)), [2])
     assert loop.end.tolist() == [NEVER, 1000]
+
+
+def test_a_wake_within_a_pause_waits_for_its_end() -> None:
+    trace = trace_of((0, 2, 10_000), (1, 2, 10))
+    ledger, decider = HostLedger([2]), list_decider(LAS, len(trace))
+    loop = Loop(trace, ledger, decider, trigger=Trigger(600_000, at_most=True))
+    loop.run()
+    assert loop.end.max() < NEVER
+    assert loop.events < 60
