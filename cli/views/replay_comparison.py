@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from placewright.rounds.replay.measures import Interval
 
 
-PADDING = 2
-"""Between two columns."""
+PADDING = 3
+"""Of a column, with what divides it from the next."""
 
 
 def print_replays(console: Console, comparison: Comparison) -> None:
@@ -29,7 +29,7 @@ def print_replays(console: Console, comparison: Comparison) -> None:
     """
     names = [printable(group.name) for group in comparison.groups]
     many = any(len(group.runs) > 1 for group in comparison.groups)
-    title = "mean over seeds ± half its 95 % interval; * is best" if many else "* is best"
+    title = "± half the 95 % interval; * is best" if many else "* is best"
     rows = []
     for measure in comparison.measures:
         best = comparison.best(measure)
