@@ -13,13 +13,16 @@ import numpy as np
 from benchmarks.report import SKIPPED, Row
 from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.trace import Trace
+from placewright.rounds.policies.base import ListPolicy
+from placewright.rounds.policies.named import POLICIES
+from placewright.rounds.replay.ledger import Placer
 from placewright.rounds.replay.measures import measure
-from placewright.rounds.replay.spec import POLICIES, ReplaySpec, play
+from placewright.rounds.replay.spec import ReplaySpec, play
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 TRACES, ORACLES = SHARED / "traces", SHARED / "oracles"
 
-NAMES = {
+NAMES: dict[str, tuple[str, Placer]] = {
     "FIFO, first fit": ("fifo", "first-fit"),
     "FIFO, best fit": ("fifo", "best-fit"),
     "fit first (FIFO, skipping), first fit": ("fit-first", "first-fit"),
@@ -27,6 +30,7 @@ NAMES = {
     "QSSF perfect, best fit": ("qssf", "best-fit"),
     "SRTF": ("srtf", "first-fit"),
     "SRSF": ("srsf", "first-fit"),
+    "smallest gang first, preemptive": ("smallest", "first-fit"),
     "Tiresias_L": ("2d-las", "first-fit"),
 }
 """Policy and placer of what published tables name."""
@@ -52,18 +56,15 @@ class Case:
         trace = read_trace(TRACES / self.file)
         if not self.at_once:
             return trace
-        submit = np.zeros(len(trace), dtype=np.int64)
-        return Trace.of(submit, trace.gpus, trace.work_ms, model=trace.model, models=trace.models)
+        return trace.arriving(np.zeros(len(trace), dtype=np.int64))
 
-    def spec(self, policy: str, placer: str) -> ReplaySpec:
+    def spec(self, policy: str, placer: Placer) -> ReplaySpec:
         """Return the assumptions that the published simulators make."""
         if self.muri:
             return ReplaySpec(policy, self.hosts, places="free", start_table="muri", charge="event")
-        if placer == "best-fit":
-            return ReplaySpec(policy, self.hosts, placer="best-fit", places="free")
-        return ReplaySpec(policy, self.hosts, places="free")
+        return ReplaySpec(policy, self.hosts, placer=placer, places="free")
 
-    def published(self) -> dict[tuple[str, str], float]:
+    def published(self) -> dict[tuple[str, Placer], float]:
         """Return published mean completion times by policy and placer."""
         found = {}
         table = "muri.csv" if self.muri else "zero_cost.csv"
@@ -108,13 +109,15 @@ def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
             continue
         trace, published = case.read(), case.published()
         rounds = not quick and not case.at_once
-        lists = [name for name, policy in POLICIES.items() if hasattr(policy, "order") or rounds]
-        plain = [(name, "first-fit") for name in lists if name != "edf"]
+        lists = [
+            name for name, policy in POLICIES.items() if isinstance(policy, ListPolicy) or rounds
+        ]
+        plain: list[tuple[str, Placer]] = [(name, "first-fit") for name in lists if name != "edf"]
         for policy, placer in dict.fromkeys([*published, *plain]):
             yield _row(case, trace, policy, placer, published.get((policy, placer)))
 
 
-def _row(case: Case, trace: Trace, policy: str, placer: str, published: float | None) -> Row:
+def _row(case: Case, trace: Trace, policy: str, placer: Placer, published: float | None) -> Row:
     wall, cpu = time.monotonic(), time.process_time()
     found = measure(play(trace, case.spec(policy, placer)))
     figures = {

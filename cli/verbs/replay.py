@@ -153,8 +153,9 @@ def replay(
     if output is not None and Path(output).is_file():
         raise typer.BadParameter(f"{output}: expected a folder", param_hint="-o")
     from placewright.instances.errors import InvalidInputError
+    from placewright.rounds.policies.named import policy_named
     from placewright.rounds.replay.outages import read_outages
-    from placewright.rounds.replay.spec import ReplaySpec, policy_named
+    from placewright.rounds.replay.spec import ReplaySpec
 
     try:
         for name in policy:
@@ -229,12 +230,11 @@ def _play_sweep(
     from placewright.instances.traces.read import read_trace
     from placewright.rounds.regions.executors import open_executor
     from placewright.rounds.replay.outputs import SUMMARY
-    from placewright.rounds.replay.spec import loop_of
+    from placewright.rounds.replay.spec import check_replay
     from placewright.rounds.replay.sweep import play_all
 
-    loop_of(
-        read_trace(trace_file), next(iter(specs.values()))
-    ).decider.close()  # told here if wrong
+    # What is wrong with the trace or the hosts is told before workers start.
+    check_replay(read_trace(trace_file), next(iter(specs.values())))
     folder = Path(output)
     try:
         with open_executor(executor) as workers, sweep_progress(err(), len(specs)) as done:

@@ -109,6 +109,34 @@ class Trace:
             ),
         )
 
+    def arriving(self, submit_ms: Ints, order: Ints | None = None) -> Self:
+        """Return the trace with other arrivals; deadlines keep their distance from them.
+
+        Parameters
+        ----------
+        submit_ms
+            The new submissions, int64 (jobs,).
+        order
+            Numbers of the jobs that are submitted then; None: in the order of this trace.
+        """
+        rows = np.arange(len(self)) if order is None else order
+        due = self.deadline_ms[rows]
+        later = submit_ms - self.submit_ms[rows]
+        return type(self).of(
+            submit_ms,
+            self.gpus[rows],
+            self.work_ms[rows],
+            names=tuple(self.names[row] for row in rows.tolist()),
+            predicted_ms=self.predicted_ms[rows],
+            deadline_ms=np.where(due == NEVER, due, due + later),
+            value=self.value[rows],
+            tenant=self.tenant[rows],
+            model=self.model[rows],
+            tenants=self.tenants,
+            models=self.models,
+            extra={name: column[rows] for name, column in self.extra.items()},
+        )
+
 
 def _frozen(rows: Any) -> Any:
     rows.flags.writeable = False

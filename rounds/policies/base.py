@@ -16,11 +16,11 @@ from placewright.array_types import Floats, Ints
 FREE = frozenset({"submit_ms", "gpus"})
 """What every policy sees."""
 
-STATIC = frozenset({"work_ms", "predicted_ms", "deadline_ms", "value", "tenant", "model"})
-"""What does not change while a job is in the system; also the trace's further columns."""
-
 CHANGING = frozenset({"now_ms", "remaining_ms", "service_ms", "running"})
-"""What changes: the clock, work left, time with GPUs so far, whether the job runs."""
+"""What changes: the clock, work left, time with GPUs so far, whether the job runs.
+
+All other columns are those of the trace, its further ones as well.
+"""
 
 Keys: TypeAlias = Ints | Floats
 Order: TypeAlias = Callable[["Columns"], Keys]

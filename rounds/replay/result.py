@@ -79,7 +79,7 @@ class Result:
             raise InternalError(f"job {name} has more overhead and lost work than running time")
 
 
-def result_of(loop: Loop, gaps: tuple[float, ...] = ()) -> Result:
+def result_of(loop: Loop) -> Result:
     """Return what a loop that has run leads to, checked."""
     result = Result(
         trace=loop.trace,
@@ -97,7 +97,7 @@ def result_of(loop: Loop, gaps: tuple[float, ...] = ()) -> Result:
         events=loop.events,
         decisions=loop.decisions,
         samples=tuple(loop.samples),
-        gaps=gaps,
+        gaps=tuple(loop.decider.gaps),
     )
     result.check()
     return result

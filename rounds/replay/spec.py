@@ -5,20 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from runpy import run_path
 from typing import Any
 
 import numpy as np
 
 from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.trace import NEVER, Trace
-from placewright.rounds.policies.base import ListPolicy, RoundPolicy
-from placewright.rounds.policies.lists import LISTS
-from placewright.rounds.policies.smith import SMITH
-from placewright.rounds.policies.tiresias import LAS
+from placewright.instances.traces.trace import Trace
+from placewright.rounds.policies.base import RoundPolicy
+from placewright.rounds.policies.named import policy_named
 from placewright.rounds.replay.costs import Charge, Costs
 from placewright.rounds.replay.ledger import HostLedger, Placer, Places
 from placewright.rounds.replay.list_decider import list_decider
@@ -28,9 +25,6 @@ from placewright.rounds.replay.outages import check_outages, random_outages
 from placewright.rounds.replay.result import Result, result_of
 from placewright.rounds.replay.round_decider import RoundDecider
 from placewright.rounds.replay.state import NAME, SAVE_EVERY_S, restore, saver
-
-POLICIES: dict[str, ListPolicy | RoundPolicy] = {**LISTS, LAS.name: LAS, SMITH.name: SMITH}
-"""The policies by name."""
 
 _MS = 1000
 
@@ -84,7 +78,7 @@ class ReplaySpec:
     gap: float = 0.0
     load: float = 1.0
     seed: int = 0
-    outages: tuple[Outage, ...] = field(default=())
+    outages: tuple[Outage, ...] = ()
     mtbf_s: float | None = None
     repair_s: float = 3600
     warm_up_s: float = 0
@@ -116,13 +110,14 @@ def _host_text(hosts: tuple[int, ...]) -> str:
     return ", ".join(f"{count}x{gpus}" for count, gpus in runs)
 
 
-def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
-    """Return the loop of a replay, at its beginning.
+def check_replay(trace: Trace, spec: ReplaySpec) -> None:
+    """Check that assumptions fit a trace and each other.
 
     Raises
     ------
     InvalidInputError
-        If a job does not fit even where all GPUs are free, or an outage cannot be.
+        If a job does not fit even where all GPUs are free, an outage cannot be, or hosts fail that
+        are not told apart, or costs are charged at events that are paid once.
     """
     if spec.placer == "counting" and (spec.outages or spec.mtbf_s is not None):
         raise InvalidInputError(
@@ -139,20 +134,26 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
                 value=gpus,
             )
     check_outages(spec.outages, len(spec.hosts))
+    if spec.charge == "event" and (spec.stop_s or spec.move_s):
+        raise InvalidInputError(
+            "expected charge start where a stop or a move costs something",
+            path=("charge",),
+            value=spec.charge,
+        )
+
+
+def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
+    """Return the loop of a replay, at its beginning; raise as `check_replay` does."""
+    check_replay(trace, spec)
     if spec.load != 1:
-        trace = compressed(trace, spec.load)
+        trace = trace.arriving(np.rint(trace.submit_ms / spec.load).astype(np.int64))
     if spec.seed:
-        trace = dealt(trace, spec.seed)
-    policy = policy_named(spec.policy)
-    decider: Decider
-    if isinstance(policy, RoundPolicy):
-        decider = RoundDecider(policy, spec.hosts, spec.places, spec.search_s, spec.gap)
-    else:
-        decider = list_decider(policy, len(trace), spec.places)
+        order = np.random.default_rng(spec.seed).permutation(len(trace))
+        trace = trace.arriving(trace.submit_ms, order)
     return Loop(
         trace,
-        ledger,
-        decider,
+        HostLedger(spec.hosts, spec.placer),
+        _decider(trace, spec),
         costs=_costs(trace, spec),
         trigger=Trigger(
             None if spec.every_s is None else _MS * spec.every_s, at_most=spec.at_most_every
@@ -198,7 +199,7 @@ def play(
         loop.run(after_event=after_event if hooks else None)
     finally:
         loop.decider.close()
-    return result_of(loop, tuple(loop.decider.gaps))
+    return result_of(loop)
 
 
 def trace_digest(trace: Trace) -> str:
@@ -209,80 +210,11 @@ def trace_digest(trace: Trace) -> str:
     return digest.hexdigest()
 
 
-def policy_named(name: str) -> ListPolicy | RoundPolicy:
-    """Return the policy of a name; `FILE:NAME` a `ListPolicy` of a Python file, which is run.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is none.
-    """
-    file, colon, own = name.rpartition(":")
-    if colon and file.endswith(".py"):
-        return _policy_of_file(name, file, own)
-    if name not in POLICIES:
-        raise InvalidInputError(
-            f"expected one of {', '.join(sorted(POLICIES))}", path=("policy",), value=name
-        )
-    return POLICIES[name]
-
-
-def _policy_of_file(text: str, file: str, name: str) -> ListPolicy | RoundPolicy:
-    try:
-        policy = run_path(file).get(name)
-    except (OSError, SyntaxError) as error:
-        raise InvalidInputError(
-            f"expected a Python file that can be run ({error})", path=("policy",), value=text
-        ) from None
-    if not isinstance(policy, ListPolicy | RoundPolicy):
-        raise InvalidInputError(
-            f"expected that {file} defines {name} as a ListPolicy or RoundPolicy",
-            path=("policy",),
-            value=text,
-        )
-    return policy
-
-
-def compressed(trace: Trace, load: float) -> Trace:
-    """Return the trace with arrivals compressed by `load`; deadlines keep their distance."""
-    submit = np.rint(trace.submit_ms / load).astype(np.int64)
-    due = trace.deadline_ms
-    due = np.where(due == NEVER, due, due + submit - trace.submit_ms)
-    return Trace.of(
-        submit,
-        trace.gpus,
-        trace.work_ms,
-        names=trace.names,
-        predicted_ms=trace.predicted_ms,
-        deadline_ms=due,
-        value=trace.value,
-        tenant=trace.tenant,
-        model=trace.model,
-        tenants=trace.tenants,
-        models=trace.models,
-        extra=trace.extra,
-    )
-
-
-def dealt(trace: Trace, seed: int) -> Trace:
-    """Return the trace with its jobs in a random order; times of arrival stay."""
-    order = np.random.default_rng(seed).permutation(len(trace))
-    due = trace.deadline_ms[order]
-    moved = trace.submit_ms - trace.submit_ms[order]
-    return Trace.of(
-        trace.submit_ms,
-        trace.gpus[order],
-        trace.work_ms[order],
-        names=tuple(trace.names[row] for row in order.tolist()),
-        predicted_ms=trace.predicted_ms[order],
-        deadline_ms=np.where(due == NEVER, due, due + moved),
-        value=trace.value[order],
-        tenant=trace.tenant[order],
-        model=trace.model[order],
-        tenants=trace.tenants,
-        models=trace.models,
-        extra={name: rows[order] for name, rows in trace.extra.items()},
-    )
+def _decider(trace: Trace, spec: ReplaySpec) -> Decider:
+    policy = policy_named(spec.policy)
+    if isinstance(policy, RoundPolicy):
+        return RoundDecider(policy, spec.hosts, spec.places, spec.search_s, spec.gap)
+    return list_decider(policy, len(trace), spec.places)
 
 
 def _failures(trace: Trace, spec: ReplaySpec) -> tuple[Outage, ...]:
@@ -300,12 +232,6 @@ def _failures(trace: Trace, spec: ReplaySpec) -> tuple[Outage, ...]:
 
 
 def _costs(trace: Trace, spec: ReplaySpec) -> Costs:
-    if spec.charge == "event" and (spec.stop_s or spec.move_s):
-        raise InvalidInputError(
-            "expected charge start where a stop or a move costs something",
-            path=("charge",),
-            value=spec.charge,
-        )
     start: Ints | int = round(_MS * spec.start_s)
     if spec.start_table is not None:
         if spec.start_table != "muri":

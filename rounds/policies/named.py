@@ -1,0 +1,48 @@
+"""The policies of replays by name, and those of users' own files."""
+
+from __future__ import annotations
+
+from runpy import run_path
+
+from placewright.instances.errors import InvalidInputError
+from placewright.rounds.policies.base import ListPolicy, RoundPolicy
+from placewright.rounds.policies.lists import LISTS
+from placewright.rounds.policies.smith import SMITH
+from placewright.rounds.policies.tiresias import LAS
+
+POLICIES: dict[str, ListPolicy | RoundPolicy] = {**LISTS, LAS.name: LAS, SMITH.name: SMITH}
+"""The policies by name."""
+
+
+def policy_named(name: str) -> ListPolicy | RoundPolicy:
+    """Return the policy of a name; `FILE:NAME` a `ListPolicy` of a Python file, which is run.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none.
+    """
+    file, colon, own = name.rpartition(":")
+    if colon and file.endswith(".py"):
+        return _policy_of_file(name, file, own)
+    if name not in POLICIES:
+        raise InvalidInputError(
+            f"expected one of {', '.join(sorted(POLICIES))}", path=("policy",), value=name
+        )
+    return POLICIES[name]
+
+
+def _policy_of_file(text: str, file: str, name: str) -> ListPolicy | RoundPolicy:
+    try:
+        policy = run_path(file).get(name)
+    except (OSError, SyntaxError) as error:
+        raise InvalidInputError(
+            f"expected a Python file that can be run ({error})", path=("policy",), value=text
+        ) from None
+    if not isinstance(policy, ListPolicy | RoundPolicy):
+        raise InvalidInputError(
+            f"expected that {file} defines {name} as a ListPolicy or RoundPolicy",
+            path=("policy",),
+            value=text,
+        )
+    return policy
