@@ -22,20 +22,16 @@ def list_decider(policy: ListPolicy, jobs: int, places: Places = "kept") -> Deci
     return WaitingList(policy)
 
 
-class WaitingList:
+class WaitingList(Decider):
     """A list of the waiting jobs; who runs stays until its end.
 
     Keys that do not change keep the list sorted; else it is sorted at every decision.
     """
 
     def __init__(self, policy: ListPolicy) -> None:
-        self._policy, self.gaps = policy, list[float]()
+        super().__init__()
+        self._policy = policy
         self._waiting: list[tuple[float, int]] = []
-
-    @property
-    def can_be_saved(self) -> bool:
-        """Whether the state is the list: always."""
-        return True
 
     def state(self) -> Any:
         """Return the list."""
@@ -49,16 +45,6 @@ class WaitingList:
         """Insert a job behind those of its key."""
         key = self._keys(loop, [job])[0] if self._policy.is_static else 0.0
         insort(self._waiting, (key, job))
-
-    def leave(self, loop: Loop, job: int) -> None:
-        """Do nothing: a job that ends has left the list."""
-
-    def close(self) -> None:
-        """Do nothing: no process was started."""
-
-    def wakes_ms(self, loop: Loop) -> int:  # noqa: ARG002
-        """Return `NEVER`."""
-        return NEVER
 
     def decide(self, loop: Loop) -> None:
         """Walk the list and start who fits."""
@@ -95,29 +81,29 @@ class WaitingList:
         position = 0
         while position < len(self._waiting) and loop.ledger.free_total and least_misfit > 1:
             job = self._waiting[position][1]
-            asked = gpus[job]
-            if asked < least_misfit:
-                place = loop.ledger.find(asked)
-                if place is None:
-                    least_misfit = asked
-                    if self._policy.reserves and head is None:
-                        head = job
-                else:
-                    if head is not None and admits is None:
-                        admits = _reservation(loop, head)
-                    if admits is None or admits(job, place):
-                        loop.start(job, place)
-                        del self._waiting[position]
-                        continue
             position += 1
+            if gpus[job] >= least_misfit:
+                continue
+            place = loop.ledger.find(gpus[job])
+            if place is None:
+                least_misfit = gpus[job]
+                if self._policy.reserves and head is None:
+                    head = job
+                continue
+            if head is not None and admits is None:
+                admits = _reservation(loop, head)
+            if admits is None or admits(job, place):
+                loop.start(job, place)
+                position -= 1
+                del self._waiting[position]
 
 
 def _reservation(loop: Loop, head: int) -> Callable[[int, Place], bool]:
     """EASY: reserve the earliest place of the first job that does not fit.
 
     Running jobs are expected to end when they have run as long as predicted, and at once if they
-    run longer. Returns a function that says whether a job may start in a place: it
-    ends before the reservation begins, or the reserved job still fits beside it then.
+    run longer. Returns a function that says whether a job may start in a place: it ends before
+    the reservation begins, or the reserved job still fits beside it then.
     """
     now, predicted = loop.now, loop.trace.predicted_ms
     ends = sorted((max(now, int(loop.started[job] + predicted[job])), job) for job in loop.place)
@@ -142,7 +128,7 @@ def _reservation(loop: Loop, head: int) -> Callable[[int, Place], bool]:
     return admits
 
 
-class PreemptiveList:
+class PreemptiveList(Decider):
     """A list of all jobs: those that come first run, the others wait or are preempted.
 
     Equal keys stay in the order of the last decision; jobs that come are behind all others.
@@ -160,16 +146,12 @@ class PreemptiveList:
     """
 
     def __init__(self, policy: ListPolicy, jobs: int, places: Places) -> None:
-        self._policy, self._places, self.gaps = policy, places, list[float]()
+        super().__init__()
+        self._policy, self._places = policy, places
         self._list: Ints = np.empty(0, dtype=np.int64)
         self._came: list[int] = []
         self._left = False
         self._queues: Queues | None = None if policy.queues is None else policy.queues(jobs)
-
-    @property
-    def can_be_saved(self) -> bool:
-        """Whether the state is the list and the queues: always."""
-        return True
 
     def state(self) -> Any:
         """Return the list, who came and whether someone left since, and the queues."""
@@ -191,9 +173,6 @@ class PreemptiveList:
     def leave(self, loop: Loop, job: int) -> None:  # noqa: ARG002
         """Note that the list has a job that has ended."""
         self._left = True
-
-    def close(self) -> None:
-        """Do nothing: no process was started."""
 
     def wakes_ms(self, loop: Loop) -> int:
         """Return when a running job changes its queue."""
@@ -238,17 +217,18 @@ class PreemptiveList:
         places: dict[int, Place] = {}
         least_misfit = ledger.total + 1
         for job in self._list.tolist():
-            if gpus[job] < least_misfit:
-                place = ledger.find(gpus[job])
-                if place is None:
-                    if not self._policy.skips:
-                        break
-                    least_misfit = gpus[job]
-                    continue
+            if gpus[job] >= least_misfit:
+                continue
+            place = ledger.find(gpus[job])
+            if place is not None:
                 ledger.take(place)
                 places[job] = place
-                if not ledger.free_total:
-                    break
+            elif self._policy.skips:
+                least_misfit = gpus[job]
+            else:
+                break
+            if not ledger.free_total:
+                break
         loop.replace_all(places)
 
     def _keep_places(self, loop: Loop) -> None:

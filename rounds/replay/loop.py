@@ -8,10 +8,11 @@ at the first millisecond at which all its work is done.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,47 +51,46 @@ class Trigger:
     at_most: bool = False
 
 
-class Decider(Protocol):
+class Decider(ABC):
     """Decides who runs where, by `start`, `stop` and `move` of the loop.
 
     `gaps` has the gap of each decision that a solver made. `state` is plain JSON; a new decider
     that has restored it decides as this one would, if this one `can_be_saved` then.
     """
 
-    gaps: list[float]
+    def __init__(self) -> None:
+        self.gaps: list[float] = []
+
+    @abstractmethod
+    def decide(self, loop: Loop) -> None:
+        """Start, stop and move jobs."""
+
+    @abstractmethod
+    def arrive(self, loop: Loop, job: int) -> None:
+        """Take note of an arrival, or of a job that a failure has stopped."""
+
+    def leave(self, loop: Loop, job: int) -> None:  # noqa: B027
+        """Take note of a job that has ended."""
+
+    def wakes_ms(self, loop: Loop) -> int:  # noqa: ARG002
+        """Return when the decider wants to be asked although nothing happens; else `NEVER`."""
+        return NEVER
 
     @property
     def can_be_saved(self) -> bool:
         """Whether `state` is all that later decisions depend on."""
-        ...
+        return True
 
+    @abstractmethod
     def state(self) -> Any:
         """Return the state as plain JSON."""
-        ...
 
+    @abstractmethod
     def restore(self, state: Any) -> None:
         """Take a state over."""
-        ...
 
-    def arrive(self, loop: Loop, job: int) -> None:
-        """Take note of an arrival, or of a job that a failure has stopped."""
-        ...
-
-    def leave(self, loop: Loop, job: int) -> None:
-        """Take note of a job that has ended."""
-        ...
-
-    def decide(self, loop: Loop) -> None:
-        """Start, stop and move jobs."""
-        ...
-
-    def wakes_ms(self, loop: Loop) -> int:
-        """Return when the decider wants to be asked although nothing happens; `NEVER`."""
-        ...
-
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """End what the decider has started."""
-        ...
 
 
 class Loop:
@@ -216,12 +216,7 @@ class Loop:
 
     def stop(self, job: int) -> None:
         """Preempt a running job."""
-        self._settle(job)
-        place = self._release(job)
-        self.ledger.release(place)
-        self.stops[job] += 1
-        self.unsaved_ms[job] = 0
-        self.overhead_due[job] = self._stop_ms[job]
+        self.ledger.release(self._preempt(job))
 
     def move(self, job: int, place: Place) -> None:
         """Migrate a running job to a place that is free, its own GPUs counted as free."""
@@ -233,16 +228,20 @@ class Loop:
         """Let exactly these jobs run, in these places; the ledger has been cleared and taken."""
         before = self.place
         for job in [job for job in before if job not in places]:
-            self._settle(job)
-            self._release(job)
-            self.stops[job] += 1
-            self.unsaved_ms[job] = 0
-            self.overhead_due[job] = self._stop_ms[job]
+            self._preempt(job)
         for job, place in places.items():
             if job not in before:
                 self._begin(job, place, PER_MS)
             elif before[job] != place:
                 self._moved(job, place)
+
+    def _preempt(self, job: int) -> Place:
+        """Stop a job; return the place that it had, which the ledger still holds."""
+        self._settle(job)
+        self.stops[job] += 1
+        self.unsaved_ms[job] = 0
+        self.overhead_due[job] = self._stop_ms[job]
+        return self._release(job)
 
     def _moved(self, job: int, place: Place) -> None:
         self._settle(job)

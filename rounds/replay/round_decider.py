@@ -19,12 +19,11 @@ from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import DecisionKind, Plan, Task
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
-from placewright.instances.traces.trace import NEVER
 from placewright.rounds.certificate import headline_gap
 from placewright.rounds.engine import Engine
 from placewright.rounds.policies.base import Columns, RoundPolicy, Weights
 from placewright.rounds.replay.ledger import Place, Places
-from placewright.rounds.replay.loop import Loop
+from placewright.rounds.replay.loop import Decider, Loop
 from placewright.rounds.state.changes import Changes
 
 REOPEN = 500
@@ -34,8 +33,8 @@ WORTH = 10**9
 """Value of the job that is worth most; others in proportion, 1 at least."""
 
 
-class RoundDecider:
-    """Decides by an `Engine`; use it as a context manager, or `close` it.
+class RoundDecider(Decider):
+    """Decides by an `Engine`, whose solver process lives until `close`.
 
     Parameters
     ----------
@@ -59,7 +58,8 @@ class RoundDecider:
         seconds: float = 2.0,
         gap: float = 0.0,
     ) -> None:
-        self.policy, self.gaps = policy, list[float]()
+        super().__init__()
+        self.policy = policy
         self._seconds, self._gap, self._largest = seconds, gap, max(sizes)
         self._is_free = places == "free"
         hosts = tuple(
@@ -107,10 +107,6 @@ class RoundDecider:
         """Note that a job has ended."""
         self._gone.append(job)
         self._tasks.pop(job, None)
-
-    def wakes_ms(self, loop: Loop) -> int:  # noqa: ARG002
-        """Return `NEVER`."""
-        return NEVER
 
     def close(self) -> None:
         """End the engine's solver process."""
