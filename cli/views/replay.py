@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from placewright.cli.format.table import print_table, table
+from placewright.report.replays.words import measure_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,11 +27,6 @@ COLUMNS = {
     "stops_per_job": "stops",
 }
 """Measures of jobs that the table has, and their headings."""
-
-
-def measure_text(key: str, value: float) -> str:
-    """Write a measure: seconds and counts in whole numbers, ratios with two decimals."""
-    return f"{value:,.0f}" if key == "jobs" or key.endswith("_s") else f"{value:,.2f}"
 
 
 def print_summary(console: Console, summary: dict[str, Any]) -> None:

@@ -89,6 +89,7 @@ def _of_jobs(result: Result, rows: Ints) -> Measures:
     jct = (result.end_ms[ended] - trace.submit_ms[ended]) / _MS
     wait = (result.first_start_ms[ended] - trace.submit_ms[ended]) / _MS
     work = trace.work_ms[ended] / _MS
+    ranked, waits = np.sort(jct), np.sort(wait)
     slowdown = np.maximum(jct / np.maximum(work, SHORT_S), 1.0)
     due = rows[trace.deadline_ms[rows] != NEVER]
     met = result.end_ms[due] <= trace.deadline_ms[due]
@@ -96,13 +97,13 @@ def _of_jobs(result: Result, rows: Ints) -> Measures:
         "jobs": float(len(rows)),
         "unfinished": float(len(rows) - len(ended)),
         "jct_mean_s": _mean(jct),
-        "jct_p50_s": _at(jct, 0.5),
-        "jct_p90_s": _at(jct, 0.9),
-        "jct_p99_s": _at(jct, 0.99),
+        "jct_p50_s": _at(ranked, 0.5),
+        "jct_p90_s": _at(ranked, 0.9),
+        "jct_p99_s": _at(ranked, 0.99),
         "wait_mean_s": _mean(wait),
-        "wait_p50_s": _at(wait, 0.5),
-        "wait_p90_s": _at(wait, 0.9),
-        "wait_p99_s": _at(wait, 0.99),
+        "wait_p50_s": _at(waits, 0.5),
+        "wait_p90_s": _at(waits, 0.9),
+        "wait_p99_s": _at(waits, 0.99),
         "bounded_slowdown_mean": _mean(slowdown),
         "rho_mean": _mean(jct / work),
         "rho_worst": float(np.max(jct / work, initial=0.0)),
@@ -140,8 +141,8 @@ def _mean(rows: NDArray[np.float64] | Ints) -> float:
     return float(np.mean(rows)) if len(rows) else 0.0
 
 
-def _at(rows: Floats, part: float) -> float:
-    return float(np.sort(rows)[min(int(part * len(rows)), len(rows) - 1)]) if len(rows) else 0.0
+def _at(ranked: Floats, part: float) -> float:
+    return float(ranked[min(int(part * len(ranked)), len(ranked) - 1)]) if len(ranked) else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,27 +11,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from placewright.array_types import Ints
+from placewright.instances.io import streams
 from placewright.instances.traces.trace import NEVER
 from placewright.rounds.replay.measures import Window, by_size, by_tenant, measure
 from placewright.rounds.replay.result import Result
 from placewright.rounds.replay.spec import ReplaySpec, trace_digest
 
 JOBS, SAMPLES, SUMMARY, USAGE = "jobs.jsonl", "samples.jsonl", "summary.json", "usage.json"
-
-_KEYS = (
-    "job",
-    "submit_ms",
-    "gpus",
-    "work_ms",
-    "start_ms",
-    "end_ms",
-    "run_ms",
-    "overhead_ms",
-    "lost_ms",
-    "stops",
-    "moves",
-    "tenant",
-)
 
 
 def summary_of(result: Result, spec: ReplaySpec, trace_name: str) -> dict[str, Any]:
@@ -74,32 +61,28 @@ def write_outputs(
 
 def _job_lines(result: Result) -> str:
     trace = result.trace
-    columns = zip(
-        trace.names,
-        trace.submit_ms.tolist(),
-        trace.gpus.tolist(),
-        trace.work_ms.tolist(),
-        result.first_start_ms.tolist(),
-        result.end_ms.tolist(),
-        result.run_ms.tolist(),
-        result.overhead_ms.tolist(),
-        result.lost_ms.tolist(),
-        result.stops.tolist(),
-        result.moves.tolist(),
-        trace.tenant.tolist(),
-        strict=True,
-    )
-    lines = []
-    for row in columns:
-        record = dict(zip(_KEYS, row, strict=True))
-        for key in ("start_ms", "end_ms"):
-            record[key] = None if record[key] == NEVER else record[key]
-        record["tenant"] = trace.tenants[int(record["tenant"])]
-        lines.append(json.dumps(record))
+    columns = {
+        "job": trace.names,
+        "submit_ms": trace.submit_ms.tolist(),
+        "gpus": trace.gpus.tolist(),
+        "work_ms": trace.work_ms.tolist(),
+        "start_ms": _or_null(result.first_start_ms),
+        "end_ms": _or_null(result.end_ms),
+        "run_ms": result.run_ms.tolist(),
+        "overhead_ms": result.overhead_ms.tolist(),
+        "lost_ms": result.lost_ms.tolist(),
+        "stops": result.stops.tolist(),
+        "moves": result.moves.tolist(),
+        "tenant": [trace.tenants[tenant] for tenant in trace.tenant.tolist()],
+    }
+    rows = zip(*columns.values(), strict=True)
+    lines = (json.dumps(dict(zip(columns, row, strict=True))) for row in rows)
     return "".join(line + "\n" for line in lines)
 
 
+def _or_null(times: Ints) -> list[int | None]:
+    return [None if time == NEVER else time for time in times.tolist()]
+
+
 def _write(path: Path, text: str) -> None:
-    aside = path.with_name(path.name + ".part")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+    streams.write(str(path), text.encode())
