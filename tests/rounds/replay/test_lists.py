@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from replay_traces import trace_of
 
 from placewright.instances.traces.trace import NEVER, Trace
 from placewright.rounds.policies.base import Columns, ListPolicy, UndeclaredColumnError
@@ -13,12 +14,6 @@ from placewright.rounds.replay.costs import Costs
 from placewright.rounds.replay.ledger import HostLedger
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Loop, Outage, Trigger
-
-
-def trace_of(*jobs: tuple[int, int, int]) -> Trace:
-    """Make a trace of (arrival s, GPUs, work s)."""
-    rows = np.array(jobs, dtype=np.int64)
-    return Trace.of(1000 * rows[:, 0], rows[:, 1], 1000 * rows[:, 2])
 
 
 def played(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
+from replay_traces import trace_of
 
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import NEVER, Trace
@@ -16,12 +16,6 @@ from placewright.rounds.replay.ledger import HostLedger
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Loop, Outage, Trigger
 from placewright.rounds.replay.spec import ReplaySpec, play
-
-
-def trace_of(*jobs: tuple[int, int, int]) -> Trace:
-    """Make a trace of (arrival s, GPUs, work s)."""
-    rows = np.array(jobs, dtype=np.int64)
-    return Trace.of(1000 * rows[:, 0], rows[:, 1], 1000 * rows[:, 2])
 
 
 def decisions(trigger: Trigger, trace: Trace, policy: ListPolicy) -> list[int]:

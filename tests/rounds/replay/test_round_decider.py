@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from replay_traces import trace_of
 
 from placewright.instances.documents.plan import Plan
 from placewright.instances.traces.trace import Trace
@@ -15,12 +16,6 @@ from placewright.rounds.replay.loop import Outage
 from placewright.rounds.replay.measures import measure
 from placewright.rounds.replay.spec import ReplaySpec, play
 from placewright.rounds.state.changes import Changes
-
-
-def trace_of(*jobs: tuple[int, int, int]) -> Trace:
-    """Make a trace of (arrival s, GPUs, work s)."""
-    rows = np.array(jobs, dtype=np.int64)
-    return Trace.of(1000 * rows[:, 0], rows[:, 1], 1000 * rows[:, 2])
 
 
 def test_a_round_chooses_the_jobs_that_together_are_worth_most() -> None:
