@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli.format.output import STANDARD, err, note_written, out, wrong_argument
-from placewright.cli.format.times import read_seconds
+from placewright.cli.format.times import read_seconds, read_whole_seconds
 from placewright.cli.verbs.options import Format
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _OVERHEAD = read_seconds(0, 31_536_000)
 _EVERY = read_seconds(1, 31_536_000)
+_ROUND = read_whole_seconds(1, 31_536_000)
 _HOSTS = re.compile(r"([0-9]{1,6})x([0-9]{1,4})")
 MAX_HOSTS = 200_000
 
@@ -74,13 +76,13 @@ def replay(
         Places, typer.Option(help="Whether running jobs stay where they are.")
     ] = Places.KEPT,
     every: Annotated[
-        float | None,
-        typer.Option(metavar="TIME", parser=_EVERY, help="Decide in rounds of this length."),
+        int | None,
+        typer.Option(metavar="TIME", parser=_ROUND, help="Decide in rounds of this length."),
     ] = None,
     at_most_every: Annotated[
-        float | None,
+        int | None,
         typer.Option(
-            metavar="TIME", parser=_EVERY, help="Decide at events, but no sooner than this."
+            metavar="TIME", parser=_ROUND, help="Decide at events, but no sooner than this."
         ),
     ] = None,
     start: Annotated[
@@ -166,13 +168,12 @@ def replay(
     if outages is not None:
         away = read_outages(outages, len(sizes))
     loads, seeds = load or [1.0], seed or [0]
-    interval = every if every is not None else at_most_every
     spec = ReplaySpec(
         policy=policy[0],
         hosts=sizes,
         placer=placer.value,
         places=places.value,
-        every_s=None if interval is None else round(interval),
+        every_s=every if every is not None else at_most_every,
         at_most_every=at_most_every is not None,
         start_s=start,
         start_table=None if start_table is None else start_table.value,
@@ -227,21 +228,19 @@ def _play_sweep(
 ) -> None:
     from placewright.cli.views.replay import print_sweep, sweep_progress
     from placewright.instances.errors import InvalidInputError
-    from placewright.instances.traces.read import read_trace
     from placewright.rounds.regions.executors import open_executor
     from placewright.rounds.replay.outputs import SUMMARY
-    from placewright.rounds.replay.spec import check_replay
     from placewright.rounds.replay.sweep import play_all
 
-    # What is wrong with the trace or the hosts is told before workers start.
-    check_replay(read_trace(trace_file), next(iter(specs.values())))
     folder = Path(output)
-    try:
-        with open_executor(executor) as workers, sweep_progress(err(), len(specs)) as done:
-            for name in play_all(trace_file, specs, folder, workers):
-                done(name)
-    except InvalidInputError as error:
-        raise wrong_argument(error, "--executor") from error
+    with ExitStack() as open_:
+        try:
+            workers = open_.enter_context(open_executor(executor))
+        except InvalidInputError as error:
+            raise wrong_argument(error, "--executor") from error
+        done = open_.enter_context(sweep_progress(err(), len(specs)))
+        for name in play_all(trace_file, specs, folder, workers):
+            done(name)
     note_written(output)
     summaries = {name: json.loads((folder / name / SUMMARY).read_text()) for name in specs}
     if output_format is Format.JSON:

@@ -35,6 +35,7 @@ TITLES = {
     "decisions": "decisions",
     "gap_mean": "gap of a round, mean",
     "gap_most": "gap of a round, largest",
+    "rounds_without_bound": "rounds without a bound",
 }
 """What each measure is called."""
 

@@ -54,12 +54,13 @@ class Trigger:
 class Decider(ABC):
     """Decides who runs where, by `start`, `stop` and `move` of the loop.
 
-    `gaps` has the gap of each decision that a solver made. `state` is plain JSON; a new decider
+    `rounds` has the time and the gap of each decision that a solver made; None where it proved no
+    bound. `state` is plain JSON; a new decider
     that has restored it decides as this one would, if this one `can_be_saved` then.
     """
 
     def __init__(self) -> None:
-        self.gaps: list[float] = []
+        self.rounds: list[tuple[int, float | None]] = []
 
     @abstractmethod
     def decide(self, loop: Loop) -> None:

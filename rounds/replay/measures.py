@@ -131,9 +131,11 @@ def _of_cluster(result: Result) -> Measures:
         "events": float(result.events),
         "decisions": float(result.decisions),
     }
-    if result.gaps:
-        measures["gap_mean"] = float(np.mean(result.gaps))
-        measures["gap_most"] = float(np.max(result.gaps))
+    if result.rounds:
+        gaps = np.array([gap for _, gap in result.rounds if gap is not None])
+        measures["gap_mean"] = _mean(gaps)
+        measures["gap_most"] = float(np.max(gaps, initial=0.0))
+        measures["rounds_without_bound"] = float(len(result.rounds) - len(gaps))
     return measures
 
 

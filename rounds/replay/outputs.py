@@ -1,6 +1,6 @@
-"""The files of a replay: a record per job, hourly samples, and a summary with its assumptions.
+"""The files of a replay: records of jobs and rounds, hourly samples, a summary with assumptions.
 
-`jobs.jsonl`, `samples.jsonl` and `summary.json` depend on the trace and the assumptions alone, so
+`jobs.jsonl`, `samples.jsonl`, `rounds.jsonl` and `summary.json` depend on the trace and the assumptions alone, so
 that two runs of one replay are equal byte for byte. What a run took is in `usage.json`.
 """
 
@@ -18,7 +18,18 @@ from placewright.rounds.replay.measures import Window, by_size, by_tenant, measu
 from placewright.rounds.replay.result import Result
 from placewright.rounds.replay.spec import ReplaySpec, trace_digest
 
-JOBS, SAMPLES, SUMMARY, USAGE = "jobs.jsonl", "samples.jsonl", "summary.json", "usage.json"
+JOBS, SAMPLES, ROUNDS = "jobs.jsonl", "samples.jsonl", "rounds.jsonl"
+SUMMARY, USAGE = "summary.json", "usage.json"
+
+
+def card_of(trace_sha256: str, spec: ReplaySpec, trace_name: str) -> dict[str, Any]:
+    """Return the assumptions card: everything on which the files of a replay depend."""
+    return {
+        "trace": trace_name,
+        "trace_sha256": trace_sha256,
+        "placewright": version("placewright"),
+        **spec.card(),
+    }
 
 
 def summary_of(result: Result, spec: ReplaySpec, trace_name: str) -> dict[str, Any]:
@@ -26,12 +37,7 @@ def summary_of(result: Result, spec: ReplaySpec, trace_name: str) -> dict[str, A
     window = Window.of(spec.warm_up_s, spec.until_s)
     return {
         "kind": "Replay",
-        "card": {
-            "trace": trace_name,
-            "trace_sha256": trace_digest(result.trace),
-            "placewright": version("placewright"),
-            **spec.card(),
-        },
+        "card": card_of(trace_digest(result.trace), spec, trace_name),
         "measures": measure(result, window),
         "by_size": by_size(result, window),
         "by_tenant": by_tenant(result, window),
@@ -54,6 +60,8 @@ def write_outputs(
         for ms, busy, run, wait in result.samples
     )
     _write(folder / SAMPLES, "".join(line + "\n" for line in samples))
+    rounds = (json.dumps({"at_ms": ms, "gap": gap}) for ms, gap in result.rounds)
+    _write(folder / ROUNDS, "".join(line + "\n" for line in rounds))
     _write(folder / SUMMARY, json.dumps(summary, indent=2) + "\n")
     _write(folder / USAGE, json.dumps(usage, indent=2) + "\n")
     return summary
@@ -73,6 +81,8 @@ def _job_lines(result: Result) -> str:
         "lost_ms": result.lost_ms.tolist(),
         "stops": result.stops.tolist(),
         "moves": result.moves.tolist(),
+        "deadline_ms": _or_null(trace.deadline_ms),
+        "value": trace.value.tolist(),
         "tenant": [trace.tenants[tenant] for tenant in trace.tenant.tolist()],
     }
     rows = zip(*columns.values(), strict=True)

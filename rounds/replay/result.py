@@ -34,8 +34,9 @@ class Result:
         How many there were.
     samples
         Per hour: time in ms, GPUs held, jobs running, jobs waiting.
-    gaps
-        Per decision by a solver: the gap of its first term; empty for lists.
+    rounds
+        Per decision by a solver: time in ms, and the gap of its first term, None without a bound;
+        empty for lists.
     """
 
     trace: Trace
@@ -53,7 +54,7 @@ class Result:
     events: int
     decisions: int
     samples: tuple[tuple[int, int, int, int], ...] = ()
-    gaps: tuple[float, ...] = ()
+    rounds: tuple[tuple[int, float | None], ...] = ()
 
     def check(self) -> None:
         """Check what must be conserved, to the millisecond.
@@ -97,7 +98,7 @@ def result_of(loop: Loop) -> Result:
         events=loop.events,
         decisions=loop.decisions,
         samples=tuple(loop.samples),
-        gaps=tuple(loop.decider.gaps),
+        rounds=tuple(loop.decider.rounds),
     )
     result.check()
     return result

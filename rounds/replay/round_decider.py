@@ -71,7 +71,6 @@ class RoundDecider(Decider):
         )
         self._host = {host.name: number for number, host in enumerate(hosts)}
         self._engine: Engine | None = None
-        self._rounds = 0
         self._written: dict[int, tuple[int, int]] = {}
         self._tasks: dict[int, tuple[Task, ...]] = {}
         self._gone: list[int] = []
@@ -81,19 +80,20 @@ class RoundDecider(Decider):
     @property
     def can_be_saved(self) -> bool:
         """Whether the engine begins anew at the next round."""
-        return self._rounds % REOPEN == 0
+        return len(self.rounds) % REOPEN == 0
 
     def state(self) -> Any:
-        """Return rounds, gaps, and on which GPUs jobs run."""
+        """Return the rounds so far, and on which GPUs jobs run."""
         tasks = [
             [job, [task.model_dump(mode="json") for task in tasks]]
             for job, tasks in self._tasks.items()
         ]
-        return [self._rounds, self.gaps, tasks]
+        return [self.rounds, tasks]
 
     def restore(self, state: Any) -> None:
         """Take a state over."""
-        self._rounds, self.gaps, tasks = state
+        rounds, tasks = state
+        self.rounds = [(ms, gap) for ms, gap in rounds]
         self._tasks = {
             job: tuple(Task.model_validate(task) for task in given) for job, given in tasks
         }
@@ -119,15 +119,13 @@ class RoundDecider(Decider):
         jobs = np.fromiter(loop.alive, dtype=np.int64, count=len(loop.alive))
         if not len(jobs):
             return
-        if self._rounds % REOPEN == 0:
+        if self.can_be_saved:
             self.close()
             self._written.clear()
-        self._rounds += 1
         weights = self.policy.weigh(Columns(loop, jobs, self.policy.sees))
         plan = self._plan(loop, jobs, weights)
         terms = () if plan.certificate is None else plan.certificate.terms
-        gap = headline_gap(terms) if terms else None
-        self.gaps.append(1.0 if gap is None else gap)
+        self.rounds.append((loop.now, headline_gap(terms) if terms else None))
         self._carry_out(loop, plan)
 
     def _plan(self, loop: Loop, jobs: Ints, weights: Weights) -> Plan:

@@ -28,6 +28,9 @@ from placewright.rounds.replay.state import NAME, SAVE_EVERY_S, restore, saver
 
 _MS = 1000
 
+MAX_FAILURES = 1_000_000
+"""As many may be drawn."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplaySpec:
@@ -116,8 +119,8 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
     Raises
     ------
     InvalidInputError
-        If a job does not fit even where all GPUs are free, an outage cannot be, or hosts fail that
-        are not told apart, or costs are charged at events that are paid once.
+        If a job does not fit even where all GPUs are free, an outage cannot be, failures are too
+        many, hosts fail that are not told apart, or costs are charged at events that are paid once.
     """
     if spec.placer == "counting" and (spec.outages or spec.mtbf_s is not None):
         raise InvalidInputError(
@@ -134,6 +137,14 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
                 value=gpus,
             )
     check_outages(spec.outages, len(spec.hosts))
+    if spec.mtbf_s is not None and len(spec.hosts) * _last_ms(trace) > (
+        MAX_FAILURES * _MS * (spec.mtbf_s + spec.repair_s)
+    ):
+        raise InvalidInputError(
+            f"expected a longer time between failures; these are more than {MAX_FAILURES:,}",
+            path=("mtbf_s",),
+            value=spec.mtbf_s,
+        )
     if spec.charge == "event" and (spec.stop_s or spec.move_s):
         raise InvalidInputError(
             "expected charge start where a stop or a move costs something",
@@ -142,14 +153,20 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
         )
 
 
-def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
-    """Return the loop of a replay, at its beginning; raise as `check_replay` does."""
-    check_replay(trace, spec)
+def trace_played(trace: Trace, spec: ReplaySpec) -> Trace:
+    """Return a trace with the arrivals that the load and the seed of a replay lead to."""
     if spec.load != 1:
         trace = trace.arriving(np.rint(trace.submit_ms / spec.load).astype(np.int64))
     if spec.seed:
         order = np.random.default_rng(spec.seed).permutation(len(trace))
         trace = trace.arriving(trace.submit_ms, order)
+    return trace
+
+
+def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
+    """Return the loop of a replay, at its beginning; raise as `check_replay` does."""
+    check_replay(trace, spec)
+    trace = trace_played(trace, spec)
     return Loop(
         trace,
         HostLedger(spec.hosts, spec.placer),
@@ -203,10 +220,24 @@ def play(
 
 
 def trace_digest(trace: Trace) -> str:
-    """Return the sha256 of what a replay reads of a trace."""
+    """Return the sha256 of a trace: its columns and all names in it."""
     digest = hashlib.sha256()
-    for rows in (trace.submit_ms, trace.gpus, trace.work_ms, trace.predicted_ms, trace.deadline_ms):
+    columns = {
+        "submit_ms": trace.submit_ms,
+        "gpus": trace.gpus,
+        "work_ms": trace.work_ms,
+        "predicted_ms": trace.predicted_ms,
+        "deadline_ms": trace.deadline_ms,
+        "value": trace.value,
+        "tenant": trace.tenant,
+        "model": trace.model,
+        **trace.extra,
+    }
+    for name, rows in columns.items():
+        digest.update(name.encode())
         digest.update(rows.tobytes())
+    for names in (trace.names, trace.tenants, trace.models):
+        digest.update(json.dumps(names).encode())
     return digest.hexdigest()
 
 
@@ -217,14 +248,17 @@ def _decider(trace: Trace, spec: ReplaySpec) -> Decider:
     return list_decider(policy, len(trace), spec.places)
 
 
+def _last_ms(trace: Trace) -> int:
+    """Return until when hosts may fail: four times the trace and its longest job."""
+    return 4 * int(trace.submit_ms.max(initial=0) + trace.work_ms.max(initial=0))
+
+
 def _failures(trace: Trace, spec: ReplaySpec) -> tuple[Outage, ...]:
-    """Draw failures for as long as a replay may last: four times the trace and its longest job."""
-    if spec.mtbf_s is None or not len(trace):
+    if spec.mtbf_s is None:
         return ()
-    until = 4 * int(trace.submit_ms.max() + trace.work_ms.max())
     return random_outages(
         len(spec.hosts),
-        until,
+        _last_ms(trace),
         mean_up_s=spec.mtbf_s,
         mean_down_s=spec.repair_s,
         seed=spec.seed,

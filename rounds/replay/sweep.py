@@ -6,6 +6,7 @@ how often it was begun.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, as_completed
@@ -14,9 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from placewright.instances.traces.read import read_trace
+from placewright.instances.traces.trace import Trace
 from placewright.rounds.replay.loop import Loop
-from placewright.rounds.replay.outputs import SUMMARY, write_outputs
-from placewright.rounds.replay.spec import ReplaySpec, play
+from placewright.rounds.replay.outputs import SUMMARY, card_of, write_outputs
+from placewright.rounds.replay.spec import (
+    ReplaySpec,
+    check_replay,
+    play,
+    trace_digest,
+    trace_played,
+)
 from placewright.rounds.replay.state import NAME, SAVE_EVERY_S
 
 ATTEMPTS = 3
@@ -69,10 +77,22 @@ def play_all(
 ) -> Iterator[str]:
     """Play all replays of a sweep; yield the name of each that is done.
 
-    A replay whose summary is there is not played again. One whose worker dies is begun again, and
-    goes on from its last saved state.
+    A replay whose summary is there, with the same assumptions, is not played again. One whose
+    worker dies is begun again, and goes on from its last saved state.
+
+    Raises
+    ------
+    InvalidInputError
+        For a trace that cannot be read, or that cannot be played on these hosts.
     """
-    todo = {name: spec for name, spec in specs.items() if not (folder / name / SUMMARY).exists()}
+    trace, trace_name = read_trace(trace_file), Path(trace_file).name
+    for spec in specs.values():
+        check_replay(trace, spec)
+    todo = {
+        name: spec
+        for name, spec in specs.items()
+        if not _is_done(folder / name / SUMMARY, trace, spec, trace_name)
+    }
     yield from (name for name in specs if name not in todo)
     file = str(Path(trace_file).absolute())
     for attempt in range(1, ATTEMPTS + 1):
@@ -92,3 +112,13 @@ def play_all(
             yield name
         if not todo:
             return
+
+
+def _is_done(summary: Path, trace: Trace, spec: ReplaySpec, trace_name: str) -> bool:
+    """Return whether a summary is there, of this replay and not of one with another card."""
+    try:
+        found = json.loads(summary.read_bytes())["card"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    card = card_of(trace_digest(trace_played(trace, spec)), spec, trace_name)
+    return bool(found == json.loads(json.dumps(card)))

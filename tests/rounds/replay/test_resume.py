@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +21,11 @@ from placewright.instances.traces.trace import Trace
 from placewright.rounds.regions.executors import open_executor
 from placewright.rounds.replay import round_decider
 from placewright.rounds.replay.loop import Loop, Outage
-from placewright.rounds.replay.outputs import JOBS, SAMPLES, SUMMARY, write_outputs
+from placewright.rounds.replay.outputs import JOBS, ROUNDS, SAMPLES, SUMMARY, write_outputs
 from placewright.rounds.replay.spec import ReplaySpec, play
 from placewright.rounds.replay.sweep import play_all, play_file, specs_of
 
-FILES = (JOBS, SAMPLES, SUMMARY)
+FILES = (JOBS, SAMPLES, ROUNDS, SUMMARY)
 HOSTS = (8, 8)
 
 
@@ -99,38 +101,87 @@ def test_a_broken_state_is_not_taken(tmp_path: Path) -> None:
     assert play(trace, spec, tmp_path).end_ms.tolist() == play(trace, spec).end_ms.tolist()
 
 
-def swept(file: Path, folder: Path, executor: Executor) -> dict[str, dict[str, bytes]]:
-    """Play a small sweep; return the files of each replay."""
-    specs = specs_of(ReplaySpec("fifo", HOSTS), ["fifo", "srsf", "2d-las"], [1.0, 1.5], [0, 1])
+POLICIES = ("fifo", "fit-first", "easy", "srsf", "2d-las")
+LOADS = (0.5, 1.0, 1.5, 2.0)
+
+
+def sweep(policies: Sequence[str] = POLICIES) -> dict[str, ReplaySpec]:
+    """Return the replays of a sweep over policies, four loads and five seeds."""
+    return specs_of(ReplaySpec(policies[0], HOSTS), policies, LOADS, range(5))
+
+
+def swept(
+    file: Path, folder: Path, executor: Executor, specs: dict[str, ReplaySpec]
+) -> dict[str, dict[str, bytes]]:
+    """Play a sweep; return the files of each replay."""
     assert sorted(play_all(str(file), specs, folder, executor)) == sorted(specs)
     return {name: contents(folder / name) for name in specs}
 
 
+def alone(file: Path, folder: Path, specs: dict[str, ReplaySpec]) -> dict[str, dict[str, bytes]]:
+    """Play the replays of a sweep one by one, here; return the files of each."""
+    for name, spec in specs.items():
+        play_file(str(file), spec, str(folder / name))
+    return {name: contents(folder / name) for name in specs}
+
+
 def test_a_sweep_is_equal_wherever_it_is_played(tmp_path: Path) -> None:
-    file = trace_file(tmp_path, 60)
-    with open_executor("local:2") as executor:
-        side_by_side = swept(file, tmp_path / "local", executor)
-    alone = {
-        name: play_file(str(file), spec, str(tmp_path / "alone" / name))
-        for name, spec in specs_of(
-            ReplaySpec("fifo", HOSTS), ["fifo", "srsf", "2d-las"], [1.0, 1.5], [0, 1]
-        ).items()
-    }
-    assert side_by_side == {name: contents(tmp_path / "alone" / name) for name in alone}
-    assert len({files[JOBS] for files in side_by_side.values()}) == len(side_by_side)
-
-
-def test_a_sweep_on_dask_is_equal(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
-    file = trace_file(tmp_path, 60)
+    file, specs = trace_file(tmp_path, 60), sweep()
+    here = alone(file, tmp_path / "alone", specs)
+    assert len({files[JOBS] for files in here.values()}) > len(here) // 2
     with open_executor("local:2") as executor:
-        local = swept(file, tmp_path / "local", executor)
+        assert swept(file, tmp_path / "local", executor, specs) == here
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
         address = cluster.scheduler_address.removeprefix("tcp:")
         with open_executor(f"dask:{address}") as executor:
-            assert swept(file, tmp_path / "dask", executor) == local
+            assert swept(file, tmp_path / "dask", executor, specs) == here
+
+
+KILLING = """
+import os, signal
+from pathlib import Path
+from placewright.rounds.policies.base import ListPolicy
+
+calls = 0
+
+def order(jobs):
+    global calls
+    calls += 1
+    killed = Path(__file__).with_name(f"killed-{len(jobs)}")
+    if calls == 40 and not killed.exists():
+        killed.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return jobs.submit_ms
+
+POLICY = ListPolicy("killing", order, preempts=True)
+"""
+
+
+def test_a_sweep_goes_on_after_its_workers_are_killed(tmp_path: Path) -> None:
+    file = trace_file(tmp_path, 60)
+    (tmp_path / "killing.py").write_text(KILLING)
+    specs = sweep([f"{tmp_path / 'killing.py'}:POLICY"])
+    with open_executor("local:2") as executor:
+        killed = swept(file, tmp_path / "killed", executor, specs)
+    assert list(tmp_path.glob("killed-*"))
+    assert killed == alone(file, tmp_path / "alone", specs)
+
+
+def test_a_sweep_plays_again_what_was_assumed_otherwise(tmp_path: Path) -> None:
+    file = trace_file(tmp_path, 30)
+    first = specs_of(ReplaySpec("srsf", HOSTS), ["srsf"], [1.0], [0, 1])
+    other = {name: replace(spec, stop_s=60) for name, spec in first.items()}
+    with open_executor("local:1") as executor:
+        before = swept(file, tmp_path / "sweep", executor, first)
+        after = swept(file, tmp_path / "sweep", executor, other)
+        times = [path.stat().st_mtime_ns for path in (tmp_path / "sweep").glob(f"*/{SUMMARY}")]
+        assert swept(file, tmp_path / "sweep", executor, other) == after
+    assert after == alone(file, tmp_path / "alone", other) != before
+    again = [path.stat().st_mtime_ns for path in (tmp_path / "sweep").glob(f"*/{SUMMARY}")]
+    assert again == times
 
 
 SLOW = """
