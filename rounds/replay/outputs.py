@@ -1,7 +1,8 @@
 """The files of a replay: records of jobs and rounds, hourly samples, a summary with assumptions.
 
-`jobs.jsonl`, `samples.jsonl`, `rounds.jsonl` and `summary.json` depend on the trace and the assumptions alone, so
-that two runs of one replay are equal byte for byte. What a run took is in `usage.json`.
+`jobs.jsonl`, `samples.jsonl`, `rounds.jsonl` and `summary.json` depend on the trace and the
+assumptions alone, so that two runs of one replay are equal byte for byte. What a run took is in
+`usage.json`.
 """
 
 from __future__ import annotations
