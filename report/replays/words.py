@@ -28,6 +28,7 @@ TITLES = {
     "value_missed": "value of deadlines missed",
     "makespan_s": "makespan (s)",
     "allocation": "GPUs held, part of all",
+    "fragmentation": "free GPUs that jobs cannot use, part of the free",
     "useful_gpu_s": "useful GPU-seconds",
     "overhead_gpu_s": "GPU-seconds of overhead",
     "lost_gpu_s": "GPU-seconds of lost work",
@@ -39,7 +40,7 @@ TITLES = {
 }
 """What each measure is called."""
 
-SHARES = frozenset({"allocation", "deadlines_met"})
+SHARES = frozenset({"allocation", "fragmentation", "deadlines_met"})
 COUNTS = frozenset({"jobs", "unfinished", "events", "decisions", "value_missed"})
 SMALL_GAP = 1e-3
 MAX_ASSUMPTION = 24

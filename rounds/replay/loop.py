@@ -20,6 +20,7 @@ from placewright.array_types import Ints
 from placewright.instances.traces.trace import NEVER, PER_MS, Trace
 from placewright.rounds.errors import InternalError
 from placewright.rounds.replay.costs import Costs
+from placewright.rounds.replay.fragmentation import unusable_parts
 from placewright.rounds.replay.ledger import HostLedger, Place
 
 HOUR_MS = 3_600_000
@@ -28,7 +29,8 @@ HOUR_MS = 3_600_000
 class Outage(NamedTuple):
     """A host is away from `begin_ms` until before `end_ms`; `loses` work since a checkpoint.
 
-    Without `loses`, capacity changes: the host leaves, and its jobs keep their work. Outages of a
+    Without `loses`, capacity changes: the host leaves, and its jobs are preempted: they keep their
+    work and pay for a stop. Outages of a
     host may overlap; it is away while one of them lasts.
     """
 
@@ -164,7 +166,8 @@ class Loop:
         self.repairs: list[tuple[int, int]] = []
         self.busy_gpus = self.busy_gpu_ms = self.alive_ms = 0
         self.events = self.decisions = 0
-        self.samples: list[tuple[int, int, int, int]] = []
+        self.samples: list[tuple[int, int, int, int, int]] = []
+        self._unusable = unusable_parts(trace.gpus, max(ledger.sizes))
         self.sample_at = 0
         self.last_decision = -NEVER
         self.pending = self.stuck = False
@@ -349,7 +352,10 @@ class Loop:
     def _advance(self, time: int) -> None:
         while self.sample_at <= time:
             waiting = len(self.alive) - len(self.place)
-            self.samples.append((self.sample_at, self.busy_gpus, len(self.place), waiting))
+            fragments = sum(map(self._unusable.__getitem__, self.ledger.free))
+            self.samples.append(
+                (self.sample_at, self.busy_gpus, len(self.place), waiting, fragments)
+            )
             self.sample_at += HOUR_MS
         self.busy_gpu_ms += self.busy_gpus * (time - self.now)
         self.alive_ms += len(self.alive) * (time - self.now)
@@ -412,6 +418,8 @@ class Loop:
                 self.lost_ms[job] += lost
                 self.left[job] += lost * int(self.speed[job])
             self.stop(job)
+            if outage.loses:
+                self.overhead_due[job] = 0
             self.decider.arrive(self, job)
         self.ledger.close(outage.host)
         heappush(self.repairs, (outage.end_ms, outage.host))

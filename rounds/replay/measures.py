@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from placewright.array_types import Floats, Ints
 from placewright.instances.traces.trace import NEVER
+from placewright.rounds.replay.fragmentation import PARTS
 from placewright.rounds.replay.result import Result
 
 Measures: TypeAlias = dict[str, float]
@@ -124,6 +125,7 @@ def _of_cluster(result: Result) -> Measures:
     lost = float((result.lost_ms * trace.gpus).sum())
     measures = {
         "makespan_s": float(ends.max(initial=0)) / _MS,
+        "fragmentation": _fragmentation(result),
         "allocation": result.busy_gpu_ms / gpu_ms,
         "useful_gpu_s": (result.busy_gpu_ms - overhead - lost) / _MS,
         "overhead_gpu_s": overhead / _MS,
@@ -137,6 +139,16 @@ def _of_cluster(result: Result) -> Measures:
         measures["gap_most"] = float(np.max(gaps, initial=0.0))
         measures["rounds_without_bound"] = float(len(result.rounds) - len(gaps))
     return measures
+
+
+def _fragmentation(result: Result) -> float:
+    """Return the part of the free GPUs on which jobs do not fit, by the hourly samples.
+
+    GPUs of hosts that are away count as free ones on which nothing is lost.
+    """
+    samples = np.array(result.samples, dtype=np.int64).reshape(-1, 5)
+    free = len(samples) * result.gpus_total - int(samples[:, 1].sum())
+    return float(samples[:, 4].sum()) / (PARTS * free) if free else 0.0
 
 
 def _mean(rows: NDArray[np.float64] | Ints) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 from placewright.array_types import Ints
 from placewright.instances.io import streams
 from placewright.instances.traces.trace import NEVER
+from placewright.rounds.replay.fragmentation import PARTS
 from placewright.rounds.replay.measures import Window, by_size, by_tenant, measure
 from placewright.rounds.replay.result import Result
 from placewright.rounds.replay.spec import ReplaySpec, trace_digest
@@ -57,8 +58,16 @@ def write_outputs(
     summary = summary_of(result, spec, trace_name)
     _write(folder / JOBS, _job_lines(result))
     samples = (
-        json.dumps({"at_s": ms // 1000, "busy_gpus": busy, "running": run, "waiting": wait})
-        for ms, busy, run, wait in result.samples
+        json.dumps(
+            {
+                "at_s": ms // 1000,
+                "busy_gpus": busy,
+                "running": run,
+                "waiting": wait,
+                "fragmented_gpus": parts / PARTS,
+            }
+        )
+        for ms, busy, run, wait, parts in result.samples
     )
     _write(folder / SAMPLES, "".join(line + "\n" for line in samples))
     rounds = (json.dumps({"at_ms": ms, "gap": gap}) for ms, gap in result.rounds)

@@ -33,7 +33,8 @@ class Result:
     events, decisions
         How many there were.
     samples
-        Per hour: time in ms, GPUs held, jobs running, jobs waiting.
+        Per hour: time in ms, GPUs held, jobs running, jobs waiting, and free GPUs on which jobs do
+        not fit, in thousandths (see `fragmentation`).
     rounds
         Per decision by a solver: time in ms, and the gap of its first term, None without a bound;
         empty for lists.
@@ -53,7 +54,7 @@ class Result:
     horizon_ms: int
     events: int
     decisions: int
-    samples: tuple[tuple[int, int, int, int], ...] = ()
+    samples: tuple[tuple[int, int, int, int, int], ...] = ()
     rounds: tuple[tuple[int, float | None], ...] = ()
 
     def check(self) -> None:

@@ -82,6 +82,7 @@ def test_measures_are_those_by_hand() -> None:
             "value_missed": 2 + 8,
             "makespan_s": 50,
             "allocation": 210 / 800,
+            "fragmentation": 0.0,
             "useful_gpu_s": 210 - 40,
             "overhead_gpu_s": 24,
             "lost_gpu_s": 16,

@@ -70,3 +70,16 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, row: str, said: str
 def test_failures_of_a_host_do_not_depend_on_the_others() -> None:
     four, two = (random_outages(n, 10**7, mean_up_s=50, mean_down_s=9, seed=3) for n in (4, 2))
     assert two == tuple(outage for outage in four if outage.host < 2)
+
+
+@pytest.mark.parametrize(("loses", "overhead"), [(True, 0), (False, 3000)])
+def test_a_preemption_costs_a_stop_and_a_failure_does_not(loses: bool, overhead: int) -> None:
+    away = (Outage(0, 5000, 10_000, loses),)
+    found = play(one_job(10), ReplaySpec("fifo", (1,), outages=away, stop_s=3))
+    assert found.overhead_ms.tolist() == [overhead]
+    assert found.end_ms.tolist() == [15_000 + overhead]
+
+
+def test_more_failures_than_can_be_drawn_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="mtbf_s: 1: expected a longer time between"):
+        play(one_job(10**9), ReplaySpec("fifo", (1,), mtbf_s=1, repair_s=1))
