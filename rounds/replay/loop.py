@@ -118,6 +118,8 @@ class Loop:
         Work that is left, in units of `PER_MS`, as of `since`.
     speed : int64 (jobs,)
         Units of work per millisecond, where the job runs now.
+    other_speed : int64 (jobs,)
+        1 for a job that has ever run at another speed than 1.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class Loop:
         self.since = np.zeros(jobs, dtype=np.int64)
         self.overhead_due = np.zeros(jobs, dtype=np.int64)
         self.running = np.zeros(jobs, dtype=np.int64)
+        self.other_speed = np.zeros(jobs, dtype=np.int64)
         self.started = np.zeros(jobs, dtype=np.int64)
         self.first_start = np.full(jobs, NEVER, dtype=np.int64)
         self.end = np.full(jobs, NEVER, dtype=np.int64)
@@ -212,6 +215,7 @@ class Loop:
         self.running[job] = 1
         self.since[job] = self.started[job] = self.now
         self.speed[job] = speed
+        self.other_speed[job] |= speed != PER_MS
         if self.first_start[job] == NEVER:
             self.first_start[job] = self.now
         if not self.charges_events:

@@ -24,6 +24,8 @@ class Result:
         Preemptions, those by failures counted, and migrations.
     run_ms, overhead_ms, lost_ms
         Time with GPUs, and how much of it was overhead or work that was lost.
+    other_speed
+        1 for a job that has ever run at another speed than 1.
     gpus_total
         GPUs of the cluster.
     busy_gpu_ms, alive_ms
@@ -48,6 +50,7 @@ class Result:
     run_ms: Ints
     overhead_ms: Ints
     lost_ms: Ints
+    other_speed: Ints
     gpus_total: int
     busy_gpu_ms: int
     alive_ms: int
@@ -75,10 +78,13 @@ class Result:
         alive = sum(until) - int(trace.submit_ms[came].sum())
         if alive != self.alive_ms:
             raise InternalError(f"jobs were alive for {self.alive_ms} ms, by their ends {alive}")
-        idle = ended & (self.run_ms < self.overhead_ms + self.lost_ms)
-        if idle.any():
-            name = trace.names[int(idle.argmax())]
-            raise InternalError(f"job {name} has more overhead and lost work than running time")
+        works = self.run_ms - self.overhead_ms - self.lost_ms
+        wrong = (works < 0) | (ended & (self.other_speed == 0) & (works != trace.work_ms))
+        if wrong.any():
+            job = int(wrong.argmax())
+            raise InternalError(
+                f"job {trace.names[job]} has done {works[job]} ms of {trace.work_ms[job]} ms work"
+            )
 
 
 def result_of(loop: Loop) -> Result:
@@ -92,6 +98,7 @@ def result_of(loop: Loop) -> Result:
         run_ms=loop.run_ms,
         overhead_ms=loop.overhead_ms,
         lost_ms=loop.lost_ms,
+        other_speed=loop.other_speed,
         gpus_total=loop.ledger.total,
         busy_gpu_ms=loop.busy_gpu_ms,
         alive_ms=loop.alive_ms,

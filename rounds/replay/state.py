@@ -27,6 +27,7 @@ _COLUMNS = (
     "since",
     "overhead_due",
     "running",
+    "other_speed",
     "started",
     "first_start",
     "end",

@@ -50,6 +50,7 @@ def handmade(**changed: object) -> Result:
         "run_ms": ints(10_000, 20_000, 10_000, 40_000),
         "overhead_ms": ints(0, 0, 3_000, 0),
         "lost_ms": ints(0, 0, 2_000, 0),
+        "other_speed": ints(0, 0, 0, 0),
         "gpus_total": 8,
         "busy_gpu_ms": 10_000 + 80_000 + 80_000 + 40_000,
         "alive_ms": 10_000 + 25_000 + 40_000 + 80_000,
@@ -118,7 +119,8 @@ def test_a_trace_whose_jobs_did_not_end_has_measures() -> None:
         ({}, None),
         ({"busy_gpu_ms": 210_001}, "GPUs were held for 210001 ms, by jobs for 210000"),
         ({"alive_ms": 154_999}, "jobs were alive for 154999 ms, by their ends 155000"),
-        ({"lost_ms": ints(0, 0, 7_001, 0)}, "job 2"),
+        ({"lost_ms": ints(0, 0, 7_001, 0)}, "job 2 has done -1 ms of 5000 ms work"),
+        ({"lost_ms": ints(0, 0, 1_999, 0)}, "job 2 has done 5001 ms of 5000 ms work"),
     ],
 )
 def test_what_is_not_conserved_is_an_error(changed: dict[str, object], said: str | None) -> None:
