@@ -39,27 +39,18 @@ class HostLedger:
         self.sizes = [sum(sizes)] if placer == "counting" else list(sizes)
         self.total = sum(sizes)
         self.closed: set[int] = set()
-        self._largest = max(self.sizes)
+        self.largest = max(self.sizes)
         self.clear()
 
     def clear(self) -> None:
         """Release everything on hosts that are open."""
         self.free = [0 if h in self.closed else size for h, size in enumerate(self.sizes)]
         self.free_total = sum(self.free)
-        self._by_free = [0] * (self._largest + 1)
+        self._by_free = [0] * (self.largest + 1)
         if self.placer != "counting":
             for host, free in enumerate(self.free):
                 if host not in self.closed:
                     self._by_free[free] |= 1 << host
-
-    def copy(self) -> HostLedger:
-        """Return an independent copy."""
-        other = HostLedger.__new__(HostLedger)
-        other.placer, other.sizes, other.total = self.placer, self.sizes, self.total
-        other.closed, other._largest = set(self.closed), self._largest
-        other.free, other.free_total = self.free.copy(), self.free_total
-        other._by_free = self._by_free.copy()
-        return other
 
     @property
     def open_total(self) -> int:
@@ -72,18 +63,18 @@ class HostLedger:
             return None
         if self.placer == "counting":
             return ((0, gpus),)
-        if gpus <= self._largest:
+        if gpus <= self.largest:
             host = self._host(gpus, 0)
             return None if host is None else ((host, gpus),)
-        whole, rest = divmod(gpus, self._largest)
-        idle, taken, place = self._by_free[self._largest], 0, []
+        whole, rest = divmod(gpus, self.largest)
+        idle, taken, place = self._by_free[self.largest], 0, []
         for _ in range(whole):
             if not idle:
                 return None
             bit = idle & -idle
             idle ^= bit
             taken |= bit
-            place.append((bit.bit_length() - 1, self._largest))
+            place.append((bit.bit_length() - 1, self.largest))
         if rest:
             host = self._host(rest, taken)
             if host is None:

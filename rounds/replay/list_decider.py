@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,119 +11,14 @@ from placewright.instances.traces.trace import NEVER
 from placewright.rounds.policies.base import Columns, ListPolicy, Queues
 from placewright.rounds.replay.ledger import Place, Places
 from placewright.rounds.replay.loop import Decider, Loop
+from placewright.rounds.replay.waiting_list import BlockingList, SkippingList
 
 
 def list_decider(policy: ListPolicy, jobs: int, places: Places = "kept") -> Decider:
     """Return the decider of a list policy for a trace of so many jobs."""
     if policy.preempts:
         return PreemptiveList(policy, jobs, places)
-    return WaitingList(policy)
-
-
-class WaitingList(Decider):
-    """A list of the waiting jobs; who runs stays until its end.
-
-    Keys that do not change keep the list sorted; else it is sorted at every decision.
-    """
-
-    def __init__(self, policy: ListPolicy) -> None:
-        super().__init__()
-        self._policy = policy
-        self._waiting: list[tuple[float, int]] = []
-
-    def state(self) -> Any:
-        """Return the list."""
-        return self._waiting
-
-    def restore(self, state: Any) -> None:
-        """Take a list over."""
-        self._waiting = [(key, job) for key, job in state]
-
-    def arrive(self, loop: Loop, job: int) -> None:
-        """Insert a job behind those of its key."""
-        key = self._keys(loop, [job])[0] if self._policy.is_static else 0.0
-        insort(self._waiting, (key, job))
-
-    def decide(self, loop: Loop) -> None:
-        """Walk the list and start who fits."""
-        if not self._waiting:
-            return
-        if not self._policy.is_static:
-            jobs = [job for _, job in self._waiting]
-            self._waiting = sorted(zip(self._keys(loop, jobs), jobs, strict=True))
-        if self._policy.skips:
-            self._walk(loop)
-        else:
-            self._walk_until_misfit(loop)
-
-    def _keys(self, loop: Loop, jobs: list[int]) -> list[float]:
-        policy = self._policy
-        columns = Columns(loop, np.array(jobs, dtype=np.int64), policy.sees)
-        keys: list[float] = policy.order(columns).tolist()
-        return keys
-
-    def _walk_until_misfit(self, loop: Loop) -> None:
-        for number, (_, job) in enumerate(self._waiting):
-            place = loop.ledger.find(loop.gpus[job])
-            if place is None:
-                del self._waiting[:number]
-                return
-            loop.start(job, place)
-        self._waiting.clear()
-
-    def _walk(self, loop: Loop) -> None:
-        """Walk on behind misfits: a job at least as large as one that did not fit does not fit."""
-        gpus, least_misfit = loop.gpus, loop.ledger.total + 1
-        head: int | None = None
-        admits: Callable[[int, Place], bool] | None = None
-        position = 0
-        while position < len(self._waiting) and loop.ledger.free_total and least_misfit > 1:
-            job = self._waiting[position][1]
-            position += 1
-            if gpus[job] >= least_misfit:
-                continue
-            place = loop.ledger.find(gpus[job])
-            if place is None:
-                least_misfit = gpus[job]
-                if self._policy.reserves and head is None:
-                    head = job
-                continue
-            if head is not None and admits is None:
-                admits = _reservation(loop, head)
-            if admits is None or admits(job, place):
-                loop.start(job, place)
-                position -= 1
-                del self._waiting[position]
-
-
-def _reservation(loop: Loop, head: int) -> Callable[[int, Place], bool]:
-    """EASY: reserve the earliest place of the first job that does not fit.
-
-    Running jobs are expected to end when they have run as long as predicted, and at once if they
-    run longer. Returns a function that says whether a job may start in a place: it ends before
-    the reservation begins, or the reserved job still fits beside it then.
-    """
-    now, predicted = loop.now, loop.trace.predicted_ms
-    ends = sorted((max(now, int(loop.started[job] + predicted[job])), job) for job in loop.place)
-    then = loop.ledger.copy()
-    begin = NEVER
-    for end, job in ends:
-        if end > begin:
-            break
-        then.release(loop.place[job])
-        if begin == NEVER and then.find(loop.gpus[head]) is not None:
-            begin = end
-
-    def admits(job: int, place: Place) -> bool:
-        if begin == NEVER or now + int(predicted[job]) <= begin:
-            return True
-        then.take(place)
-        if then.find(loop.gpus[head]) is not None:
-            return True
-        then.release(place)
-        return False
-
-    return admits
+    return SkippingList(policy) if policy.skips else BlockingList(policy)
 
 
 class PreemptiveList(Decider):
