@@ -68,6 +68,10 @@ class Columns:
 class Queues(Protocol):
     """State that a policy keeps between events, such as the queues of Tiresias."""
 
+    def end(self, service_gpu_ms: int) -> None:
+        """Take note of a job that has ended, and of the GPU time that it took."""
+        ...
+
     def keys(self, jobs: Columns, ran: Ints) -> Keys:
         """Return sort keys of the jobs alive, given in the order of the last event."""
         ...

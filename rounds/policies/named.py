@@ -6,11 +6,17 @@ from runpy import run_path
 
 from placewright.instances.errors import InvalidInputError
 from placewright.rounds.policies.base import ListPolicy, RoundPolicy
+from placewright.rounds.policies.gittins import GITTINS
 from placewright.rounds.policies.lists import LISTS
 from placewright.rounds.policies.smith import SMITH
 from placewright.rounds.policies.tiresias import LAS
 
-POLICIES: dict[str, ListPolicy | RoundPolicy] = {**LISTS, LAS.name: LAS, SMITH.name: SMITH}
+POLICIES: dict[str, ListPolicy | RoundPolicy] = {
+    **LISTS,
+    LAS.name: LAS,
+    GITTINS.name: GITTINS,
+    SMITH.name: SMITH,
+}
 """The policies by name."""
 
 

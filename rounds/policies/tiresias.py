@@ -37,6 +37,9 @@ class ServiceQueues:
         self._limits = np.array([_MS * limit for limit in limits_gpu_s] + [NEVER])
         self.queue = np.zeros(jobs, dtype=np.int64)
 
+    def end(self, service_gpu_ms: int) -> None:
+        """Learn nothing from a job that has ended."""
+
     def keys(self, jobs: Columns, ran: Ints) -> Keys:
         """Drop who has attained its queue's limit, in order of arrival, to the tail of the next."""
         numbers = jobs.numbers

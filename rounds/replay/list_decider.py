@@ -63,9 +63,11 @@ class PreemptiveList(Decider):
         if not loop.stops[job]:
             self._came.append(job)
 
-    def leave(self, loop: Loop, job: int) -> None:  # noqa: ARG002
+    def leave(self, loop: Loop, job: int) -> None:
         """Note that the list has a job that has ended."""
         self._left = True
+        if self._queues is not None:
+            self._queues.end(int(loop.run_ms[job]) * loop.gpus[job])
 
     def wakes_ms(self, loop: Loop) -> int:
         """Return when a running job changes its queue."""
