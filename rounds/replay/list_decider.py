@@ -127,21 +127,33 @@ class PreemptiveList(Decider):
         loop.replace_all(places)
 
     def _keep_places(self, loop: Loop) -> None:
-        gpus, free, chosen = loop.gpus, loop.ledger.open_total, []
-        for job in self._list.tolist():
-            asked = gpus[job]
-            if asked <= free:
-                free -= asked
-                chosen.append(job)
-                if not free:
-                    break
-            elif not self._policy.skips:
-                break
-        stay = set(chosen)
-        for job in [job for job in loop.place if job not in stay]:
-            loop.stop(job)
-        for job in chosen:
-            if job not in loop.place:
-                place = loop.ledger.find(gpus[job])
-                if place is not None:
-                    loop.start(job, place)
+        chosen = self._list[
+            _counted(loop.trace.gpus[self._list], loop.ledger.open_total, skips=self._policy.skips)
+        ]
+        runs = loop.running[chosen] != 0
+        if np.count_nonzero(runs) < len(loop.place):
+            stay = set(chosen[runs].tolist())
+            for job in [job for job in loop.place if job not in stay]:
+                loop.stop(job)
+        for job in chosen[~runs].tolist():
+            place = loop.ledger.find(loop.gpus[job])
+            if place is not None:
+                loop.start(job, place)
+
+
+def _counted(gpus: Ints, free: int, *, skips: bool) -> Ints:
+    """Return who gets GPUs, by counts, where jobs take them in order: row numbers.
+
+    In each pass those in front of the first that is too large take theirs.
+    """
+    rows = np.arange(len(gpus))
+    chosen = []
+    while free and len(rows):
+        fits = int(np.cumsum(gpus[rows]).searchsorted(free, side="right"))
+        chosen.append(rows[:fits])
+        free -= int(gpus[rows[:fits]].sum())
+        rows = rows[fits:]
+        if not skips:
+            break
+        rows = rows[gpus[rows] <= free]
+    return np.concatenate(chosen) if chosen else rows[:0]
