@@ -48,6 +48,13 @@ class Charge(StrEnum):
     EVENT = "event"
 
 
+class Predictions(StrEnum):
+    """Where predicted running times come from."""
+
+    TRACE = "trace"
+    HELIOS = "helios"
+
+
 class StartTable(StrEnum):
     """Tables of starts by model and GPUs."""
 
@@ -129,6 +136,10 @@ def replay(
             metavar="S", min=0, help="Deal jobs anew to arrivals by S; 0: not. Several: a sweep."
         ),
     ] = None,
+    predictions: Annotated[
+        Predictions,
+        typer.Option(help="Running times as predicted; helios has the errors of its predictor."),
+    ] = Predictions.TRACE,
     warm_up: Annotated[
         float, typer.Option(metavar="TIME", parser=_OVERHEAD, help="Measure no job before it.")
     ] = 0.0,
@@ -186,6 +197,7 @@ def replay(
         repair_s=repair,
         load=loads[0],
         seed=seeds[0],
+        predictions=predictions.value,
         warm_up_s=warm_up,
         until_s=until,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger
 from placewright.rounds.replay.muri_costs import start_seconds
 from placewright.rounds.replay.outages import check_outages, random_outages
+from placewright.rounds.replay.predictions import Predictions, predicted_with_errors
 from placewright.rounds.replay.result import Result, result_of
 from placewright.rounds.replay.round_decider import RoundDecider
 from placewright.rounds.replay.state import NAME, SAVE_EVERY_S, restore, saver
@@ -61,6 +62,8 @@ class ReplaySpec:
     seed
         0 plays the trace as it is. Any other deals its jobs anew to the times of arrival, so that
         replays of several seeds are samples of one workload.
+    predictions
+        Of running times: those of the trace, or with the errors of Helios's predictor by `seed`.
     warm_up_s, until_s
         The measures of jobs leave out those submitted before the one, or at the other or later.
     """
@@ -84,6 +87,7 @@ class ReplaySpec:
     outages: tuple[Outage, ...] = ()
     mtbf_s: float | None = None
     repair_s: float = 3600
+    predictions: Predictions = "trace"
     warm_up_s: float = 0
     until_s: float | None = None
 
@@ -154,7 +158,9 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
 
 
 def trace_played(trace: Trace, spec: ReplaySpec) -> Trace:
-    """Return a trace with the arrivals that the load and the seed of a replay lead to."""
+    """Return a trace with the arrivals and the predictions that a replay assumes."""
+    if spec.predictions == "helios":
+        trace = replace(trace, predicted_ms=predicted_with_errors(trace.work_ms, spec.seed))
     if spec.load != 1:
         trace = trace.arriving(np.rint(trace.submit_ms / spec.load).astype(np.int64))
     if spec.seed:
