@@ -29,6 +29,7 @@ from benchmarks import (
     packing,
     policies,
     presets,
+    replay,
     scale,
     shapes,
     slurm,
@@ -84,6 +85,7 @@ BENCHMARKS = {
     "live": Benchmark(live.cases, live.run, partial(over_cost, "live")),
     "policies": Benchmark(policies.cases, policies.run, partial(over_cost, "policies")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
+    "replay": Benchmark(replay.cases, replay.run, replay.draw),
 }
 
 
