@@ -92,6 +92,14 @@ def replay(
             metavar="TIME", parser=_ROUND, help="Decide at events, but no sooner than this."
         ),
     ] = None,
+    lease: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TIME",
+            parser=_ROUND,
+            help="Stop and move jobs at ends of leases only; between, jobs start on free GPUs.",
+        ),
+    ] = None,
     start: Annotated[
         float, typer.Option(metavar="TIME", parser=_OVERHEAD, help="Overhead of each start.")
     ] = 0.0,
@@ -158,9 +166,10 @@ def replay(
 
     Example: placewright replay trace.csv --policy srsf --hosts 8x8 -o srsf
     """
-    if every is not None and at_most_every is not None:
+    times = [time for time in (every, at_most_every, lease) if time is not None]
+    if len(times) > 1:
         raise typer.BadParameter(
-            "expected --every or --at-most-every, not both", param_hint="--at-most-every"
+            "expected one of --every, --at-most-every, --lease", param_hint="--every"
         )
     sizes = _host_sizes(hosts)
     if output is not None and Path(output).is_file():
@@ -184,8 +193,9 @@ def replay(
         hosts=sizes,
         placer=placer.value,
         places=places.value,
-        every_s=every if every is not None else at_most_every,
+        every_s=times[0] if times else None,
         at_most_every=at_most_every is not None,
+        leases=lease is not None,
         start_s=start,
         start_table=None if start_table is None else start_table.value,
         stop_s=stop,

@@ -78,16 +78,37 @@ class PreemptiveList(Decider):
     def decide(self, loop: Loop) -> None:
         """Sort the list, walk it, and start and stop jobs accordingly."""
         self._update(loop)
-        jobs = self._list
-        if not len(jobs):
+        if not len(self._list):
             return
         if self._places == "free":
             self._place_all(loop)
         else:
             self._keep_places(loop)
+        self._sort_after(loop)
+
+    def between(self, loop: Loop) -> None:
+        """Sort the list, walk it past those who run, and start who fits."""
+        self._update(loop)
+        least_misfit = loop.ledger.total + 1
+        for job in self._list[loop.running[self._list] == 0].tolist():
+            if not loop.ledger.free_total:
+                break
+            if loop.gpus[job] >= least_misfit:
+                continue
+            place = loop.ledger.find(loop.gpus[job])
+            if place is not None:
+                loop.start(job, place)
+            elif self._policy.skips:
+                least_misfit = loop.gpus[job]
+            else:
+                break
+        if len(self._list):
+            self._sort_after(loop)
+
+    def _sort_after(self, loop: Loop) -> None:
         if self._queues is not None:
             keys = self._queues.keys_after(self._columns(loop))
-            self._list = jobs[np.argsort(keys, kind="stable")]
+            self._list = self._list[np.argsort(keys, kind="stable")]
 
     def _columns(self, loop: Loop) -> Columns:
         return Columns(loop, self._list, self._policy.sees)

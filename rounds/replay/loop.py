@@ -46,11 +46,13 @@ class Trigger:
 
     `every_ms` None: after every event, and when the decider wakes. Else at multiples of it; with
     `at_most`, after events and wakes, but not before so much time has passed since the last
-    decision.
+    decision. `leases`: multiples of `every_ms` are the boundaries of leases, at which jobs may be
+    stopped and moved; after events between them the decider may start jobs, by `Decider.between`.
     """
 
     every_ms: int | None = None
     at_most: bool = False
+    leases: bool = False
 
 
 class Decider(ABC):
@@ -71,6 +73,9 @@ class Decider(ABC):
     @abstractmethod
     def arrive(self, loop: Loop, job: int) -> None:
         """Take note of an arrival, or of a job that a failure has stopped."""
+
+    def between(self, loop: Loop) -> None:  # noqa: B027
+        """Start jobs within a lease; running ones keep their GPUs until it ends."""
 
     def leave(self, loop: Loop, job: int) -> None:  # noqa: B027
         """Take note of a job that has ended."""
@@ -392,6 +397,8 @@ class Loop:
             self.decisions += 1
             self.decider.decide(self)
             self.stuck = not self.place
+        elif self.trigger.leases:
+            self.decider.between(self)
 
     def _decides(self) -> bool:
         every = self.trigger.every_ms

@@ -45,7 +45,7 @@ class ReplaySpec:
         GPUs of each host.
     placer, places
         See `HostLedger` and `PreemptiveList`.
-    every_s, at_most_every
+    every_s, at_most_every, leases
         See `Trigger`; None: after every event.
     start_s, stop_s, move_s, checkpoint_s, charge
         See `Costs`; `start_table` names a table of starts by model and GPUs in place of `start_s`.
@@ -74,6 +74,7 @@ class ReplaySpec:
     places: Places = "kept"
     every_s: int | None = None
     at_most_every: bool = False
+    leases: bool = False
     start_s: float = 0
     start_table: str | None = None
     stop_s: float = 0
@@ -124,7 +125,8 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
     ------
     InvalidInputError
         If a job does not fit even where all GPUs are free, an outage cannot be, failures are too
-        many, hosts fail that are not told apart, or costs are charged at events that are paid once.
+        many, hosts fail that are not told apart, costs are charged at events that are paid once, or
+        rounds decide between the boundaries of leases.
     """
     if spec.placer == "counting" and (spec.outages or spec.mtbf_s is not None):
         raise InvalidInputError(
@@ -148,6 +150,10 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
             f"expected a longer time between failures; these are more than {MAX_FAILURES:,}",
             path=("mtbf_s",),
             value=spec.mtbf_s,
+        )
+    if spec.leases and isinstance(policy_named(spec.policy), RoundPolicy):
+        raise InvalidInputError(
+            "expected a list policy where there are leases", path=("policy",), value=spec.policy
         )
     if spec.charge == "event" and (spec.stop_s or spec.move_s):
         raise InvalidInputError(
@@ -179,7 +185,9 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
         _decider(trace, spec),
         costs=_costs(trace, spec),
         trigger=Trigger(
-            None if spec.every_s is None else _MS * spec.every_s, at_most=spec.at_most_every
+            None if spec.every_s is None else _MS * spec.every_s,
+            at_most=spec.at_most_every,
+            leases=spec.leases,
         ),
         outages=(*spec.outages, *_failures(trace, spec)),
     )

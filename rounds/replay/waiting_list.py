@@ -52,6 +52,10 @@ class BlockingList(Decider):
             loop.start(job, place)
         self._waiting.clear()
 
+    def between(self, loop: Loop) -> None:
+        """Start who fits, as at any other time: no decision stops a job."""
+        self.decide(loop)
+
 
 class SkippingList(Decider):
     """A list of the waiting jobs; the walk goes on behind those that do not fit.
@@ -111,6 +115,10 @@ class SkippingList(Decider):
             for job, place in loop.place.items():
                 self._ends.add(job, place, int(loop.started[job] + predicted[job]))
         self._walk(loop)
+
+    def between(self, loop: Loop) -> None:
+        """Start who fits, as at any other time: no decision stops a job."""
+        self.decide(loop)
 
     def _walk(self, loop: Loop) -> None:
         ledger, ends, queues = loop.ledger, self._ends, self._queues

@@ -10,6 +10,7 @@ from replay_traces import trace_of
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import NEVER, Trace
 from placewright.rounds.policies.base import ListPolicy, by_arrival
+from placewright.rounds.policies.lists import SRTF
 from placewright.rounds.policies.tiresias import LAS, ServiceQueues
 from placewright.rounds.replay.costs import Charge
 from placewright.rounds.replay.ledger import HostLedger
@@ -54,6 +55,35 @@ def test_an_arrival_at_a_multiple_is_decided_at_once() -> None:
 def test_after_events_but_not_before_a_pause() -> None:
     found = decisions(Trigger(5000, at_most=True), trace_of(*THREE), SRTF_LIKE)
     assert found == [0, 5000, 12_000]
+
+
+def test_leases_start_jobs_at_events_and_stop_them_at_boundaries() -> None:
+    """Host of 4, leases of 10 s, SRTF.
+
+    A (2 GPUs, 17 s) runs from 0, so does B (2 GPUs, 3 s). C (4 GPUs, 1 s) comes at 1 and waits,
+    D (2 GPUs, 30 s) takes B's GPUs at 3. At 10 C stops both; at 11 they go on.
+    """
+    trace = trace_of((0, 2, 17), (0, 2, 3), (1, 4, 1), (2, 2, 30))
+    loop = Loop(
+        trace,
+        HostLedger([4]),
+        list_decider(SRTF, len(trace)),
+        trigger=Trigger(10_000, leases=True),
+    )
+    loop.run()
+    assert loop.end.tolist() == [18_000, 3000, 11_000, 34_000]
+    assert loop.first_start.tolist() == [0, 0, 10_000, 3000]
+    assert loop.stops.tolist() == [1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fit-first", "easy", "sjf"])
+def test_leases_change_nothing_where_no_job_is_ever_stopped(policy: str) -> None:
+    trace = trace_of((0, 2, 17), (0, 3, 3), (1, 4, 1), (2, 1, 30), (29, 4, 2), (95, 1, 1))
+    found = [
+        play(trace, ReplaySpec(policy, (4,), every_s=every, leases=every is not None))
+        for every in (None, 10)
+    ]
+    assert found[0].end_ms.tolist() == found[1].end_ms.tolist()
 
 
 LIMITED = replace(LAS, queues=lambda jobs: ServiceQueues(jobs, (8, 50)))
@@ -150,6 +180,7 @@ def test_a_failure_loses_work_whatever_is_charged(charge: Charge) -> None:
             "first-fit or best-fit",
         ),
         (ReplaySpec("fifo", (8, 4, 1)), "gpus"),
+        (ReplaySpec("smith", (2,), every_s=10, leases=True), "expected a list policy"),
     ],
 )
 def test_what_cannot_be_played_is_told(spec: ReplaySpec, said: str) -> None:

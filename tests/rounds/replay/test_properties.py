@@ -54,6 +54,7 @@ def random_spec(rng: np.random.Generator, policy: str) -> ReplaySpec:
         stop_s=by_start * int(rng.integers(3)),
         move_s=by_start * int(rng.integers(2)),
         charge=charge,
+        leases=every is not None and bool(rng.integers(2)),
     )
 
 
