@@ -18,6 +18,7 @@ from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group, TaskPlacement
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.topology import Cluster
 
 
@@ -107,7 +108,11 @@ def _all_groups(
 def _place(
     placement: Placement, group: Group, index: int, open_: NDArray[np.bool_]
 ) -> list[TaskPlacement] | None:
-    """Place a group in the smallest domain that holds it, and there on few of its sub-domains."""
+    """Place a group in the smallest domain that holds it, and there on few of its sub-domains.
+
+    A group with a domain limit takes the fullest domains of the limit's level, unless few outer
+    domains count: for gangs of one kind no other way places more of them.
+    """
     cluster = placement.problem.cluster
     held = _tasks_per_domain(placement, group, open_)
     if held[0].sum() < group.count:
@@ -121,8 +126,37 @@ def _place(
         if inner == group.required:
             return None
     chosen: list[tuple[int, int]] = []
-    _distribute(cluster, held, level, parts, group.count, placement.whole, chosen)
+    limit = group.domain_limit
+    if limit is not None and limit.level >= level and _takes_fullest(placement.problem, group):
+        within = open_ & np.isin(cluster.domain[level], parts)
+        for part, taken in _fullest(placement, group, limit.level, within, held):
+            one = np.array([part])
+            _distribute(cluster, held, limit.level, one, taken, placement.whole, chosen)
+    else:
+        _distribute(cluster, held, level, parts, group.count, placement.whole, chosen)
     return [TaskPlacement(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
+
+
+def _takes_fullest(problem: Problem, group: Group) -> bool:
+    """Whether few domains outside the level of a domain limit, and slices, count nothing."""
+    limit = group.domain_limit
+    outer = limit is not None and any(level < limit.level for level, _ in group.weights)
+    return group.slices is None and not (outer and "spread" in problem.terms)
+
+
+def _fullest(
+    placement: Placement, group: Group, level: int, within: NDArray[np.bool_], held: list[Ints]
+) -> list[tuple[int, int]]:
+    """Return domains of a level that hold most tasks of a group, and how many each takes."""
+    tasks = np.where(within, placement.fits(group.shape), 0)
+    domain = placement.problem.cluster.domain[level]
+    holds = np.bincount(domain, weights=tasks, minlength=len(held[level])).astype(np.int64)
+    may = np.where(holds > 0, held[level], 0)
+    order = np.argsort(-holds, kind="stable")
+    before = np.cumsum(may[order]) - may[order]
+    taken = np.clip(group.count - before, 0, may[order])
+    some = taken > 0
+    return list(zip(order[some].tolist(), taken[some].tolist(), strict=True))
 
 
 def levels_to_try(cluster: Cluster, group: Group) -> list[int]:

@@ -12,6 +12,7 @@
     (for classes of empty hosts the right-hand sides grow with o[a])
     share      tasks of a part on a                <= places in its patterns
     domain     gangs in and below a domain         <= what its hosts hold
+    failure domains   failure_domains.py
     quota      what an account's jobs take         <= what is left of its quota or cap
     value, entitled, progress   of the jobs of y, less those of all running jobs
     disruption                  of the jobs that are not in y
@@ -38,6 +39,7 @@ from placewright.formulations.gang.models.aggregate.disruption_budget import (
     add_disruption_budget,
     steps_of,
 )
+from placewright.formulations.gang.models.aggregate.failure_domains import add_failure_domains
 from placewright.formulations.gang.models.aggregate.gangs import (
     domain_rows,
     gang_columns,
@@ -122,6 +124,7 @@ def build_aggregate_model(
     _domains(counts, whole)
     _quota(counts)
     _labels(counts)
+    add_failure_domains(counts, capacity, whole)
     add_disruption_budget(counts)
     add_terms(counts)
     return counts
