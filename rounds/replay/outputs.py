@@ -8,7 +8,9 @@ assumptions alone, so that two runs of one replay are equal byte for byte. What 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from placewright.rounds.replay.spec import ReplaySpec, trace_digest
 
 JOBS, SAMPLES, ROUNDS = "jobs.jsonl", "samples.jsonl", "rounds.jsonl"
 SUMMARY, USAGE = "summary.json", "usage.json"
+PIECE = 50_000
+"""Jobs whose records are made at once."""
 
 
 def card_of(trace_sha256: str, spec: ReplaySpec, trace_name: str) -> dict[str, Any]:
@@ -69,40 +73,45 @@ def write_outputs(
         )
         for ms, busy, run, wait, parts in result.samples
     )
-    _write(folder / SAMPLES, "".join(line + "\n" for line in samples))
+    _write(folder / SAMPLES, (line + "\n" for line in samples))
     rounds = (json.dumps({"at_ms": ms, "gap": gap}) for ms, gap in result.rounds)
-    _write(folder / ROUNDS, "".join(line + "\n" for line in rounds))
-    _write(folder / SUMMARY, json.dumps(summary, indent=2) + "\n")
-    _write(folder / USAGE, json.dumps(usage, indent=2) + "\n")
+    _write(folder / ROUNDS, (line + "\n" for line in rounds))
+    _write(folder / SUMMARY, [json.dumps(summary, indent=2) + "\n"])
+    _write(folder / USAGE, [json.dumps(usage, indent=2) + "\n"])
     return summary
 
 
-def _job_lines(result: Result) -> str:
+def _job_lines(result: Result) -> Iterator[str]:
+    """Yield a record per job, made in pieces: all at once would take more than the replay did."""
     trace = result.trace
-    columns = {
-        "job": trace.names,
-        "submit_ms": trace.submit_ms.tolist(),
-        "gpus": trace.gpus.tolist(),
-        "work_ms": trace.work_ms.tolist(),
-        "start_ms": _or_null(result.first_start_ms),
-        "end_ms": _or_null(result.end_ms),
-        "run_ms": result.run_ms.tolist(),
-        "overhead_ms": result.overhead_ms.tolist(),
-        "lost_ms": result.lost_ms.tolist(),
-        "stops": result.stops.tolist(),
-        "moves": result.moves.tolist(),
-        "deadline_ms": _or_null(trace.deadline_ms),
-        "value": trace.value.tolist(),
-        "tenant": [trace.tenants[tenant] for tenant in trace.tenant.tolist()],
-    }
-    rows = zip(*columns.values(), strict=True)
-    lines = (json.dumps(dict(zip(columns, row, strict=True))) for row in rows)
-    return "".join(line + "\n" for line in lines)
+    for first in range(0, len(trace), PIECE):
+        piece = slice(first, first + PIECE)
+        columns = {
+            "job": trace.names[piece],
+            "submit_ms": trace.submit_ms[piece].tolist(),
+            "gpus": trace.gpus[piece].tolist(),
+            "work_ms": trace.work_ms[piece].tolist(),
+            "start_ms": _or_null(result.first_start_ms[piece]),
+            "end_ms": _or_null(result.end_ms[piece]),
+            "run_ms": result.run_ms[piece].tolist(),
+            "overhead_ms": result.overhead_ms[piece].tolist(),
+            "lost_ms": result.lost_ms[piece].tolist(),
+            "stops": result.stops[piece].tolist(),
+            "moves": result.moves[piece].tolist(),
+            "deadline_ms": _or_null(trace.deadline_ms[piece]),
+            "value": trace.value[piece].tolist(),
+            "tenant": [trace.tenants[tenant] for tenant in trace.tenant[piece].tolist()],
+        }
+        for row in zip(*columns.values(), strict=True):
+            yield json.dumps(dict(zip(columns, row, strict=True))) + "\n"
 
 
 def _or_null(times: Ints) -> list[int | None]:
     return [None if time == NEVER else time for time in times.tolist()]
 
 
-def _write(path: Path, text: str) -> None:
-    streams.write(str(path), text.encode())
+def _write(path: Path, lines: Iterable[str]) -> None:
+    text = BytesIO()
+    for line in lines:
+        text.write(line.encode())
+    streams.write(str(path), text.getvalue())
