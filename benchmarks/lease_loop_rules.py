@@ -9,10 +9,8 @@ GPUs when it goes on, under every method.
 
 from __future__ import annotations
 
-import sys
-from bisect import insort
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +18,13 @@ from benchmarks.lease_rules import Rule
 from placewright.array_types import Ints
 from placewright.formulations.deadline.problem.problem import Problem
 from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
+from placewright.instances.traces.trace import NEVER, PER_MS, Trace
+from placewright.rounds.policies.base import Columns, Keys, ListPolicy
+from placewright.rounds.replay.costs import Costs
 from placewright.rounds.replay.lease_loop import Served
+from placewright.rounds.replay.ledger import HostLedger
+from placewright.rounds.replay.list_decider import PreemptiveList
+from placewright.rounds.replay.loop import Loop, Trigger
 
 __all__ = ["LENGTH_S", "counted"]
 
@@ -38,100 +42,100 @@ def counted(
     jobs
         In the order of submission, times on a clock on which the first lease begins at 0.
     """
-    return _Counted(rule, jobs, gpus, length_s).served()
+    rows = [(1000 * job.submit_s, job.gpus, 1000 * job.duration_s) for job in jobs]
+    table: Ints = np.array(rows, dtype=np.int64)
+    trace = replace(Trace.of(*table.T), submit_ms=table[:, 0])
+    stop_ms: Ints = np.array([1000 * overhead_s(job.gpus) for job in jobs], dtype=np.int64)
+    admission = _Admission(rule, jobs, gpus, length_s)
+    loop = Loop(
+        trace,
+        HostLedger([gpus], "counting"),
+        admission,
+        costs=Costs(stop_ms=stop_ms),
+        trigger=Trigger(1000 * length_s, leases=True),
+    )
+    loop.run()
+    return tuple(admission.served(loop, j) for j in range(len(jobs)))
 
 
-@dataclass(slots=True)
-class _Counted:
-    rule: Rule
-    jobs: Sequence[TraceJob]
-    gpus: int
-    length: int
-    left: list[int] = field(init=False)
-    overhead: list[int] = field(init=False)
-    stops: list[int] = field(init=False)
-    finish: list[int | None] = field(init=False)
-    promise: list[tuple[int, int] | None] = field(init=False)
-    had: list[bool] = field(init=False)
-    running: dict[int, int] = field(init=False, default_factory=dict)
-    """When each job that runs is done."""
-    waiting: set[int] = field(init=False, default_factory=set)
+class _Admission(PreemptiveList):
+    """A list that a rule orders at each boundary; who cannot be in time any more leaves it."""
 
-    def __post_init__(self) -> None:
-        count = len(self.jobs)
-        self.left = [job.duration_s for job in self.jobs]
-        self.overhead, self.stops = [0] * count, [0] * count
-        self.finish, self.promise = [None] * count, [None] * count
-        self.had = [False] * count
+    def __init__(self, rule: Rule, jobs: Sequence[TraceJob], gpus: int, length_s: int) -> None:
+        policy = ListPolicy(
+            "admission", self._order, frozenset({"remaining_ms"}), preempts=True, skips=True
+        )
+        super().__init__(policy, len(jobs), "kept")
+        self._rule, self._jobs, self._gpus, self._length = rule, jobs, gpus, length_s
+        self._last_ms: Ints = np.array(
+            [1000 * job.due[-1][0] if job.due else NEVER for job in jobs], dtype=np.int64
+        )
+        self._promise: list[tuple[int, int] | None] = [None] * len(jobs)
+        self._promised = np.zeros(len(jobs), dtype=np.bool_)
+        self._must = np.zeros(len(jobs), dtype=np.bool_)
+        self._had = np.zeros(len(jobs), dtype=np.bool_)
 
-    def served(self) -> tuple[Served, ...]:
-        """Go from boundary to boundary until nobody is left."""
-        now, coming = 0, 0
-        while self.running or self.waiting or coming < len(self.jobs):
-            while coming < len(self.jobs) and self.jobs[coming].submit_s <= now:
-                self.waiting.add(coming)
-                coming += 1
-            self._decide(now)
-            coming = self._pass(now, coming)
-            now += self.length
-        return tuple(self._served(j) for j in range(len(self.jobs)))
-
-    def _decide(self, now: int) -> None:
+    def decide(self, loop: Loop) -> None:
         """Let the rule promise, and choose who runs from this boundary on."""
-        before = dict(self.running)
-        alive = sorted(self.waiting | set(before))
-        for j in [j for j in alive if self._hopeless(j, now)]:
-            alive.remove(j)
-            self.waiting.discard(j)
-            before.pop(j, None)
-        asked = [j for j in alive if self.jobs[j].due]
-        problem, due = self._problem(asked, now)
-        must: list[int] = []
-        if problem is not None:
-            made = self.rule(problem)
-            for number, j in enumerate(asked):
-                alternative = int(made.alternative[number])
-                self.promise[j] = None if alternative < 0 else due[alternative]
-                self.had[j] |= alternative >= 0
-                if alternative >= 0 and made.runs[number, 0]:
-                    must.append(j)
-        first = set(must)
-        rest = sorted((j for j in alive if j not in first), key=self._urgency)
-        free, chosen = self.gpus, []
-        for j in (*must, *rest):
-            if self.jobs[j].gpus <= free:
-                free -= self.jobs[j].gpus
-                chosen.append(j)
-        stay = set(chosen)
-        for j in before:
-            if j not in stay:
-                self.stops[j] += 1
-                self.overhead[j] = overhead_s(self.jobs[j].gpus)
-        self.running = {j: now + self.overhead[j] + self.left[j] for j in chosen}
-        self.waiting = {j for j in alive if j not in stay}
+        self._withdraw(loop)
+        self._promise_leases(loop)
+        super().decide(loop)
 
-    def _urgency(self, j: int) -> tuple[bool, int, int]:
-        return self.promise[j] is not None, self.left[j] * self.jobs[j].gpus, j
+    def between(self, loop: Loop) -> None:
+        """Start who fits and can be in time."""
+        self._withdraw(loop)
+        super().between(loop)
 
-    def _hopeless(self, j: int, now: int) -> bool:
-        due = self.jobs[j].due
-        return bool(due) and now + self.overhead[j] + self.left[j] > due[-1][0]
+    def _order(self, jobs: Columns) -> Keys:
+        """Who has a lease now, then who has no promise, by GPU time that is left."""
+        numbers, left = jobs.numbers, jobs.remaining_ms * jobs.gpus
+        rank = np.where(self._must[numbers], 0, 1 + self._promised[numbers])
+        order = np.lexsort((numbers, left, rank))
+        keys: Ints = np.empty_like(order)
+        keys[order] = np.arange(len(order))
+        return keys
+
+    def _withdraw(self, loop: Loop) -> None:
+        """Let jobs leave that can meet none of their deadlines."""
+        alive = np.fromiter(loop.alive, dtype=np.int64, count=len(loop.alive))
+        ends = loop.now + loop.overhead_due[alive] + loop.left[alive] // PER_MS
+        ends = np.where(loop.running[alive] > 0, loop.due[alive], ends)
+        gone = alive[ends > self._last_ms[alive]]
+        for job in gone.tolist():
+            loop.withdraw(job)
+        self._list = self._list[~np.isin(self._list, gone)]
+        self._came = [job for job in self._came if job in loop.alive]
+
+    def _promise_leases(self, loop: Loop) -> None:
+        asked = [j for j in sorted(loop.alive) if self._jobs[j].due]
+        left_s = loop.column("remaining_ms", np.array(asked, dtype=np.int64)) // 1000
+        problem, due = self._problem(asked, left_s.tolist(), loop.now // 1000)
+        self._must[:] = False
+        if problem is None:
+            return
+        made = self._rule(problem)
+        for number, j in enumerate(asked):
+            alternative = int(made.alternative[number])
+            self._promise[j] = None if alternative < 0 else due[alternative]
+            self._promised[j] = alternative >= 0
+            self._must[j] = alternative >= 0 and made.runs[number, 0]
+        self._had |= self._promised
 
     def _problem(
-        self, asked: Sequence[int], now: int
+        self, asked: Sequence[int], left_s: Sequence[int], now: int
     ) -> tuple[Problem | None, list[tuple[int, int]]]:
         """Return what a rule decides about, as placewright's rounds count it."""
         numbers: list[tuple[int, int, int, int, int]] = []
         dues: list[tuple[int, int]] = []
-        for number, j in enumerate(asked):
-            job = self.jobs[j]
+        for number, (j, left) in enumerate(zip(asked, left_s, strict=True)):
+            job = self._jobs[j]
             overhead = overhead_s(job.gpus)
-            each = self.length - overhead
-            need = -(-self.left[j] // each)
-            last = now + overhead + self.left[j] - (need - 1) * each
+            each = self._length - overhead
+            need = -(-left // each)
+            last = now + overhead + left - (need - 1) * each
             known: set[int] = set()
             for at, value in job.due:
-                end = (at - last) // self.length + 1
+                end = (at - last) // self._length + 1
                 if end >= need and end not in known:
                     known.add(end)
                     numbers.append((number, need, end, value, job.gpus))
@@ -139,9 +143,9 @@ class _Counted:
         if not numbers:
             return None, dues
         table: Ints = np.array(numbers, dtype=np.int64)
-        loss = [0 if (had := self.promise[j]) is None else had[1] for j in asked]
+        loss = [0 if (had := self._promise[j]) is None else had[1] for j in asked]
         return Problem(
-            capacity=np.full((1, int(table[:, 2].max())), self.gpus, dtype=np.int64),
+            capacity=np.full((1, int(table[:, 2].max())), self._gpus, dtype=np.int64),
             loss=np.array(loss, dtype=np.int64),
             job=table[:, 0],
             need=table[:, 1],
@@ -151,43 +155,10 @@ class _Counted:
             demand=table[:, 4:],
         ), dues
 
-    def _pass(self, now: int, coming: int) -> int:
-        """Go to the next boundary; return the first job that is still to come."""
-        end, since = now + self.length, dict.fromkeys(self.running, now)
-        free = self.gpus - sum(self.jobs[j].gpus for j in self.running)
-        waiting = sorted(self._urgency(j) for j in self.waiting)
-        while True:
-            comes = self.jobs[coming].submit_s if coming < len(self.jobs) else sys.maxsize
-            time = min(comes, min(self.running.values(), default=sys.maxsize))
-            if time > end:
-                break
-            for j in [j for j, done in self.running.items() if done == time]:
-                del self.running[j]
-                self.finish[j] = time
-                free += self.jobs[j].gpus
-            while coming < len(self.jobs) and self.jobs[coming].submit_s == time:
-                self.waiting.add(coming)
-                insort(waiting, self._urgency(coming))
-                coming += 1
-            if time == end:
-                continue
-            for entry in [one for one in waiting if self.jobs[one[-1]].gpus <= free]:
-                j = entry[-1]
-                if self.jobs[j].gpus <= free and not self._hopeless(j, time):
-                    free -= self.jobs[j].gpus
-                    self.running[j] = time + self.overhead[j] + self.left[j]
-                    since[j] = time
-                    self.waiting.discard(j)
-                    waiting.remove(entry)
-        for j in self.running:
-            spent = end - since[j]
-            restarting = min(self.overhead[j], spent)
-            self.overhead[j] -= restarting
-            self.left[j] -= spent - restarting
-        return coming
-
-    def _served(self, j: int) -> Served:
-        job, finish, promise = self.jobs[j], self.finish[j], self.promise[j]
+    def served(self, loop: Loop, j: int) -> Served:
+        """Return what became of a job."""
+        job, promise = self._jobs[j], self._promise[j]
+        finish = None if loop.end[j] == NEVER else int(loop.end[j]) // 1000
         met = [value for at, value in job.due if finish is not None and finish <= at]
         kept = promise is not None and finish is not None and finish <= promise[0]
         return Served(
@@ -196,7 +167,7 @@ class _Counted:
             finish=finish,
             value=max(met, default=0),
             most=job.due[0][1] if job.due else 0,
-            stops=self.stops[j],
+            stops=int(loop.stops[j]),
             moves=0,
-            broken=self.had[j] and not kept,
+            broken=bool(self._had[j]) and not kept,
         )

@@ -231,6 +231,13 @@ class Loop:
         """Preempt a running job."""
         self.ledger.release(self._preempt(job))
 
+    def withdraw(self, job: int) -> None:
+        """Let a job leave undone, whether it runs or waits."""
+        if job in self.place:
+            self._settle(job)
+            self.ledger.release(self._release(job))
+        del self.alive[job]
+
     def move(self, job: int, place: Place) -> None:
         """Migrate a running job to a place that is free, its own GPUs counted as free."""
         self.ledger.release(self.place[job])

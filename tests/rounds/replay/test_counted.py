@@ -1,13 +1,11 @@
-"""Lists on counted GPUs beside the lease-by-lease simulator of the benchmark `deadline`."""
+"""Lists on counted GPUs, lease by lease, beside a naive simulator."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from benchmarks.lease_loop_rules import counted
-from benchmarks.lease_rules import chronus
-from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
+from placewright.array_types import Ints
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.policies.base import Columns, Keys, ListPolicy
 from placewright.rounds.replay.costs import Costs
@@ -30,28 +28,80 @@ LEAST_GPU_TIME = ListPolicy(
 )
 
 
+class Counted:
+    """Jobs of the least GPU time first, from boundary to boundary, in whole seconds."""
+
+    def __init__(self, submit: Ints, gpus: Ints, work: Ints, stop: Ints, length: int) -> None:
+        self.submit, self.gpus, self.stop = submit.tolist(), gpus.tolist(), stop.tolist()
+        self.left = work.tolist()
+        self.overhead, self.stops, self.ends = ([0] * len(self.left) for _ in range(3))
+        self.running: dict[int, int] = {}
+        self.waiting: set[int] = set()
+        self.now, self.coming = 0, 0
+        while self.running or self.waiting or self.coming < len(self.left):
+            self.arrive(self.now)
+            self.decide()
+            self.play(self.now + length)
+            self.now += length
+
+    def arrive(self, now: int) -> None:
+        while self.coming < len(self.left) and self.submit[self.coming] <= now:
+            self.waiting.add(self.coming)
+            self.coming += 1
+
+    def start(self, jobs: set[int], now: int) -> None:
+        free = GPUS - sum(self.gpus[job] for job in self.running)
+        for job in sorted(jobs, key=lambda job: (self.left[job] * self.gpus[job], job)):
+            if self.gpus[job] <= free:
+                free -= self.gpus[job]
+                self.running[job] = now + self.overhead[job] + self.left[job]
+        self.waiting -= set(self.running)
+
+    def decide(self) -> None:
+        before, self.running = set(self.running), {}
+        self.start(before | self.waiting, self.now)
+        for job in before - set(self.running):
+            self.stops[job] += 1
+            self.overhead[job] = self.stop[job]
+            self.waiting.add(job)
+
+    def play(self, end: int) -> None:
+        since = dict.fromkeys(self.running, self.now)
+        while True:
+            arrival = self.submit[self.coming] if self.coming < len(self.left) else end + 1
+            time = min(arrival, *self.running.values(), end + 1)
+            if time > end:
+                break
+            for job in [job for job, done in self.running.items() if done == time]:
+                del self.running[job]
+                self.ends[job] = time
+            self.arrive(time)
+            if time < end:
+                self.start(self.waiting, time)
+                since = {job: since.get(job, time) for job in self.running}
+        for job in self.running:
+            restarting = min(self.overhead[job], end - since[job])
+            self.overhead[job] -= restarting
+            self.left[job] -= end - since[job] - restarting
+
+
 @pytest.mark.parametrize("seed", range(1000))
-def test_a_list_on_counted_gpus_is_what_the_lease_simulator_counts(seed: int) -> None:
-    """Jobs without deadlines, of which the least GPU time goes first; stops cost time."""
+def test_a_list_on_counted_gpus_is_what_a_naive_simulator_counts(seed: int) -> None:
+    """Leases of a second up to some that are longer than most jobs; stops cost time."""
     rng = np.random.default_rng(seed)
     number = int(rng.integers(1, 20))
     submit = np.sort(rng.integers(0, 400, number))
     gpus, work = rng.integers(1, GPUS + 1, number), rng.integers(1, 200, number)
+    stop, length = rng.integers(0, 60, number), (1, 10, 90, 700)[seed % 4]
     submit[0] = 0
-    jobs = tuple(
-        TraceJob(f"j{job}", *row, "model", ())
-        for job, row in enumerate(zip(gpus.tolist(), submit.tolist(), work.tolist(), strict=True))
-    )
-    trace = Trace.of(1000 * submit, gpus, 1000 * work)
-    stop_ms = np.array([1000 * overhead_s(job.gpus) for job in jobs], dtype=np.int64)
     loop = Loop(
-        trace,
+        Trace.of(1000 * submit, gpus, 1000 * work),
         HostLedger([4, 2], "counting"),
         list_decider(LEAST_GPU_TIME, number),
-        costs=Costs(stop_ms=stop_ms),
-        trigger=Trigger(1000),
+        costs=Costs(stop_ms=1000 * stop),
+        trigger=Trigger(1000 * length, leases=True),
     )
     loop.run()
-    served = counted(chronus, jobs, GPUS, length_s=1)
-    assert loop.end.tolist() == [1000 * (one.finish or 0) for one in served]
-    assert loop.stops.tolist() == [one.stops for one in served]
+    found = Counted(submit, gpus, work, stop, length)
+    assert loop.end.tolist() == [1000 * end for end in found.ends]
+    assert loop.stops.tolist() == found.stops
