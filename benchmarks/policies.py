@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.report import SKIPPED, Row
 from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.trace import Trace
-from placewright.rounds.policies.base import ListPolicy
+from placewright.rounds.policies.base import CHANGING, ListPolicy
 from placewright.rounds.policies.named import POLICIES
 from placewright.rounds.replay.ledger import Placer
 from placewright.rounds.replay.measures import measure
@@ -110,7 +110,10 @@ def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
         trace, published = case.read(), case.published()
         rounds = not quick and not case.at_once
         lists = [
-            name for name, policy in POLICIES.items() if isinstance(policy, ListPolicy) or rounds
+            name
+            for name, policy in POLICIES.items()
+            if (isinstance(policy, ListPolicy) or rounds)
+            and all(map(trace.has, policy.sees - CHANGING))
         ]
         plain: list[tuple[str, Placer]] = [(name, "first-fit") for name in lists if name != "edf"]
         for policy, placer in dict.fromkeys([*published, *plain]):

@@ -25,15 +25,16 @@ _PLACES, _MS = 3, 1000
 def own_trace(table: Table) -> Trace:
     """Read our own format.
 
-    Columns submit_s, gpus and duration_s; where there are such, name, tenant, model, predicted_s
-    (empty: the duration), deadline_s (on the clock of submit_s; empty: none) and value. Seconds
-    have up to three decimals.
+    Columns submit_s, gpus and duration_s; where there are such, name, tenant, model, group (of
+    recurring jobs), predicted_s (empty: the duration), deadline_s (on the clock of submit_s; empty:
+    none) and value. Seconds have up to three decimals.
     """
     work = _milliseconds(table, "duration_s")
     deadline = _milliseconds(table, "deadline_s", NEVER) if table.has("deadline_s") else None
     predicted = _milliseconds(table, "predicted_s", -1) if table.has("predicted_s") else None
     tenants, tenant = numbered(table.columns.get("tenant"), len(work))
     models, model = numbered(table.columns.get("model"), len(work))
+    _, group = numbered(table.columns.get("group"), len(work))
     return Trace.of(
         _milliseconds(table, "submit_s"),
         positive(table, "gpus", MAX_GPUS),
@@ -46,6 +47,7 @@ def own_trace(table: Table) -> Trace:
         model=model,
         tenants=tenants,
         models=models,
+        extra={"group": group} if table.has("group") else None,
     )
 
 

@@ -17,6 +17,20 @@ NEVER = np.iinfo(np.int64).max
 PER_MS = 1_000_000
 """Units of work per millisecond at speed 1, so that speeds of a millionth are exact."""
 
+COLUMNS = frozenset(
+    {
+        "submit_ms",
+        "gpus",
+        "work_ms",
+        "predicted_ms",
+        "deadline_ms",
+        "value",
+        "tenant",
+        "model",
+    }
+)
+"""Columns that every trace has."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
@@ -59,6 +73,10 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def has(self, column: str) -> bool:
+        """Whether there is a column of this name."""
+        return column in COLUMNS or column in self.extra
 
     @classmethod
     def of(

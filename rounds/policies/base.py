@@ -65,12 +65,32 @@ class Columns:
         return rows
 
 
-class Queues(Protocol):
-    """State that a policy keeps between events, such as the queues of Tiresias."""
+class Learner(Protocol):
+    """State that a policy keeps between events."""
 
-    def end(self, service_gpu_ms: int) -> None:
-        """Take note of a job that has ended, and of the GPU time that it took."""
+    def end(self, job: Columns) -> None:
+        """Take note of a job that has ended: columns of one row."""
         ...
+
+    def state(self) -> Any:
+        """Return the state as plain JSON."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Take a state over."""
+        ...
+
+
+class Estimator(Learner, Protocol):
+    """What a policy learns about jobs from those that have ended."""
+
+    def key(self, job: Columns) -> float:
+        """Return the sort key of a job that comes: columns of one row."""
+        ...
+
+
+class Queues(Learner, Protocol):
+    """Queues between which jobs change, such as those of Tiresias."""
 
     def keys(self, jobs: Columns, ran: Ints) -> Keys:
         """Return sort keys of the jobs alive, given in the order of the last event."""
@@ -82,14 +102,6 @@ class Queues(Protocol):
 
     def wakes_ms(self, jobs: Columns) -> int:
         """Return when the keys of a running job change by themselves, at the earliest."""
-        ...
-
-    def state(self) -> Any:
-        """Return the state as plain JSON."""
-        ...
-
-    def restore(self, state: Any) -> None:
-        """Take a state over."""
         ...
 
 
@@ -113,7 +125,9 @@ class ListPolicy:
         EASY backfilling: the first job that does not fit gets a reservation, and who delays it
         does not start.
     queues
-        Makes the state of a policy that has one; it then gives the keys.
+        Makes the queues of a policy that preempts and has some; they then give the keys.
+    estimator
+        Makes what a policy learns that skips and does not preempt; it then gives the keys.
     """
 
     name: str
@@ -123,10 +137,13 @@ class ListPolicy:
     skips: bool = False
     reserves: bool = False
     queues: Callable[[int], Queues] | None = None
+    estimator: Callable[[], Estimator] | None = None
 
     @property
     def is_static(self) -> bool:
         """Whether the keys of a job never change."""
+        if self.estimator is not None:
+            return True
         return self.queues is None and not self.sees & CHANGING
 
 

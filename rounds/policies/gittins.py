@@ -61,9 +61,9 @@ class GittinsQueues(ServiceQueues):
         self._ended: list[int] = []
         self._samples = np.empty(0, dtype=np.int64)
 
-    def end(self, service_gpu_ms: int) -> None:
-        """Add a job to the distribution."""
-        self._ended.append(service_gpu_ms)
+    def end(self, job: Columns) -> None:
+        """Add the service of a job to the distribution."""
+        self._ended.append(int(job.service_ms[0] * job.gpus[0]))
         if 16 * len(self._ended) > 17 * len(self._samples):
             self._samples = np.sort(np.array(self._ended, dtype=np.int64))
 

@@ -6,6 +6,7 @@ from runpy import run_path
 
 from placewright.instances.errors import InvalidInputError
 from placewright.rounds.policies.base import ListPolicy, RoundPolicy
+from placewright.rounds.policies.estimates import ESTIMATES
 from placewright.rounds.policies.gittins import GITTINS
 from placewright.rounds.policies.lists import LISTS
 from placewright.rounds.policies.smith import SMITH
@@ -13,6 +14,7 @@ from placewright.rounds.policies.tiresias import LAS
 
 POLICIES: dict[str, ListPolicy | RoundPolicy] = {
     **LISTS,
+    **ESTIMATES,
     LAS.name: LAS,
     GITTINS.name: GITTINS,
     SMITH.name: SMITH,

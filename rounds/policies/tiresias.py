@@ -37,7 +37,7 @@ class ServiceQueues:
         self._limits = np.array([_MS * limit for limit in limits_gpu_s] + [NEVER])
         self.queue = np.zeros(jobs, dtype=np.int64)
 
-    def end(self, service_gpu_ms: int) -> None:
+    def end(self, job: Columns) -> None:
         """Learn nothing from a job that has ended."""
 
     def keys(self, jobs: Columns, ran: Ints) -> Keys:

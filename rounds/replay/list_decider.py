@@ -9,6 +9,7 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.instances.traces.trace import NEVER
 from placewright.rounds.policies.base import Columns, ListPolicy, Queues
+from placewright.rounds.replay.estimating_list import EstimatingList
 from placewright.rounds.replay.ledger import Place, Places
 from placewright.rounds.replay.loop import Decider, Loop
 from placewright.rounds.replay.waiting_list import BlockingList, SkippingList
@@ -18,6 +19,8 @@ def list_decider(policy: ListPolicy, jobs: int, places: Places = "kept") -> Deci
     """Return the decider of a list policy for a trace of so many jobs."""
     if policy.preempts:
         return PreemptiveList(policy, jobs, places)
+    if policy.estimator is not None:
+        return EstimatingList(policy, policy.estimator())
     return SkippingList(policy) if policy.skips else BlockingList(policy)
 
 
@@ -67,7 +70,7 @@ class PreemptiveList(Decider):
         """Note that the list has a job that has ended."""
         self._left = True
         if self._queues is not None:
-            self._queues.end(int(loop.run_ms[job]) * loop.gpus[job])
+            self._queues.end(Columns(loop, np.array([job]), self._policy.sees))
 
     def wakes_ms(self, loop: Loop) -> int:
         """Return when a running job changes its queue."""

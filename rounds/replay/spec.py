@@ -14,7 +14,7 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import Trace
-from placewright.rounds.policies.base import RoundPolicy
+from placewright.rounds.policies.base import CHANGING, RoundPolicy
 from placewright.rounds.policies.named import policy_named
 from placewright.rounds.replay.costs import Charge, Costs
 from placewright.rounds.replay.ledger import HostLedger, Placer, Places
@@ -124,10 +124,17 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
     Raises
     ------
     InvalidInputError
-        If a job does not fit even where all GPUs are free, an outage cannot be, failures are too
-        many, hosts fail that are not told apart, costs are charged at events that are paid once, or
-        rounds decide between the boundaries of leases.
+        If a job does not fit even where all GPUs are free, the policy needs a column that there is
+        not, an outage cannot be, failures are too many, hosts fail that are not told apart, costs
+        are charged at events that are paid once, or rounds decide between the boundaries of leases.
     """
+    for column in sorted(policy_named(spec.policy).sees - CHANGING):
+        if not trace.has(column):
+            raise InvalidInputError(
+                f"expected a policy that needs no column {column}, which the trace does not have",
+                path=("policy",),
+                value=spec.policy,
+            )
     if spec.placer == "counting" and (spec.outages or spec.mtbf_s is not None):
         raise InvalidInputError(
             "expected first-fit or best-fit where hosts fail",

@@ -83,8 +83,12 @@ class SkippingList(Decider):
 
     def arrive(self, loop: Loop, job: int) -> None:
         """Insert a job behind those of its key."""
-        self._came.append((_key_of_arrival(self._policy, loop, job), job))
+        self._came.append((self.key_of(loop, job), job))
         self._forget(job)
+
+    def key_of(self, loop: Loop, job: int) -> float:
+        """Return the sort key of a job that comes."""
+        return _key_of_arrival(self._policy, loop, job)
 
     def leave(self, loop: Loop, job: int) -> None:  # noqa: ARG002
         """Take note of an end."""

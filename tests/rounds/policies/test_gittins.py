@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from replay_traces import trace_of
 
+from placewright.rounds.policies.base import Columns
 from placewright.rounds.policies.gittins import GITTINS, GittinsQueues, gittins_index
 from placewright.rounds.replay.ledger import HostLedger
 from placewright.rounds.replay.list_decider import list_decider
@@ -59,13 +60,26 @@ def test_a_job_that_outlives_all_that_ended_gives_way() -> None:
     assert ends_of(*jobs) == [100, 200, 1300, 410]
 
 
+class Ended:
+    """A job of one GPU that has ended, with its service in ms."""
+
+    def __init__(self, service: int) -> None:
+        self._service = service
+
+    def column(self, name: str, jobs: np.ndarray) -> np.ndarray:
+        return np.full(len(jobs), self._service if name == "service_ms" else 1)
+
+
 def test_state_is_taken_over() -> None:
+    def ended(service: int) -> Columns:
+        return Columns(Ended(service), ints(0), GITTINS.sees)
+
     first, second = GittinsQueues(3), GittinsQueues(3)
     for service in range(40, 0, -1):
-        first.end(service)
+        first.end(ended(service))
     first.queue[1] = 2
     second.restore(first.state())
     for queues in (first, second):
-        queues.end(7)
+        queues.end(ended(7))
     assert second.state() == first.state()
     assert second.queue.tolist() == [0, 2, 0]

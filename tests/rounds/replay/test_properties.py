@@ -34,6 +34,9 @@ def random_trace(rng: np.random.Generator, largest: int) -> Trace:
         1000 * rng.integers(1, 20, jobs),
         predicted_ms=1000 * rng.integers(1, 20, jobs),
         deadline_ms=1000 * rng.integers(1, 99, jobs),
+        tenant=rng.integers(0, 3, jobs),
+        tenants=("a", "b", "c"),
+        extra={"group": rng.integers(0, 2, jobs)},
     )
 
 

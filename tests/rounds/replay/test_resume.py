@@ -70,7 +70,7 @@ def with_kills(trace: Trace, spec: ReplaySpec, folder: Path, kills: list[int]) -
     write_outputs(folder, result, spec, "trace.csv", {})
 
 
-@pytest.mark.parametrize("policy", ["fifo", "easy", "srsf", "2d-las", "2d-gittins", "smith"])
+@pytest.mark.parametrize("policy", ["fifo", "easy", "srsf", "2d-las", "2d-gittins", "sju", "smith"])
 def test_ten_kills_change_nothing(
     policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
