@@ -8,6 +8,7 @@ from pathlib import Path
 
 from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.traces.chronus import chronus_trace
 from placewright.instances.traces.muri import muri_trace
 from placewright.instances.traces.swf import is_swf, swf_trace
 from placewright.instances.traces.tables import duration_trace, own_trace
@@ -16,6 +17,11 @@ from placewright.instances.traces.trace import Trace
 FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Table], Trace]]] = {
     "placewright": (("submit_s", "gpus", "duration_s"), own_trace),
     "muri": (("submit_time", "num_gpu", "iterations", "iteration_time"), muri_trace),
+    "chronus": (("submit_time", "num_gpu", "expect_time_list"), chronus_trace),
+    "elasticflow-deadlines": (
+        ("submission_time", "num_gpu", "duration", "deadline"),
+        duration_trace,
+    ),
     "elasticflow": (("submission_time", "num_gpu", "duration"), duration_trace),
     "tiresias": (("submit_time", "num_gpu", "duration"), duration_trace),
 }

@@ -54,12 +54,14 @@ def own_trace(table: Table) -> Trace:
 def duration_trace(table: Table) -> Trace:
     """Read a table of `num_gpu`, `duration` and `submit_time` or `submission_time`, whole seconds.
 
-    Jobs that ask no GPU or run no time are left out.
+    A `deadline` is on the clock of submission, and each is worth 1. Jobs that ask no GPU or run no
+    time are left out.
     """
     submit = "submit_time" if table.has("submit_time") else "submission_time"
     gpus = table.integers("num_gpu", MAX_GPUS)
     work = table.integers("duration", MAX_S)
-    names = tuple(table.columns["job_id"]) if table.has("job_id") else None
+    names = given_once(table, "job_id") if table.has("job_id") else None
+    deadline = table.integers("deadline", MAX_S) if table.has("deadline") else None
     rows = np.flatnonzero((gpus > 0) & (work > 0))
     models, model = numbered(table.columns.get("model_name"), len(work))
     return Trace.of(
@@ -67,6 +69,8 @@ def duration_trace(table: Table) -> Trace:
         gpus[rows],
         _MS * work[rows],
         names=None if names is None else tuple(names[row] for row in rows.tolist()),
+        deadline_ms=None if deadline is None else _MS * deadline[rows],
+        value=None if deadline is None else np.ones(len(rows), dtype=np.int64),
         model=model[rows],
         models=models,
     )
@@ -78,6 +82,16 @@ def positive(table: Table, column: str, maximum: int) -> Ints:
     if (numbers == 0).any():
         raise table.error(int((numbers == 0).argmax()), column, f"expected 1 to {maximum}")
     return numbers
+
+
+def given_once(table: Table, column: str) -> Sequence[str]:
+    """Return a column of names, each given once."""
+    first: dict[str, int] = {}
+    for row, name in enumerate(table.columns[column]):
+        if first.setdefault(name, row) != row:
+            earlier = f"expected each name once; line {table.lines[first[name]]} has it"
+            raise table.error(row, column, earlier)
+    return table.columns[column]
 
 
 def numbered(cells: Sequence[str] | None, count: int) -> tuple[tuple[str, ...], Ints]:

@@ -145,7 +145,7 @@ def _jobs(table: Table) -> tuple[TraceJob, ...]:
         if gpus == 0:
             continue
         submit = submitted[row] * MINUTE_S
-        due = () if best_effort[row] else _due(table, row)
+        due = () if best_effort[row] else due_minutes(table, row)
         jobs.append(
             TraceJob(
                 name=f"{models[row]}-{ids[row]}",
@@ -159,7 +159,7 @@ def _jobs(table: Table) -> tuple[TraceJob, ...]:
     return tuple(sorted(jobs, key=lambda job: job.submit_s))
 
 
-def _due(table: Table, row: int) -> list[tuple[int, int]]:
+def due_minutes(table: Table, row: int) -> list[tuple[int, int]]:
     """Return minutes after submission and values of the deadlines of a row."""
     times = _numbers(table, row, "expect_time_list", MAX_MINUTES)
     values = _numbers(table, row, "expect_value_list", MAX_VALUE)
