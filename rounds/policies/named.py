@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runpy import run_path
+from typing import TypeAlias
 
 from placewright.instances.errors import InvalidInputError
 from placewright.rounds.policies.base import ListPolicy, RoundPolicy
@@ -10,20 +11,25 @@ from placewright.rounds.policies.estimates import ESTIMATES
 from placewright.rounds.policies.gittins import GITTINS
 from placewright.rounds.policies.lists import LISTS
 from placewright.rounds.policies.smith import SMITH
+from placewright.rounds.policies.tenants import COUNTERS, DRF, TenantPolicy
 from placewright.rounds.policies.tiresias import LAS
 
-POLICIES: dict[str, ListPolicy | RoundPolicy] = {
+Policy: TypeAlias = ListPolicy | TenantPolicy | RoundPolicy
+
+POLICIES: dict[str, Policy] = {
     **LISTS,
     **ESTIMATES,
     LAS.name: LAS,
     GITTINS.name: GITTINS,
+    DRF.name: DRF,
+    COUNTERS.name: COUNTERS,
     SMITH.name: SMITH,
 }
 """The policies by name."""
 
 
-def policy_named(name: str) -> ListPolicy | RoundPolicy:
-    """Return the policy of a name; `FILE:NAME` a `ListPolicy` of a Python file, which is run.
+def policy_named(name: str) -> Policy:
+    """Return the policy of a name; `FILE:NAME` a policy of a Python file, which is run.
 
     Raises
     ------
@@ -40,16 +46,16 @@ def policy_named(name: str) -> ListPolicy | RoundPolicy:
     return POLICIES[name]
 
 
-def _policy_of_file(text: str, file: str, name: str) -> ListPolicy | RoundPolicy:
+def _policy_of_file(text: str, file: str, name: str) -> Policy:
     try:
         policy = run_path(file).get(name)
     except (OSError, SyntaxError) as error:
         raise InvalidInputError(
             f"expected a Python file that can be run ({error})", path=("policy",), value=text
         ) from None
-    if not isinstance(policy, ListPolicy | RoundPolicy):
+    if not isinstance(policy, Policy):
         raise InvalidInputError(
-            f"expected that {file} defines {name} as a ListPolicy or RoundPolicy",
+            f"expected that {file} defines {name} as a ListPolicy, TenantPolicy or RoundPolicy",
             path=("policy",),
             value=text,
         )

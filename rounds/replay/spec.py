@@ -16,6 +16,7 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.policies.base import CHANGING, RoundPolicy
 from placewright.rounds.policies.named import policy_named
+from placewright.rounds.policies.tenants import TenantPolicy
 from placewright.rounds.replay.costs import Charge, Costs
 from placewright.rounds.replay.ledger import HostLedger, Placer, Places
 from placewright.rounds.replay.list_decider import list_decider
@@ -26,6 +27,7 @@ from placewright.rounds.replay.predictions import Predictions, predicted_with_er
 from placewright.rounds.replay.result import Result, result_of
 from placewright.rounds.replay.round_decider import RoundDecider
 from placewright.rounds.replay.state import NAME, SAVE_EVERY_S, restore, saver
+from placewright.rounds.replay.tenant_list import TenantList
 
 _MS = 1000
 
@@ -266,6 +268,8 @@ def _decider(trace: Trace, spec: ReplaySpec) -> Decider:
     policy = policy_named(spec.policy)
     if isinstance(policy, RoundPolicy):
         return RoundDecider(policy, spec.hosts, spec.places, spec.search_s, spec.gap)
+    if isinstance(policy, TenantPolicy):
+        return TenantList(policy, trace)
     return list_decider(policy, len(trace), spec.places)
 
 
