@@ -11,7 +11,7 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.instances.converters.support.csv_table import Table
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import COLUMNS, NEVER, Trace
 
 MAX_S = 10**10
 """The longest time on a clock: 317 years."""
@@ -20,6 +20,9 @@ MAX_GPUS = 10**6
 MAX_VALUE = 10**9
 
 _PLACES, _MS = 3, 1000
+_DIGITS = 15
+_MOST = 10**_DIGITS - 1
+_OWN = COLUMNS | {"submit_s", "duration_s", "name", "group", "predicted_s", "deadline_s"}
 
 
 def own_trace(table: Table) -> Trace:
@@ -27,14 +30,21 @@ def own_trace(table: Table) -> Trace:
 
     Columns submit_s, gpus and duration_s; where there are such, name, tenant, model, group (of
     recurring jobs), predicted_s (empty: the duration), deadline_s (on the clock of submit_s; empty:
-    none) and value. Seconds have up to three decimals.
+    none) and value. Seconds have up to three decimals. Further columns of whole numbers are kept
+    for policies that read them.
     """
     work = _milliseconds(table, "duration_s")
     deadline = _milliseconds(table, "deadline_s", NEVER) if table.has("deadline_s") else None
     predicted = _milliseconds(table, "predicted_s", -1) if table.has("predicted_s") else None
     tenants, tenant = numbered(table.columns.get("tenant"), len(work))
     models, model = numbered(table.columns.get("model"), len(work))
-    _, group = numbered(table.columns.get("group"), len(work))
+    extra = {
+        column: table.integers(column, _MOST)
+        for column, cells in table.columns.items()
+        if column not in _OWN and all(map(_is_whole, cells))
+    }
+    if table.has("group"):
+        extra["group"] = numbered(table.columns["group"], len(work))[1]
     return Trace.of(
         _milliseconds(table, "submit_s"),
         positive(table, "gpus", MAX_GPUS),
@@ -47,7 +57,7 @@ def own_trace(table: Table) -> Trace:
         model=model,
         tenants=tenants,
         models=models,
-        extra={"group": group} if table.has("group") else None,
+        extra=extra,
     )
 
 
@@ -101,6 +111,10 @@ def numbered(cells: Sequence[str] | None, count: int) -> tuple[tuple[str, ...], 
     number: dict[str, int] = {}
     rows = np.array([number.setdefault(cell, len(number)) for cell in cells], dtype=np.int64)
     return tuple(number) or ("",), rows
+
+
+def _is_whole(cell: str) -> bool:
+    return cell.isascii() and cell.isdigit() and len(cell) <= _DIGITS
 
 
 def _milliseconds(table: Table, column: str, blank: int | None = None) -> Ints:

@@ -99,7 +99,7 @@ class TenantList(Decider):
 
     def _next_tenant(self) -> int:
         tenants = np.fromiter(self._waiting, dtype=np.int64, count=len(self._waiting))
-        firsts = [jobs[0] for jobs in self._waiting.values()]
+        firsts = np.array([jobs[0] for jobs in self._waiting.values()])
         held = {name: rows[tenants] for name, rows in self._held.items()}
         keys = self._policy.keys(held, self._counters[tenants])
         return int(tenants[np.lexsort((firsts, keys))[0]])

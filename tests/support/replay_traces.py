@@ -1,13 +1,59 @@
-"""Small traces for tests of replays."""
+"""Small traces for tests of replays, by hand and at random."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from placewright.instances.traces.trace import Trace
+from placewright.rounds.policies.base import RoundPolicy
+from placewright.rounds.policies.named import POLICIES
+from placewright.rounds.replay.costs import Charge
+from placewright.rounds.replay.spec import ReplaySpec
+
+LISTS = tuple(name for name, policy in POLICIES.items() if not isinstance(policy, RoundPolicy))
+HOSTS = ((4,), (8, 8), (4, 4, 4), (8, 4, 2), (2,) * 5)
+UNFIT = (13, 14)
+"""Numbers of GPUs that do not fit on hosts of 8, 4 and 2, though these have as many."""
 
 
 def trace_of(*jobs: tuple[int, int, int]) -> Trace:
     """Make a trace of (arrival s, GPUs, work s)."""
     rows = np.array(jobs, dtype=np.int64)
     return Trace.of(1000 * rows[:, 0], rows[:, 1], 1000 * rows[:, 2])
+
+
+def random_trace(rng: np.random.Generator, largest: int) -> Trace:
+    """Draw a small trace in which several jobs arrive at one time."""
+    jobs = int(rng.integers(1, 25))
+    submit, gpus = 1000 * rng.integers(0, 30, jobs), rng.integers(1, largest + 1, jobs)
+    return Trace.of(
+        submit,
+        np.where(np.isin(gpus, UNFIT) & (largest == 14), 12, gpus),
+        1000 * rng.integers(1, 20, jobs),
+        predicted_ms=1000 * rng.integers(1, 20, jobs),
+        deadline_ms=1000 * rng.integers(1, 99, jobs),
+        tenant=rng.integers(0, 3, jobs),
+        tenants=("a", "b", "c"),
+        extra={"group": rng.integers(0, 2, jobs)},
+    )
+
+
+def random_spec(rng: np.random.Generator, policy: str) -> ReplaySpec:
+    """Draw assumptions."""
+    hosts = HOSTS[int(rng.integers(len(HOSTS)))]
+    every = (None, None, 7)[int(rng.integers(3))]
+    charge: Charge = ("start", "event")[int(rng.integers(2))]
+    by_start = int(charge == "start")
+    return ReplaySpec(
+        policy,
+        hosts,
+        placer=("first-fit", "best-fit", "counting")[int(rng.integers(3))],
+        places=("kept", "free")[int(rng.integers(2))],
+        every_s=every,
+        at_most_every=every is not None and bool(rng.integers(2)),
+        start_s=int(rng.integers(3)),
+        stop_s=by_start * int(rng.integers(3)),
+        move_s=by_start * int(rng.integers(2)),
+        charge=charge,
+        leases=every is not None and bool(rng.integers(2)),
+    )

@@ -43,6 +43,13 @@ def test_our_own_format(tmp_path: Path) -> None:
     assert [trace.tenants[t] for t in trace.tenant] == ["b", "a"]
 
 
+def test_further_columns_of_whole_numbers_are_kept(tmp_path: Path) -> None:
+    text = "submit_s,gpus,duration_s,cpus,note,work_ms\n1,1,9,8,a,3\n0,1,9,16,b,3\n"
+    trace = read_trace(written(tmp_path, text))
+    assert {name: rows.tolist() for name, rows in trace.extra.items()} == {"cpus": [16, 8]}
+    assert trace.work_ms.tolist() == [9000, 9000]
+
+
 def test_swf(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, SWF, "log.swf"))
     assert trace.names == ("2", "1")

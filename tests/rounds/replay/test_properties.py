@@ -6,59 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from replay_traces import LISTS, random_spec, random_trace
 
 from placewright.instances.traces.trace import NEVER, Trace
-from placewright.rounds.policies.base import ListPolicy
 from placewright.rounds.policies.named import POLICIES
-from placewright.rounds.replay.costs import Charge
 from placewright.rounds.replay.loop import Loop
 from placewright.rounds.replay.outages import random_outages
 from placewright.rounds.replay.result import Result
 from placewright.rounds.replay.spec import ReplaySpec, play
 
-LISTS = tuple(name for name, policy in POLICIES.items() if isinstance(policy, ListPolicy))
 BLIND = tuple(name for name in LISTS if not POLICIES[name].sees & {"work_ms", "remaining_ms"})
 NAIVE = ("fifo", "fit-first", "easy", "sjf", "srtf", "srsf")
-HOSTS = ((4,), (8, 8), (4, 4, 4), (8, 4, 2), (2,) * 5)
-UNFIT = (13, 14)
-"""Numbers of GPUs that do not fit on hosts of 8, 4 and 2, though these have as many."""
-
-
-def random_trace(rng: np.random.Generator, largest: int) -> Trace:
-    """Draw a small trace in which several jobs arrive at one time."""
-    jobs = int(rng.integers(1, 25))
-    submit, gpus = 1000 * rng.integers(0, 30, jobs), rng.integers(1, largest + 1, jobs)
-    return Trace.of(
-        submit,
-        np.where(np.isin(gpus, UNFIT) & (largest == 14), 12, gpus),
-        1000 * rng.integers(1, 20, jobs),
-        predicted_ms=1000 * rng.integers(1, 20, jobs),
-        deadline_ms=1000 * rng.integers(1, 99, jobs),
-        tenant=rng.integers(0, 3, jobs),
-        tenants=("a", "b", "c"),
-        extra={"group": rng.integers(0, 2, jobs)},
-    )
-
-
-def random_spec(rng: np.random.Generator, policy: str) -> ReplaySpec:
-    """Draw assumptions."""
-    hosts = HOSTS[int(rng.integers(len(HOSTS)))]
-    every = (None, None, 7)[int(rng.integers(3))]
-    charge: Charge = ("start", "event")[int(rng.integers(2))]
-    by_start = int(charge == "start")
-    return ReplaySpec(
-        policy,
-        hosts,
-        placer=("first-fit", "best-fit", "counting")[int(rng.integers(3))],
-        places=("kept", "free")[int(rng.integers(2))],
-        every_s=every,
-        at_most_every=every is not None and bool(rng.integers(2)),
-        start_s=int(rng.integers(3)),
-        stop_s=by_start * int(rng.integers(3)),
-        move_s=by_start * int(rng.integers(2)),
-        charge=charge,
-        leases=every is not None and bool(rng.integers(2)),
-    )
 
 
 def no_gpu_twice(loop: Loop) -> None:

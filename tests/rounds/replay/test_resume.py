@@ -39,9 +39,10 @@ def trace_file(folder: Path, jobs: int, seed: int = 0) -> Path:
     path = folder / "trace.csv"
     with path.open("w", newline="") as file:
         out = csv.writer(file)
-        out.writerow(["submit_s", "gpus", "duration_s"])
+        out.writerow(["submit_s", "tenant", "gpus", "duration_s"])
         for arrival in np.sort(rng.integers(0, 20 * jobs, jobs)).tolist():
-            out.writerow([arrival, 2 ** int(rng.integers(0, 5)), int(rng.integers(1, 300))])
+            gpus, duration = 2 ** int(rng.integers(0, 5)), int(rng.integers(1, 300))
+            out.writerow([arrival, f"t{(arrival + duration) % 3}", gpus, duration])
     return path
 
 
@@ -70,7 +71,10 @@ def with_kills(trace: Trace, spec: ReplaySpec, folder: Path, kills: list[int]) -
     write_outputs(folder, result, spec, "trace.csv", {})
 
 
-@pytest.mark.parametrize("policy", ["fifo", "easy", "srsf", "2d-las", "2d-gittins", "sju", "smith"])
+@pytest.mark.parametrize(
+    "policy",
+    ["fifo", "easy", "srsf", "2d-las", "2d-gittins", "sju", "drf", "tenant-counters", "smith"],
+)
 def test_ten_kills_change_nothing(
     policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
