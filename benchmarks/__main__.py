@@ -29,6 +29,7 @@ from benchmarks import (
     packing,
     policies,
     presets,
+    queueing,
     replay,
     scale,
     shapes,
@@ -84,6 +85,7 @@ BENCHMARKS = {
     "audit": Benchmark(audit.cases, audit.run, audit.draw),
     "live": Benchmark(live.cases, live.run, partial(over_cost, "live")),
     "policies": Benchmark(policies.cases, policies.run, partial(over_cost, "policies")),
+    "queueing": Benchmark(queueing.cases, queueing.run, partial(over_cost, "queueing")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
     "replay": Benchmark(replay.cases, replay.run, replay.draw),
 }

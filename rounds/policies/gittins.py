@@ -12,6 +12,7 @@ section 3.3; the order within a queue is that of its simulator.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,28 +27,34 @@ HORIZON_GPU_S = 3_250
 _MS = 1000
 
 
-def gittins_index(samples: Ints, attained: Ints, horizon: int) -> Floats:
-    """Return the Gittins index for each attained service, 0 where no sample is greater.
-
-    It is P(S - a <= horizon) / E[min(S - a, horizon)], both given that S > a: how likely a job ends
-    within the horizon, per service that it takes meanwhile.
+class Distribution:
+    """How much service jobs take, by the service of those that have ended.
 
     Parameters
     ----------
     samples
-        Service of jobs that have ended, ascending.
-    attained
-        Service so far, in the same unit.
-    horizon
-        How much service to look ahead.
+        Service of each, in any order.
     """
-    sums = np.concatenate([[0], np.cumsum(samples)])
-    above = np.searchsorted(samples, attained, side="right")
-    beyond = np.searchsorted(samples, attained + horizon, side="right")
-    ends = beyond - above
-    expected = sums[beyond] - sums[above] - attained * ends + horizon * (len(samples) - beyond)
-    index: Floats = ends / np.maximum(expected, 1)
-    return index
+
+    def __init__(self, samples: Sequence[int]) -> None:
+        self._samples = np.sort(np.array(samples, dtype=np.int64))
+        self._sums = np.concatenate([[0], np.cumsum(self._samples)])
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def index(self, attained: Ints, horizon: int) -> Floats:
+        """Return the Gittins index for each attained service, 0 where no sample is greater.
+
+        It is P(S - a <= horizon) / E[min(S - a, horizon)], both given that S > a: how likely a job
+        ends within the horizon, per service that it takes meanwhile.
+        """
+        above = np.searchsorted(self._samples, attained, side="right")
+        beyond = np.searchsorted(self._samples, attained + horizon, side="right")
+        ends = beyond - above
+        expected = self._sums[beyond] - self._sums[above] - attained * ends
+        index: Floats = ends / np.maximum(expected + horizon * (len(self) - beyond), 1)
+        return index
 
 
 class GittinsQueues(ServiceQueues):
@@ -59,20 +66,20 @@ class GittinsQueues(ServiceQueues):
     def __init__(self, jobs: int) -> None:
         super().__init__(jobs)
         self._ended: list[int] = []
-        self._samples = np.empty(0, dtype=np.int64)
+        self._learnt = Distribution([])
 
     def end(self, job: Columns) -> None:
         """Add the service of a job to the distribution."""
         self._ended.append(int(job.service_ms[0] * job.gpus[0]))
-        if 16 * len(self._ended) > 17 * len(self._samples):
-            self._samples = np.sort(np.array(self._ended, dtype=np.int64))
+        if 16 * len(self._ended) > 17 * len(self._learnt):
+            self._learnt = Distribution(self._ended)
 
     def keys(self, jobs: Columns, ran: Ints) -> Keys:
         """Drop who has attained its queue's limit; then queue, index, arrival decide."""
         super().keys(jobs, ran)
         numbers = jobs.numbers
         attained = jobs.service_ms * jobs.gpus
-        index = gittins_index(self._samples, attained, _MS * HORIZON_GPU_S)
+        index = self._learnt.index(attained, _MS * HORIZON_GPU_S)
         keys = np.empty(len(numbers), dtype=np.int64)
         keys[np.lexsort((numbers, -index, self.queue[numbers]))] = np.arange(len(numbers))
         return keys
@@ -83,14 +90,14 @@ class GittinsQueues(ServiceQueues):
 
     def state(self) -> Any:
         """Return the queue of each job, the service of those that ended, and how many count."""
-        return [super().state(), self._ended, len(self._samples)]
+        return [super().state(), self._ended, len(self._learnt)]
 
     def restore(self, state: Any) -> None:
         """Take a state over."""
         queue, ended, learnt = state
         super().restore(queue)
         self._ended = list(ended)
-        self._samples = np.sort(np.array(ended[:learnt], dtype=np.int64))
+        self._learnt = Distribution(self._ended[:learnt])
 
 
 GITTINS = ListPolicy(

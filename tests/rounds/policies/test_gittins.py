@@ -7,7 +7,7 @@ import pytest
 from replay_traces import trace_of
 
 from placewright.rounds.policies.base import Columns
-from placewright.rounds.policies.gittins import GITTINS, GittinsQueues, gittins_index
+from placewright.rounds.policies.gittins import GITTINS, Distribution, GittinsQueues
 from placewright.rounds.replay.ledger import HostLedger
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Loop
@@ -19,22 +19,22 @@ def ints(*values: int) -> np.ndarray:
 
 
 def test_index_of_three_samples() -> None:
-    index = gittins_index(ints(2, 2, 20), ints(0, 2, 18, 20, 99), 2)
+    index = Distribution([20, 2, 2]).index(ints(0, 2, 18, 20, 99), 2)
     assert index.tolist() == [1 / 3, 0, 1 / 2, 0, 0]
 
 
 def test_no_samples_give_no_index() -> None:
-    assert gittins_index(ints(), ints(0, 7), 2).tolist() == [0, 0]
+    assert Distribution([]).index(ints(0, 7), 2).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_index_is_that_of_the_definition(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    samples = np.sort(rng.integers(1, 50, int(rng.integers(1, 30))))
+    samples = rng.integers(1, 50, int(rng.integers(1, 30))).tolist()
     horizon, attained = int(rng.integers(1, 40)), np.arange(55)
-    found = gittins_index(samples, attained, horizon).tolist()
+    found = Distribution(samples).index(attained, horizon).tolist()
     for service, index in enumerate(found):
-        left = [s - service for s in samples.tolist() if s > service]
+        left = [s - service for s in samples if s > service]
         expected = 0.0
         if left:
             ends = sum(rest <= horizon for rest in left) / len(left)

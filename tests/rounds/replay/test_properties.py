@@ -165,19 +165,3 @@ def test_who_does_not_see_durations_decides_the_same_until_they_differ(seed: int
     assert starts[0].tolist() == starts[1].tolist()
     ends = [np.where(r.end_ms < until, r.end_ms, -1) for r in (first, second)]
     assert ends[0].tolist() == ends[1].tolist()
-
-
-@pytest.mark.parametrize(("policy", "expected"), [("fifo", 5.0), ("2d-las", 5.0), ("srtf", 2.3528)])
-def test_one_server_with_random_arrivals(policy: str, expected: float) -> None:
-    """M/M/1 at load 0.8, service mean 1,000 s: mean time in system, by batch means."""
-    rng, jobs, batches = np.random.default_rng(5), 60_000, 20
-    submit = np.cumsum(rng.exponential(1_250_000, jobs))
-    work = np.maximum(np.rint(rng.exponential(1_000_000, jobs)), 1)
-    found = play(
-        Trace.of(np.rint(submit).astype(np.int64), np.ones(jobs), work.astype(np.int64)),
-        ReplaySpec(policy, (1,)),
-    )
-    means = ((found.end_ms - found.trace.submit_ms) / 1e6).reshape(batches, -1).mean(axis=1)
-    error = means.std(ddof=1) / np.sqrt(batches)
-    assert abs(means.mean() - expected) < 3.883 * error  # Student's t, 99.9 %, 19 degrees
-    assert error < 0.1 * expected
