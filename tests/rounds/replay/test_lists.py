@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from replay_traces import trace_of
 
 from placewright.instances.traces.trace import NEVER, Trace
 from placewright.rounds.policies.base import Columns, ListPolicy, UndeclaredColumnError
-from placewright.rounds.policies.lists import EASY, FIFO, FIT_FIRST, SJF, SRSF, SRTF
+from placewright.rounds.policies.lists import EASY, EDF, FIFO, FIT_FIRST, SJF, SRSF, SRTF
 from placewright.rounds.policies.tiresias import LAS, ServiceQueues
 from placewright.rounds.replay.costs import Costs
 from placewright.rounds.replay.ledger import HostLedger
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Loop, Outage, Trigger
+from placewright.rounds.replay.measures import measure
+from placewright.rounds.replay.result import result_of
 
 
 def played(
@@ -81,6 +85,20 @@ def test_las_drops_a_job_that_has_attained_its_limit() -> None:
     )
     assert ends(played(policy, trace_of((0, 2, 10), (3, 2, 2)), [2])) == [12, 6]
     assert ends(played(policy, trace_of((0, 2, 10), (3, 2, 2), (4, 1, 4)), [2])) == [16, 6, 10]
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected", "met"),
+    [(EDF, [16, 5, 11], 2 / 3), (FIFO, [5, 10, 16], 1 / 3), (FIT_FIRST, [5, 10, 16], 1 / 3)],
+)
+def test_earliest_deadline_first_meets_more(
+    policy: ListPolicy, expected: list[float], met: float
+) -> None:
+    trace = trace_of((0, 4, 5), (0, 4, 5), (0, 1, 6))
+    trace = replace(trace, deadline_ms=np.array([20_000, 5_000, 6_000]))
+    loop = played(policy, trace, [4])
+    assert ends(loop) == expected
+    assert measure(result_of(loop))["deadlines_met"] == pytest.approx(met)
 
 
 def test_a_policy_sees_only_what_it_declares() -> None:
