@@ -10,7 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from placewright.instances.converters.support.csv_table import Table
-from placewright.instances.traces.tables import MAX_GPUS, MAX_S, numbered, positive
+from placewright.instances.traces.tables import (
+    MAX_GPUS,
+    MAX_S,
+    MAX_WORK_S,
+    given_once,
+    numbered,
+    positive,
+)
 from placewright.instances.traces.trace import Trace
 
 STRETCH = 1015
@@ -30,13 +37,12 @@ def muri_trace(table: Table) -> Trace:
     """
     iterations = positive(table, "iterations", _MAX_ITERATIONS)
     iteration_us = table.decimals("iteration_time", _PLACES, MAX_S)
-    work = np.array(
-        [
-            _rounded(count * us * STRETCH, 10**6)
-            for count, us in zip(iterations.tolist(), iteration_us.tolist(), strict=True)
-        ],
-        dtype=np.int64,
-    )
+    work = np.empty(len(iterations), dtype=np.int64)
+    for row, (count, us) in enumerate(zip(iterations.tolist(), iteration_us.tolist(), strict=True)):
+        milliseconds = _rounded(count * us * STRETCH, 10**6)
+        if milliseconds > MAX_WORK_S * 1000:
+            raise table.error(row, "iterations", f"expected at most {MAX_WORK_S} s of iterations")
+        work[row] = milliseconds
     models, model = numbered(table.columns.get("model_name"), len(work))
     stages = {
         f"stage_{number}_us": table.decimals(column, _STAGE_PLACES, MAX_S // 1000) // 1000
@@ -48,7 +54,7 @@ def muri_trace(table: Table) -> Trace:
         table.integers("submit_time", 10**14),
         positive(table, "num_gpu", MAX_GPUS),
         np.maximum(work, 1),
-        names=tuple(table.columns["job_id"]) if table.has("job_id") else None,
+        names=tuple(given_once(table, "job_id")) if table.has("job_id") else None,
         model=model,
         models=models,
         extra={"iterations": iterations, "iteration_us": iteration_us, **stages, **duration},

@@ -1,4 +1,4 @@
-"""Reading a trace file: its format is recognised by the header of its table."""
+"""Reading a trace file: its format is recognised by its header, or by its first line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.chronus import chronus_trace
+from placewright.instances.traces.gavel import gavel_trace, is_gavel, is_shockwave, shockwave_trace
 from placewright.instances.traces.muri import muri_trace
+from placewright.instances.traces.openb import openb_trace
 from placewright.instances.traces.swf import is_swf, swf_trace
 from placewright.instances.traces.tables import duration_trace, own_trace
 from placewright.instances.traces.trace import Trace
@@ -17,6 +19,7 @@ from placewright.instances.traces.trace import Trace
 FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Table], Trace]]] = {
     "placewright": (("submit_s", "gpus", "duration_s"), own_trace),
     "muri": (("submit_time", "num_gpu", "iterations", "iteration_time"), muri_trace),
+    "openb": (("num_gpu", "gpu_milli"), openb_trace),
     "chronus": (("submit_time", "num_gpu", "expect_time_list"), chronus_trace),
     "elasticflow-deadlines": (
         ("submission_time", "num_gpu", "duration", "deadline"),
@@ -27,31 +30,38 @@ FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Table], Trace]]] = {
 }
 """Formats by name: the columns by which each is recognised, and what reads its table."""
 
+AnyPath = str | os.PathLike[str]
 
-SWF = "swf"
+FILES: dict[str, tuple[Callable[[AnyPath], bool], Callable[[AnyPath], Trace]]] = {
+    "swf": (is_swf, swf_trace),
+    "gavel": (is_gavel, gavel_trace),
+    "shockwave": (is_shockwave, shockwave_trace),
+}
+"""Formats without a header by name: what recognises a file of each, and what reads it."""
 
 
-def read_trace(path: str | os.PathLike[str], format: str | None = None) -> Trace:  # noqa: A002
+def read_trace(path: AnyPath, format: str | None = None) -> Trace:  # noqa: A002
     """Read a trace.
 
     Parameters
     ----------
     path
-        A CSV file with a header, or a log that ends in `.swf`.
+        A CSV file with a header, or a file of one of the formats without.
     format
-        One of `FORMATS` or `swf`; None: the first whose columns the header has.
+        One of `FILES` or `FORMATS`; None: the first that recognises the file.
 
     Raises
     ------
     InvalidInputError
         For a file that cannot be used, with line and column.
     """
-    if format is not None and format not in (*FORMATS, SWF):
+    if format is not None and format not in FILES and format not in FORMATS:
         raise InvalidInputError(
-            f"expected one of {', '.join((*FORMATS, SWF))}", path=("format",), value=format
+            f"expected one of {', '.join((*FORMATS, *FILES))}", path=("format",), value=format
         )
-    if format == SWF or (format is None and is_swf(path)):
-        return swf_trace(path)
+    for name, (recognises, read) in FILES.items():
+        if format == name or (format is None and recognises(path)):
+            return read(path)
     table = read_table(Path(path))
     if format is None:
         named = (name for name, (columns, _) in FORMATS.items() if all(map(table.has, columns)))

@@ -15,7 +15,7 @@ import numpy as np
 from placewright.instances.converters.support.csv_table import MAX_BYTES
 from placewright.instances.errors import InvalidInputError, value_text
 from placewright.instances.io import streams
-from placewright.instances.traces.tables import MAX_GPUS, MAX_S, numbered
+from placewright.instances.traces.tables import MAX_GPUS, MAX_S, MAX_WORK_S, numbered
 from placewright.instances.traces.trace import Trace
 
 FIELDS = 18
@@ -55,6 +55,9 @@ def swf_trace(path: str | os.PathLike[str]) -> Trace:
         )
         gpus = used if used > 0 else asked
         if run > 0 and gpus > 0:
+            for field, seconds in ((_RUN, run), (_ASKED_TIME, told)):
+                if seconds > MAX_WORK_S:
+                    raise _unusable(file, number, fields[field], f"at most {MAX_WORK_S} seconds")
             if gpus > MAX_GPUS:
                 raise _unusable(file, number, fields[_USED], f"at most {MAX_GPUS} processors")
             rows.append((submit, gpus, run, told if told > 0 else run))

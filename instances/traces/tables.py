@@ -16,6 +16,9 @@ from placewright.instances.traces.trace import COLUMNS, NEVER, Trace
 MAX_S = 10**10
 """The longest time on a clock: 317 years."""
 
+MAX_WORK_S = 10**9
+"""The longest running time: 31 years."""
+
 MAX_GPUS = 10**6
 MAX_VALUE = 10**9
 
@@ -33,9 +36,11 @@ def own_trace(table: Table) -> Trace:
     none) and value. Seconds have up to three decimals. Further columns of whole numbers are kept
     for policies that read them.
     """
-    work = _milliseconds(table, "duration_s")
+    work = _milliseconds(table, "duration_s", maximum=MAX_WORK_S)
     deadline = _milliseconds(table, "deadline_s", NEVER) if table.has("deadline_s") else None
-    predicted = _milliseconds(table, "predicted_s", -1) if table.has("predicted_s") else None
+    predicted = (
+        _milliseconds(table, "predicted_s", -1, MAX_WORK_S) if table.has("predicted_s") else None
+    )
     tenants, tenant = numbered(table.columns.get("tenant"), len(work))
     models, model = numbered(table.columns.get("model"), len(work))
     extra = {
@@ -49,7 +54,7 @@ def own_trace(table: Table) -> Trace:
         _milliseconds(table, "submit_s"),
         positive(table, "gpus", MAX_GPUS),
         np.maximum(work, 1),
-        names=tuple(table.columns["name"]) if table.has("name") else None,
+        names=tuple(given_once(table, "name")) if table.has("name") else None,
         predicted_ms=None if predicted is None else np.where(predicted < 0, work, predicted),
         deadline_ms=deadline,
         value=table.integers("value", MAX_VALUE, blank=0) if table.has("value") else None,
@@ -69,7 +74,7 @@ def duration_trace(table: Table) -> Trace:
     """
     submit = "submit_time" if table.has("submit_time") else "submission_time"
     gpus = table.integers("num_gpu", MAX_GPUS)
-    work = table.integers("duration", MAX_S)
+    work = table.integers("duration", MAX_WORK_S)
     names = given_once(table, "job_id") if table.has("job_id") else None
     deadline = table.integers("deadline", MAX_S) if table.has("deadline") else None
     rows = np.flatnonzero((gpus > 0) & (work > 0))
@@ -117,15 +122,17 @@ def _is_whole(cell: str) -> bool:
     return cell.isascii() and cell.isdigit() and len(cell) <= _DIGITS
 
 
-def _milliseconds(table: Table, column: str, blank: int | None = None) -> Ints:
+def _milliseconds(
+    table: Table, column: str, blank: int | None = None, maximum: int = MAX_S
+) -> Ints:
     """Return seconds with up to three decimals as milliseconds; `blank` for an empty cell."""
     cells = table.columns[column]
     empty = np.array([not cell for cell in cells], dtype=np.bool_)
     if blank is None or not empty.any():
-        return table.decimals(column, _PLACES, MAX_S)
+        return table.decimals(column, _PLACES, maximum)
     filled = Table(
         table.file,
         {column: [cell or "0" for cell in cells]},
         table.lines,
     )
-    return np.where(empty, blank, filled.decimals(column, _PLACES, MAX_S))
+    return np.where(empty, blank, filled.decimals(column, _PLACES, maximum))

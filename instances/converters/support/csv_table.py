@@ -97,29 +97,43 @@ class Table:
             ) from None
 
 
-def read_table(path: str | os.PathLike[str]) -> Table:
-    """Read a CSV file in UTF-8 whose first line names the columns; `-` is standard input.
+def read_table(
+    path: str | os.PathLike[str], columns: Sequence[str] | None = None, *, tabs: bool = False
+) -> Table:
+    """Read a CSV file in UTF-8; `-` is standard input.
+
+    Parameters
+    ----------
+    columns
+        Names of the columns of a file without a header; None: the first line names them.
+    tabs
+        Whether tabs are between fields, in which quotation marks mean nothing.
 
     Raises
     ------
     InvalidInputError
         If the file cannot be read, is no CSV, names a column twice, or a line has another number
-        of fields than the header.
+        of fields than there are columns.
     """
     file = os.fspath(path)
-    reader = csv.reader(io.StringIO(_read_text(file), newline=""), strict=True)
+    text = io.StringIO(_read_text(file), newline="")
+    reader = (
+        csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
+        if tabs
+        else csv.reader(text, strict=True)
+    )
+    told = "as in the header" if columns is None else f"({', '.join(columns)})"
     rows: list[list[str]] = []
     lines: list[int] = []
     try:
-        header = next(reader, [])
+        header = next(reader, []) if columns is None else columns
         for fields in reader:
             if not fields:
                 continue
             if len(fields) != len(header):
                 raise _unusable(
                     file,
-                    f"line {reader.line_num}: {len(fields)} fields; "
-                    f"expected {len(header)} as in the header",
+                    f"line {reader.line_num}: {len(fields)} fields; expected {len(header)} {told}",
                 )
             rows.append(fields)
             lines.append(reader.line_num)
@@ -142,7 +156,7 @@ def _read_text(file: str) -> str:
     except UnicodeDecodeError as error:
         raise _unusable(file, f"byte {error.start} is not UTF-8; expected UTF-8 text") from None
     if not text.strip():
-        raise _unusable(file, "empty; expected CSV whose first line names the columns")
+        raise _unusable(file, "empty; expected CSV")
     return text
 
 

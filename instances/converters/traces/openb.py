@@ -183,14 +183,7 @@ def _read_pods(table: Table, models: frozenset[str]) -> _Pods:
     names = table.names("name")
     cpu = table.integers("cpu_milli", MAX_AMOUNT)
     memory = table.integers("memory_mib", MAX_AMOUNT)
-    gpus = table.integers("num_gpu", MAX_GPU // WHOLE_GPU)
-    milli = np.full(gpus.size, WHOLE_GPU, dtype=np.int64)
-    if table.has("gpu_milli"):
-        shares = table.integers("gpu_milli", WHOLE_GPU)
-        for row in np.flatnonzero((gpus == 1) & (shares == 0)).tolist():
-            raise table.error(row, "gpu_milli", f"expected 1 to {WHOLE_GPU} for a pod of one GPU")
-        milli = np.where(gpus == 1, shares, milli)
-
+    gpus, milli = pod_gpus(table)
     allowed: list[tuple[str, ...] | None] = [None] * gpus.size
     if table.has("gpu_spec"):
         for row, cell in enumerate(table.columns["gpu_spec"]):
@@ -210,6 +203,18 @@ def _read_pods(table: Table, models: frozenset[str]) -> _Pods:
         without_gpu=int((gpus == 0).sum()),
         without_model=int(((gpus > 0) & ~placeable).sum()),
     )
+
+
+def pod_gpus(table: Table) -> tuple[Ints, Ints]:
+    """Return how many GPUs each pod asks, and thousandths of each: below 1000 only of a single."""
+    gpus = table.integers("num_gpu", MAX_GPU // WHOLE_GPU)
+    milli = np.full(gpus.size, WHOLE_GPU, dtype=np.int64)
+    if table.has("gpu_milli"):
+        shares = table.integers("gpu_milli", WHOLE_GPU)
+        for row in np.flatnonzero((gpus == 1) & (shares == 0)).tolist():
+            raise table.error(row, "gpu_milli", f"expected 1 to {WHOLE_GPU} for a pod of one GPU")
+        milli = np.where(gpus == 1, shares, milli)
+    return gpus, milli
 
 
 def _alive_and_running(table: Table, rows: Ints, at: int) -> tuple[Bools, Bools]:
