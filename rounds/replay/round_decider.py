@@ -7,6 +7,7 @@ begins anew at every `REOPEN`th round, so that a replay decides the same each ti
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -182,25 +183,48 @@ class RoundDecider(Decider):
         )
 
     def _carry_out(self, loop: Loop, plan: Plan) -> None:
-        places = {} if self._is_free else dict(loop.place)
         for decision in plan.decisions:
-            job = int(decision.job)
             if decision.decision is DecisionKind.PREEMPT:
-                del places[job], self._tasks[job]
+                del self._tasks[int(decision.job)]
             elif decision.decision in (DecisionKind.START, DecisionKind.MIGRATE):
-                places[job] = self._place(decision.tasks)
-                self._tasks[job] = decision.tasks
-        loop.ledger.clear()
-        for place in places.values():
-            loop.ledger.take(place)
-        loop.replace_all(places)
+                self._tasks[int(decision.job)] = decision.tasks
+        carry_out(loop, plan, int, self._host, {} if self._is_free else dict(loop.place))
 
-    def _place(self, tasks: tuple[Task, ...]) -> Place:
-        held: dict[int, int] = {}
-        for task in tasks:
-            host = self._host[task.host]
-            held[host] = held.get(host, 0) + len(task.gpus)
-        return tuple(sorted(held.items()))
+
+def carry_out(
+    loop: Loop,
+    plan: Plan,
+    number: Callable[[str], int],
+    hosts: Mapping[str, int],
+    places: dict[int, Place],
+) -> None:
+    """Let a plan's jobs run where it says.
+
+    Parameters
+    ----------
+    number, hosts
+        Numbers of jobs and hosts in the loop, by name.
+    places
+        Where jobs are that the plan leaves alone; changed.
+    """
+    for decision in plan.decisions:
+        if decision.decision is DecisionKind.PREEMPT:
+            del places[number(decision.job)]
+        elif decision.decision in (DecisionKind.START, DecisionKind.MIGRATE):
+            places[number(decision.job)] = place_of(decision.tasks, hosts)
+    loop.ledger.clear()
+    for place in places.values():
+        loop.ledger.take(place)
+    loop.replace_all(places)
+
+
+def place_of(tasks: Sequence[Task], hosts: Mapping[str, int]) -> Place:
+    """Return on which hosts tasks of whole GPUs are, with how many."""
+    held: dict[int, int] = {}
+    for task in tasks:
+        host = hosts[task.host]
+        held[host] = held.get(host, 0) + len(task.gpus)
+    return tuple(sorted(held.items()))
 
 
 def _whole(value: Floats) -> Ints:
