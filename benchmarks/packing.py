@@ -8,15 +8,16 @@ leaves, nothing moves, and what has no room when it arrives is dropped.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
 
+from benchmarks.packing_loop import ByRule, Placing, play
 from benchmarks.packing_pods import Arrivals, Kind, Pods, arrivals, read_pods
-from benchmarks.packing_rules import RULES, Ledger, play
+from benchmarks.packing_rules import RULES, Ledger, Place, Rule
 from benchmarks.presets import NODES, PODS, TRACE
 from benchmarks.report import ERROR, OURS, SKIPPED, Row
 from placewright import Changes, Engine, Round, solve_round
@@ -27,7 +28,7 @@ from placewright.instances.documents.policy import Policy, TaskKind
 from placewright.rounds.certificate import gap_of
 from placewright.topology.units import WHOLE_GPU
 
-__all__ = ["Case", "bound_of", "cases", "play_rounds", "run"]
+__all__ = ["Case", "bound_of", "cases", "play_rounds", "play_rules", "run"]
 
 LISTS = ("default", "gpuspec10", "multigpu20")
 SEEDS = 10
@@ -108,7 +109,7 @@ def _rows(case: Case) -> Iterator[Row]:
             if name == OURS:
                 ledger = play_rounds(arriving, case.batch)
             else:
-                ledger = play(arriving, RULES[name])
+                ledger = play_rules(arriving, RULES[name])
             tally.cpu_seconds.append(time.process_time() - began)
             tally.held.append(ledger.held)
             tally.shares.append(100 * ledger.held / pods.total)
@@ -141,46 +142,63 @@ def _rows(case: Case) -> Iterator[Row]:
         )
 
 
-def play_rounds(arriving: Arrivals, batch: int) -> Ledger:
-    """Decide rounds with an engine: terms value and stranded, the mix that of the pod list.
+class _ByRounds(Placing):
+    """Decides rounds with an engine: terms value and stranded, the mix that of the pod list.
 
     What has arrived is pinned; since it never leaves, all of a host becomes one job.
     """
+
+    def __init__(self, arriving: Arrivals, engine: Engine) -> None:
+        super().__init__(arriving)
+        self._engine = engine
+        self._options = _options(arriving.pods)
+        self._names = [entry.name for entry in arriving.pods.cluster.hosts]
+        self._at = {name: host for host, name in enumerate(self._names)}
+        self._known: set[int] = set()
+        self._touched: set[int] = set()
+        self._past: list[str] = []
+
+    def places(self, pods: Sequence[int], kinds: Sequence[int]) -> Iterator[Place | None]:
+        """Decide a round."""
+        jobs = [
+            Job(name=f"pod-{pod}", options=self._options[kind])
+            for pod, kind in zip(pods, kinds, strict=True)
+        ]
+        held = {host: _held(self.ledger, host, self._names[host]) for host in sorted(self._touched)}
+        changes = Changes(
+            added=[*(job for host, job in held.items() if host not in self._known), *jobs],
+            updated=[job for host, job in held.items() if host in self._known],
+            removed=self._past,
+        )
+        plan = self._engine.round(changes)
+        self._known |= self._touched
+        self._touched.clear()
+        self._past = [job.name for job in jobs]
+        for decision in plan.decisions[-len(jobs) :]:
+            if decision.decision is DecisionKind.START:
+                task: Task = decision.tasks[0]
+                host = self._at[task.host]
+                self._touched.add(host)
+                yield host, task.gpus
+            else:
+                yield None
+
+
+def play_rounds(arriving: Arrivals, batch: int) -> Ledger:
+    """Decide a round for each batch of arrivals."""
     pods = arriving.pods
-    ledger = Ledger(pods)
-    names = [entry.name for entry in pods.cluster.hosts]
-    at = {name: host for host, name in enumerate(names)}
-    options = _options(pods)
     mix = tuple(
         TaskKind(**_asked(k), weight=int(count))
         for k, count in zip(pods.kinds, pods.counts, strict=True)
     )
     first = Round(cluster=pods.cluster, policy=Policy(terms=("value", "stranded"), mix=mix))
-    known: set[int] = set()
-    past: list[str] = []
-    held: dict[int, Job] = {}
     with Engine(first, gap=ANY_GAP, time_limit=SECONDS, isolation="none") as engine:
-        for begin in range(0, len(arriving.kinds), batch):
-            kinds = arriving.kinds[begin : begin + batch].tolist()
-            jobs = [
-                Job(name=f"pod-{begin + i}", options=options[kind]) for i, kind in enumerate(kinds)
-            ]
-            changes = Changes(
-                added=[*(held[host] for host in held if host not in known), *jobs],
-                updated=[job for host, job in held.items() if host in known],
-                removed=past,
-            )
-            plan = engine.round(changes)
-            known.update(held)
-            past = [job.name for job in jobs]
-            touched = set()
-            for kind, decision in zip(kinds, plan.decisions[-len(kinds) :], strict=True):
-                if decision.decision is DecisionKind.START:
-                    task: Task = decision.tasks[0]
-                    ledger.take(kind, (at[task.host], task.gpus))
-                    touched.add(at[task.host])
-            held = {host: _held(ledger, host, names[host]) for host in sorted(touched)}
-    return ledger
+        return play(arriving, _ByRounds(arriving, engine), batch)
+
+
+def play_rules(arriving: Arrivals, make: Callable[[Pods], Rule]) -> Ledger:
+    """Place pod by pod."""
+    return play(arriving, ByRule(arriving, make(arriving.pods)))
 
 
 def bound_of(arriving: Arrivals) -> int:

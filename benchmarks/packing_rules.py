@@ -15,11 +15,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.packing_pods import Arrivals, Pods
+from benchmarks.packing_pods import Pods
 from placewright.array_types import Floats, Ints
 from placewright.topology.units import WHOLE_GPU
 
-__all__ = ["RULES", "Ledger", "Place", "Rule", "play"]
+__all__ = ["RULES", "Ledger", "Place", "Rule"]
 
 Place: TypeAlias = tuple[int, tuple[int, ...]]
 """A host and GPUs on it."""
@@ -254,17 +254,6 @@ class Fragmentation:
         useful = np.where(runs, np.where(large, gpus[:, None, :], 0).sum(axis=2), 0)
         fragments: Floats = gpus.sum(axis=1) - useful @ self._share
         return fragments
-
-
-def play(arriving: Arrivals, make: Callable[[Pods], Rule]) -> Ledger:
-    """Let pods arrive one after the other; those without room are dropped."""
-    ledger = Ledger(arriving.pods)
-    rule = make(arriving.pods)
-    for kind in arriving.kinds.tolist():
-        place = rule(ledger, kind)
-        if place is not None:
-            ledger.take(kind, place)
-    return ledger
 
 
 def _rule(cost: Callable[[Ledger, int], Floats]) -> Callable[[Pods], Rule]:

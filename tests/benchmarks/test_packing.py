@@ -170,7 +170,7 @@ def test_all_methods_stay_below_the_bound_and_ours_leaves_valid_ledgers(
     bound = bench.packing.bound_of(arriving)
     ledgers = [bench.packing.play_rounds(arriving, batch) for batch in (1, 4, 100)]
     ledgers += [
-        bench.packing_rules.play(arriving, make) for make in bench.packing_rules.RULES.values()
+        bench.packing.play_rules(arriving, make) for make in bench.packing_rules.RULES.values()
     ]
     for ledger in ledgers:
         assert 0 < ledger.held <= bound <= pods.total
