@@ -17,12 +17,14 @@ from placewright.cli.verbs.options import Format
 
 if TYPE_CHECKING:
     from placewright.rounds.replay.loop import Outage
+    from placewright.rounds.replay.quotas import Quota
     from placewright.rounds.replay.spec import ReplaySpec
 
 _OVERHEAD = read_seconds(0, 31_536_000)
 _EVERY = read_seconds(1, 31_536_000)
 _ROUND = read_whole_seconds(1, 31_536_000)
 _HOSTS = re.compile(r"([0-9]{1,6})x([0-9]{1,4})")
+_QUOTA = re.compile(r"(.+)=([0-9]{1,6})x([0-9]{1,4})", re.DOTALL)
 MAX_HOSTS = 200_000
 
 
@@ -132,6 +134,10 @@ def replay(
     charge: Annotated[
         Charge, typer.Option(help="When a start is paid; event is as Muri's simulator does.")
     ] = Charge.START,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TENANT=NxG", help="The tenant owns N cells of G GPUs; repeatable."),
+    ] = None,
     load: Annotated[
         list[float] | None,
         typer.Option(
@@ -205,6 +211,7 @@ def replay(
         outages=away,
         mtbf_s=mtbf,
         repair_s=repair,
+        quotas=_quotas(quota or []),
         load=loads[0],
         seed=seeds[0],
         predictions=predictions.value,
@@ -269,6 +276,19 @@ def _play_sweep(
         typer.echo(json.dumps(summaries, indent=2))
     else:
         print_sweep(out(), summaries)
+
+
+def _quotas(texts: list[str]) -> tuple[Quota, ...]:
+    """Read quotas such as vision=2x4."""
+    from placewright.rounds.replay.quotas import Quota
+
+    quotas = []
+    for text in texts:
+        match = _QUOTA.fullmatch(text)
+        if match is None or not int(match[2]) or not int(match[3]):
+            raise typer.BadParameter(f"{text}: expected TENANT=NxG", param_hint="--quota")
+        quotas.append(Quota(match[1], int(match[2]), int(match[3])))
+    return tuple(quotas)
 
 
 def _host_sizes(text: str) -> tuple[int, ...]:

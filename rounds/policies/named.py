@@ -10,11 +10,12 @@ from placewright.rounds.policies.base import ListPolicy, RoundPolicy
 from placewright.rounds.policies.estimates import ESTIMATES
 from placewright.rounds.policies.gittins import GITTINS
 from placewright.rounds.policies.lists import LISTS
+from placewright.rounds.policies.quotas import GPU_QUOTA, HIVED, QuotaPolicy
 from placewright.rounds.policies.smith import SMITH
 from placewright.rounds.policies.tenants import COUNTERS, DRF, TenantPolicy
 from placewright.rounds.policies.tiresias import LAS
 
-Policy: TypeAlias = ListPolicy | TenantPolicy | RoundPolicy
+Policy: TypeAlias = ListPolicy | TenantPolicy | QuotaPolicy | RoundPolicy
 
 POLICIES: dict[str, Policy] = {
     **LISTS,
@@ -23,6 +24,8 @@ POLICIES: dict[str, Policy] = {
     GITTINS.name: GITTINS,
     DRF.name: DRF,
     COUNTERS.name: COUNTERS,
+    HIVED.name: HIVED,
+    GPU_QUOTA.name: GPU_QUOTA,
     SMITH.name: SMITH,
 }
 """The policies by name."""

@@ -14,8 +14,9 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import Trace
-from placewright.rounds.policies.base import CHANGING, RoundPolicy
+from placewright.rounds.policies.base import CHANGING, ListPolicy, RoundPolicy
 from placewright.rounds.policies.named import policy_named
+from placewright.rounds.policies.quotas import QuotaPolicy
 from placewright.rounds.policies.tenants import TenantPolicy
 from placewright.rounds.replay.costs import Charge, Costs
 from placewright.rounds.replay.ledger import HostLedger, Placer, Places
@@ -24,6 +25,8 @@ from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger
 from placewright.rounds.replay.muri_costs import start_seconds
 from placewright.rounds.replay.outages import check_outages, random_outages
 from placewright.rounds.replay.predictions import Predictions, predicted_with_errors
+from placewright.rounds.replay.quota_list import quota_list
+from placewright.rounds.replay.quotas import Quota, check_quotas
 from placewright.rounds.replay.result import Result, result_of
 from placewright.rounds.replay.round_decider import RoundDecider
 from placewright.rounds.replay.state import NAME, SAVE_EVERY_S, restore, saver
@@ -56,6 +59,8 @@ class ReplaySpec:
     mtbf_s, repair_s
         Means of the exponential times between failures of a host and of its repair, drawn by
         `seed`; None: no failures beside `outages`.
+    quotas
+        What tenants own, of the policies that ask for it.
     search_s, gap
         Limits of the search of each round, of a policy that rounds decide: work in units of
         seconds, and the gap at which it stops.
@@ -83,6 +88,7 @@ class ReplaySpec:
     move_s: float = 0
     checkpoint_s: float | None = None
     charge: Charge = "start"
+    quotas: tuple[Quota, ...] = ()
     search_s: float = 2.0
     gap: float = 0.0
     load: float = 1.0
@@ -99,6 +105,7 @@ class ReplaySpec:
         card = asdict(self)
         card["hosts"] = _host_text(self.hosts)
         card["outages"] = _digest_of(self.outages)
+        card["quotas"] = ", ".join(map(str, self.quotas)) or "none"
         return card
 
 
@@ -128,7 +135,8 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
     InvalidInputError
         If a job does not fit even where all GPUs are free, the policy needs a column that there is
         not, an outage cannot be, failures are too many, hosts fail that are not told apart, costs
-        are charged at events that are paid once, or rounds decide between the boundaries of leases.
+        are charged at events that are paid once, a policy cannot decide between the boundaries of
+        leases, or quotas cannot be.
     """
     for column in sorted(policy_named(spec.policy).sees - CHANGING):
         if not trace.has(column):
@@ -160,10 +168,14 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
             path=("mtbf_s",),
             value=spec.mtbf_s,
         )
-    if spec.leases and isinstance(policy_named(spec.policy), RoundPolicy):
+    policy = policy_named(spec.policy)
+    if spec.leases and not isinstance(policy, ListPolicy | TenantPolicy):
         raise InvalidInputError(
             "expected a list policy where there are leases", path=("policy",), value=spec.policy
         )
+    if isinstance(policy, QuotaPolicy):
+        fail = bool(spec.outages) or spec.mtbf_s is not None
+        check_quotas(spec.quotas, trace.tenants, spec.hosts, spec.placer, fail=fail)
     if spec.charge == "event" and (spec.stop_s or spec.move_s):
         raise InvalidInputError(
             "expected charge start where a stop or a move costs something",
@@ -270,6 +282,8 @@ def _decider(trace: Trace, spec: ReplaySpec) -> Decider:
         return RoundDecider(policy, spec.hosts, spec.places, spec.search_s, spec.gap)
     if isinstance(policy, TenantPolicy):
         return TenantList(policy, trace)
+    if isinstance(policy, QuotaPolicy):
+        return quota_list(policy, trace, spec.hosts, spec.quotas)
     return list_decider(policy, len(trace), spec.places)
 
 

@@ -6,9 +6,9 @@ from itertools import product
 from random import Random
 
 import pytest
-from cell_allocator import Allocator, Grant
 
 from placewright.formulations.cells.buddy import Buddy
+from placewright.formulations.cells.virtual_clusters import Allocator, Grant
 from placewright.topology.chain import Cell, Chain, claims_fit
 
 SEQUENCES = 10_000

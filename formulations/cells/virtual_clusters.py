@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from placewright.formulations.cells.buddy import Buddy
+from placewright.formulations.cells.buddy import Buddy, Cost
 from placewright.topology.chain import Cell, Chain, claims_fit
 
 
@@ -58,18 +58,30 @@ class Allocator:
         self.bound: dict[tuple[str, Cell], Cell] = {}
         """The physical cell of each virtual cell that is in use."""
 
-    def take(self, tenant: str, level: int) -> Grant | None:
-        """Grant a cell of a level, or None if the tenant's own cells have none free."""
+    def take(self, tenant: str, level: int, cost: Cost | None = None) -> Grant | None:
+        """Grant a cell of a level, or None if the tenant's own cells have none free.
+
+        Of several physical cells that a virtual one may be bound to, it is the least `cost`.
+        """
         virtual = self._virtual[tenant].take(level)
         if virtual is None:
             return None
         root = self._root(tenant, virtual)
         if (tenant, root) not in self.bound:
-            physical = self._physical.take(root.level)
+            physical = self._physical.take(root.level, cost)
             if physical is None:
                 raise AssertionError(f"no cell for {root} of {tenant}; expected one by the rows")
             self.bound[tenant, root] = physical
         return Grant(tenant, virtual, self._image(tenant, virtual, root))
+
+    def claim(self, grant: Grant) -> None:
+        """Grant this very cell, which is free: what was granted is so again, in any order."""
+        root = self._root(grant.tenant, grant.virtual)
+        if (grant.tenant, root) not in self.bound:
+            physical = self.chain.above(grant.physical, root.level)
+            self._physical.claim(physical)
+            self.bound[grant.tenant, root] = physical
+        self._virtual[grant.tenant].claim(grant.virtual)
 
     def give(self, grant: Grant) -> None:
         """Take a granted cell back; ValueError if it is not held."""

@@ -1,0 +1,254 @@
+"""Lists of tenants with quotas: guaranteed jobs preempt opportunistic ones."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from bisect import insort
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from placewright.formulations.cells.virtual_clusters import Allocator, Grant
+from placewright.instances.traces.trace import Trace
+from placewright.rounds.policies.quotas import QuotaPolicy
+from placewright.rounds.replay.ledger import Place
+from placewright.rounds.replay.loop import Decider, Loop
+from placewright.rounds.replay.quotas import Quota, cells_by_tenant, chain_of, level_of
+from placewright.topology.chain import Cell, claims_fit
+
+
+def quota_list(
+    policy: QuotaPolicy, trace: Trace, sizes: Sequence[int], quotas: Sequence[Quota]
+) -> Decider:
+    """Return the decider of a quota policy."""
+    if policy.guarantee == "cells":
+        return CellList(trace, sizes, quotas)
+    return GpuQuotaList(trace, quotas)
+
+
+class _QuotaList(Decider):
+    """Guaranteed jobs that wait, opportunistic jobs that wait, both in order of arrival."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._tenant = [trace.tenants[number] for number in trace.tenant.tolist()]
+        self._guaranteed: list[int] = []
+        self._opportunistic: list[int] = []
+
+    @abstractmethod
+    def _owns(self, tenant: str, gpus: int) -> bool:
+        """Say whether a tenant's quota has room for a job when no other is in it."""
+
+    @abstractmethod
+    def _admit(self, loop: Loop, job: int) -> Place | None:
+        """Return where a guaranteed job starts, its GPUs freed; None if it waits."""
+
+    @abstractmethod
+    def _is_guaranteed(self, job: int) -> bool:
+        """Say whether a running job is guaranteed."""
+
+    def arrive(self, loop: Loop, job: int) -> None:
+        """Append a job to its list."""
+        owns = self._owns(self._tenant[job], loop.gpus[job])
+        (self._guaranteed if owns else self._opportunistic).append(job)
+
+    def decide(self, loop: Loop) -> None:
+        """Start guaranteed jobs, then opportunistic ones on what is free."""
+        blocked, waiting = set[str](), list[int]()
+        for job in self._guaranteed:
+            tenant = self._tenant[job]
+            place = None if tenant in blocked else self._admit(loop, job)
+            if place is None:
+                blocked.add(tenant)
+                waiting.append(job)
+            else:
+                loop.start(job, place)
+        self._guaranteed = waiting
+        self._fill(loop)
+
+    def _fill(self, loop: Loop) -> None:
+        waiting, least_misfit = [], loop.ledger.total + 1
+        if not loop.ledger.free_total:
+            return
+        for job in self._opportunistic:
+            gpus = loop.gpus[job]
+            place = loop.ledger.find(gpus) if gpus < least_misfit else None
+            if place is None:
+                least_misfit = min(gpus, least_misfit)
+                waiting.append(job)
+            else:
+                loop.start(job, place)
+        self._opportunistic = waiting
+
+    def _victims(self, loop: Loop, lacking: int, freed: Callable[[Place], int]) -> list[int]:
+        """Return opportunistic jobs that free so many GPUs, the last that started first.
+
+        All of those that free some if they are too few.
+        """
+        victims = []
+        for job, place in reversed(loop.place.items()):
+            if lacking <= 0:
+                break
+            gpus = 0 if self._is_guaranteed(job) else freed(place)
+            if gpus:
+                victims.append(job)
+                lacking -= gpus
+        return victims
+
+    def _preempt(self, loop: Loop, victims: list[int]) -> None:
+        for job in victims:
+            loop.stop(job)
+            insort(self._opportunistic, job)
+
+
+class CellList(_QuotaList):
+    """Guaranteed jobs have cells of their tenants' virtual clusters, as in HiveD.
+
+    A job has the smallest cell of a host that holds it; one that is larger than a host has whole
+    hosts, and such a cell for the rest. Virtual cells are bound to hosts on which the fewest
+    opportunistic jobs are preempted.
+    """
+
+    def __init__(self, trace: Trace, sizes: Sequence[int], quotas: Sequence[Quota]) -> None:
+        super().__init__(trace)
+        self._size, self._chain = sizes[0], chain_of(sizes[0])
+        self._cells = cells_by_tenant(quotas, self._size)
+        self._allocator = Allocator(self._chain, len(sizes), self._cells)
+        self._grants: dict[int, list[Grant]] = {}
+
+    def state(self) -> Any:
+        """Return who waits, and the cells of guaranteed jobs."""
+        return [self._guaranteed, self._opportunistic, list(self._grants.items())]
+
+    def restore(self, state: Any) -> None:
+        """Take a state over."""
+        self._guaranteed, self._opportunistic, grants = state
+        for job, cells in grants:
+            self._grants[job] = [
+                Grant(tenant, Cell(*virtual), Cell(*physical))
+                for tenant, virtual, physical in cells
+            ]
+            for grant in self._grants[job]:
+                self._allocator.claim(grant)
+
+    def leave(self, loop: Loop, job: int) -> None:  # noqa: ARG002
+        """Give the cells of a job back."""
+        for grant in self._grants.pop(job, ()):
+            self._allocator.give(grant)
+
+    def _is_guaranteed(self, job: int) -> bool:
+        return job in self._grants
+
+    def _owns(self, tenant: str, gpus: int) -> bool:
+        if tenant not in self._cells:
+            return False
+        claims = [0] * self._chain.levels
+        for part in self._parts(gpus):
+            claims[level_of(part)] += 1
+        return claims_fit(self._chain, claims, self._cells[tenant])
+
+    def _parts(self, gpus: int) -> list[int]:
+        whole, rest = divmod(gpus, self._size)
+        return [self._size] * whole + ([rest] if rest else [])
+
+    def _admit(self, loop: Loop, job: int) -> Place | None:
+        @cache
+        def opportunistic() -> list[int]:
+            return self._opportunistic_gpus(loop)
+
+        def cost(cell: Cell) -> int:
+            return opportunistic()[self._host(cell)]
+
+        parts, grants = self._parts(loop.gpus[job]), list[Grant]()
+        for part in parts:
+            grant = self._allocator.take(self._tenant[job], level_of(part), cost)
+            if grant is None:
+                for taken in grants:
+                    self._allocator.give(taken)
+                return None
+            grants.append(grant)
+        place = tuple(
+            (self._host(grant.physical), part) for grant, part in zip(grants, parts, strict=True)
+        )
+        for host, gpus in place:
+            self._free(loop, host, gpus)
+        self._grants[job] = grants
+        return place
+
+    def _opportunistic_gpus(self, loop: Loop) -> list[int]:
+        """Return how many GPUs of each host opportunistic jobs hold."""
+        held = [0] * len(loop.ledger.sizes)
+        for job, place in loop.place.items():
+            if not self._is_guaranteed(job):
+                for host, gpus in place:
+                    held[host] += gpus
+        return held
+
+    def _free(self, loop: Loop, host: int, gpus: int) -> None:
+        """Preempt opportunistic jobs of a host until it has so many free GPUs."""
+        lacking = gpus - loop.ledger.free[host]
+        victims = self._victims(
+            loop, lacking, lambda place: sum(number for on, number in place if on == host)
+        )
+        self._preempt(loop, victims)
+
+    def _host(self, cell: Cell) -> int:
+        return self._chain.above(cell, self._chain.levels - 1).number
+
+
+class GpuQuotaList(_QuotaList):
+    """Guaranteed jobs count against a number of GPUs, and start where hosts have room.
+
+    Opportunistic jobs are preempted only for GPUs that are lacking in number.
+    """
+
+    def __init__(self, trace: Trace, quotas: Sequence[Quota]) -> None:
+        super().__init__(trace)
+        self._left: dict[str, int] = {}
+        for quota in quotas:
+            more = quota.cells * quota.gpus
+            self._left[quota.tenant] = self._left.get(quota.tenant, 0) + more
+        self._quota = dict(self._left)
+        self._running: dict[int, None] = {}
+
+    def state(self) -> Any:
+        """Return who waits, what is left of quotas, and the guaranteed jobs that run."""
+        return [self._guaranteed, self._opportunistic, self._left, list(self._running)]
+
+    def restore(self, state: Any) -> None:
+        """Take a state over."""
+        self._guaranteed, self._opportunistic, self._left, running = state
+        self._running = dict.fromkeys(running)
+
+    def leave(self, loop: Loop, job: int) -> None:
+        """Give the GPUs of a guaranteed job back to its quota."""
+        if job in self._running:
+            del self._running[job]
+            self._left[self._tenant[job]] += loop.gpus[job]
+
+    def _is_guaranteed(self, job: int) -> bool:
+        return job in self._running
+
+    def _owns(self, tenant: str, gpus: int) -> bool:
+        return gpus <= self._quota.get(tenant, 0)
+
+    def _admit(self, loop: Loop, job: int) -> Place | None:
+        gpus = loop.gpus[job]
+        if gpus > self._left[self._tenant[job]]:
+            return None
+        ledger = loop.ledger
+        victims = self._victims(loop, gpus - ledger.free_total, _size)
+        for victim in victims:
+            ledger.release(loop.place[victim])
+        place = ledger.find(gpus)
+        for victim in victims:
+            ledger.take(loop.place[victim])
+        if place is not None:
+            self._preempt(loop, victims)
+            self._running[job] = None
+            self._left[self._tenant[job]] -= gpus
+        return place
+
+
+def _size(place: Place) -> int:
+    return sum(number for _, number in place)
