@@ -141,7 +141,9 @@ def folder(tmp_path_factory):
     (here / "profiles.csv").write_text("model,num_gpu,iter_ms\nbert,1,100\nbert,2,110\n")
     write(parse_round(ROUND), here / "round.yaml")
     write(parse_edits(EDITS), here / "edits.yaml")
-    (here / "trace.csv").write_text("submit_s,gpus,duration_s\n0,4,100\n5,8,30.5\n9,1,60\n")
+    (here / "trace.csv").write_text(
+        "submit_s,gpus,duration_s,tenant\n0,4,100,vision\n5,8,30.5,speech\n9,1,60,vision\n"
+    )
     (here / "outages.csv").write_text("host,begin_s,end_s,planned\n0,10,50,\n1,40,60,1\n")
     (here / "mine.py").write_text(OWN_POLICY)
     (here / "token").write_text("a-token-of-the-tests\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
@@ -14,18 +13,15 @@ import typer
 from placewright.cli.format.output import STANDARD, err, note_written, out, wrong_argument
 from placewright.cli.format.times import read_seconds, read_whole_seconds
 from placewright.cli.verbs.options import Format
+from placewright.cli.verbs.replay_options import host_sizes, quotas_of
 
 if TYPE_CHECKING:
     from placewright.rounds.replay.loop import Outage
-    from placewright.rounds.replay.quotas import Quota
     from placewright.rounds.replay.spec import ReplaySpec
 
 _OVERHEAD = read_seconds(0, 31_536_000)
 _EVERY = read_seconds(1, 31_536_000)
 _ROUND = read_whole_seconds(1, 31_536_000)
-_HOSTS = re.compile(r"([0-9]{1,6})x([0-9]{1,4})")
-_QUOTA = re.compile(r"(.+)=([0-9]{1,6})x([0-9]{1,4})", re.DOTALL)
-MAX_HOSTS = 200_000
 
 
 class Placer(StrEnum):
@@ -177,7 +173,7 @@ def replay(
         raise typer.BadParameter(
             "expected one of --every, --at-most-every, --lease", param_hint="--every"
         )
-    sizes = _host_sizes(hosts)
+    sizes = host_sizes(hosts)
     if output is not None and Path(output).is_file():
         raise typer.BadParameter(f"{output}: expected a folder", param_hint="-o")
     from placewright.instances.errors import InvalidInputError
@@ -211,7 +207,7 @@ def replay(
         outages=away,
         mtbf_s=mtbf,
         repair_s=repair,
-        quotas=_quotas(quota or []),
+        quotas=quotas_of(quota or []),
         load=loads[0],
         seed=seeds[0],
         predictions=predictions.value,
@@ -276,30 +272,3 @@ def _play_sweep(
         typer.echo(json.dumps(summaries, indent=2))
     else:
         print_sweep(out(), summaries)
-
-
-def _quotas(texts: list[str]) -> tuple[Quota, ...]:
-    """Read quotas such as vision=2x4."""
-    from placewright.rounds.replay.quotas import Quota
-
-    quotas = []
-    for text in texts:
-        match = _QUOTA.fullmatch(text)
-        if match is None or not int(match[2]) or not int(match[3]):
-            raise typer.BadParameter(f"{text}: expected TENANT=NxG", param_hint="--quota")
-        quotas.append(Quota(match[1], int(match[2]), int(match[3])))
-    return tuple(quotas)
-
-
-def _host_sizes(text: str) -> tuple[int, ...]:
-    """Read hosts such as 16x8 or 4x8,2x4."""
-    sizes: list[int] = []
-    for part in text.split(","):
-        match = _HOSTS.fullmatch(part.strip())
-        number, gpus = (int(match[1]), int(match[2])) if match else (0, 0)
-        if not number or not gpus or len(sizes) + number > MAX_HOSTS:
-            raise typer.BadParameter(
-                f"{text}: expected NxG, at most {MAX_HOSTS} hosts", param_hint="--hosts"
-            )
-        sizes += [gpus] * number
-    return tuple(sizes)
