@@ -23,9 +23,9 @@ import numpy as np
 from placewright.array_types import Bools, Ints
 from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.io import streams
 from placewright.instances.io.files import load_values
 from placewright.instances.speed_models.gavel import ALONE, speed
+from placewright.instances.traces.first_line import first_line
 from placewright.instances.traces.tables import MAX_GPUS, MAX_S, MAX_WORK_S, numbered, positive
 from placewright.instances.traces.trace import NEVER, Trace
 
@@ -40,7 +40,6 @@ GAVEL = (
 )
 SHOCKWAVE = (*GAVEL[:7], "mode", *GAVEL[7:9], "duration", GAVEL[9])
 
-_HEAD_BYTES = 1 << 16
 _MAX_STEPS = 10**12
 _MAX_RATE = 10**9
 _MAX_SLO = 10**6
@@ -53,12 +52,12 @@ _IS_SHOCKWAVE = re.compile(_LINE + r"[a-z]+\t[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*")
 
 def is_gavel(path: str | os.PathLike[str]) -> bool:
     """Whether the first line has the ten fields of Gavel, the fourth an argument as `--steps`."""
-    return _IS_GAVEL.fullmatch(_first_line(path)) is not None
+    return _IS_GAVEL.fullmatch(first_line(path)) is not None
 
 
 def is_shockwave(path: str | os.PathLike[str]) -> bool:
     """Whether the first line has the twelve fields of Shockwave, the eighth a mode as `static`."""
-    return _IS_SHOCKWAVE.fullmatch(_first_line(path)) is not None
+    return _IS_SHOCKWAVE.fullmatch(first_line(path)) is not None
 
 
 def gavel_trace(path: str | os.PathLike[str]) -> Trace:
@@ -159,12 +158,3 @@ def _throughputs(path: Path) -> Mapping[str, Any]:
                 value=rate,
             )
     return {GPU_MODEL: measured}
-
-
-def _first_line(path: str | os.PathLike[str]) -> str:
-    """Return the first line of a file, `-` having none."""
-    file = os.fspath(path)
-    if file == streams.STANDARD_STREAM:
-        return ""
-    content = streams.read(file, _HEAD_BYTES)
-    return content.split(b"\n", 1)[0].decode("utf-8", "replace").rstrip("\r")

@@ -13,6 +13,7 @@ from placewright.instances.traces.gavel import gavel_trace, is_gavel, is_shockwa
 from placewright.instances.traces.muri import muri_trace
 from placewright.instances.traces.openb import openb_trace
 from placewright.instances.traces.swf import is_swf, swf_trace
+from placewright.instances.traces.synergy import is_synergy, synergy_trace
 from placewright.instances.traces.tables import duration_trace, own_trace
 from placewright.instances.traces.trace import Trace
 
@@ -36,6 +37,7 @@ FILES: dict[str, tuple[Callable[[AnyPath], bool], Callable[[AnyPath], Trace]]] =
     "swf": (is_swf, swf_trace),
     "gavel": (is_gavel, gavel_trace),
     "shockwave": (is_shockwave, shockwave_trace),
+    "synergy": (is_synergy, synergy_trace),
 }
 """Formats without a header by name: what recognises a file of each, and what reads it."""
 

@@ -1,4 +1,4 @@
-"""List policies without state: FIFO, fit first, EASY, SJF, SRTF, SRSF, QSSF, EDF, smallest first.
+"""List policies without state: FIFO, fit first, EASY, SJF, QSSF, EDF, SRTF, SRSF, LAS, smallest.
 
 References
 ----------
@@ -32,6 +32,10 @@ def _remaining_gpu_time(jobs: Columns) -> Keys:
     return jobs.remaining_ms * jobs.gpus
 
 
+def _attained_gpu_time(jobs: Columns) -> Keys:
+    return jobs.service_ms * jobs.gpus
+
+
 def _deadline(jobs: Columns) -> Keys:
     return jobs.deadline_ms
 
@@ -51,6 +55,9 @@ SRTF = ListPolicy("srtf", _remaining, frozenset({"remaining_ms"}), preempts=True
 SRSF = ListPolicy(
     "srsf", _remaining_gpu_time, frozenset({"remaining_ms"}), preempts=True, skips=True
 )
+LEAST_SERVICE = ListPolicy(
+    "las", _attained_gpu_time, frozenset({"service_ms"}), preempts=True, skips=True
+)
 SMALLEST = ListPolicy("smallest", _gpus, preempts=True, skips=True)
 
 LISTS = {
@@ -65,6 +72,7 @@ LISTS = {
         EDF,
         SRTF,
         SRSF,
+        LEAST_SERVICE,
         SMALLEST,
     )
 }

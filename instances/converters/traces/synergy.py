@@ -119,7 +119,7 @@ def read_synergy(
     file = os.fspath(profiles)
     found = load_values(file)
     try:
-        known = _models(found)
+        known = profiles_of(found)
         drawn = np.random.Generator(np.random.PCG64(seed))
         sizes = _sizes(drawn, servers * GPUS_PER_SERVER, jobs, gpus)
         names = _names(drawn, len(sizes), split, known)
@@ -228,8 +228,8 @@ def _names(
     return names
 
 
-def _models(found: Any) -> dict[str, Profile]:
-    """Return the profile of each model of `KINDS` that a file's values have."""
+def profiles_of(found: Any) -> dict[str, Profile]:
+    """Return the profile at one GPU of each model of `KINDS` that the values of a file have."""
     inside = isinstance(found, dict) and isinstance(found.get("models"), dict)
     path: tuple[str, ...] = ("models",) if inside else ()
     entries = found["models"] if inside else found
