@@ -70,7 +70,11 @@ def gavel_trace(path: str | os.PathLike[str]) -> Trace:
         GPUs that was not measured.
     """
     table = read_table(path, GAVEL, tabs=True)
-    throughputs = _throughputs(Path(path).parent / THROUGHPUTS)
+    beside = Path(path).parent / THROUGHPUTS
+    if not beside.exists():
+        told = f"a trace of steps; expected {THROUGHPUTS} of Gavel's artifact in its folder"
+        raise InvalidInputError(told, file=table.file, show_value=False)
+    throughputs = _throughputs(beside)
     steps = positive(table, "total_steps", _MAX_STEPS)
     gpus = positive(table, "scale_factor", MAX_GPUS)
     work = np.empty(len(steps), dtype=np.int64)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from placewright.instances.converters.support.csv_table import Table, read_table
-from placewright.instances.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError, value_text
 from placewright.instances.traces.chronus import chronus_trace
 from placewright.instances.traces.gavel import gavel_trace, is_gavel, is_shockwave, shockwave_trace
 from placewright.instances.traces.muri import muri_trace
@@ -70,12 +70,9 @@ def read_trace(path: AnyPath, format: str | None = None) -> Trace:  # noqa: A002
         format = next(named, None)  # noqa: A001
     if format is None:
         expected = "; ".join(f"{name}: {', '.join(cols)}" for name, (cols, _) in FORMATS.items())
-        raise InvalidInputError(
-            f"expected the columns of a known trace ({expected})",
-            file=str(path),
-            path=("line 1",),
-            value=",".join(table.columns),
-        )
+        header = value_text(",".join(table.columns))
+        told = f"line 1: {header}: expected the columns of a known trace ({expected})"
+        raise InvalidInputError(told, file=table.file, show_value=False)
     columns, reader = FORMATS[format]
     table.require(*columns)
     return reader(table)

@@ -8,6 +8,7 @@ Chapin et al., "Benchmarks and standards for the evaluation of parallel job sche
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +22,19 @@ from placewright.instances.traces.trace import Trace
 FIELDS = 18
 """Fields of a line; -1 stands for what is not known."""
 
-_JOB, _SUBMIT, _RUN, _USED, _ASKED, _ASKED_TIME, _USER = 0, 1, 3, 4, 7, 8, 11
+PARTIAL = frozenset({"2", "3", "4"})
+"""Status of lines that tell a part of a job that was swapped out, of which another line has all."""
+
+_JOB, _SUBMIT, _RUN, _USED, _ASKED, _ASKED_TIME, _STATUS, _USER = 0, 1, 3, 4, 7, 8, 10, 11
+_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 _MS = 1000
 
 
 def swf_trace(path: str | os.PathLike[str]) -> Trace:
     """Read a log; processors are GPUs, users are tenants, the time asked is what is predicted.
 
-    Jobs of unknown or no running time or processors are left out. Lines that begin with `;` are
-    comments.
+    Jobs of unknown or no running time or processors are left out, and lines that tell a part of a
+    job. Lines that begin with `;` are comments.
 
     Raises
     ------
@@ -41,16 +46,18 @@ def swf_trace(path: str | os.PathLike[str]) -> Trace:
     if len(content) > MAX_BYTES:
         raise InvalidInputError(f"expected at most {MAX_BYTES} bytes", file=file)
     rows: list[tuple[int, int, int, int]] = []
-    names: list[str] = []
+    names: dict[str, int] = {}
     users: list[str] = []
-    for number, line in enumerate(content.decode("ascii", "replace").splitlines(), 1):
+    for number, line in enumerate(content.decode("ascii", "replace").split("\n"), 1):
         fields = line.split()
         if not fields or fields[0].startswith(";"):
             continue
         if len(fields) != FIELDS:
             raise _unusable(file, number, line, f"{FIELDS} fields")
+        if fields[_STATUS] in PARTIAL:
+            continue
         submit, run, used, asked, told = (
-            _seconds(file, number, fields[field])
+            _rounded(file, number, fields[field])
             for field in (_SUBMIT, _RUN, _USED, _ASKED, _ASKED_TIME)
         )
         gpus = used if used > 0 else asked
@@ -61,7 +68,10 @@ def swf_trace(path: str | os.PathLike[str]) -> Trace:
             if gpus > MAX_GPUS:
                 raise _unusable(file, number, fields[_USED], f"at most {MAX_GPUS} processors")
             rows.append((submit, gpus, run, told if told > 0 else run))
-            names.append(fields[_JOB])
+            earlier = names.setdefault(fields[_JOB], number)
+            if earlier != number:
+                expected = f"each job once; line {earlier} has it"
+                raise _unusable(file, number, fields[_JOB], expected)
             users.append(fields[_USER])
     columns = np.array(rows, dtype=np.int64).reshape(-1, 4)
     tenants, tenant = numbered(users, len(rows))
@@ -81,12 +91,9 @@ def is_swf(path: str | os.PathLike[str]) -> bool:
     return Path(path).suffix == ".swf"
 
 
-def _seconds(file: str, line: int, field: str) -> int:
-    """Read a number, fractions of seconds rounded."""
-    try:
-        number = float(field)
-    except ValueError:
-        number = float("nan")
+def _rounded(file: str, line: int, field: str) -> int:
+    """Read a number, fractions rounded."""
+    number = float(field) if _NUMBER.fullmatch(field) else -2
     if not -1 <= number <= MAX_S:
         raise _unusable(file, line, field, f"a number from -1 to {MAX_S}")
     return round(number)

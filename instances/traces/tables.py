@@ -38,9 +38,10 @@ def own_trace(table: Table) -> Trace:
     """
     work = _milliseconds(table, "duration_s", maximum=MAX_WORK_S)
     deadline = _milliseconds(table, "deadline_s", NEVER) if table.has("deadline_s") else None
-    predicted = (
-        _milliseconds(table, "predicted_s", -1, MAX_WORK_S) if table.has("predicted_s") else None
-    )
+    predicted = work
+    if table.has("predicted_s"):
+        told = _milliseconds(table, "predicted_s", -1, MAX_WORK_S)
+        predicted = np.where(told < 0, work, told)
     tenants, tenant = numbered(table.columns.get("tenant"), len(work))
     models, model = numbered(table.columns.get("model"), len(work))
     extra = {
@@ -55,7 +56,7 @@ def own_trace(table: Table) -> Trace:
         positive(table, "gpus", MAX_GPUS),
         np.maximum(work, 1),
         names=tuple(given_once(table, "name")) if table.has("name") else None,
-        predicted_ms=None if predicted is None else np.where(predicted < 0, work, predicted),
+        predicted_ms=np.maximum(predicted, 1),
         deadline_ms=deadline,
         value=table.integers("value", MAX_VALUE, blank=0) if table.has("value") else None,
         tenant=tenant,

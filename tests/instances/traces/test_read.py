@@ -15,6 +15,8 @@ SWF = """; Version: 2.2
 1 10 -1 100 4 -1 -1 4 200 -1 1 7 1 -1 1 -1 -1 -1
 2 5 3 50 -1 -1 -1 2 -1 -1 1 8 1 -1 1 -1 -1 -1
 3 20 0 -1 4 -1 -1 4 200 -1 0 7 1 -1 1 -1 -1 -1
+1 -1 -1 40 4 -1 -1 4 200 -1 2 7 1 -1 1 -1 -1 -1
+1 -1 15 60 4 -1 -1 4 200 -1 3 7 1 -1 1 -1 -1 -1
 """
 
 
@@ -64,6 +66,9 @@ def test_swf(tmp_path: Path) -> None:
     [
         ("t.swf", "1 2 3\n", "line 1: '1 2 3': expected 18 fields"),
         ("t.swf", SWF.replace(" 50 ", " soon "), "line 4: 'soon': expected a number"),
+        ("t.swf", SWF.replace("\n2 5 ", "\n1 5 "), "line 4: '1': expected each job once; line 3"),
+        ("t.swf", SWF.replace(" 50 ", " 1_0 "), "line 4: '1_0': expected a number"),
+        ("t.swf", SWF.replace(" 50 ", " 5000000000 "), "line 4: '5000000000': expected at most"),
         ("t.csv", "submit_s,gpus,duration_s\n0,0,5\n", "line 2, column gpus"),
         ("t.csv", "submit_s,gpus,duration_s\n0,1,abc\n", "line 2, column duration_s"),
         ("t.csv", "when,what\n0,1\n", "expected the columns of a known trace"),

@@ -1,0 +1,117 @@
+"""Damaged trace files: each is read or refused with its name, and what is read is possible."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.traces.gavel import THROUGHPUTS
+from placewright.instances.traces.read import read_trace
+from placewright.instances.traces.tables import MAX_GPUS, MAX_WORK_S
+from placewright.instances.traces.trace import NEVER, Trace
+from tests.instances.traces.files import written
+from tests.instances.traces.test_deadlines import CHRONUS, ELASTICFLOW
+from tests.instances.traces.test_gavel import GAVEL, RATES, SHOCKWAVE
+from tests.instances.traces.test_openb import HEAD, PODS
+from tests.instances.traces.test_read import SWF
+
+OWN = (
+    "submit_s,gpus,duration_s,name,predicted_s,deadline_s,value\n"
+    "20.5,2,1.25,late,,,\n10,8,60,early,90,100,5\n"
+)
+MURI = (
+    "job_id,num_gpu,submit_time,iterations,model_name,iteration_time,resource_time_0\n"
+    "0,1,0,5853661,dqn,490,446\n1,8,201694000,8787693,dqn,509,435\n"
+)
+TIRESIAS = "job_id,num_gpu,submit_time,duration\n0,1,0,164\n1,8,30,147\n"
+
+FILES = {
+    "chronus.csv": CHRONUS,
+    "elasticflow.csv": ELASTICFLOW,
+    "gavel.trace": GAVEL,
+    "muri.csv": MURI,
+    "openb.csv": HEAD + PODS,
+    "own.csv": OWN,
+    "shockwave.trace": SHOCKWAVE,
+    "swf.swf": SWF,
+    "tiresias.csv": TIRESIAS,
+}
+
+CELLS = (
+    *("", "-1", "-0", "nan", "inf", "-inf", "1e400", "1e9", "0x10", "1_000", "٣", "²", "null"),
+    *("9" * 15, "9" * 19, "9" * 400, "1.5", "0.0000001", "-1.000000", "9999999999", "1000000000"),
+    *('"', "a,b", "\0", "\x1b[31m", "[1]", "0-0", "-", "5-5-5", "1-2-3-4"),
+)
+
+
+def possible(trace: Trace) -> None:
+    """Check what holds of every trace."""
+    assert len(set(trace.names)) == len(trace)
+    columns = (trace.submit_ms, trace.gpus, trace.work_ms, trace.deadline_ms, trace.value)
+    assert all(len(column) == len(trace) and column.dtype == np.int64 for column in columns)
+    assert np.all(np.diff(trace.submit_ms, prepend=0) >= 0)
+    assert np.all((trace.gpus >= 1) & (trace.gpus <= MAX_GPUS))
+    assert np.all((trace.work_ms >= 1) & (trace.work_ms <= MAX_WORK_S * 1000))
+    assert np.all((trace.predicted_ms >= 1) & (trace.predicted_ms <= MAX_WORK_S * 1000))
+    assert np.all((trace.deadline_ms == NEVER) | (np.abs(trace.deadline_ms) < 1 << 61))
+    assert np.all(trace.value >= 0)
+
+
+def tried(folder: Path, name: str, text: str) -> None:
+    """Read a file, which is possible or refused in one printable line that names it."""
+    try:
+        trace = read_trace(written(folder, text, name))
+    except InvalidInputError as error:
+        assert name in str(error) or THROUGHPUTS in str(error)
+        assert str(error).isprintable()
+    else:
+        possible(trace)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_cell_replaced_by_what_it_may_not_be(name: str, tmp_path: Path) -> None:
+    (tmp_path / THROUGHPUTS).write_text(json.dumps(RATES))
+    text = FILES[name]
+    possible(read_trace(written(tmp_path, text, name)))
+    mark = "\t" if name.endswith(".trace") else " " if name.endswith(".swf") else ","
+    lines = text.split("\n")
+    for line, row in enumerate(lines[:3]):
+        cells = row.split(mark)
+        for field in range(len(cells)):
+            for cell in CELLS:
+                damaged = mark.join([*cells[:field], cell, *cells[field + 1 :]])
+                tried(tmp_path, name, "\n".join([*lines[:line], damaged, *lines[line + 1 :]]))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_bytes_changed_cut_and_doubled_at_random(name: str, tmp_path: Path) -> None:
+    (tmp_path / THROUGHPUTS).write_text(json.dumps(RATES))
+    random = np.random.default_rng(7)
+    text = FILES[name]
+    for _ in range(300):
+        characters = list(text)
+        for _ in range(int(random.integers(1, 4))):
+            at = int(random.integers(len(characters)))
+            match int(random.integers(4)):
+                case 0:
+                    characters[at] = chr(int(random.integers(256)))
+                case 1:
+                    del characters[at]
+                case 2:
+                    characters[at:at] = characters[at : at + int(random.integers(1, 40))]
+                case _:
+                    characters = characters[: at + 1]
+        tried(tmp_path, name, "".join(characters))
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "content", ["", "\n\n", "\0" * 1000, "x" * 10**6, "1," * 10**5, "\t" * 10**5]
+)
+def test_files_of_nothing_or_of_one_giant_line(name: str, content: str, tmp_path: Path) -> None:
+    tried(tmp_path, name, content)
+    tried(tmp_path, name, FILES[name] + content)
