@@ -23,6 +23,7 @@ from placewright.cli.verbs import (
     export,
     generate,
     preset,
+    protect,
     replay,
     report,
     serve,
@@ -48,6 +49,7 @@ app.command("explain")(explain.explain)
 app.command("audit")(audit.audit)
 app.command("whatif")(whatif.whatif)
 app.command("diff")(diff.diff)
+app.command("protect")(protect.protect)
 app.command("replay")(replay.replay)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)

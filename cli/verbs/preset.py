@@ -1,4 +1,4 @@
-"""The verbs under `preset`: rounds that drain, replace, defragment or return hosts."""
+"""The verbs under `preset`: rounds that drain, replace, defragment, return or protect hosts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 preset = typer.Typer(
     name="preset",
-    help="Make a round for solve that drains, swaps, defragments, preempts or gives back hosts.",
+    help="Make a round for solve: drain, swap, defragment, preempt, give back or protect hosts.",
     no_args_is_help=True,
 )
 
@@ -128,6 +128,42 @@ def return_hosts(
     _say(made, f"return of {count} of the loaned hosts", output)
 
 
+@preset.command("replica-teams")
+def replica_teams(
+    round_file: RoundFile,
+    copies: Annotated[
+        int, typer.Option(metavar="M", help="Hosts that keep a checkpoint, its own included.")
+    ],
+    level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="Of the failure domains: rack, block, ...")
+    ],
+    memory: Annotated[
+        str, typer.Option(metavar="MIB", help="Checkpoint of one host in MiB, or as 64Gi.")
+    ],
+    job: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A running job; may be repeated.")
+    ] = None,
+    output: Output = STANDARD,
+) -> None:
+    """Divide the hosts of running jobs into teams that keep each other's checkpoints in memory.
+
+    The verb protect does that, solves the round, and says what the teams survive.
+
+    Example: placewright preset replica-teams round.yaml --copies 2 --level rack --memory 64Gi
+    """
+    from placewright.instances.documents.quantities import read_mib
+    from placewright.instances.presets.replica_teams import replica_teams as apply
+
+    try:
+        mib = read_mib(memory)
+    except ValueError as error:
+        raise typer.BadParameter(f"{memory}: {error}", param_hint="--memory") from None
+    made = _make(
+        round_file, output, "--level", lambda round_: apply(round_, copies, level, mib, job)
+    )
+    _say(made, f"teams of {copies} hosts", output)
+
+
 def _make(round_file: str, output: str, option: str, apply: Callable[[Round], Round]) -> Round:
     """Read a round, apply a preset and write the result; its errors are reported for `option`."""
     check_output(output, round_file)
@@ -140,7 +176,8 @@ def _make(round_file: str, output: str, option: str, apply: Callable[[Round], Ro
         made = apply(round_)
         check_round(made)
     except InvalidInputError as error:
-        wrong = "--count" if error.path == ("count",) else option
+        named = error.path[0] if error.path else ""
+        wrong = f"--{named}" if named in ("count", "copies", "memory", "job") else option
         raise wrong_argument(error, wrong) from error
     with interrupts.writing(output):
         write(made, output)

@@ -84,6 +84,17 @@ def _memory(value: Any) -> int:
     raise ValueError(f"expected {_MEMORY_FORMS}")
 
 
+def read_mib(text: str) -> int:
+    """Return an amount of memory as an option has it: MiB, or with a suffix ("64Gi").
+
+    Raises
+    ------
+    ValueError
+        Says what was expected.
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else _memory(text)
+
+
 def is_zero(raw: Any) -> bool:
     """Whether a quantity of a document is none at all: 0, "0m", "0Gi"."""
     return _ZERO.fullmatch(str(raw)) is not None

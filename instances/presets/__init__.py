@@ -1,1 +1,1 @@
-"""Presets: rounds made from rounds, to drain, replace, defragment or return hosts."""
+"""Presets: rounds made from rounds, to drain, replace, defragment, return or protect hosts."""

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
         write,
     )
     from placewright.instances.presets.presets import defragment, drain, hot_swap, minimal_victims
+    from placewright.instances.presets.replica_teams import replica_teams
     from placewright.instances.presets.return_hosts import return_hosts
     from placewright.instances.verify import Verification, verify
     from placewright.rounds import Admitted, Changes, Engine, solve_round
+    from placewright.rounds.protection.protect import Protection, protect
     from placewright.topology import Cluster
 
 __version__ = "0.1.0"
@@ -46,6 +48,7 @@ __all__ = [
     "Explanation",
     "InvalidInputError",
     "Plan",
+    "Protection",
     "Round",
     "Verification",
     "WhatIf",
@@ -61,6 +64,8 @@ __all__ = [
     "load_plan",
     "load_round",
     "minimal_victims",
+    "protect",
+    "replica_teams",
     "return_hosts",
     "solve_round",
     "verify",
@@ -79,6 +84,7 @@ _HOMES = {
     "Explanation": "placewright.explain.explanation",
     "InvalidInputError": "placewright.instances.errors",
     "Plan": "placewright.instances.documents.plan",
+    "Protection": "placewright.rounds.protection.protect",
     "Round": "placewright.instances.documents.round",
     "Verification": "placewright.instances.verify",
     "WhatIf": "placewright.explain.whatif",
@@ -93,6 +99,8 @@ _HOMES = {
     "load_plan": "placewright.instances.io.files",
     "load_round": "placewright.instances.io.files",
     "minimal_victims": "placewright.instances.presets.presets",
+    "protect": "placewright.rounds.protection.protect",
+    "replica_teams": "placewright.instances.presets.replica_teams",
     "return_hosts": "placewright.instances.presets.return_hosts",
     "solve_round": "placewright.rounds",
     "whatif": "placewright.explain.whatif",
