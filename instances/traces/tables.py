@@ -102,12 +102,15 @@ def positive(table: Table, column: str, maximum: int) -> Ints:
 
 def given_once(table: Table, column: str) -> Sequence[str]:
     """Return a column of names, each given once."""
+    names = table.columns[column]
+    if len(set(names)) == len(names):
+        return names
     first: dict[str, int] = {}
-    for row, name in enumerate(table.columns[column]):
+    for row, name in enumerate(names):
         if first.setdefault(name, row) != row:
             earlier = f"expected each name once; line {table.lines[first[name]]} has it"
             raise table.error(row, column, earlier)
-    return table.columns[column]
+    return names
 
 
 def numbered(cells: Sequence[str] | None, count: int) -> tuple[tuple[str, ...], Ints]:
