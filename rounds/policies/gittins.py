@@ -1,10 +1,12 @@
 """Two-dimensional Gittins index of Tiresias (Tiresias-G), within discretised queues.
 
 Jobs are in the queues of 2D-LAS; within a queue the greatest index comes first. The distribution of
-service is that of the jobs that have ended so far: nobody knows how long the others run.
+service is learnt from the jobs that have ended so far, and from what the others have had: nobody
+knows how long they run. Without these it would be biased towards short jobs, which end first.
 
 References
 ----------
+Kaplan and Meier, "Nonparametric estimation from incomplete observations", JASA 1958.
 Gittins, "Bandit processes and dynamic allocation indices", Journal of the Royal Statistical Society
 B 1979. Gu et al., "Tiresias: a GPU cluster manager for distributed deep learning", NSDI 2019,
 section 3.3; the order within a queue is that of its simulator.
@@ -28,33 +30,44 @@ _MS = 1000
 
 
 class Distribution:
-    """How much service jobs take, by the service of those that have ended.
+    """How much service jobs take: the Kaplan-Meier estimate, from those that have ended or not yet.
 
     Parameters
     ----------
-    samples
-        Service of each, in any order.
+    ended
+        Service of the jobs that have ended.
+    alive
+        Attained service of the others, of which it is known that they take more.
     """
 
-    def __init__(self, samples: Sequence[int]) -> None:
-        self._samples = np.sort(np.array(samples, dtype=np.int64))
-        self._sums = np.concatenate([[0], np.cumsum(self._samples)])
-
-    def __len__(self) -> int:
-        return len(self._samples)
+    def __init__(self, ended: Sequence[int], alive: Sequence[int] = ()) -> None:
+        took = np.array(ended, dtype=np.int64)
+        known = np.sort(np.concatenate([took, np.array(alive, dtype=np.int64)]))
+        times, ends = np.unique(took, return_counts=True)
+        left = len(known) - np.searchsorted(known, times, side="left")
+        self._times = np.concatenate([[0], times])
+        self._survival = np.concatenate([[1.0], np.cumprod(1 - ends / left)])
+        self._areas = np.concatenate([[0.0], np.cumsum(self._survival[:-1] * np.diff(self._times))])
 
     def index(self, attained: Ints, horizon: int) -> Floats:
-        """Return the Gittins index for each attained service, 0 where no sample is greater.
+        """Return the Gittins index for each attained service, 0 where none is known to take more.
 
         It is P(S - a <= horizon) / E[min(S - a, horizon)], both given that S > a: how likely a job
         ends within the horizon, per service that it takes meanwhile.
         """
-        above = np.searchsorted(self._samples, attained, side="right")
-        beyond = np.searchsorted(self._samples, attained + horizon, side="right")
-        ends = beyond - above
-        expected = self._sums[beyond] - self._sums[above] - attained * ends
-        index: Floats = ends / np.maximum(expected + horizon * (len(self) - beyond), 1)
+        survival, area = self._up_to(attained)
+        survival_then, area_then = self._up_to(attained + horizon)
+        expected = area_then - area
+        index: Floats = np.divide(
+            survival - survival_then, expected, out=np.zeros(len(attained)), where=expected > 0
+        )
         return index
+
+    def _up_to(self, service: Ints) -> tuple[Floats, Floats]:
+        """Return the share of jobs that take more than that, and its integral from 0."""
+        at = np.searchsorted(self._times, service, side="right") - 1
+        survival = self._survival[at]
+        return survival, self._areas[at] + survival * (service - self._times[at])
 
 
 class GittinsQueues(ServiceQueues):
@@ -66,20 +79,25 @@ class GittinsQueues(ServiceQueues):
     def __init__(self, jobs: int) -> None:
         super().__init__(jobs)
         self._ended: list[int] = []
-        self._learnt = Distribution([])
+        self._learn(0, [])
+
+    def _learn(self, ended: int, alive: list[int]) -> None:
+        """Learn from so many jobs that ended first, and from those that were alive then."""
+        self._learnt, self._alive = ended, alive
+        self._distribution = Distribution(self._ended[:ended], alive)
 
     def end(self, job: Columns) -> None:
-        """Add the service of a job to the distribution."""
+        """Take note of the service of a job that has ended."""
         self._ended.append(int(job.service_ms[0] * job.gpus[0]))
-        if 16 * len(self._ended) > 17 * len(self._learnt):
-            self._learnt = Distribution(self._ended)
 
     def keys(self, jobs: Columns, ran: Ints) -> Keys:
         """Drop who has attained its queue's limit; then queue, index, arrival decide."""
         super().keys(jobs, ran)
         numbers = jobs.numbers
         attained = jobs.service_ms * jobs.gpus
-        index = self._learnt.index(attained, _MS * HORIZON_GPU_S)
+        if 16 * len(self._ended) > 17 * self._learnt:
+            self._learn(len(self._ended), attained.tolist())
+        index = self._distribution.index(attained, _MS * HORIZON_GPU_S)
         keys = np.empty(len(numbers), dtype=np.int64)
         keys[np.lexsort((numbers, -index, self.queue[numbers]))] = np.arange(len(numbers))
         return keys
@@ -89,15 +107,15 @@ class GittinsQueues(ServiceQueues):
         return np.arange(len(jobs))
 
     def state(self) -> Any:
-        """Return the queue of each job, the service of those that ended, and how many count."""
-        return [super().state(), self._ended, len(self._learnt)]
+        """Return the queue of each job, the service of those that ended, and who is learnt from."""
+        return [super().state(), self._ended, self._learnt, self._alive]
 
     def restore(self, state: Any) -> None:
         """Take a state over."""
-        queue, ended, learnt = state
+        queue, ended, learnt, alive = state
         super().restore(queue)
         self._ended = list(ended)
-        self._learnt = Distribution(self._ended[:learnt])
+        self._learn(learnt, alive)
 
 
 GITTINS = ListPolicy(

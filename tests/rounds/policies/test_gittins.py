@@ -20,7 +20,7 @@ def ints(*values: int) -> np.ndarray:
 
 def test_index_of_three_samples() -> None:
     index = Distribution([20, 2, 2]).index(ints(0, 2, 18, 20, 99), 2)
-    assert index.tolist() == [1 / 3, 0, 1 / 2, 0, 0]
+    assert index.tolist() == pytest.approx([1 / 3, 0, 1 / 2, 0, 0])
 
 
 def test_no_samples_give_no_index() -> None:
@@ -40,6 +40,12 @@ def test_index_is_that_of_the_definition(seed: int) -> None:
             ends = sum(rest <= horizon for rest in left) / len(left)
             expected = ends / (sum(min(rest, horizon) for rest in left) / len(left))
         assert index == pytest.approx(expected)
+
+
+def test_jobs_that_have_not_ended_count_as_longer() -> None:
+    """Of four jobs one ends at 2; two are seen until 3 and 5, the last ends at 6."""
+    index = Distribution([2, 6], [3, 5]).index(ints(0, 2, 4, 6), 4)
+    assert index.tolist() == pytest.approx([(1 / 4) / (2 + 3 / 4 * 2), 1 / 4, 1 / 2, 0])
 
 
 def ends_of(*jobs: tuple[int, int, int]) -> list[float]:
@@ -71,15 +77,19 @@ class Ended:
 
 
 def test_state_is_taken_over() -> None:
-    def ended(service: int) -> Columns:
+    def job(service: int) -> Columns:
         return Columns(Ended(service), ints(0), GITTINS.sees)
 
     first, second = GittinsQueues(3), GittinsQueues(3)
     for service in range(40, 0, -1):
-        first.end(ended(service))
+        first.end(job(service))
     first.queue[1] = 2
+    first.keys(job(25), ints(0))
     second.restore(first.state())
+    assert second.state() == first.state()
     for queues in (first, second):
-        queues.end(ended(7))
+        queues.end(job(7))
+        queues.keys(job(1), ints(0))
     assert second.state() == first.state()
     assert second.queue.tolist() == [0, 2, 0]
+    assert first.state()[2:] == [40, [25]]
