@@ -74,7 +74,8 @@ def test_the_published_trace_of_chronus() -> None:
     trace = read_trace(TRACES / "chronus" / "trace_job_Philly_MIX2.csv")
     assert len(trace) == 30_940 - 194
     assert int(trace.submit_ms[-1]) <= 20_151 * 60_000
-    assert int(np.count_nonzero(trace.deadline_ms != NEVER)) > 0
+    assert int(np.count_nonzero(trace.deadline_ms != NEVER)) == 27_621
+    assert int(trace.value.sum()) == 276_210
 
 
 @needs_traces
@@ -88,3 +89,10 @@ def test_deadlines_come_on_top_of_the_same_jobs(cluster: str) -> None:
         assert np.array_equal(getattr(raw, column), getattr(due, column))
     assert not np.any(due.deadline_ms == NEVER)
     assert not np.any(raw.deadline_ms != NEVER)
+
+
+@needs_traces
+@pytest.mark.parametrize(("name", "missed"), [("195job", 92), ("cluster03", 1540)])
+def test_deadlines_before_the_earliest_end(name: str, missed: int) -> None:
+    trace = read_trace(TRACES / "elasticflow" / "deadline" / f"{name}.csv")
+    assert int(np.sum(trace.deadline_ms < trace.submit_ms + trace.work_ms)) == missed

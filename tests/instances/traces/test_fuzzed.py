@@ -11,6 +11,7 @@ import pytest
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.gavel import THROUGHPUTS
 from placewright.instances.traces.read import read_trace
+from placewright.instances.traces.synergy import PROFILES
 from placewright.instances.traces.tables import MAX_GPUS, MAX_WORK_S
 from placewright.instances.traces.trace import NEVER, Trace
 from tests.instances.traces.files import written
@@ -18,6 +19,8 @@ from tests.instances.traces.test_deadlines import CHRONUS, ELASTICFLOW
 from tests.instances.traces.test_gavel import GAVEL, RATES, SHOCKWAVE
 from tests.instances.traces.test_openb import HEAD, PODS
 from tests.instances.traces.test_read import SWF
+from tests.instances.traces.test_synergy import MODELS
+from tests.instances.traces.test_synergy import TRACE as SYNERGY
 
 OWN = (
     "submit_s,gpus,duration_s,name,predicted_s,deadline_s,value\n"
@@ -38,14 +41,26 @@ FILES = {
     "own.csv": OWN,
     "shockwave.trace": SHOCKWAVE,
     "swf.swf": SWF,
+    "synergy": SYNERGY,
     "tiresias.csv": TIRESIAS,
 }
+
+BESIDE = {THROUGHPUTS: json.dumps(RATES), PROFILES: json.dumps(MODELS)}
+"""Files that have to be in the folder of a trace."""
 
 CELLS = (
     *("", "-1", "-0", "nan", "inf", "-inf", "1e400", "1e9", "0x10", "1_000", "٣", "²", "null"),
     *("9" * 15, "9" * 19, "9" * 400, "1.5", "0.0000001", "-1.000000", "9999999999", "1000000000"),
     *('"', "a,b", "\0", "\x1b[31m", "[1]", "0-0", "-", "5-5-5", "1-2-3-4"),
 )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the files that have to be beside a trace."""
+    for name, text in BESIDE.items():
+        written(tmp_path, text, name)
+    return tmp_path
 
 
 def possible(trace: Trace) -> None:
@@ -66,17 +81,33 @@ def tried(folder: Path, name: str, text: str) -> None:
     try:
         trace = read_trace(written(folder, text, name))
     except InvalidInputError as error:
-        assert name in str(error) or THROUGHPUTS in str(error)
+        assert any(file in str(error) for file in (name, *BESIDE))
         assert str(error).isprintable()
     else:
         possible(trace)
 
 
+def damaged(text: str, random: np.random.Generator) -> str:
+    """Return a text with some characters changed, left out, doubled or cut off."""
+    characters = list(text)
+    for _ in range(int(random.integers(1, 4))):
+        at = int(random.integers(len(characters)))
+        match int(random.integers(4)):
+            case 0:
+                characters[at] = chr(int(random.integers(256)))
+            case 1 if len(characters) > 1:
+                del characters[at]
+            case 2:
+                characters[at:at] = characters[at : at + int(random.integers(1, 40))]
+            case _:
+                characters = characters[: at + 1]
+    return "".join(characters)
+
+
 @pytest.mark.parametrize("name", FILES)
-def test_each_cell_replaced_by_what_it_may_not_be(name: str, tmp_path: Path) -> None:
-    (tmp_path / THROUGHPUTS).write_text(json.dumps(RATES))
+def test_each_cell_replaced_by_what_it_may_not_be(name: str, folder: Path) -> None:
     text = FILES[name]
-    possible(read_trace(written(tmp_path, text, name)))
+    possible(read_trace(written(folder, text, name)))
     mark = "\t" if name.endswith(".trace") else " " if name.endswith(".swf") else ","
     lines = text.split("\n")
     for line, row in enumerate(lines[:3]):
@@ -84,34 +115,28 @@ def test_each_cell_replaced_by_what_it_may_not_be(name: str, tmp_path: Path) -> 
         for field in range(len(cells)):
             for cell in CELLS:
                 damaged = mark.join([*cells[:field], cell, *cells[field + 1 :]])
-                tried(tmp_path, name, "\n".join([*lines[:line], damaged, *lines[line + 1 :]]))
+                tried(folder, name, "\n".join([*lines[:line], damaged, *lines[line + 1 :]]))
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_bytes_changed_cut_and_doubled_at_random(name: str, tmp_path: Path) -> None:
-    (tmp_path / THROUGHPUTS).write_text(json.dumps(RATES))
+def test_bytes_changed_cut_and_doubled_at_random(name: str, folder: Path) -> None:
     random = np.random.default_rng(7)
-    text = FILES[name]
     for _ in range(300):
-        characters = list(text)
-        for _ in range(int(random.integers(1, 4))):
-            at = int(random.integers(len(characters)))
-            match int(random.integers(4)):
-                case 0:
-                    characters[at] = chr(int(random.integers(256)))
-                case 1:
-                    del characters[at]
-                case 2:
-                    characters[at:at] = characters[at : at + int(random.integers(1, 40))]
-                case _:
-                    characters = characters[: at + 1]
-        tried(tmp_path, name, "".join(characters))
+        tried(folder, name, damaged(FILES[name], random))
+
+
+@pytest.mark.parametrize(("name", "beside"), [("gavel.trace", THROUGHPUTS), ("synergy", PROFILES)])
+def test_files_beside_a_trace_changed_at_random(name: str, beside: str, folder: Path) -> None:
+    random = np.random.default_rng(7)
+    for _ in range(300):
+        written(folder, damaged(BESIDE[beside], random), beside)
+        tried(folder, name, FILES[name])
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
     "content", ["", "\n\n", "\0" * 1000, "x" * 10**6, "1," * 10**5, "\t" * 10**5]
 )
-def test_files_of_nothing_or_of_one_giant_line(name: str, content: str, tmp_path: Path) -> None:
-    tried(tmp_path, name, content)
-    tried(tmp_path, name, FILES[name] + content)
+def test_files_of_nothing_or_of_one_giant_line(name: str, content: str, folder: Path) -> None:
+    tried(folder, name, content)
+    tried(folder, name, FILES[name] + content)
