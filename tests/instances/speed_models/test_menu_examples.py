@@ -42,6 +42,7 @@ NAMES = (
     "synergy-points",
     "comet",
     "oobleck",
+    "cachew",
 )
 
 
@@ -94,7 +95,7 @@ def after_task(host: Host, group: TaskGroup) -> Iterator[Host]:
     listed = group.hosts is None or host.kind in {n for h in group.hosts for n in expand(h)}
     if not (allowed and listed) or min(cpu, memory) < 0:
         return
-    each, number = min(group.gpu, 1000), max(1, group.gpu // 1000)
+    each, number = min(group.gpu, 1000), max(1, group.gpu // 1000) if group.gpu else 0
     fitting = [i for i, (m, v) in enumerate(host.gpus) if m >= each and v >= group.gpu_memory]
     for chosen in combinations(fitting, number):
         gpus = list(host.gpus)
