@@ -18,6 +18,8 @@ from placewright.instances.verify import verify
 Section = TypeVar("Section", FlowSection, ReadsSection, ReplicaSection)
 LIBRARY = Path(instances.__file__).parent / "library"
 REPLICAS = {"overload": 0, "remote_reads": 0, "copies": 10, "imbalance": 1, "hottest": 1000}
+ACME = {"overload": 0, "remote_reads": 0, "copies": 54}
+ROBUS = {"overload": 0, "remote_reads": 1, "copies": 10}
 REGIONS = {
     "value": 24_000,
     "remote_reads": 100,
@@ -52,6 +54,8 @@ def placed() -> Plan:
     ("name", "answer"),
     [
         ("mast-replicas", REPLICAS),
+        ("acme-models", ACME),
+        ("robus", ROBUS),
         ("mast-regions", REGIONS),
         ("strict-priority-regions", BY_CLASS),
     ],
@@ -61,8 +65,30 @@ def test_the_file_states_its_answer(name: str, answer: dict[str, int]) -> None:
     assert f"# Answer: {stated}" in (LIBRARY / f"{name}.yaml").read_text().splitlines()
 
 
-def test_no_layout_of_data_beats_the_stated_answer(replicas_oracle: ModuleType) -> None:
-    assert min(replicas_oracle.vectors(load("mast-replicas"))) == tuple(REPLICAS.values())
+@pytest.mark.parametrize(
+    ("name", "answer"), [("mast-replicas", REPLICAS), ("acme-models", ACME), ("robus", ROBUS)]
+)
+def test_no_layout_of_data_beats_the_stated_answer(
+    replicas_oracle: ModuleType, name: str, answer: dict[str, int]
+) -> None:
+    best = min(replicas_oracle.vectors(load(name)))
+    assert best[: len(answer)] == tuple(answer.values())
+
+
+@pytest.mark.parametrize(("name", "answer"), [("acme-models", ACME), ("robus", ROBUS)])
+def test_models_and_views_are_where_the_comments_tell(name: str, answer: dict[str, int]) -> None:
+    plan = solve_round(load(name), deterministic=True)
+    checked = verify(load(name), plan)
+    assert checked.ok
+    assert checked.terms == answer
+    placed = section_of(plan, ReplicaSection)
+    copied = {(one.dataset, one.region) for one in placed.creates}
+    homes = {one.job: one.region for one in placed.homes}
+    if name == "robus":
+        assert copied == {("A", "cache")}
+    else:
+        assert homes["trial-0"] == homes["trial-2"] != homes["trial-1"] == homes["trial-3"]
+        assert copied == {("model-7b", homes["trial-0"]), ("model-20b", homes["trial-1"])}
 
 
 def test_no_choice_of_regions_beats_the_stated_answer(geo_oracle: ModuleType) -> None:
