@@ -11,11 +11,12 @@ from placewright.rounds.policies.estimates import ESTIMATES
 from placewright.rounds.policies.gittins import GITTINS
 from placewright.rounds.policies.lists import LISTS
 from placewright.rounds.policies.quotas import GPU_QUOTA, HIVED, QuotaPolicy
+from placewright.rounds.policies.shares import SHARES, TunedPolicy
 from placewright.rounds.policies.smith import SMITH
 from placewright.rounds.policies.tenants import COUNTERS, DRF, TenantPolicy
 from placewright.rounds.policies.tiresias import LAS
 
-Policy: TypeAlias = ListPolicy | TenantPolicy | QuotaPolicy | RoundPolicy
+Policy: TypeAlias = ListPolicy | TunedPolicy | TenantPolicy | QuotaPolicy | RoundPolicy
 
 POLICIES: dict[str, Policy] = {
     **LISTS,
@@ -26,6 +27,7 @@ POLICIES: dict[str, Policy] = {
     COUNTERS.name: COUNTERS,
     HIVED.name: HIVED,
     GPU_QUOTA.name: GPU_QUOTA,
+    **SHARES,
     SMITH.name: SMITH,
 }
 """The policies by name."""
@@ -58,7 +60,8 @@ def _policy_of_file(text: str, file: str, name: str) -> Policy:
         ) from None
     if not isinstance(policy, Policy):
         raise InvalidInputError(
-            f"expected that {file} defines {name} as a ListPolicy, TenantPolicy or RoundPolicy",
+            f"expected that {file} defines {name} as a ListPolicy, TenantPolicy, TunedPolicy or "
+            "RoundPolicy",
             path=("policy",),
             value=text,
         )

@@ -152,7 +152,7 @@ class PreemptiveList(Decider):
 
     def _keep_places(self, loop: Loop) -> None:
         chosen = self._list[
-            _counted(loop.trace.gpus[self._list], loop.ledger.open_total, skips=self._policy.skips)
+            counted(loop.trace.gpus[self._list], loop.ledger.open_total, skips=self._policy.skips)
         ]
         runs = loop.running[chosen] != 0
         if np.count_nonzero(runs) < len(loop.place):
@@ -165,7 +165,7 @@ class PreemptiveList(Decider):
                 loop.start(job, place)
 
 
-def _counted(gpus: Ints, free: int, *, skips: bool) -> Ints:
+def counted(gpus: Ints, free: int, *, skips: bool) -> Ints:
     """Return who gets GPUs, by counts, where jobs take them in order: row numbers.
 
     In each pass those in front of the first that is too large take theirs.

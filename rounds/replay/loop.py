@@ -244,6 +244,15 @@ class Loop:
         self.ledger.take(place)
         self._moved(job, place)
 
+    def set_speed(self, job: int, speed: int) -> None:
+        """Let a running job go on at another speed; its work so far is saved."""
+        if speed != self.speed[job]:
+            self._settle(job)
+            self.unsaved_ms[job] = 0
+            self.speed[job] = speed
+            self.other_speed[job] = 1
+            self._predict(job)
+
     def replace_all(self, places: dict[int, Place]) -> None:
         """Let exactly these jobs run, in these places; the ledger has been cleared and taken."""
         before = self.place

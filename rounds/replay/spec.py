@@ -17,6 +17,7 @@ from placewright.instances.traces.trace import Trace
 from placewright.rounds.policies.base import CHANGING, ListPolicy, RoundPolicy
 from placewright.rounds.policies.named import policy_named
 from placewright.rounds.policies.quotas import QuotaPolicy
+from placewright.rounds.policies.shares import TunedPolicy
 from placewright.rounds.policies.tenants import TenantPolicy
 from placewright.rounds.replay.costs import Charge, Costs
 from placewright.rounds.replay.ledger import HostLedger, Placer, Places
@@ -31,6 +32,7 @@ from placewright.rounds.replay.result import Result, result_of
 from placewright.rounds.replay.round_decider import RoundDecider
 from placewright.rounds.replay.state import NAME, SAVE_EVERY_S, restore, saver
 from placewright.rounds.replay.tenant_list import TenantList
+from placewright.rounds.replay.tuned_list import TunedList
 
 _MS = 1000
 
@@ -282,6 +284,8 @@ def _decider(trace: Trace, spec: ReplaySpec) -> Decider:
         return RoundDecider(policy, spec.hosts, spec.places, spec.search_s, spec.gap)
     if isinstance(policy, TenantPolicy):
         return TenantList(policy, trace)
+    if isinstance(policy, TunedPolicy):
+        return TunedList(policy, trace, spec.places)
     if isinstance(policy, QuotaPolicy):
         return quota_list(policy, trace, spec.hosts, spec.quotas)
     return list_decider(policy, len(trace), spec.places)

@@ -42,3 +42,20 @@ def spec_of(policy: str) -> ReplaySpec:
 def test_proportional_shares(order: str, tmp_path: Path) -> None:
     found = measure(play(static_trace(tmp_path), spec_of(order.lower())))
     assert found["jct_mean_s"] == pytest.approx(published()[order, "proportional"], rel=0.01)
+
+
+@needs_table
+@pytest.mark.parametrize("order", ["FIFO", "SRTF", "LAS"])
+def test_tuned_shares(order: str, tmp_path: Path) -> None:
+    """By Synergy's two shares per job within 2 % of its figures; by steps between faster still."""
+    trace, name = static_trace(tmp_path), order.lower()
+    proportional, synergy, tuned = (
+        play(trace, spec_of(policy)) for policy in (name, f"{name}-synergy", f"{name}-tuned")
+    )
+    means = [measure(found)["jct_mean_s"] for found in (proportional, synergy, tuned)]
+    assert means[1] == pytest.approx(published()[order, "tune"], rel=0.02)
+    assert means[2] <= 0.97 * published()[order, "tune"]
+    assert means[2] < means[1] < means[0]
+    if order == "FIFO":
+        assert (synergy.end_ms <= proportional.end_ms).all()
+        assert (tuned.end_ms <= proportional.end_ms).all()
