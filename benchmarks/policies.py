@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.report import SKIPPED, Row
 from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.trace import Trace
-from placewright.rounds.policies.base import CHANGING, ListPolicy
+from placewright.rounds.policies.base import CHANGING, ListPolicy, RoundPolicy
 from placewright.rounds.policies.named import POLICIES
 from placewright.rounds.replay.ledger import Placer
 from placewright.rounds.replay.measures import measure
@@ -109,11 +109,13 @@ def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
             continue
         trace, published = case.read(), case.published()
         rounds = not quick and not case.at_once
+        kinds = ListPolicy | RoundPolicy if rounds else ListPolicy
         lists = [
             name
             for name, policy in POLICIES.items()
-            if (isinstance(policy, ListPolicy) or rounds)
+            if isinstance(policy, kinds)
             and all(map(trace.has, policy.sees - CHANGING))
+            and ("tenant" not in policy.sees or len(trace.tenants) > 1)
         ]
         plain: list[tuple[str, Placer]] = [(name, "first-fit") for name in lists if name != "edf"]
         for policy, placer in dict.fromkeys([*published, *plain]):

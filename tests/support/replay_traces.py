@@ -7,13 +7,18 @@ import numpy as np
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.policies.base import RoundPolicy
 from placewright.rounds.policies.named import POLICIES
+from placewright.rounds.policies.quotas import QuotaPolicy
 from placewright.rounds.policies.shares import TunedPolicy
 from placewright.rounds.replay.costs import Charge
 from placewright.rounds.replay.spec import ReplaySpec
 
 LISTS = tuple(
-    name for name, policy in POLICIES.items() if not isinstance(policy, RoundPolicy | TunedPolicy)
+    name
+    for name, policy in POLICIES.items()
+    if not isinstance(policy, RoundPolicy | QuotaPolicy | TunedPolicy)
 )
+"""Policies that no solver takes part in, and that need no quotas and no profiles."""
+
 HOSTS = ((4,), (8, 8), (4, 4, 4), (8, 4, 2), (2,) * 5)
 UNFIT = (13, 14)
 """Numbers of GPUs that do not fit on hosts of 8, 4 and 2, though these have as many."""
