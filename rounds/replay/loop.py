@@ -429,6 +429,11 @@ class Loop:
         overhead = 0 if self.charges_events else min(int(self.overhead_due[job]), elapsed)
         self.overhead_ms[job] += overhead
         self.run_ms[job] += elapsed
+        if self.other_speed[job]:
+            speed = int(self.speed[job])
+            left = int(self.left[job]) - (elapsed - overhead) * speed
+            if not -speed < left <= 0:
+                raise InternalError(f"job {self.trace.names[job]} ends with {left} units left")
         self.left[job] = 0
         self.ledger.release(self._release(job))
         self.end[job] = self.now
