@@ -7,14 +7,18 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from benchmarks.report import SKIPPED, Row
 from placewright.instances.traces.read import read_trace
+from placewright.instances.traces.synergy import PROFILES
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.policies.base import CHANGING, ListPolicy, RoundPolicy
 from placewright.rounds.policies.named import POLICIES
+from placewright.rounds.policies.shares import TunedPolicy
 from placewright.rounds.replay.ledger import Placer
 from placewright.rounds.replay.measures import measure
 from placewright.rounds.replay.spec import ReplaySpec, play
@@ -58,6 +62,11 @@ class Case:
             return trace
         return trace.arriving(np.zeros(len(trace), dtype=np.int64))
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the trace and the published figures were found."""
+        return (TRACES / self.file).is_file() and ORACLES.is_dir()
+
     def spec(self, policy: str, placer: Placer) -> ReplaySpec:
         """Return the assumptions that the published simulators make."""
         if self.muri:
@@ -79,6 +88,41 @@ class Case:
         return found
 
 
+class SynergyCase(Case):
+    """Synergy's static trace in rounds of 300 s, each job at speed 1 or with tuned shares."""
+
+    __slots__ = ()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the trace, its profiles and the published figures were found."""
+        profiles = SHARED / "profiles" / PROFILES
+        return all(path.is_file() for path in (ORACLES / self.file, profiles))
+
+    def read(self) -> Trace:
+        """Read the trace with its profiles beside it."""
+        with TemporaryDirectory() as folder:
+            copyfile(SHARED / "profiles" / PROFILES, Path(folder) / PROFILES)
+            return read_trace(copyfile(ORACLES / self.file, Path(folder) / "static.csv"))
+
+    def spec(self, policy: str, placer: Placer) -> ReplaySpec:
+        """Return the assumptions of Synergy's simulator."""
+        return ReplaySpec(policy, self.hosts, placer=placer, places="free", every_s=300)
+
+    def published(self) -> dict[tuple[str, Placer], float]:
+        """Return published mean completion times by policy and placer."""
+        suffix = {"proportional": "", "tune": "-synergy"}
+        with (ORACLES / "synergy.csv").open(encoding="utf-8") as file:
+            return {
+                (row["policy"].lower() + suffix[row["mode"]], "first-fit"): float(row["avg_jct_s"])
+                for row in csv.DictReader(file)
+                if row["policy"] != "FTF" and row["mode"] in suffix
+            }
+
+
+SYNERGY = SynergyCase("synergy static", "inputs/synergy_static_100.csv", (8,) * 4)
+
+
 def cases(*, quick: bool) -> list[Case]:
     """Return all cases, or the smallest of each kind."""
     raw = "elasticflow/raw"
@@ -86,6 +130,7 @@ def cases(*, quick: bool) -> list[Case]:
         Case("tiresias 60_job", "tiresias/60_job.csv", (4,) * 2),
         Case("elasticflow cluster10", f"{raw}/cluster10.csv", (8,) * 2),
         Case("trace3", "muri/trace3.csv", (8,) * 8, muri=True),
+        SYNERGY,
     ]
     if quick:
         return small
@@ -103,13 +148,14 @@ def cases(*, quick: bool) -> list[Case]:
 def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
     """Yield a row per case and policy: each policy by first fit, and as it was published."""
     for case in chosen:
-        if not (TRACES / case.file).is_file() or not ORACLES.is_dir():
+        if not case.is_there:
             note = "the trace or the published figures were not found"
             yield Row(case.name, "all", None, SKIPPED, note=note)
             continue
         trace, published = case.read(), case.published()
         rounds = not quick and not case.at_once
-        kinds = ListPolicy | RoundPolicy if rounds else ListPolicy
+        lists_only = ListPolicy | TunedPolicy
+        kinds = lists_only | RoundPolicy if rounds else lists_only
         lists = [
             name
             for name, policy in POLICIES.items()

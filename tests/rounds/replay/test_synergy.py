@@ -3,59 +3,51 @@
 from __future__ import annotations
 
 import csv
-import shutil
-from pathlib import Path
+import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from benchmarks.policies import ORACLES
-from placewright.instances.traces.read import read_trace
+from benchmarks.policies import ORACLES, SHARED, SYNERGY
 from placewright.instances.traces.synergy import PROFILES
-from placewright.instances.traces.trace import Trace
 from placewright.rounds.replay.measures import measure
-from placewright.rounds.replay.spec import ReplaySpec, play
+from placewright.rounds.replay.spec import play
 
-TABLE = ORACLES / "synergy.csv"
-needs_table = pytest.mark.skipif(not TABLE.is_file(), reason="needs Synergy's figures")
-
-
-def static_trace(folder: Path) -> Trace:
-    """Return Synergy's trace of 100 jobs, read with its profiles beside it."""
-    shutil.copyfile(ORACLES.parent / "profiles" / PROFILES, folder / PROFILES)
-    path = shutil.copyfile(ORACLES / "inputs" / "synergy_static_100.csv", folder / "static.csv")
-    return read_trace(path)
+pytestmark = pytest.mark.skipif(not SYNERGY.is_there, reason="needs Synergy's trace and figures")
 
 
-def published() -> dict[tuple[str, str], float]:
-    """Return mean completion times by policy and mode."""
-    with TABLE.open(encoding="utf-8") as file:
-        return {(r["policy"], r["mode"]): float(r["avg_jct_s"]) for r in csv.DictReader(file)}
-
-
-def spec_of(policy: str) -> ReplaySpec:
-    """Return the assumptions of Synergy's simulator."""
-    return ReplaySpec(policy, (8,) * 4, places="free", every_s=300)
-
-
-@needs_table
-@pytest.mark.parametrize("order", ["FIFO", "SRTF", "LAS"])
-def test_proportional_shares(order: str, tmp_path: Path) -> None:
-    found = measure(play(static_trace(tmp_path), spec_of(order.lower())))
-    assert found["jct_mean_s"] == pytest.approx(published()[order, "proportional"], rel=0.01)
-
-
-@needs_table
-@pytest.mark.parametrize("order", ["FIFO", "SRTF", "LAS"])
-def test_tuned_shares(order: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", ["fifo", "srtf", "las"])
+def test_shares(order: str) -> None:
     """By Synergy's two shares per job within 2 % of its figures; by steps between faster still."""
-    trace, name = static_trace(tmp_path), order.lower()
-    proportional, synergy, tuned = (
-        play(trace, spec_of(policy)) for policy in (name, f"{name}-synergy", f"{name}-tuned")
-    )
-    means = [measure(found)["jct_mean_s"] for found in (proportional, synergy, tuned)]
-    assert means[1] == pytest.approx(published()[order, "tune"], rel=0.02)
-    assert means[2] <= 0.97 * published()[order, "tune"]
-    assert means[2] < means[1] < means[0]
-    if order == "FIFO":
-        assert (synergy.end_ms <= proportional.end_ms).all()
-        assert (tuned.end_ms <= proportional.end_ms).all()
+    trace, published = SYNERGY.read(), SYNERGY.published()
+    names = (order, f"{order}-synergy", f"{order}-tuned")
+    played = [play(trace, SYNERGY.spec(name, "first-fit")) for name in names]
+    proportional, synergy, tuned = (measure(found)["jct_mean_s"] for found in played)
+    assert proportional == pytest.approx(published[order, "first-fit"], rel=0.01)
+    assert synergy == pytest.approx(published[f"{order}-synergy", "first-fit"], rel=0.02)
+    assert tuned <= 0.97 * published[f"{order}-synergy", "first-fit"]
+    assert tuned < synergy < proportional
+    if order == "fifo":
+        for found in played[1:]:
+            assert (found.end_ms <= played[0].end_ms).all()
+
+
+@pytest.mark.parametrize(("order", "within"), [("fifo", 1e-9), ("srtf", 1e-9), ("las", 5e-4)])
+def test_proportional_shares_are_exact_in_whole_rounds(order: str, within: float) -> None:
+    """Its simulator does whole iterations in a round, ends jobs with it, and starts it at 1 s.
+
+    Under LAS jobs of equal service are in order of arrival there, here in that of the last round.
+    """
+    profiles = json.loads((SHARED / "profiles" / PROFILES).read_text())["models"]
+    rounds, arrivals = [], []
+    with (ORACLES / SYNERGY.file).open(encoding="utf-8") as file:
+        for _, model, arrival, iterations, _ in csv.reader(file):
+            in_a_round = int(300 / profiles[f"{model}_1"]["iter_time"])
+            rounds.append(-(-int(iterations) // in_a_round))
+            arrivals.append(float(arrival))
+    trace = SYNERGY.read().arriving(np.zeros(len(rounds), dtype=np.int64))
+    trace = replace(trace, work_ms=300_000 * np.array(rounds))
+    found = play(trace, SYNERGY.spec(order, "first-fit"))
+    mean = float((found.end_ms / 1000 + 1 - arrivals).mean())
+    assert mean == pytest.approx(SYNERGY.published()[order, "first-fit"], rel=within)

@@ -113,11 +113,9 @@ def test_nobody_is_below_speed_one_and_work_is_done(seed: int) -> None:
         places=("kept", "free")[int(rng.integers(2))],
         every_s=(None, 7)[int(rng.integers(2))],
         start_s=int(rng.integers(2)),
+        stop_s=int(rng.integers(2)) if seed % 3 else 0,
+        charge="start" if seed % 3 else "event",
     )
-    if seed % 3:
-        spec = replace(spec, stop_s=int(rng.integers(2)))
-    else:
-        spec = replace(spec, charge="event")
     fails = seed % 2 == 0
     if fails:
         away = random_outages(len(hosts), 100_000, mean_up_s=60, mean_down_s=12, seed=seed)
