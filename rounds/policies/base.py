@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -175,6 +175,30 @@ class RoundPolicy:
     weigh: Callable[[Columns], Weights]
     sees: frozenset[str] = field(default_factory=frozenset)
     terms: tuple[str, ...] = ("value", "disruption")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPolicy:
+    """Jobs in an order that take turns at the resources of one place, in groups of up to four.
+
+    Parameters
+    ----------
+    name
+        As the command line calls it.
+    order
+        Sort keys, smallest first; of equal keys larger jobs come first, then earlier ones.
+    sees
+        Columns that `order` reads, and those of stage times, by which groups are formed.
+    merges
+        Which pairs of groups are merged. `best`: those that are fastest together, the best first,
+        until the rest fits. `muri`: those that use resources best, in the order of the jobs, as in
+        Muri.
+    """
+
+    name: str
+    order: Order
+    sees: frozenset[str]
+    merges: Literal["best", "muri"] = "best"
 
 
 def by_arrival(jobs: Columns) -> Keys:

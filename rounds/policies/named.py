@@ -6,17 +6,20 @@ from runpy import run_path
 from typing import TypeAlias
 
 from placewright.instances.errors import InvalidInputError
-from placewright.rounds.policies.base import ListPolicy, RoundPolicy
+from placewright.rounds.policies.base import GroupPolicy, ListPolicy, RoundPolicy
 from placewright.rounds.policies.estimates import ESTIMATES
 from placewright.rounds.policies.gittins import GITTINS
 from placewright.rounds.policies.lists import LISTS
+from placewright.rounds.policies.muri import GROUPINGS
 from placewright.rounds.policies.quotas import GPU_QUOTA, HIVED, QuotaPolicy
 from placewright.rounds.policies.shares import SHARES, TunedPolicy
 from placewright.rounds.policies.smith import SMITH
 from placewright.rounds.policies.tenants import COUNTERS, DRF, TenantPolicy
 from placewright.rounds.policies.tiresias import LAS
 
-Policy: TypeAlias = ListPolicy | TunedPolicy | TenantPolicy | QuotaPolicy | RoundPolicy
+Policy: TypeAlias = (
+    ListPolicy | TunedPolicy | TenantPolicy | QuotaPolicy | GroupPolicy | RoundPolicy
+)
 
 POLICIES: dict[str, Policy] = {
     **LISTS,
@@ -29,6 +32,7 @@ POLICIES: dict[str, Policy] = {
     GPU_QUOTA.name: GPU_QUOTA,
     **SHARES,
     SMITH.name: SMITH,
+    **GROUPINGS,
 }
 """The policies by name."""
 
@@ -60,8 +64,8 @@ def _policy_of_file(text: str, file: str, name: str) -> Policy:
         ) from None
     if not isinstance(policy, Policy):
         raise InvalidInputError(
-            f"expected that {file} defines {name} as a ListPolicy, TenantPolicy, TunedPolicy or "
-            "RoundPolicy",
+            f"expected that {file} defines {name} as a ListPolicy, TenantPolicy, TunedPolicy, "
+            "GroupPolicy or RoundPolicy",
             path=("policy",),
             value=text,
         )

@@ -40,6 +40,14 @@ class Outage(NamedTuple):
     loses: bool = True
 
 
+class Group(NamedTuple):
+    """Jobs of the same number of GPUs that share one place, each at its speed."""
+
+    jobs: tuple[int, ...]
+    place: Place
+    speeds: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Trigger:
     """When decisions are made.
@@ -79,6 +87,9 @@ class Decider(ABC):
 
     def leave(self, loop: Loop, job: int) -> None:  # noqa: B027
         """Take note of a job that has ended."""
+
+    def shrink(self, loop: Loop, jobs: tuple[int, ...]) -> None:  # noqa: B027
+        """Take note of jobs that go on sharing a place although one of them has ended."""
 
     def wakes_ms(self, loop: Loop) -> int:  # noqa: ARG002
         """Return when the decider wants to be asked although nothing happens; else `NEVER`."""
@@ -125,6 +136,10 @@ class Loop:
         Units of work per millisecond, where the job runs now.
     other_speed : int64 (jobs,)
         1 for a job that has ever run at another speed than 1.
+    together : dict of int to tuple of int
+        The jobs that share one place, for each of them; the first counts as the one that holds it.
+    shared_ms : int64 (jobs,)
+        How much of `run_ms` a job ran in a place that another one held.
     """
 
     def __init__(
@@ -164,6 +179,8 @@ class Loop:
         self.overhead_ms = np.zeros(jobs, dtype=np.int64)
         self.lost_ms = np.zeros(jobs, dtype=np.int64)
         self.unsaved_ms = np.zeros(jobs, dtype=np.int64)
+        self.together: dict[int, tuple[int, ...]] = {}
+        self.shared_ms = np.zeros(jobs, dtype=np.int64)
         self.due = np.zeros(jobs, dtype=np.int64)
         self.ends: list[tuple[int, int]] = []
         self.gpus: list[int] = trace.gpus.tolist()
@@ -264,6 +281,26 @@ class Loop:
             elif before[job] != place:
                 self._moved(job, place)
 
+    def share_all(self, groups: Sequence[Group]) -> None:
+        """Let exactly these groups run; the ledger has been cleared and taken, once a group."""
+        running = {job for group in groups for job in group.jobs}
+        for job in list(self.place):
+            self._settle(job)
+            if job not in running:
+                self._preempt(job)
+        self.together = {}
+        for jobs, place, speeds in groups:
+            for job, speed in zip(jobs, speeds, strict=True):
+                if job not in self.place:
+                    self._begin(job, place, speed)
+                    continue
+                if self.place[job] != place:
+                    self._moved(job, place)
+                self.set_speed(job, speed)
+            if len(jobs) > 1:
+                self.together.update(dict.fromkeys(jobs, jobs))
+        self.busy_gpus = sum(self.gpus[group.jobs[0]] for group in groups)
+
     def _preempt(self, job: int) -> Place:
         """Stop a job; return the place that it had, which the ledger still holds."""
         self._settle(job)
@@ -289,10 +326,15 @@ class Loop:
         overhead = min(int(self.overhead_due[job]), elapsed)
         self.overhead_due[job] -= overhead
         self.overhead_ms[job] += overhead
-        self.run_ms[job] += elapsed
+        self._ran(job, elapsed)
         self.left[job] -= (elapsed - overhead) * int(self.speed[job])
         self.unsaved_ms[job] += elapsed - overhead
         self.since[job] = self.now
+
+    def _ran(self, job: int, elapsed: int) -> None:
+        self.run_ms[job] += elapsed
+        if job in self.together and self.together[job][0] != job:
+            self.shared_ms[job] += elapsed
 
     def _predict(self, job: int) -> None:
         due = (
@@ -303,23 +345,52 @@ class Loop:
             heappush(self.ends, (due, job))
 
     def _release(self, job: int) -> Place:
+        """Take a job from its place; return the GPUs that are free then."""
         place = self.place.pop(job)
-        self.busy_gpus -= self.gpus[job]
         self.running[job] = 0
         self.due[job] = NEVER
+        if self._leave_others(job):
+            return ()
+        self.busy_gpus -= self.gpus[job]
         return place
 
-    def _charge_event(self) -> None:
-        """Muri's costs: every running job pays its start at every event that is not its end."""
-        jobs = np.fromiter(self.place, dtype=np.int64, count=len(self.place))
+    def _leave_others(self, job: int) -> tuple[int, ...]:
+        """Take a job from those that share its place; return the others."""
+        others = tuple(other for other in self.together.pop(job, ()) if other != job)
+        for other in others:
+            self._settle(other)
+        for other in others:
+            if len(others) > 1:
+                self.together[other] = others
+            else:
+                del self.together[other]
+        return others
+
+    def _charge_event(self, ended: list[int]) -> None:
+        """Muri's costs: every running job pays its start at every event that is not its end.
+
+        Those that share a place wait for each other's starts.
+        """
+        goes_on = self.place.keys() - set(ended)
+        jobs = np.fromiter(goes_on, dtype=np.int64, count=len(goes_on))
         elapsed = self.now - self.since[jobs]
-        overhead = np.minimum(elapsed, self._start_ms[jobs])
+        overhead = np.minimum(elapsed, self._charges(jobs))
         self.overhead_ms[jobs] += overhead
         self.run_ms[jobs] += elapsed
+        if self.together:
+            follows = [self.together.get(job, (job,))[0] != job for job in jobs.tolist()]
+            self.shared_ms[jobs] += elapsed * np.array(follows, dtype=np.int64)
         self.left[jobs] -= (elapsed - overhead) * self.speed[jobs]
         self.unsaved_ms[jobs] += elapsed - overhead
         self.since[jobs] = self.now
         self.due[jobs] = self.now - (-self.left[jobs] // self.speed[jobs])
+
+    def _charges(self, jobs: Ints) -> Ints:
+        charges: Ints = self._start_ms[jobs]
+        for row, job in enumerate(jobs.tolist() if self.together else ()):
+            if job in self.together:
+                charges[row] = self._start_ms[list(self.together[job])].sum()
+        return charges
 
     def _next_end(self) -> int:
         if self.charges_events:
@@ -389,10 +460,10 @@ class Loop:
     def _happen(self) -> None:
         """Let everything happen that happens now, then decide."""
         self.events += 1
-        for job in self._ended():
-            self._finish(job)
+        ended = self._ended()
         if self.charges_events:
-            self._charge_event()
+            self._charge_event(ended)
+        self._finish_all(ended)
         while self.repairs and self.repairs[0][0] <= self.now:
             host = heappop(self.repairs)[1]
             if all(away != host for _, away in self.repairs):
@@ -424,11 +495,20 @@ class Loop:
             return self.now >= self.last_decision + every
         return self.now % every == 0
 
+    def _finish_all(self, ended: list[int]) -> None:
+        """Finish jobs; tell the decider of those that shared a place with them and go on."""
+        others = {other for job in ended for other in self.together.get(job, ())}
+        for job in ended:
+            self._finish(job)
+        go_on = sorted(others.difference(ended))
+        for jobs in dict.fromkeys(self.together.get(job, (job,)) for job in go_on):
+            self.decider.shrink(self, jobs)
+
     def _finish(self, job: int) -> None:
         elapsed = self.now - int(self.since[job])
         overhead = 0 if self.charges_events else min(int(self.overhead_due[job]), elapsed)
         self.overhead_ms[job] += overhead
-        self.run_ms[job] += elapsed
+        self._ran(job, elapsed)
         if self.other_speed[job]:
             speed = int(self.speed[job])
             left = int(self.left[job]) - (elapsed - overhead) * speed

@@ -121,8 +121,10 @@ def _of_cluster(result: Result) -> Measures:
     trace = result.trace
     ends = result.end_ms[result.end_ms != NEVER]
     gpu_ms = max(1, result.gpus_total * result.horizon_ms)
-    overhead = float((result.overhead_ms * trace.gpus).sum())
-    lost = float((result.lost_ms * trace.gpus).sum())
+    # Where jobs share GPUs, their overhead and lost work count by the part of GPU time held.
+    held = result.busy_gpu_ms / max(1, int((result.run_ms * trace.gpus).sum()))
+    overhead = held * float((result.overhead_ms * trace.gpus).sum())
+    lost = held * float((result.lost_ms * trace.gpus).sum())
     measures = {
         "makespan_s": float(ends.max(initial=0)) / _MS,
         "fragmentation": _fragmentation(result),

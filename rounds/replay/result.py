@@ -26,6 +26,8 @@ class Result:
         Time with GPUs, and how much of it was overhead or work that was lost.
     other_speed
         1 for a job that has ever run at another speed than 1.
+    shared_ms
+        How much of `run_ms` a job ran in a place that another one held.
     gpus_total
         GPUs of the cluster.
     busy_gpu_ms, alive_ms
@@ -51,6 +53,7 @@ class Result:
     overhead_ms: Ints
     lost_ms: Ints
     other_speed: Ints
+    shared_ms: Ints
     gpus_total: int
     busy_gpu_ms: int
     alive_ms: int
@@ -66,11 +69,11 @@ class Result:
         Raises
         ------
         InternalError
-            If GPU time held is not that of the jobs, or jobs alive are not their time in the
-            system, or a job that ended did not do its work.
+            If GPU time held is not that of the jobs, a place that jobs share counted once, or jobs
+            alive are not their time in the system, or a job that ended did not do its work.
         """
         trace, ended = self.trace, self.end_ms != NEVER
-        held = int((self.run_ms * trace.gpus).sum())
+        held = int(((self.run_ms - self.shared_ms) * trace.gpus).sum())
         if held != self.busy_gpu_ms:
             raise InternalError(f"GPUs were held for {self.busy_gpu_ms} ms, by jobs for {held}")
         came = trace.submit_ms <= self.horizon_ms
@@ -99,6 +102,7 @@ def result_of(loop: Loop) -> Result:
         overhead_ms=loop.overhead_ms,
         lost_ms=loop.lost_ms,
         other_speed=loop.other_speed,
+        shared_ms=loop.shared_ms,
         gpus_total=loop.ledger.total,
         busy_gpu_ms=loop.busy_gpu_ms,
         alive_ms=loop.alive_ms,

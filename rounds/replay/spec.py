@@ -14,12 +14,14 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import Trace
-from placewright.rounds.policies.base import CHANGING, ListPolicy, RoundPolicy
+from placewright.rounds.policies.base import CHANGING, GroupPolicy, ListPolicy, RoundPolicy
 from placewright.rounds.policies.named import policy_named
 from placewright.rounds.policies.quotas import QuotaPolicy
 from placewright.rounds.policies.shares import TunedPolicy
 from placewright.rounds.policies.tenants import TenantPolicy
 from placewright.rounds.replay.costs import Charge, Costs
+from placewright.rounds.replay.group_decider import GroupDecider
+from placewright.rounds.replay.group_speeds import GroupSpeeds
 from placewright.rounds.replay.ledger import HostLedger, Placer, Places
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger
@@ -288,6 +290,8 @@ def _decider(trace: Trace, spec: ReplaySpec) -> Decider:
         return TunedList(policy, trace, spec.places)
     if isinstance(policy, QuotaPolicy):
         return quota_list(policy, trace, spec.hosts, spec.quotas)
+    if isinstance(policy, GroupPolicy):
+        return GroupDecider(policy, GroupSpeeds(trace), spec.places)
     return list_decider(policy, len(trace), spec.places)
 
 

@@ -37,6 +37,7 @@ _COLUMNS = (
     "overhead_ms",
     "lost_ms",
     "unsaved_ms",
+    "shared_ms",
     "due",
 )
 _NUMBERS = (
@@ -60,6 +61,7 @@ def save(loop: Loop, path: Path, key: str) -> None:
         "key": key,
         "numbers": {name: int(getattr(loop, name)) for name in _NUMBERS},
         "place": [[job, place] for job, place in loop.place.items()],
+        "together": list(dict.fromkeys(loop.together.values())),
         "alive": list(loop.alive),
         "outages_left": loop.outages_left,
         "repairs": loop.repairs,
@@ -93,9 +95,12 @@ def restore(loop: Loop, path: Path, key: str) -> bool:
     for _, host in loop.repairs:
         loop.ledger.close(host)
     loop.outages_left = state["outages_left"]
+    for jobs in map(tuple, state["together"]):
+        loop.together.update(dict.fromkeys(jobs, jobs))
     for job, place in state["place"]:
         loop.place[job] = tuple((host, gpus) for host, gpus in place)
-        loop.ledger.take(loop.place[job])
+        if loop.together.get(job, (job,))[0] == job:
+            loop.ledger.take(loop.place[job])
     loop.ends = [(int(loop.due[job]), job) for job in loop.place]
     heapify(loop.ends)
     loop.decider.restore(state["decider"])

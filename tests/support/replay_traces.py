@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from placewright.instances.traces.trace import Trace
-from placewright.rounds.policies.base import RoundPolicy
+from placewright.rounds.policies.base import GroupPolicy, RoundPolicy
 from placewright.rounds.policies.named import POLICIES
 from placewright.rounds.policies.quotas import QuotaPolicy
 from placewright.rounds.policies.shares import TunedPolicy
@@ -15,9 +17,9 @@ from placewright.rounds.replay.spec import ReplaySpec
 LISTS = tuple(
     name
     for name, policy in POLICIES.items()
-    if not isinstance(policy, RoundPolicy | QuotaPolicy | TunedPolicy)
+    if not isinstance(policy, RoundPolicy | QuotaPolicy | TunedPolicy | GroupPolicy)
 )
-"""Policies that no solver takes part in, and that need no quotas and no profiles."""
+"""Policies that no solver takes part in, and that need no quotas, profiles and stages."""
 
 HOSTS = ((4,), (8, 8), (4, 4, 4), (8, 4, 2), (2,) * 5)
 UNFIT = (13, 14)
@@ -65,3 +67,11 @@ def random_spec(rng: np.random.Generator, policy: str) -> ReplaySpec:
         charge=charge,
         leases=every is not None and bool(rng.integers(2)),
     )
+
+
+def staged_trace(*jobs: tuple[int, int, int, tuple[int, int, int]]) -> Trace:
+    """Make a trace of (arrival s, GPUs, work s, stages of an iteration in ms)."""
+    plain = trace_of(*(job[:3] for job in jobs))
+    stages = 1000 * np.array([job[3] for job in jobs], dtype=np.int64)
+    columns = {f"stage_{number}_us": stages[:, number] for number in range(3)}
+    return replace(plain, extra={"iteration_us": stages.sum(axis=1), **columns})

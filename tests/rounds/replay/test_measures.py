@@ -51,6 +51,7 @@ def handmade(**changed: object) -> Result:
         "overhead_ms": ints(0, 0, 3_000, 0),
         "lost_ms": ints(0, 0, 2_000, 0),
         "other_speed": ints(0, 0, 0, 0),
+        "shared_ms": ints(0, 0, 0, 0),
         "gpus_total": 8,
         "busy_gpu_ms": 10_000 + 80_000 + 80_000 + 40_000,
         "alive_ms": 10_000 + 25_000 + 40_000 + 80_000,

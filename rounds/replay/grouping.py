@@ -1,0 +1,119 @@
+"""Which jobs share a place: candidates by a walk of the order, then pairs of groups are merged.
+
+References
+----------
+Zhao et al., "Multi-resource interleaving for deep learning training", SIGCOMM 2022, section 4.2:
+groups grow by rounds of maximum-weight matching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import networkx as nx
+
+from placewright.instances.traces.trace import PER_MS
+from placewright.rounds.replay.group_speeds import MOST, GroupSpeeds
+from placewright.rounds.replay.ledger import HostLedger
+
+Jobs: TypeAlias = tuple[int, ...]
+Buckets: TypeAlias = dict[int, list[Jobs]]
+"""Groups by their number of GPUs."""
+
+Worth: TypeAlias = Callable[[Jobs], int]
+
+
+def candidates(order: Sequence[int], gpus: Sequence[int], empty: HostLedger) -> Buckets:
+    """Return who may run: each job that finds a place brings the next of its size, up to four.
+
+    Parameters
+    ----------
+    order
+        The jobs, most urgent first.
+    gpus
+        GPUs of each job.
+    empty
+        A ledger in which nothing runs; its GPUs are taken.
+    """
+    by_size: dict[int, list[int]] = {}
+    for job in order:
+        by_size.setdefault(gpus[job], []).append(job)
+    chosen = dict.fromkeys(by_size, 0)
+    number = dict.fromkeys(by_size, 0)
+    for job in order:
+        size = gpus[job]
+        number[size] += 1
+        if number[size] <= chosen[size]:
+            continue
+        place = empty.find(size)
+        if place is not None:
+            empty.take(place)
+            chosen[size] = min(chosen[size] + MOST, len(by_size[size]))
+    return {size: [(job,) for job in jobs[: chosen[size]]] for size, jobs in by_size.items()}
+
+
+def merged(buckets: Buckets, speeds: GroupSpeeds, gpus: int, *, best_first: bool) -> list[Jobs]:
+    """Merge pairs of groups until what is left fits on so many GPUs, as far as that is possible.
+
+    A group that is slower than its jobs one after the other is no group.
+
+    Parameters
+    ----------
+    best_first
+        Pairs are merged in the order of their worth, which is the sum of their speeds; else in the
+        order of the jobs, and pairs are worth what they use of the resources.
+    """
+    worth = speeds.throughput if best_first else speeds.use
+    need = sum(size * len(groups) for size, groups in buckets.items())
+    for _ in range(MOST):
+        if need <= gpus:
+            break
+        pairs = [
+            (worth(groups[first] + groups[second]), size, first, second)
+            for size, groups in buckets.items()
+            for first, second in matching(groups, worth)
+        ]
+        if best_first:
+            pairs.sort(key=lambda pair: (-pair[0], *pair[1:]))
+        merges: dict[int, dict[int, int]] = {size: {} for size in buckets}
+        for _, size, first, second in pairs:
+            if need <= gpus:
+                break
+            merges[size][second] = first
+            need -= size
+        buckets = {size: _merge(groups, merges[size]) for size, groups in buckets.items()}
+    found = [group for groups in buckets.values() for group in groups]
+    return [part for group in found for part in _parts(group, speeds)]
+
+
+def matching(groups: Sequence[Jobs], worth: Worth) -> list[tuple[int, int]]:
+    """Return pairs of groups of together most worth, by their later members.
+
+    Jobs of one model are alike, so that many matchings are worth the same; of these the pairs are
+    taken that are nearest in the order, by the sum of the squares.
+    """
+    scale = len(groups) ** 3
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_weighted_edges_from(
+        (first, second, scale * worth(groups[first] + groups[second]) - (second - first) ** 2)
+        for second in range(len(groups))
+        for first in range(second)
+        if len(groups[first]) + len(groups[second]) <= MOST
+    )
+    pairs = [(min(pair), max(pair)) for pair in nx.max_weight_matching(graph)]
+    return sorted(pairs, key=lambda pair: pair[1])
+
+
+def _merge(groups: Sequence[Jobs], merges: dict[int, int]) -> list[Jobs]:
+    gone = set(merges.values())
+    return [
+        groups[merges[number]] + group if number in merges else group
+        for number, group in enumerate(groups)
+        if number not in gone
+    ]
+
+
+def _parts(group: Jobs, speeds: GroupSpeeds) -> list[Jobs]:
+    slower = len(group) > 1 and speeds.throughput(group) < PER_MS
+    return [(job,) for job in group] if slower else [group]
