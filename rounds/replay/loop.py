@@ -9,7 +9,7 @@ at the first millisecond at which all its work is done.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -270,6 +270,19 @@ class Loop:
             self.other_speed[job] = 1
             self._predict(job)
 
+    def move_all(self, places: Mapping[int, Place]) -> None:
+        """Migrate running jobs to places that are free once all of them have left theirs."""
+        for job in places:
+            self.ledger.release(self.place[job])
+        for job, place in places.items():
+            self.ledger.take(place)
+            self._moved(job, place)
+
+    def resize(self, job: int, gpus: int) -> None:
+        """Let a job ask for another number of GPUs; one that runs is moved next."""
+        self.busy_gpus += (gpus - self.gpus[job]) * int(self.running[job])
+        self.gpus[job] = gpus
+
     def replace_all(self, places: dict[int, Place]) -> None:
         """Let exactly these jobs run, in these places; the ledger has been cleared and taken."""
         before = self.place
@@ -317,6 +330,11 @@ class Loop:
         self._predict(job)
 
     # Progress.
+
+    def settle(self) -> None:
+        """Account for what all running jobs have done so far."""
+        for job in self.place:
+            self._settle(job)
 
     def _settle(self, job: int) -> None:
         """Account for what a running job did since it was last looked at."""
@@ -424,8 +442,7 @@ class Loop:
                 after_event(self)
         if until_ms != NEVER:
             self._advance(until_ms)
-        for job in self.place:
-            self._settle(job)
+        self.settle()
 
     def _next_event(self) -> int:
         time = min(self._next_end(), self._submit[self.next_arrival])
@@ -483,7 +500,7 @@ class Loop:
             self.last_decision = self.now
             self.decisions += 1
             self.decider.decide(self)
-            self.stuck = not self.place
+            self.stuck = not self.place and self.decider.wakes_ms(self) == NEVER
         elif self.trigger.leases:
             self.decider.between(self)
 

@@ -1,6 +1,6 @@
-"""The state of each job in the simulation: remaining work and overhead, and where it runs.
+"""Lease by lease: what is known of each job beside its progress, and what became of it.
 
-Time is in whole seconds. A running job works at the pace of its option on its hosts. Overhead is
+Progress is the loop's. A running job works at the pace of its option on its hosts. Overhead is
 charged after each preemption and migration only, whereas promises budget it in every lease.
 """
 
@@ -28,7 +28,8 @@ class Served:
     Parameters
     ----------
     came, finish
-        Arrival and completion, in seconds on the round's clock; None for a job that left undone.
+        Arrival and completion, in seconds on the round's clock, the latter rounded up; None for a
+        job that left undone.
     value, most
         The value of the deadline that it met, 0 if none, and that of its best deadline.
     stops, moves
@@ -49,63 +50,52 @@ class Served:
 
 @dataclass(slots=True)
 class Record:
-    """A job in the simulation.
+    """A job in the loop.
+
+    Work that is left is in thousandths of a second at speed 1000.
 
     Attributes
     ----------
     job, asked
         The job as it arrived, and its deadline.
-    came, finish
-        Arrival and completion, in seconds on the round's clock.
-    left, overhead
-        Remaining work, in thousandths of a second at speed 1000, and remaining overhead, in
-        seconds.
+    came
+        Arrival, in seconds on the round's clock.
     level
         Priority of jobs that have or get a promise.
-    running, since
-        Where it runs, and since when.
+    running
+        Where it runs.
     known, written_as
         Whether the engine has it, and with which priority and whether as asking.
     asks, promise, had_promise
         Whether it asks for a promise, which it has, and whether it ever had one.
     ran
         Whether it ran after the last round.
-    stops, moves
-        Preemptions and migrations so far.
     """
 
     job: Job
     asked: Deadline
     came: int
-    left: int
     level: int
-    overhead: int = 0
     running: Running | None = None
-    since: int = 0
     known: bool = False
     written_as: tuple[int, bool] | None = None
     asks: bool = True
     ran: bool = False
-    finish: int | None = None
-    stops: int = 0
-    moves: int = 0
     had_promise: bool = False
     promise: Due | None = None
 
-    @property
-    def changed(self) -> bool:
+    def changed(self, left: int) -> bool:
         """Whether the engine's round is out of date for this job."""
-        return self.running is not None or self.ran or self.written_as != (self.priority, self.asks)
+        written_as = self.priority(left), self.asks
+        return self.running is not None or self.ran or self.written_as != written_as
 
-    @property
-    def backfill_key(self) -> tuple[bool, int, str]:
+    def backfill_key(self, left: int) -> tuple[bool, int, str]:
         """Sort key for backfilling: without a promise first, then the least remaining GPU time."""
         gpus = min(option.milli_gpu for option in self.job.options)
-        return self.promise is not None, self.left * gpus, self.job.name
+        return self.promise is not None, left * gpus, self.job.name
 
-    @property
-    def priority(self) -> int:
-        """The job's priority, refined among equals: the less GPU time left, the higher.
+    def priority(self, left: int) -> int:
+        """Return the job's priority, refined among equals: the less GPU time left, the higher.
 
         Jobs with a promise, or about to get one, are at the lowest level: the policy keeps promises
         whatever their priority.
@@ -113,7 +103,7 @@ class Record:
         if self.promise is not None or (self.asked.due and self.asks and not self.known):
             return self.level
         gpus = min(option.milli_gpu for option in self.job.options)
-        return self.level + CLASSES - round(STEPS * log2(max(1, self.left * gpus)))
+        return self.level + CLASSES - round(STEPS * log2(max(1, left * gpus)))
 
     @property
     def least_gpu_time(self) -> float:
@@ -129,59 +119,46 @@ class Record:
 
     @property
     def rate(self) -> int:
-        """Work per second, in millionths of a second at speed 1000."""
+        """Speed where it runs, in millionths."""
         option = 0 if self.running is None else self.running.option
         hosts = 1 if self.running is None else len({task.host for task in self.running.tasks})
         pace = self.asked.pace(option)
         return pace.speed * relative_speed(pace, hosts)
 
-    def end(self, now: int) -> int:
-        """Return the completion time at the current rate, or on one host if it does not run."""
-        return now + self.overhead - (-UNIT * self.left // self.rate)
+    @property
+    def fastest(self) -> int:
+        """Speed with the fastest option, in thousandths."""
+        return max(self.asked.pace(o).speed for o in range(len(self.job.options)))
 
-    def work(self, seconds: int) -> None:
-        """Run for some seconds, fewer than it needs to complete."""
-        overhead = min(self.overhead, seconds)
-        self.overhead -= overhead
-        self.left -= self.rate * (seconds - overhead) // UNIT
-
-    def hopeless(self, now: int) -> bool:
-        """Whether it can meet none of its deadlines, even at its fastest."""
-        due = self.asked.due
-        if not due:
-            return False
-        fastest = max(self.asked.pace(o).speed for o in range(len(self.job.options)))
-        return now + self.overhead - (-self.left // fastest) > due[-1].at
-
-    def stop(self) -> None:
-        """Preempt it."""
-        self.stops += 1
-        self.restart()
-        self.running = None
-
-    def restart(self) -> None:
-        """Charge the overhead of a restart."""
+    @property
+    def overhead_ms(self) -> int:
+        """Overhead of a restart from where it runs."""
         option = 0 if self.running is None else self.running.option
-        self.overhead = self.asked.pace(option).overhead_s
+        return 1000 * self.asked.pace(option).overhead_s
 
-    def written(self, now: int) -> Job:
+    def written(self, now: int, left: int) -> Job:
         """Return the job as a document for the round at `now`, and note what was written."""
-        left = -(-self.left // UNIT)
         due = self.asked.due if self.asks else ()
         deadline = self.asked.model_copy(
-            update={"work_s": left, "ready": None, "promise": self.promise, "due": due}
+            update={
+                "work_s": -(-left // UNIT),
+                "ready": None,
+                "promise": self.promise,
+                "due": due,
+            }
         )
         running = self.running
         if running is not None:
             cost = self.asked.pace(running.option).overhead_s
             running = running.model_copy(update={"checkpoint": now, "restart_s": cost})
-        self.written_as = self.priority, self.asks
-        update = {"deadline": deadline, "running": running, "priority": self.priority}
+        priority = self.priority(left)
+        self.written_as = priority, self.asks
+        update = {"deadline": deadline, "running": running, "priority": priority}
         return self.job.model_copy(update=update)
 
-    def served(self) -> Served:
+    def served(self, finish: int | None, stops: int, moves: int) -> Served:
         """Return the result for this job."""
-        due, finish = self.asked.due, self.finish
+        due = self.asked.due
         met = (one.value for one in due if finish is not None and finish <= one.at)
         late = self.promise is None or finish is None or finish > self.promise.at
         return Served(
@@ -190,7 +167,7 @@ class Record:
             finish=finish,
             value=max(met, default=0),
             most=due[0].value if due else 0,
-            stops=self.stops,
-            moves=self.moves,
+            stops=stops,
+            moves=moves,
             broken=self.had_promise and late,
         )

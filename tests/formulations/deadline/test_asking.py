@@ -21,7 +21,7 @@ def record(name: str, gpus: int, part: float, value: int, came: int = 0) -> Reco
     )
     option = Option(groups=(TaskGroup(count=gpus, gpu=f"{WHOLE_GPU}m"),))
     job = Job(name=name, options=(option,), deadline=deadline)
-    return Record(job, deadline, came, deadline.work, 0)
+    return Record(job, deadline, came, 0)
 
 
 FOUR = 4 * WHOLE_GPU
@@ -61,6 +61,6 @@ def test_an_option_that_takes_fewer_gpu_seconds_is_what_a_job_needs() -> None:
         paces=(Pace(speed=1000), Pace(speed=1500)),
     )
     options = tuple(Option(groups=(TaskGroup(count=n, gpu=f"{WHOLE_GPU}m"),)) for n in (1, 2))
-    made = Record(Job(name="a", options=options, deadline=deadline), deadline, 0, 1, 0)
+    made = Record(Job(name="a", options=options, deadline=deadline), deadline, 0, 0)
     assert made.least_gpu_time == 100 * WHOLE_GPU
     assert made.value_per_gpu_time == 8 / made.least_gpu_time

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from replay_traces import trace_of
 
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import NEVER, PER_MS, Trace
 from placewright.rounds.policies.base import ListPolicy, by_arrival
 from placewright.rounds.policies.lists import SRTF
 from placewright.rounds.policies.tiresias import LAS, ServiceQueues
 from placewright.rounds.replay.costs import Charge
 from placewright.rounds.replay.ledger import HostLedger
 from placewright.rounds.replay.list_decider import list_decider
-from placewright.rounds.replay.loop import Loop, Outage, Trigger
+from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger
 from placewright.rounds.replay.spec import ReplaySpec, play
 
 
@@ -187,3 +188,39 @@ def test_what_cannot_be_played_is_told(spec: ReplaySpec, said: str) -> None:
     trace = trace_of((0, 2, 10)) if len(spec.hosts) < 3 else trace_of((0, 13, 1))
     with pytest.raises(InvalidInputError, match=said):
         play(trace, spec)
+
+
+class Swaps(Decider):
+    """Starts two jobs; when a third one comes, lets it leave, and swaps the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came: list[int] = []
+
+    def arrive(self, loop: Loop, job: int) -> None:
+        self.came.append(job)
+
+    def decide(self, loop: Loop) -> None:
+        if self.came == [0, 1]:
+            loop.start(0, ((0, 2),))
+            loop.start(1, ((1, 1),))
+        elif 2 in self.came:
+            loop.withdraw(2)
+            loop.resize(0, 1)
+            loop.move_all({0: ((1, 1),), 1: ((0, 1),)})
+            loop.set_speed(1, 2 * PER_MS)
+            assert loop.ledger.free == [1, 0]
+        self.came = []
+
+    def state(self) -> None: ...
+
+    def restore(self, state: Any) -> None: ...
+
+
+def test_jobs_swap_places_change_size_and_speed_and_leave_undone() -> None:
+    loop = Loop(trace_of((0, 2, 10), (0, 1, 10), (4, 1, 1)), HostLedger([2, 1]), Swaps())
+    loop.run()
+    assert loop.end.tolist() == [10_000, 7000, NEVER]
+    assert loop.moves.tolist() == [1, 1, 0]
+    assert loop.busy_gpu_ms == 1000 * (4 * 3 + 3 * 2 + 3 * 1)
+    assert loop.alive_ms == 1000 * (4 * 2 + 3 * 2 + 3 * 1)
