@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from bisect import insort
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from placewright.formulations.cells.virtual_clusters import Allocator, Grant
 from placewright.instances.traces.trace import Trace
+from placewright.rounds.policies.lists import FIT_FIRST
 from placewright.rounds.policies.quotas import QuotaPolicy
 from placewright.rounds.replay.ledger import Place
 from placewright.rounds.replay.loop import Decider, Loop
 from placewright.rounds.replay.quotas import Quota, cells_by_tenant, chain_of, level_of
+from placewright.rounds.replay.waiting_list import SkippingList
 from placewright.topology.chain import Cell, claims_fit
 
 
@@ -27,13 +30,13 @@ def quota_list(
 
 
 class _QuotaList(Decider):
-    """Guaranteed jobs that wait, opportunistic jobs that wait, both in order of arrival."""
+    """Guaranteed jobs that wait, by tenant, and a list of opportunistic ones."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
         self._tenant = [trace.tenants[number] for number in trace.tenant.tolist()]
-        self._guaranteed: list[int] = []
-        self._opportunistic: list[int] = []
+        self._waiting: dict[str, deque[int]] = {}
+        self._opportunistic = SkippingList(FIT_FIRST)
 
     @abstractmethod
     def _owns(self, tenant: str, gpus: int) -> bool:
@@ -47,38 +50,39 @@ class _QuotaList(Decider):
     def _is_guaranteed(self, job: int) -> bool:
         """Say whether a running job is guaranteed."""
 
+    def state(self) -> Any:
+        """Return who waits."""
+        waiting = [[tenant, list(jobs)] for tenant, jobs in self._waiting.items()]
+        return [waiting, self._opportunistic.state()]
+
+    def restore(self, state: Any) -> None:
+        """Take a state over."""
+        waiting, opportunistic = state
+        self._waiting = {tenant: deque(jobs) for tenant, jobs in waiting}
+        self._opportunistic.restore(opportunistic)
+
     def arrive(self, loop: Loop, job: int) -> None:
         """Append a job to its list."""
-        owns = self._owns(self._tenant[job], loop.gpus[job])
-        (self._guaranteed if owns else self._opportunistic).append(job)
+        tenant = self._tenant[job]
+        if self._owns(tenant, loop.gpus[job]):
+            self._waiting.setdefault(tenant, deque()).append(job)
+        else:
+            self._opportunistic.arrive(loop, job)
 
     def decide(self, loop: Loop) -> None:
         """Start guaranteed jobs, then opportunistic ones on what is free."""
-        blocked, waiting = set[str](), list[int]()
-        for job in self._guaranteed:
-            tenant = self._tenant[job]
-            place = None if tenant in blocked else self._admit(loop, job)
-            if place is None:
-                blocked.add(tenant)
-                waiting.append(job)
-            else:
+        firsts = [(jobs[0], tenant) for tenant, jobs in self._waiting.items() if jobs]
+        heapify(firsts)
+        while firsts:
+            job, tenant = heappop(firsts)
+            place = self._admit(loop, job)
+            if place is not None:
                 loop.start(job, place)
-        self._guaranteed = waiting
-        self._fill(loop)
-
-    def _fill(self, loop: Loop) -> None:
-        waiting, least_misfit = [], loop.ledger.total + 1
-        if not loop.ledger.free_total:
-            return
-        for job in self._opportunistic:
-            gpus = loop.gpus[job]
-            place = loop.ledger.find(gpus) if gpus < least_misfit else None
-            if place is None:
-                least_misfit = min(gpus, least_misfit)
-                waiting.append(job)
-            else:
-                loop.start(job, place)
-        self._opportunistic = waiting
+                jobs = self._waiting[tenant]
+                jobs.popleft()
+                if jobs:
+                    heappush(firsts, (jobs[0], tenant))
+        self._opportunistic.decide(loop)
 
     def _victims(self, loop: Loop, lacking: int, freed: Callable[[Place], int]) -> list[int]:
         """Return opportunistic jobs that free so many GPUs, the last that started first.
@@ -98,7 +102,7 @@ class _QuotaList(Decider):
     def _preempt(self, loop: Loop, victims: list[int]) -> None:
         for job in victims:
             loop.stop(job)
-            insort(self._opportunistic, job)
+            self._opportunistic.arrive(loop, job)
 
 
 class CellList(_QuotaList):
@@ -118,11 +122,12 @@ class CellList(_QuotaList):
 
     def state(self) -> Any:
         """Return who waits, and the cells of guaranteed jobs."""
-        return [self._guaranteed, self._opportunistic, list(self._grants.items())]
+        return [super().state(), list(self._grants.items())]
 
     def restore(self, state: Any) -> None:
         """Take a state over."""
-        self._guaranteed, self._opportunistic, grants = state
+        waiting, grants = state
+        super().restore(waiting)
         for job, cells in grants:
             self._grants[job] = [
                 Grant(tenant, Cell(*virtual), Cell(*physical))
@@ -213,11 +218,12 @@ class GpuQuotaList(_QuotaList):
 
     def state(self) -> Any:
         """Return who waits, what is left of quotas, and the guaranteed jobs that run."""
-        return [self._guaranteed, self._opportunistic, self._left, list(self._running)]
+        return [super().state(), self._left, list(self._running)]
 
     def restore(self, state: Any) -> None:
         """Take a state over."""
-        self._guaranteed, self._opportunistic, self._left, running = state
+        waiting, self._left, running = state
+        super().restore(waiting)
         self._running = dict.fromkeys(running)
 
     def leave(self, loop: Loop, job: int) -> None:
