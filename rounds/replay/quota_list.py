@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cache
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -119,14 +118,15 @@ class CellList(_QuotaList):
         self._cells = cells_by_tenant(quotas, self._size)
         self._allocator = Allocator(self._chain, len(sizes), self._cells)
         self._grants: dict[int, list[Grant]] = {}
+        self._held = [0] * len(sizes)
 
     def state(self) -> Any:
         """Return who waits, and the cells of guaranteed jobs."""
-        return [super().state(), list(self._grants.items())]
+        return [super().state(), list(self._grants.items()), self._held]
 
     def restore(self, state: Any) -> None:
         """Take a state over."""
-        waiting, grants = state
+        waiting, grants, self._held = state
         super().restore(waiting)
         for job, cells in grants:
             self._grants[job] = [
@@ -136,10 +136,17 @@ class CellList(_QuotaList):
             for grant in self._grants[job]:
                 self._allocator.claim(grant)
 
-    def leave(self, loop: Loop, job: int) -> None:  # noqa: ARG002
+    def leave(self, loop: Loop, job: int) -> None:
         """Give the cells of a job back."""
-        for grant in self._grants.pop(job, ()):
-            self._allocator.give(grant)
+        if job in self._grants:
+            self._hold(job, loop.gpus[job], -1)
+            for grant in self._grants.pop(job):
+                self._allocator.give(grant)
+
+    def _hold(self, job: int, gpus: int, sign: int) -> None:
+        """Count the GPUs that a guaranteed job has on hosts."""
+        for grant, part in zip(self._grants[job], self._parts(gpus), strict=True):
+            self._held[self._host(grant.physical)] += sign * part
 
     def _is_guaranteed(self, job: int) -> bool:
         return job in self._grants
@@ -157,16 +164,13 @@ class CellList(_QuotaList):
         return [self._size] * whole + ([rest] if rest else [])
 
     def _admit(self, loop: Loop, job: int) -> Place | None:
-        @cache
-        def opportunistic() -> list[int]:
-            return self._opportunistic_gpus(loop)
-
-        def cost(cell: Cell) -> int:
-            return opportunistic()[self._host(cell)]
+        def opportunistic_gpus(cell: Cell) -> int:
+            host = self._host(cell)
+            return self._size - loop.ledger.free[host] - self._held[host]
 
         parts, grants = self._parts(loop.gpus[job]), list[Grant]()
         for part in parts:
-            grant = self._allocator.take(self._tenant[job], level_of(part), cost)
+            grant = self._allocator.take(self._tenant[job], level_of(part), opportunistic_gpus)
             if grant is None:
                 for taken in grants:
                     self._allocator.give(taken)
@@ -178,16 +182,8 @@ class CellList(_QuotaList):
         for host, gpus in place:
             self._free(loop, host, gpus)
         self._grants[job] = grants
+        self._hold(job, loop.gpus[job], 1)
         return place
-
-    def _opportunistic_gpus(self, loop: Loop) -> list[int]:
-        """Return how many GPUs of each host opportunistic jobs hold."""
-        held = [0] * len(loop.ledger.sizes)
-        for job, place in loop.place.items():
-            if not self._is_guaranteed(job):
-                for host, gpus in place:
-                    held[host] += gpus
-        return held
 
     def _free(self, loop: Loop, host: int, gpus: int) -> None:
         """Preempt opportunistic jobs of a host until it has so many free GPUs."""
