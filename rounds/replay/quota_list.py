@@ -119,6 +119,8 @@ class CellList(_QuotaList):
         self._allocator = Allocator(self._chain, len(sizes), self._cells)
         self._grants: dict[int, list[Grant]] = {}
         self._held = [0] * len(sizes)
+        self._full: set[str] = set()
+        """Tenants whose first job waits until one of their own ends."""
 
     def state(self) -> Any:
         """Return who waits, and the cells of guaranteed jobs."""
@@ -139,6 +141,7 @@ class CellList(_QuotaList):
     def leave(self, loop: Loop, job: int) -> None:
         """Give the cells of a job back."""
         if job in self._grants:
+            self._full.discard(self._tenant[job])
             self._hold(job, loop.gpus[job], -1)
             for grant in self._grants.pop(job):
                 self._allocator.give(grant)
@@ -168,12 +171,15 @@ class CellList(_QuotaList):
             host = self._host(cell)
             return self._size - loop.ledger.free[host] - self._held[host]
 
-        parts, grants = self._parts(loop.gpus[job]), list[Grant]()
+        tenant, parts, grants = self._tenant[job], self._parts(loop.gpus[job]), list[Grant]()
+        if tenant in self._full:
+            return None
         for part in parts:
-            grant = self._allocator.take(self._tenant[job], level_of(part), opportunistic_gpus)
+            grant = self._allocator.take(tenant, level_of(part), opportunistic_gpus)
             if grant is None:
                 for taken in grants:
                     self._allocator.give(taken)
+                self._full.add(tenant)
                 return None
             grants.append(grant)
         place = tuple(
@@ -194,7 +200,7 @@ class CellList(_QuotaList):
         self._preempt(loop, victims)
 
     def _host(self, cell: Cell) -> int:
-        return self._chain.above(cell, self._chain.levels - 1).number
+        return cell.number >> (self._chain.levels - 1 - cell.level)
 
 
 class GpuQuotaList(_QuotaList):
