@@ -8,6 +8,8 @@ import secrets
 import shutil
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,17 +27,25 @@ def read(file: str, limit: int) -> bytes:
     InvalidInputError
         It cannot be read, or is a directory, device, pipe or socket.
     """
+    with opened(file) as stream:
+        return b"".join(stream_pieces(stream, limit + 1))
+
+
+@contextmanager
+def opened(file: str) -> Iterator[BinaryIO]:
+    """Open a regular file to read, or standard input for `-`; raise as `read` does."""
     try:
         if file == STANDARD_STREAM:
             if sys.stdin is None:
                 raise _cannot(file, "read", "it is closed", "a document on standard input")
-            return _pieces(sys.stdin.buffer, limit + 1)
+            yield sys.stdin.buffer
+            return
         # Without O_NONBLOCK, opening a pipe would wait for a writer before it can be refused.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _refuse_irregular(os.fstat(descriptor).st_mode, file)
             with os.fdopen(descriptor, "rb", closefd=False) as stream:
-                return _pieces(stream, limit + 1)
+                yield stream
         finally:
             os.close(descriptor)
     except InvalidInputError:
@@ -74,15 +84,14 @@ def write(file: str, content: bytes) -> None:
         raise _cannot(file, "written", str(error), "a file name") from None
 
 
-def _pieces(stream: BinaryIO, length: int) -> bytes:
-    """Read at most `length` bytes in pieces, since one read allocates all that it may return."""
-    pieces: list[bytes] = []
-    while length > 0 and (piece := stream.read(min(PIECE, length))) != b"":
+def stream_pieces(stream: BinaryIO, length: int | None = None) -> Iterator[bytes]:
+    """Yield at most `length` bytes in pieces, since one read allocates all that it may return."""
+    left = sys.maxsize if length is None else length
+    while left > 0 and (piece := stream.read(min(PIECE, left))) != b"":
         if piece is None:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        pieces.append(piece)
-        length -= len(piece)
-    return b"".join(pieces)
+        yield piece
+        left -= len(piece)
 
 
 def _print(file: str, content: bytes) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 
-from placewright.instances.io import streams
+from placewright.instances.converters.support.csv_table import MAX_BYTES
+from placewright.instances.io import streams, unpacked
 
 _HEAD_BYTES = 1 << 16
 
 
 def first_line(path: str | os.PathLike[str]) -> str:
-    """Return the first line of a file, `-` having none."""
+    """Return the first line of a file, unpacked if it is gzip; `-` has none."""
     file = os.fspath(path)
     if file == streams.STANDARD_STREAM:
         return ""
-    content = streams.read(file, _HEAD_BYTES)
+    content = next(unpacked.pieces(file, MAX_BYTES), b"")[:_HEAD_BYTES]
     return content.split(b"\n", 1)[0].decode("utf-8", "replace").rstrip("\r")

@@ -48,7 +48,7 @@ def read_trace(path: AnyPath, format: str | None = None) -> Trace:  # noqa: A002
     Parameters
     ----------
     path
-        A CSV file with a header, or a file of one of the formats without.
+        A CSV file with a header, or a file of one of the formats without; gzip is unpacked.
     format
         One of `FILES` or `FORMATS`; None: the first that recognises the file.
 
@@ -71,7 +71,10 @@ def read_trace(path: AnyPath, format: str | None = None) -> Trace:  # noqa: A002
     if format is None:
         expected = "; ".join(f"{name}: {', '.join(cols)}" for name, (cols, _) in FORMATS.items())
         header = value_text(",".join(table.columns))
-        told = f"line 1: {header}: expected the columns of a known trace ({expected})"
+        told = (
+            f"line 1: {header}: expected the columns of a known trace ({expected}), "
+            f"or a file of {', '.join(FILES)}"
+        )
         raise InvalidInputError(told, file=table.file, show_value=False)
     columns, reader = FORMATS[format]
     table.require(*columns)

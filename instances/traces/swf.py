@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from placewright.instances.converters.support.csv_table import MAX_BYTES
+from placewright.instances.converters.support.csv_table import MAX_BYTES, MAX_LINE
 from placewright.instances.errors import InvalidInputError, value_text
-from placewright.instances.io import streams
+from placewright.instances.io import unpacked
 from placewright.instances.traces.tables import MAX_GPUS, MAX_S, MAX_WORK_S, numbered
 from placewright.instances.traces.trace import Trace
 
@@ -42,13 +43,10 @@ def swf_trace(path: str | os.PathLike[str]) -> Trace:
         For a file that cannot be used, with its line.
     """
     file = str(path)
-    content = streams.read(file, MAX_BYTES)
-    if len(content) > MAX_BYTES:
-        raise InvalidInputError(f"expected at most {MAX_BYTES} bytes", file=file)
     rows: list[tuple[int, int, int, int]] = []
     names: dict[str, int] = {}
     users: list[str] = []
-    for number, line in enumerate(content.decode("ascii", "replace").split("\n"), 1):
+    for number, line in enumerate(_lines(file), 1):
         fields = line.split()
         if not fields or fields[0].startswith(";"):
             continue
@@ -86,9 +84,20 @@ def swf_trace(path: str | os.PathLike[str]) -> Trace:
     )
 
 
+def _lines(file: str) -> Iterator[str]:
+    rest = b""
+    for piece in unpacked.pieces(file, MAX_BYTES):
+        *whole, rest = (rest + piece).split(b"\n")
+        if len(rest) > MAX_LINE:
+            expected = f"a line is too long; expected at most {MAX_LINE} bytes"
+            raise InvalidInputError(expected, file=file, show_value=False)
+        yield from (line.decode("ascii", "replace") for line in whole)
+    yield rest.decode("ascii", "replace")
+
+
 def is_swf(path: str | os.PathLike[str]) -> bool:
     """Whether a file is named as such logs are."""
-    return Path(path).suffix == ".swf"
+    return Path(path).name.endswith((".swf", ".swf.gz"))
 
 
 def _rounded(file: str, line: int, field: str) -> int:

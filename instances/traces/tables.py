@@ -103,7 +103,8 @@ def positive(table: Table, column: str, maximum: int) -> Ints:
 def given_once(table: Table, column: str) -> Sequence[str]:
     """Return a column of names, each given once."""
     names = table.columns[column]
-    if len(set(names)) == len(names):
+    hashes = np.fromiter(map(hash, names), dtype=np.int64, count=len(names))
+    if len(np.unique(hashes)) == len(names):  # a set of all names takes far more memory
         return names
     first: dict[str, int] = {}
     for row, name in enumerate(names):
@@ -118,7 +119,8 @@ def numbered(cells: Sequence[str] | None, count: int) -> tuple[tuple[str, ...], 
     if cells is None:
         return ("",), np.zeros(count, dtype=np.int64)
     number: dict[str, int] = {}
-    rows = np.array([number.setdefault(cell, len(number)) for cell in cells], dtype=np.int64)
+    each = (number.setdefault(cell, len(number)) for cell in cells)
+    rows = np.fromiter(each, dtype=np.int64, count=count)
     return tuple(number) or ("",), rows
 
 
@@ -130,13 +132,4 @@ def _milliseconds(
     table: Table, column: str, blank: int | None = None, maximum: int = MAX_S
 ) -> Ints:
     """Return seconds with up to three decimals as milliseconds; `blank` for an empty cell."""
-    cells = table.columns[column]
-    empty = np.array([not cell for cell in cells], dtype=np.bool_)
-    if blank is None or not empty.any():
-        return table.decimals(column, _PLACES, maximum)
-    filled = Table(
-        table.file,
-        {column: [cell or "0" for cell in cells]},
-        table.lines,
-    )
-    return np.where(empty, blank, filled.decimals(column, _PLACES, maximum))
+    return table.decimals(column, _PLACES, maximum, blank=blank)

@@ -1,4 +1,4 @@
-"""CSV tables with a header: read whole, checked column by column, every error with its line."""
+"""CSV tables with a header: read in pieces, checked column by column, each error with its line."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ import csv
 import io
 import os
 import re
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
+from placewright.instances.converters.support.cells import ROWS, Cells
 from placewright.instances.documents.base import Name
 from placewright.instances.errors import InvalidInputError, value_text
-from placewright.instances.io import streams
+from placewright.instances.io import unpacked
 
 MAX_BYTES = 256 * 1024**2
+"""Of a file, unpacked."""
+
+MAX_LINE = 16 * 1024**2
+"""Bytes of a line."""
+
 _DIGITS = re.compile(r"[0-9]{1,15}")
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
@@ -50,30 +58,52 @@ class Table:
         self, column: str, maximum: int, *, blank: int | None = None
     ) -> npt.NDArray[np.int64]:
         """Return a column of integers from 0 to `maximum`; `blank` stands for an empty cell."""
-        out = np.empty(len(self.lines), dtype=np.int64)
-        for row, cell in enumerate(self.columns[column]):
-            if blank is not None and not cell:
-                out[row] = blank
-            elif _DIGITS.fullmatch(cell) and int(cell) <= maximum:
-                out[row] = int(cell)
-            else:
-                raise self.error(row, column, f"expected an integer from 0 to {maximum}")
-        return out
 
-    def decimals(self, column: str, places: int, maximum: int) -> npt.NDArray[np.int64]:
+        def read(cell: str) -> int:
+            return int(cell) if _DIGITS.fullmatch(cell) else -1
+
+        expected = f"expected an integer from 0 to {maximum}"
+        return self._numbers(column, maximum, blank, 1, read, expected)
+
+    def decimals(
+        self, column: str, places: int, maximum: int, *, blank: int | None = None
+    ) -> npt.NDArray[np.int64]:
         """Return a column of decimals from 0 to `maximum` in units of 10^-places, exactly."""
         pattern = re.compile(rf"([0-9]{{1,15}})(?:\.([0-9]{{1,{places}}}))?")
-        out = np.empty(len(self.lines), dtype=np.int64)
-        for row, cell in enumerate(self.columns[column]):
+
+        def read(cell: str) -> int:
             match = pattern.fullmatch(cell)
-            units = int(match[1] + (match[2] or "").ljust(places, "0")) if match else -1
-            if not 0 <= units <= maximum * 10**places:
-                raise self.error(
-                    row,
-                    column,
-                    f"expected a number from 0 to {maximum} with at most {places} decimals",
-                )
-            out[row] = units
+            return int(match[1] + (match[2] or "").ljust(places, "0")) if match else -1
+
+        expected = f"expected a number from 0 to {maximum} with at most {places} decimals"
+        return self._numbers(column, maximum, blank, 10**places, read, expected)
+
+    def _numbers(
+        self,
+        column: str,
+        maximum: int,
+        blank: int | None,
+        unit: int,
+        read: Callable[[str], int],
+        expected: str,
+    ) -> npt.NDArray[np.int64]:
+        """Return a column in units, -1 being what `read` returns for a cell that is no number."""
+        cells = self.columns[column]
+        out = np.empty(len(self.lines), dtype=np.int64)
+        pieces = cells.whole_numbers() if isinstance(cells, Cells) else iter([(0, None)])
+        for begin, numbers in pieces:
+            if numbers is not None and int(numbers.max()) <= maximum:
+                out[begin : begin + len(numbers)] = unit * numbers
+                continue
+            part = cells.piece(begin // ROWS) if isinstance(cells, Cells) else cells
+            for row, cell in enumerate(part, begin):
+                if blank is not None and not cell:
+                    out[row] = blank
+                    continue
+                number = read(cell)
+                if not 0 <= number <= maximum * unit:
+                    raise self.error(row, column, expected)
+                out[row] = number
         return out
 
     def names(self, column: str) -> Sequence[str]:
@@ -116,17 +146,19 @@ def read_table(
         of fields than there are columns.
     """
     file = os.fspath(path)
-    text = io.StringIO(_read_text(file), newline="")
+    text = _read_lines(file)
     reader = (
         csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
         if tabs
         else csv.reader(text, strict=True)
     )
     told = "as in the header" if columns is None else f"({', '.join(columns)})"
+    cells: tuple[Cells, ...] = ()
+    lines = array("q")
     rows: list[list[str]] = []
-    lines: list[int] = []
     try:
         header = next(reader, []) if columns is None else columns
+        cells = tuple(Cells() for _ in header)
         for fields in reader:
             if not fields:
                 continue
@@ -137,27 +169,53 @@ def read_table(
                 )
             rows.append(fields)
             lines.append(reader.line_num)
+            if len(rows) == ROWS:
+                _keep(rows, cells)
     except csv.Error as error:
         raise _unusable(file, f"line {reader.line_num}: {error}; expected CSV") from None
     if len(set(header)) != len(header):
         names = value_text(",".join(header))
         raise _unusable(file, f"line 1: {names}: expected each column once")
-    cells = zip(*rows, strict=True) if rows else ((),) * len(header)
+    _keep(rows, cells)
     return Table(file, dict(zip(header, cells, strict=True)), lines)
 
 
-def _read_text(file: str) -> str:
-    """Return the text of a non-empty UTF-8 file of at most `MAX_BYTES`."""
-    content = streams.read(file, MAX_BYTES)
-    if len(content) > MAX_BYTES:
-        raise _unusable(file, f"too large; expected at most {MAX_BYTES} bytes")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _unusable(file, f"byte {error.start} is not UTF-8; expected UTF-8 text") from None
-    if not text.strip():
+def _keep(rows: list[list[str]], cells: tuple[Cells, ...]) -> None:
+    """Move rows into columns."""
+    if rows:
+        for column, part in zip(cells, zip(*rows, strict=True), strict=True):
+            column.extend(part)
+        rows.clear()
+
+
+def _read_lines(file: str) -> Iterator[str]:
+    """Yield the lines, with their ends, of a non-empty UTF-8 file of at most `MAX_BYTES`."""
+    read, rest = 0, b""
+    written, blanks = False, ""
+    for piece in chain(unpacked.pieces(file, MAX_BYTES), (None,)):
+        rest += piece or b""
+        cut = max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, len(rest) - 1)) + 1
+        if piece is None:
+            cut = len(rest)
+        elif not cut and len(rest) > MAX_LINE:
+            raise _unusable(file, f"a line is too long; expected at most {MAX_LINE} bytes")
+        text = _text(file, rest[:cut], read)
+        read, rest = read + cut, rest[cut:]
+        if not (written or text.strip()):
+            blanks += text
+            continue
+        yield from io.StringIO(text if written else blanks + text, newline="")
+        written = True
+    if not written:
         raise _unusable(file, "empty; expected CSV")
-    return text
+
+
+def _text(file: str, content: bytes, begin: int) -> str:
+    try:
+        return content.decode("utf-8-sig" if begin == 0 else "utf-8")
+    except UnicodeDecodeError as error:
+        byte = begin + error.start
+        raise _unusable(file, f"byte {byte} is not UTF-8; expected UTF-8 text") from None
 
 
 def _unusable(file: str, message: str) -> InvalidInputError:
