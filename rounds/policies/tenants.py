@@ -27,7 +27,8 @@ class TenantPolicy:
     """The tenant with the smallest key goes first, with its first job that waits.
 
     Jobs of a tenant are in order of arrival. The first job that does not fit ends the walk, as in
-    both papers: no tenant overtakes the one that has least. Nothing is preempted.
+    both papers: no tenant overtakes the one that has least. Nothing is preempted. Whose turn it is
+    is looked at when something happens: jobs that come, end or stop.
 
     Parameters
     ----------

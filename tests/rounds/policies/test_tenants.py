@@ -114,6 +114,65 @@ def test_counters_of_tenants_with_jobs_waiting_stay_close(seed: int) -> None:
     assert (loop.end != NEVER).all()
 
 
+def naive(policy: str, trace: Trace, gpus: int) -> list[int]:
+    """Play on counted GPUs in steps of a second; decide when jobs come or end.
+
+    Return first starts in seconds.
+    """
+    jobs = range(len(trace))
+    asked, work = trace.gpus.tolist(), (trace.work_ms // 1000).tolist()
+    submit, tenant = (trace.submit_ms // 1000).tolist(), trace.tenant.tolist()
+    start, end = [-1] * len(trace), [-1] * len(trace)
+    had, last, waited = [0, 0, 0], 0, set[int]()
+    for now in range(10_000):
+        for job in jobs:
+            if start[job] >= 0 and now == start[job] + work[job]:
+                end[job] = now
+        for job in jobs:
+            if submit[job] == now:
+                if tenant[job] not in waited:
+                    least = min(had[other] for other in waited or {last})
+                    had[tenant[job]] = max(had[tenant[job]], least)
+                waited.add(tenant[job])
+        happens = now in submit or now in end
+        while waited and happens:
+            runs = [job for job in jobs if start[job] >= 0 > end[job]]
+            queue = {
+                t: [j for j in jobs if submit[j] <= now and start[j] < 0 and tenant[j] == t]
+                for t in waited
+            }
+            held = [sum(asked[job] for job in runs if tenant[job] == t) for t in range(3)]
+            key = held if policy == "drf" else had
+            turn = min(waited, key=lambda t: (key[t], queue[t][0]))
+            if asked[queue[turn][0]] > gpus - sum(held):
+                break
+            start[queue[turn][0]] = now
+            if len(queue[turn]) == 1:
+                waited.remove(turn)
+                last = turn
+        for job in jobs:
+            if start[job] >= 0 > end[job]:
+                had[tenant[job]] += asked[job]
+        if min(end) >= 0:
+            break
+    return start
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_tenants_beside_a_naive_simulator(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    jobs, policy = int(rng.integers(1, 30)), ("drf", "tenant-counters")[seed % 2]
+    trace = Trace.of(
+        1000 * rng.integers(0, 40, jobs),
+        rng.integers(1, 7, jobs),
+        1000 * rng.integers(1, 20, jobs),
+        tenant=rng.integers(0, 3, jobs),
+        tenants=("A", "B", "C"),
+    )
+    found = play(trace, ReplaySpec(policy, (4, 2), placer="counting"))
+    assert (found.first_start_ms // 1000).tolist() == naive(policy, trace, 6)
+
+
 @pytest.mark.parametrize("policy", ["drf", "tenant-counters"])
 def test_a_job_that_a_failure_stops_goes_on_and_is_counted_once(policy: str) -> None:
     rng = np.random.default_rng(3)
