@@ -14,7 +14,7 @@ from placewright.rounds.policies.muri import GROUPINGS
 from placewright.rounds.policies.quotas import GPU_QUOTA, HIVED, QuotaPolicy
 from placewright.rounds.policies.shares import SHARES, TunedPolicy
 from placewright.rounds.policies.smith import SMITH
-from placewright.rounds.policies.tenants import COUNTERS, DRF, TenantPolicy
+from placewright.rounds.policies.tenants import COUNTERS, DRF, DRF_ROUNDS, TenantPolicy
 from placewright.rounds.policies.tiresias import LAS
 
 Policy: TypeAlias = (
@@ -28,6 +28,7 @@ POLICIES: dict[str, Policy] = {
     GITTINS.name: GITTINS,
     DRF.name: DRF,
     COUNTERS.name: COUNTERS,
+    DRF_ROUNDS.name: DRF_ROUNDS,
     HIVED.name: HIVED,
     GPU_QUOTA.name: GPU_QUOTA,
     **SHARES,

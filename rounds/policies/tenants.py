@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.array_types import Floats, Ints
+from placewright.rounds.policies.base import Columns, RoundPolicy, Weights
 
 Held: TypeAlias = Mapping[str, Ints]
 """Per resource, what the running jobs of each tenant hold; `gpus` is always there."""
@@ -92,3 +93,19 @@ DRF = TenantPolicy("drf", _gpus_held)
 """With GPUs as the only resource, shares are in the order of the GPUs held."""
 
 COUNTERS = TenantPolicy("tenant-counters", _counter, lifts=True)
+
+
+def _by_turn(jobs: Columns) -> Weights:
+    """Make the first job of each tenant worth most, its second half as much, and so on."""
+    order = np.lexsort((jobs.numbers, jobs.tenant))
+    begins = np.r_[True, np.diff(jobs.tenant[order]) != 0]
+    places = np.arange(len(jobs))
+    turn = np.empty(len(jobs), dtype=np.int64)
+    turn[order] = 1 + places - np.maximum.accumulate(np.where(begins, places, 0))
+    return Weights(value=1.0 / turn, rank=np.zeros(len(jobs), dtype=np.int64))
+
+
+DRF_ROUNDS = RoundPolicy(
+    "drf-rounds", _by_turn, frozenset({"tenant"}), terms=("share", "value", "disruption")
+)
+"""A round makes the smallest share as large as it can be, then the next, as whole jobs allow."""

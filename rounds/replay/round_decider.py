@@ -18,7 +18,7 @@ from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import DecisionKind, Plan, Task
-from placewright.instances.documents.policy import Policy
+from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Round
 from placewright.rounds.certificate import headline_gap
 from placewright.rounds.engine import Engine
@@ -49,6 +49,8 @@ class RoundDecider(Decider):
         the simulators of Tiresias and Muri, and ranks do not matter.
     seconds, gap
         Limits of a search: work in units of seconds, and the gap at which it stops.
+    tenants
+        Tenants of the trace; 0 if rounds need not know whose jobs are.
     """
 
     def __init__(
@@ -58,9 +60,11 @@ class RoundDecider(Decider):
         places: Places = "kept",
         seconds: float = 2.0,
         gap: float = 0.0,
+        tenants: int = 0,
     ) -> None:
         super().__init__()
         self.policy = policy
+        self._has_tenants = tenants > 0
         self._seconds, self._gap, self._largest = seconds, gap, max(sizes)
         self._is_free = places == "free"
         hosts = tuple(
@@ -69,6 +73,7 @@ class RoundDecider(Decider):
         self._empty = Round(
             cluster=ClusterDocument(name="replay", hosts=hosts),
             policy=Policy(terms=policy.terms, priority="preemption"),
+            tenants=tuple(Tenant(name=f"t{n}") for n in range(tenants)),
         )
         self._host = {host.name: number for number, host in enumerate(hosts)}
         self._engine: Engine | None = None
@@ -177,6 +182,7 @@ class RoundDecider(Decider):
         groups = (whole_tasks(loop.gpus[job], self._largest),)
         return Job(
             name=str(job),
+            tenant=f"t{loop.trace.tenant[job]}" if self._has_tenants else None,
             priority=priority,
             options=(Option(groups=groups, value=value),),
             running=running,

@@ -283,7 +283,8 @@ def trace_digest(trace: Trace) -> str:
 def _decider(trace: Trace, spec: ReplaySpec) -> Decider:
     policy = policy_named(spec.policy)
     if isinstance(policy, RoundPolicy):
-        return RoundDecider(policy, spec.hosts, spec.places, spec.search_s, spec.gap)
+        tenants = len(trace.tenants) if "tenant" in policy.sees else 0
+        return RoundDecider(policy, spec.hosts, spec.places, spec.search_s, spec.gap, tenants)
     if isinstance(policy, TenantPolicy):
         return TenantList(policy, trace)
     if isinstance(policy, TunedPolicy):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,30 @@ def test_drf_is_max_min_of_gpus_where_there_is_nothing_else() -> None:
     loop = played(DRF, trace, [8])
     gpus = np.bincount(trace.tenant, weights=trace.gpus * (loop.first_start == 0))
     assert gpus.tolist() == [2, 4, 2]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rounds_of_drf_are_max_min_among_all_sets_of_whole_jobs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    jobs = int(rng.integers(3, 9))
+    trace = Trace.of(
+        np.zeros(jobs),
+        rng.integers(1, 6, jobs),
+        1000 * rng.integers(1, 20, jobs),
+        tenant=rng.integers(0, 3, jobs),
+        tenants=("A", "B", "C"),
+    )
+    there = np.unique(trace.tenant)
+
+    def shares(chosen: np.ndarray) -> list[int]:
+        held = np.bincount(trace.tenant, weights=trace.gpus * chosen, minlength=3)
+        return sorted(held[there].astype(int).tolist())
+
+    sets = [np.array(bits) for bits in product((0, 1), repeat=jobs)]
+    best = max(shares(chosen) for chosen in sets if chosen @ trace.gpus <= 8)
+    found = play(trace, ReplaySpec("drf-rounds", (8,)))
+    assert shares(found.first_start_ms == 0) == best
+    assert (found.end_ms != NEVER).all()
 
 
 def test_counters_alternate_by_the_gpu_time_that_tenants_have_had() -> None:
