@@ -106,6 +106,7 @@ _GANG: Mapping[str, Sense] = {
     "share": "max",
     "stranded": "min",
     "bottleneck": "min",
+    "contention": "min",
 }
 
 GANG = PolicySpec(

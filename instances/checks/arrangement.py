@@ -60,9 +60,11 @@ def _check_group(group: TaskGroup, levels: Collection[str], path: Path) -> None:
             )
     if group.apart is not None:
         check_known(group.apart.level, levels, "level", (*path, "apart", "level"))
-    if group.communication is not None and (group.gpu < WHOLE_GPU or group.mig is not None):
+    asked = group.communication
+    timed = asked is not None and asked.data_mib is not None
+    if timed and (group.gpu < WHOLE_GPU or group.mig is not None):
         raise InvalidInputError(
             "given for tasks without a whole GPU; expected at least 1 GPU of each task",
-            path=(*path, "communication"),
+            path=(*path, "communication", "data_mib"),
             show_value=False,
         )

@@ -176,12 +176,31 @@ def _bottleneck(round_: Round) -> Term:
 
     def bottleneck(job: Job, index: int) -> Amounts:
         for group in job.options[index].groups:
-            if group.communication is not None:
+            if group.communication is not None and group.communication.data_mib is not None:
                 ranks = group.count * -(-group.gpu // WHOLE_GPU)
                 bits = 2 * group.communication.data_mib * MIB_BITS
                 yield "microseconds of a collective", ranks * bits // narrowest
 
     return bottleneck
+
+
+def _contention(round_: Round) -> Term:
+    domains = Counter(domain.level for domain in round_.cluster.domains)
+    domains[HOST_LEVEL] = sum(ranges.size(entry.name) for entry in round_.cluster.hosts)
+    linked = [domains[level] for level in round_.cluster.links]
+
+    def contention(job: Job, index: int) -> Amounts:
+        yield (
+            "Mbit/s over links",
+            sum(
+                (group.communication.rate_mbps or 0) * min(group.count, most)
+                for group in job.options[index].groups
+                for most in linked
+                if group.communication is not None
+            ),
+        )
+
+    return contention
 
 
 def _stranded(round_: Round) -> Term:
@@ -212,6 +231,7 @@ _MAKERS: Mapping[str, Callable[[Round], Term]] = {
     "overload": _overload,
     "proximity": _proximity,
     "bottleneck": _bottleneck,
+    "contention": _contention,
     "stranded": _stranded,
     "weighted_throughput": _throughput,
 }

@@ -101,6 +101,13 @@ def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
         check_fields(round_)
         _check_policy(round_.policy, hosts, (*round_.cluster.levels, HOST_LEVEL))
     with errors:
+        if "contention" in round_.policy.terms and not round_.cluster.links:
+            raise InvalidInputError(
+                "missing; expected links, whose load the term contention counts",
+                path=("cluster", "links"),
+                show_value=False,
+            )
+    with errors:
         CHECKS[round_.policy.formulation].sections(round_, hosts)
     with errors:
         _check_quotas(round_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from placewright.instances.documents.base import MAX_AMOUNT, Count, Document, Name
 
@@ -27,15 +27,27 @@ class Apart(Document):
 
 
 class Communication(Document):
-    """A collective of `data_mib` MiB that the GPUs of a group do together, in order of rank.
+    """What the tasks of a group send to each other: a collective, a rate over links, or both.
+
+    The GPUs of the group do a collective of `data_mib` MiB together, in order of rank.
 
     The rank of a GPU follows from the index of its task, then from its place in the task's list.
     `ring`: each rank sends to the next, the last to the first. `tree`: reduce and broadcast along a
     binary tree; the middle one of a span of ranks is above the middles of the ranks beside it.
+
+    `rate_mbps` is what the group sends over each link that it crosses, in each direction; it counts
+    in the term `contention`.
     """
 
     pattern: Literal["ring", "tree"] = "ring"
-    data_mib: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)]
+    data_mib: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)] | None = None
+    rate_mbps: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)] | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> Communication:
+        if self.data_mib is None and self.rate_mbps is None:
+            raise ValueError("expected data_mib, rate_mbps or both")
+        return self
 
 
 class AntiAffinity(Document):

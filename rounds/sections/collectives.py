@@ -25,18 +25,18 @@ def collective_section(
     for index in sorted(candidate.starts, key=lambda j: (jobs[j].running is None, j)):
         option, places = candidate.starts[index]
         for number, group in enumerate(jobs[index].options[option].groups):
-            if group.communication is None:
+            asked = group.communication
+            if asked is None or asked.data_mib is None:
                 continue
             mine = sorted(place for place in places if place[0] == number)
             ranks = [(host, gpu) for _, _, host, named in mine for gpu in named]
             hosts, gpus = np.array(ranks, dtype=np.int64).T
-            pattern = group.communication.pattern
-            slowest = bottleneck(cluster, hosts, gpus, pattern)
+            slowest = bottleneck(cluster, hosts, gpus, asked.pattern)
             entry: Mapping[str, Any] = {
                 "job": jobs[index].name,
                 "group": number,
                 "bottleneck_mbit": None if slowest is None else int(slowest),
-                "time_us": time_us(pattern, len(ranks), group.communication.data_mib, slowest),
+                "time_us": time_us(asked.pattern, len(ranks), asked.data_mib, slowest),
             }
             groups.append(entry)
     return {"kind": "communication", "groups": groups} if groups else None

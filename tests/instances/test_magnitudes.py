@@ -85,6 +85,17 @@ def terms(*names: str, **policy: Any) -> dict[str, Any]:
         ),
         (
             round_of(
+                asking(count=1001, communication={"rate_mbps": MOST}),
+                cluster={
+                    "hosts": [{"name": "h[0-1000]", "gpus": 1, "gpu_model": "A"}],
+                    "links": {"host": {"bandwidth_mbps": 1, "latency_us": 0.0}},
+                },
+                **terms("contention"),
+            ),
+            "jobs[0].options[0]: 1,001,000,000,000,000 Mbit/s over links in all",
+        ),
+        (
+            round_of(
                 {"options": [{"groups": [{"gpu": 0, "count": 10**5}] * 3}]},
                 cluster={"hosts": [{"name": "h[0-3905]", "gpus": 1024, "gpu_model": "A"}]},
                 **terms("stranded"),

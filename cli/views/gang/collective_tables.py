@@ -33,7 +33,7 @@ def row_of(jobs: Mapping[str, Job], options: Mapping[str, int], found: Mapping[s
     return (
         found["job"],
         group.name,
-        NONE if asked is None else f"{asked.pattern} of {asked.data_mib:,} MiB",
+        NONE if asked is None else f"{asked.pattern} of {asked.data_mib or 0:,} MiB",
         NONE if mbit is None else f"{number(mbit / GBIT)} Gbit/s",
         milliseconds(found["time_us"]),
     )

@@ -162,7 +162,7 @@ def _fullest(
 def levels_to_try(cluster: Cluster, group: Group) -> list[int]:
     """Return the levels of which one domain should hold a group if possible, outermost first."""
     levels = {level for level, _ in group.weights} | ({group.required} - {NO_LEVEL})
-    return sorted(levels | set(range(len(cluster.levels) if group.timed else 0)))
+    return sorted(levels | set(range(len(cluster.levels) if group.counts_all_levels else 0)))
 
 
 def _tasks_per_domain(placement: Placement, group: Group, open_: NDArray[np.bool_]) -> list[Ints]:

@@ -29,7 +29,7 @@ from placewright.formulations.gang.problem.priority_classes import (
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import remaining_quotas
 from placewright.formulations.gang.problem.shapes import host_mask
-from placewright.formulations.gang.problem.terms import BOTTLENECK, VALUE
+from placewright.formulations.gang.problem.terms import LINK_TERMS, VALUE
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import size
 from placewright.instances.documents.job import Job
@@ -124,7 +124,7 @@ class _CompiledJobs:
             and [t.name for t in round_.tenants] == list(compiler.tenants)
             and list(round_.caps) == list(compiler.caps)
             and round_.spread_weights() == compiler.weights
-            and (BOTTLENECK in round_.policy.terms) == compiler.times_collectives
+            and LINK_TERMS.intersection(round_.policy.terms) == compiler.link_terms
             and (round_.policy.priority == "strict") == compiler.strict
             and len(compiler.shapes.index) <= 2 * self.shapes_needed
         )

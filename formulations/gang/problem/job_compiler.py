@@ -17,7 +17,7 @@ from placewright.formulations.gang.problem.jobs import (
 from placewright.formulations.gang.problem.mig_layouts import mask_of
 from placewright.formulations.gang.problem.quotas import account_numbers
 from placewright.formulations.gang.problem.shapes import ShapeTable
-from placewright.formulations.gang.problem.terms import BOTTLENECK
+from placewright.formulations.gang.problem.terms import LINK_TERMS
 from placewright.formulations.plan_messages import Place, Slots
 from placewright.instances.documents.base import MAX_MOMENT
 from placewright.instances.documents.job import Job, Running
@@ -93,9 +93,9 @@ class JobCompiler:
         numbers = account_numbers(round_)
         self.caps = {name: numbers["cap", name] for name in round_.caps}
         self.weights = round_.spread_weights()
-        self.times_collectives = BOTTLENECK in round_.policy.terms
+        self.link_terms = LINK_TERMS.intersection(round_.policy.terms)
         self.strict = round_.policy.priority == "strict"
-        self.shapes = ShapeTable(cluster, round_.host_sets, timed=self.times_collectives)
+        self.shapes = ShapeTable(cluster, round_.host_sets, link_terms=self.link_terms)
         self.choices: dict[tuple[int, ...], Choice] = {}
         self.choice_of_option: dict[tuple[int, ...], tuple[Option, Choice]] = {}
         self.class_numbers: dict[tuple[object, ...], int] = {}

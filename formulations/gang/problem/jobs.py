@@ -61,6 +61,8 @@ class Group:
         Levels whose domains count for the term `spread`, outermost first.
     slices, domain_limit, traffic
         Further rules on where its tasks are; None if there are none.
+    rate_mbps : int
+        What it sends over a link that it crosses; 0 unless the term `contention` counts it.
     """
 
     shape: int
@@ -71,13 +73,22 @@ class Group:
     slices: TaskSlices | None = None
     domain_limit: DomainLimit | None = None
     traffic: Traffic | None = None
+    rate_mbps: int = 0
 
     @property
     def depends_on_levels(self) -> bool:
         """Whether the place of one task matters to where the others may or should go."""
         return self.count > 1 and (
-            self.required != NO_LEVEL or bool(self.weights) or self.is_arranged or self.timed
+            self.required != NO_LEVEL
+            or bool(self.weights)
+            or self.is_arranged
+            or self.counts_all_levels
         )
+
+    @property
+    def counts_all_levels(self) -> bool:
+        """Whether a term counts the links that it crosses, at any level."""
+        return self.timed or self.rate_mbps > 0
 
     @property
     def timed(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -19,6 +19,7 @@ from placewright.formulations.gang.problem.jobs import (
     Traffic,
 )
 from placewright.formulations.gang.problem.mig_layouts import Layouts
+from placewright.formulations.gang.problem.terms import BOTTLENECK, CONTENTION
 from placewright.instances.derived.host_sets import is_anywhere
 from placewright.instances.derived.ranges import expand_all
 from placewright.instances.documents.option import TaskGroup
@@ -55,15 +56,19 @@ class ShapeTable:
     ----------
     host_sets
         Those of the round.
-    timed
-        Whether the term `bottleneck` counts the time of collectives.
+    link_terms
+        The terms of the policy that count links that groups cross: `bottleneck`, `contention`.
     """
 
     def __init__(
-        self, cluster: Cluster, host_sets: Mapping[str, Names], *, timed: bool = False
+        self,
+        cluster: Cluster,
+        host_sets: Mapping[str, Names],
+        *,
+        link_terms: Collection[str] = (),
     ) -> None:
         self.cluster, self.host_sets = cluster, host_sets
-        self._timed = timed
+        self._timed, self._rated = BOTTLENECK in link_terms, CONTENTION in link_terms
         self.index: dict[ShapeKey, int] = {}
         self.levels = {name: i for i, name in enumerate(cluster.levels)}
         self._groups: dict[tuple[object, ...], Group] = {}
@@ -123,6 +128,7 @@ class ShapeTable:
             slices=self._slices(group, required),
             domain_limit=self._domain_limit(group),
             traffic=self._traffic(group),
+            rate_mbps=0 if alone else self._rate(group),
         )
 
     def _slices(self, group: TaskGroup, required: int) -> TaskSlices | None:
@@ -134,7 +140,13 @@ class ShapeTable:
 
     def _traffic(self, group: TaskGroup) -> Traffic | None:
         asked = group.communication
-        return None if asked is None else Traffic(asked.pattern, asked.data_mib, self._timed)
+        if asked is None or asked.data_mib is None:
+            return None
+        return Traffic(asked.pattern, asked.data_mib, self._timed)
+
+    def _rate(self, group: TaskGroup) -> int:
+        asked = group.communication
+        return (asked.rate_mbps or 0) if asked is not None and self._rated else 0
 
     def _domain_limit(self, group: TaskGroup) -> DomainLimit | None:
         asked = group.apart

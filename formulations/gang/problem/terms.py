@@ -12,6 +12,10 @@ CLASS_VALUES = class_terms(VALUE)
 
 PROGRESS = "progress"
 BOTTLENECK = "bottleneck"
+CONTENTION = "contention"
+LINK_TERMS = frozenset({BOTTLENECK, CONTENTION})
+"""Terms that count the links that groups cross."""
+
 ENTITLED = "entitled"
 OPTION_SUMS = (VALUE, *CLASS_VALUES, ENTITLED, PROGRESS)
 """Terms that are a sum over the options that run: see `Options.amounts`."""

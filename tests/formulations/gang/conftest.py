@@ -28,6 +28,11 @@ def tiny(helper: Helper) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def oracle_contention(helper: Helper) -> ModuleType:
+    return helper(__file__, "oracle_contention")
+
+
+@pytest.fixture(scope="session")
 def oracle_arrangement(helper: Helper, oracle: ModuleType) -> ModuleType:
     """Return the oracle of rounds whose options tie their tasks to each other."""
     return helper(__file__, "oracle_arrangement")

@@ -130,7 +130,7 @@ def num_task_variables(problem: Problem) -> int:
         for choice in job_class.choices:
             if job_class.running or needs_own_entry(problem, choice):
                 for group in choice.groups:
-                    times = levels if pairs or group.timed else 1
+                    times = levels if pairs or group.counts_all_levels else 1
                     of_own_sets += len(job_class.jobs) * hosts[group.shape] * times
             else:
                 shared_shapes.update([group.shape for group in choice.groups])

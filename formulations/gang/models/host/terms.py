@@ -21,6 +21,7 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.collectives import add_bottleneck
+from placewright.formulations.gang.models.host.contention import add_contention
 from placewright.formulations.gang.models.host.domain_rows import arrival_of
 from placewright.formulations.gang.models.host.entries import TaskSet
 from placewright.formulations.gang.models.host.model import NONE, HostModel, milli_each
@@ -28,7 +29,12 @@ from placewright.formulations.gang.models.host.move_terms import add_move_terms
 from placewright.formulations.gang.models.host.topology import add_topology_rows
 from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
 from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LEVEL, Group
-from placewright.formulations.gang.problem.terms import BOTTLENECK, OPTION_SUMS, VALUE
+from placewright.formulations.gang.problem.terms import (
+    BOTTLENECK,
+    CONTENTION,
+    OPTION_SUMS,
+    VALUE,
+)
 
 
 def add_terms(m: HostModel) -> None:
@@ -52,6 +58,8 @@ def add_terms(m: HostModel) -> None:
         _proximity(m)
     if BOTTLENECK in m.problem.terms:
         add_bottleneck(m)
+    if CONTENTION in m.problem.terms:
+        add_contention(m)
 
 
 def add_value(m: HostModel) -> None:

@@ -19,6 +19,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from placewright.instances.documents.arrangement import Communication
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.errors import value_text
 from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import PlacedTask, Reading
@@ -48,13 +49,13 @@ def collectives(reading: Reading) -> list[Collective]:
     """Return the collectives of the groups that the plan places anew, in the plan's order."""
     found: list[Collective] = []
     for placed in reading.placed_anew:
-        if all(group.communication is None for group in placed.option.groups):
+        if all(_data_mib(group) is None for group in placed.option.groups):
             continue
         tasks: defaultdict[int, list[PlacedTask]] = defaultdict(list)
         for task in placed.tasks:
             tasks[task.task.group].append(task)
         for number, group in enumerate(placed.option.groups):
-            if group.communication is not None:
+            if group.communication is not None and _data_mib(group) is not None:
                 ranks = [
                     (task.host, gpu)
                     for task in sorted(tasks[number], key=lambda task: task.task.index)
@@ -127,6 +128,10 @@ def communication(reading: Reading) -> Iterator[Finding]:
                 )
 
 
+def _data_mib(group: TaskGroup) -> int | None:
+    return None if group.communication is None else group.communication.data_mib
+
+
 def _measure(
     reading: Reading, asked: Communication, ranks: Sequence[Rank]
 ) -> tuple[int | None, int]:
@@ -144,7 +149,7 @@ def _measure(
     if not load:
         return None, 0
     slowest = min(Fraction(width[link]) / load[link] for link in load)
-    bits = asked.data_mib * _MIB_BITS * 2
+    bits = (asked.data_mib or 0) * _MIB_BITS * 2
     parts = Fraction(count - 1, count) if asked.pattern == "ring" else 1
     return int(slowest), ceil(parts * bits / slowest)
 

@@ -11,6 +11,7 @@ from placewright.instances.verify.rules.gang import (
     waiting_reasons,
 )
 from placewright.instances.verify.rules.gang.collectives import bottleneck
+from placewright.instances.verify.rules.gang.contention import contention
 from placewright.instances.verify.rules.gang.fragmentation import stranded
 from placewright.instances.verify.rules.gang.priority import class_terms, value
 from placewright.instances.verify.rules.gang.shares import sums
@@ -33,6 +34,7 @@ POLICY = PolicyRules(
         "freed": freed,
         "leftover": leftover,
         "bottleneck": bottleneck,
+        "contention": contention,
         "stranded": stranded,
         "share": sums,
     },

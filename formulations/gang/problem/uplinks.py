@@ -1,0 +1,82 @@
+"""The links from domains to those that hold them, and what running jobs send over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.array_types import Ints
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.topology import Cluster
+from placewright.topology.collectives import outermost_link
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Uplinks:
+    """The links of the domains of one level.
+
+    Attributes
+    ----------
+    level : int
+    mbps : int
+        Bandwidth of each, one way.
+    domain : int64 (hosts,)
+        The domain of each host.
+    exists : bool (domains,)
+        Whether a domain has such a link: hosts with NICs have none.
+    """
+
+    level: int
+    mbps: int
+    domain: Ints
+    exists: NDArray[np.bool_]
+
+    def crossed_from(self, hosts: Ints) -> Ints:
+        """Return the domains whose links a group on some hosts crosses."""
+        used = np.unique(self.domain[hosts])
+        return used[self.exists[used]] if len(used) > 1 else used[:0]
+
+
+def uplinks_of(cluster: Cluster) -> list[Uplinks]:
+    """Return the links of each level that has any, outermost first."""
+    found = []
+    for level, name in enumerate(cluster.levels):
+        link = cluster.links.get(name) if level else outermost_link(cluster)
+        if link is None:
+            continue
+        exists = np.ones(len(cluster.names[level]), dtype=np.bool_)
+        if level == len(cluster.levels) - 1:
+            has_nics = np.array([m.nic_rails > 0 for m in cluster.host_models] + [False])
+            exists = ~has_nics[cluster.host_model]
+        domain = cluster.domain[level].astype(np.int64)
+        found.append(Uplinks(level, link.bandwidth_mbps, domain, exists))
+    return found
+
+
+def pinned_loads(problem: Problem, links: Sequence[Uplinks]) -> list[Ints]:
+    """Return what pinned jobs send over each link, per level int64 (domains,)."""
+    loads = [np.zeros(len(one.exists), dtype=np.int64) for one in links]
+    host = problem.cluster.host_index
+    for number, job in enumerate(problem.round.jobs):
+        if job.running is None or problem.class_of[number] >= 0:
+            continue
+        for g, group in enumerate(job.options[job.running.option].groups):
+            asked = group.communication
+            if asked is None or not asked.rate_mbps:
+                continue
+            hosts = np.array([host[t.host] for t in job.running.tasks if t.group == g])
+            for one, load in zip(links, loads, strict=True):
+                load[one.crossed_from(hosts)] += asked.rate_mbps
+    return loads
+
+
+def rates_in_place(problem: Problem, job: int) -> Iterator[tuple[int, Ints]]:
+    """Yield rate and hosts of each group of a running job that counts, where it runs."""
+    running = problem.running[job]
+    for g, group in enumerate(problem.classes[running.job_class].choices[0].groups):
+        if group.rate_mbps:
+            hosts = [host for k, _, host, _ in running.places if k == g]
+            yield group.rate_mbps, np.array(hosts, dtype=np.int64)
