@@ -5,12 +5,13 @@ requests are buddy-allocated in them, by nothing but the tenant's own requests. 
 bound to one physical cell of its level while any part of it is in use, and physical cells are
 buddy-allocated to virtual ones.
 
-**What is guaranteed.** If the virtual cells of all tenants fit the chain (`claims_fit`), binding
-never fails: of whatever claims fit, the smallest free cell that holds one may go to it, since
-claims inside that cell can change places with it; and a cell that is given back fits its claim. So
-a request is refused only where the tenant's virtual cells have no free cell of that level: where a
-cluster of its own, with the same rule, would refuse it as well. In particular, no request is
-refused as long as all that the tenant holds or may still ask for fits its virtual cells at once.
+**What is guaranteed.** If the virtual cells of all tenants fit the chain (`claims_fit`), and no
+physical cell is withdrawn, binding never fails: of whatever claims fit, the smallest free cell that
+holds one may go to it, since claims inside that cell can change places with it; and a cell that is
+given back fits its claim. So a request is refused only where the tenant's virtual cells have no
+free cell of that level: where a cluster of its own, with the same rule, would refuse it as well. In
+particular, no request is refused as long as all that the tenant holds or may still ask for fits its
+virtual cells at once.
 """
 
 from __future__ import annotations
@@ -55,13 +56,15 @@ class Allocator:
         self.chain = chain
         self._roots = {tenant: _virtual_cells(chain, quota) for tenant, quota in quotas.items()}
         self._virtual = {tenant: Buddy(chain, roots) for tenant, roots in self._roots.items()}
+        self._withdrawn: set[Cell] = set()
         self.bound: dict[tuple[str, Cell], Cell] = {}
         """The physical cell of each virtual cell that is in use."""
 
     def take(self, tenant: str, level: int, cost: Cost | None = None) -> Grant | None:
         """Grant a cell of a level, or None if the tenant's own cells have none free.
 
-        Of several physical cells that a virtual one may be bound to, it is the least `cost`.
+        None as well if cells are withdrawn, and the others hold none that it could be bound to. Of
+        several physical cells that a virtual one may be bound to, it is the least `cost`.
         """
         virtual = self._virtual[tenant].take(level)
         if virtual is None:
@@ -69,10 +72,24 @@ class Allocator:
         root = self._root(tenant, virtual)
         if (tenant, root) not in self.bound:
             physical = self._physical.take(root.level, cost)
+            if physical is None and self._withdrawn:
+                self._virtual[tenant].give(virtual)
+                return None
             if physical is None:
                 raise AssertionError(f"no cell for {root} of {tenant}; expected one by the rows")
             self.bound[tenant, root] = physical
         return Grant(tenant, virtual, self._image(tenant, virtual, root))
+
+    def withdraw(self, cell: Cell) -> None:
+        """Take a physical cell out of use, of which nothing is bound; binding may fail then."""
+        if not self._physical.claim(cell):
+            raise ValueError(f"{cell} is withdrawn; expected a cell of which no part is bound")
+        self._withdrawn.add(cell)
+
+    def bring_back(self, cell: Cell) -> None:
+        """Take a withdrawn cell into use again."""
+        self._withdrawn.remove(cell)
+        self._physical.give(cell)
 
     def claim(self, grant: Grant) -> None:
         """Grant this very cell, which is free: what was granted is so again, in any order."""

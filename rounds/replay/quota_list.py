@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from placewright.formulations.cells.virtual_clusters import Allocator, Grant
-from placewright.instances.traces.trace import Trace
+from placewright.instances.traces.trace import NEVER, Trace
 from placewright.rounds.policies.lists import FIT_FIRST
 from placewright.rounds.policies.quotas import QuotaPolicy
 from placewright.rounds.replay.ledger import Place
@@ -61,10 +61,14 @@ class _QuotaList(Decider):
         self._opportunistic.restore(opportunistic)
 
     def arrive(self, loop: Loop, job: int) -> None:
-        """Append a job to its list."""
+        """Put a job into its list, one that a failure has stopped in the order of arrival."""
+        self.leave(loop, job)
         tenant = self._tenant[job]
         if self._owns(tenant, loop.gpus[job]):
-            self._waiting.setdefault(tenant, deque()).append(job)
+            jobs = self._waiting.setdefault(tenant, deque())
+            jobs.append(job)
+            if loop.first_start[job] != NEVER:
+                self._waiting[tenant] = deque(sorted(jobs))
         else:
             self._opportunistic.arrive(loop, job)
 
@@ -121,14 +125,15 @@ class CellList(_QuotaList):
         self._held = [0] * len(sizes)
         self._full: set[str] = set()
         """Tenants whose first job waits until one of their own ends."""
+        self._closed: set[int] = set()
 
     def state(self) -> Any:
-        """Return who waits, and the cells of guaranteed jobs."""
-        return [super().state(), list(self._grants.items()), self._held]
+        """Return who waits, the cells of guaranteed jobs, and the hosts that are away."""
+        return [super().state(), list(self._grants.items()), self._held, sorted(self._closed)]
 
     def restore(self, state: Any) -> None:
         """Take a state over."""
-        waiting, grants, self._held = state
+        waiting, grants, self._held, closed = state
         super().restore(waiting)
         for job, cells in grants:
             self._grants[job] = [
@@ -137,6 +142,7 @@ class CellList(_QuotaList):
             ]
             for grant in self._grants[job]:
                 self._allocator.claim(grant)
+        self._close(set(closed))
 
     def leave(self, loop: Loop, job: int) -> None:
         """Give the cells of a job back."""
@@ -165,6 +171,22 @@ class CellList(_QuotaList):
     def _parts(self, gpus: int) -> list[int]:
         whole, rest = divmod(gpus, self._size)
         return [self._size] * whole + ([rest] if rest else [])
+
+    def decide(self, loop: Loop) -> None:
+        """Take hosts out of use that are away, and decide as for every quota."""
+        if loop.ledger.closed != self._closed:
+            self._close(loop.ledger.closed)
+        super().decide(loop)
+
+    def _close(self, hosts: set[int]) -> None:
+        """Let exactly these hosts be away."""
+        top = self._chain.levels - 1
+        for host in sorted(self._closed - hosts):
+            self._allocator.bring_back(Cell(top, host))
+        for host in sorted(hosts - self._closed):
+            self._allocator.withdraw(Cell(top, host))
+        self._closed = set(hosts)
+        self._full.clear()
 
     def _admit(self, loop: Loop, job: int) -> Place | None:
         def opportunistic_gpus(cell: Cell) -> int:

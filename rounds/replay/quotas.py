@@ -45,16 +45,14 @@ def check_quotas(
     tenants: Sequence[str],
     sizes: Sequence[int],
     placer: Placer,
-    *,
-    fail: bool,
 ) -> None:
-    """Check quotas against hosts and the tenants of a trace; `fail` says that hosts may fail.
+    """Check quotas against hosts and the tenants of a trace.
 
     Raises
     ------
     InvalidInputError
         If there are none, a tenant has no jobs, hosts are not of one size that is a power of two,
-        cells are none of theirs or too many, hosts are not told apart, or hosts fail.
+        cells are none of theirs or too many, or hosts are not told apart.
     """
     if placer == "counting":
         raise InvalidInputError(
@@ -86,10 +84,4 @@ def check_quotas(
     if owned > sum(sizes):
         raise InvalidInputError(
             f"expected quotas of at most {sum(sizes)} GPUs in all", path=("quotas",), value=owned
-        )
-    if fail:
-        raise InvalidInputError(
-            "expected hosts that do not fail where tenants have quotas",
-            path=("outages",),
-            value="some",
         )
