@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from placewright.rounds.policies.base import Columns, GroupPolicy
+from placewright.rounds.replay.book import Group
 from placewright.rounds.replay.group_speeds import GroupSpeeds
 from placewright.rounds.replay.grouping import Jobs, candidates, merged
 from placewright.rounds.replay.ledger import Place, Places
-from placewright.rounds.replay.loop import Decider, Group, Loop
+from placewright.rounds.replay.loop import Decider, Loop
 
 
 class GroupDecider(Decider):
