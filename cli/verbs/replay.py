@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import STANDARD, err, note_written, out, wrong_argument
+from placewright.cli.format.output import STANDARD, err, note, note_written, out, wrong_argument
 from placewright.cli.format.times import read_seconds, read_whole_seconds
 from placewright.cli.verbs.options import Format
 from placewright.cli.verbs.replay_options import host_sizes, quotas_of
 
 if TYPE_CHECKING:
+    from placewright.instances.traces.trace import Trace
     from placewright.rounds.replay.loop import Outage
     from placewright.rounds.replay.spec import ReplaySpec
 
@@ -61,7 +62,7 @@ class StartTable(StrEnum):
 
 def replay(
     trace_file: Annotated[
-        str, typer.Argument(metavar="TRACE", help="Jobs over time, a CSV file or .swf; - is stdin.")
+        str, typer.Argument(metavar="TRACE", help="Jobs over time: CSV, JSON or .swf; - is stdin.")
     ],
     policy: Annotated[
         list[str],
@@ -233,15 +234,25 @@ def _play_one(trace_file: str, spec: ReplaySpec, output: str | None, output_form
 
     with replay_progress(err()) as watch:
         if output is None:
-            result = play(read_trace(trace_file), spec, watch=watch)
+            trace = read_trace(trace_file)
+            _note_left_out(trace)
+            result = play(trace, spec, watch=watch)
             summary = summary_of(result, spec, Path(trace_file).name)
         else:
-            summary = play_file(trace_file, spec, output, watch=watch)
+            summary = play_file(trace_file, spec, output, watch=watch, look=_note_left_out)
             note_written(output)
     if output_format is Format.JSON:
         typer.echo(json.dumps(summary, indent=2))
     else:
         print_summary(out(), summary)
+
+
+def _note_left_out(trace: Trace) -> None:
+    """Say on stderr how many jobs of the file are not played, and why."""
+    from placewright.instances.traces.left_out import told
+
+    if trace.left_out:
+        note(told(trace.left_out))
 
 
 def _play_sweep(
@@ -264,7 +275,7 @@ def _play_sweep(
         except InvalidInputError as error:
             raise wrong_argument(error, "--executor") from error
         done = open_.enter_context(sweep_progress(err(), len(specs)))
-        for name in play_all(trace_file, specs, folder, workers):
+        for name in play_all(trace_file, specs, folder, workers, look=_note_left_out):
             done(name)
     note_written(output)
     summaries = {name: json.loads((folder / name / SUMMARY).read_text()) for name in specs}

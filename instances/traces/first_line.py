@@ -1,4 +1,4 @@
-"""The first line of a file: some formats of traces without a header are recognised by it."""
+"""How a file begins: some formats of traces without a header are recognised by it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from placewright.instances.io import streams, unpacked
 _HEAD_BYTES = 1 << 16
 
 
-def first_line(path: str | os.PathLike[str]) -> str:
-    """Return the first line of a file, unpacked if it is gzip; `-` has none."""
+def head(path: str | os.PathLike[str]) -> str:
+    """Return the first 64 KiB of a file, unpacked if it is gzip; `-` has none."""
     file = os.fspath(path)
     if file == streams.STANDARD_STREAM:
         return ""
     content = next(unpacked.pieces(file, MAX_BYTES), b"")[:_HEAD_BYTES]
-    return content.split(b"\n", 1)[0].decode("utf-8", "replace").rstrip("\r")
+    return content.decode("utf-8", "replace")
+
+
+def first_line(path: str | os.PathLike[str]) -> str:
+    """Return the first line of a file, unpacked if it is gzip; `-` has none."""
+    return head(path).split("\n", 1)[0].rstrip("\r")

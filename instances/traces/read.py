@@ -10,12 +10,17 @@ from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.errors import InvalidInputError, value_text
 from placewright.instances.traces.chronus import chronus_trace
 from placewright.instances.traces.gavel import gavel_trace, is_gavel, is_shockwave, shockwave_trace
+from placewright.instances.traces.helios import acme_trace, helios_trace
 from placewright.instances.traces.muri import muri_trace
 from placewright.instances.traces.openb import openb_trace
+from placewright.instances.traces.pai import is_pai, pai_trace
+from placewright.instances.traces.philly import is_philly, philly_trace
 from placewright.instances.traces.swf import is_swf, swf_trace
 from placewright.instances.traces.synergy import is_synergy, synergy_trace
 from placewright.instances.traces.tables import duration_trace, own_trace
 from placewright.instances.traces.trace import Trace
+
+_LOG = ("gpu_num", "submit_time", "start_time", "end_time")
 
 FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Table], Trace]]] = {
     "placewright": (("submit_s", "gpus", "duration_s"), own_trace),
@@ -27,6 +32,8 @@ FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Table], Trace]]] = {
         duration_trace,
     ),
     "elasticflow": (("submission_time", "num_gpu", "duration"), duration_trace),
+    "helios": (("job_id", "vc", *_LOG), helios_trace),
+    "acme": (("job_id", "user", "type", *_LOG), acme_trace),
     "tiresias": (("submit_time", "num_gpu", "duration"), duration_trace),
 }
 """Formats by name: the columns by which each is recognised, and what reads its table."""
@@ -38,6 +45,8 @@ FILES: dict[str, tuple[Callable[[AnyPath], bool], Callable[[AnyPath], Trace]]] =
     "gavel": (is_gavel, gavel_trace),
     "shockwave": (is_shockwave, shockwave_trace),
     "synergy": (is_synergy, synergy_trace),
+    "philly": (is_philly, philly_trace),
+    "pai": (is_pai, pai_trace),
 }
 """Formats without a header by name: what recognises a file of each, and what reads it."""
 

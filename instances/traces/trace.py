@@ -56,6 +56,8 @@ class Trace:
         Numbers into `tenants` and `models`, int64 (jobs,).
     extra
         Further columns (jobs,) that some policies declare: stage times, CPU per GPU ...
+    left_out
+        How many jobs of the file are not here, by reason.
     """
 
     names: tuple[str, ...]
@@ -70,6 +72,7 @@ class Trace:
     tenants: tuple[str, ...] = ("",)
     models: tuple[str, ...] = ("",)
     extra: Mapping[str, Ints | Floats] = field(default_factory=lambda: MappingProxyType({}))
+    left_out: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -94,6 +97,7 @@ class Trace:
         tenants: tuple[str, ...] = ("",),
         models: tuple[str, ...] = ("",),
         extra: Mapping[str, Ints | Floats] | None = None,
+        left_out: Mapping[str, int] | None = None,
     ) -> Self:
         """Make a trace from rows in any order: sort them stably, and let the clock begin at 0."""
         count = len(submit_ms)
@@ -125,6 +129,7 @@ class Trace:
             extra=MappingProxyType(
                 {name: _frozen(np.asarray(rows)[order]) for name, rows in (extra or {}).items()}
             ),
+            left_out=MappingProxyType(dict(left_out or {})),
         )
 
     def arriving(self, submit_ms: Ints, order: Ints | None = None) -> Self:
@@ -153,6 +158,7 @@ class Trace:
             tenants=self.tenants,
             models=self.models,
             extra={name: column[rows] for name, column in self.extra.items()},
+            left_out=self.left_out,
         )
 
 

@@ -52,8 +52,11 @@ def play_file(
     *,
     save_every_s: float = SAVE_EVERY_S,
     watch: Callable[[Loop], None] | None = None,
+    look: Callable[[Trace], None] | None = None,
 ) -> dict[str, Any]:
     """Play a trace file and write the files of the replay; one that was killed goes on.
+
+    `look` is called with the trace.
 
     Returns
     -------
@@ -62,6 +65,8 @@ def play_file(
     """
     began, cpu = time.monotonic(), time.process_time()
     trace, here = read_trace(trace_file), Path(folder)
+    if look is not None:
+        look(trace)
     result = play(trace, spec, here, save_every_s=save_every_s, watch=watch)
     usage = {
         "wall_s": round(time.monotonic() - began, 3),
@@ -73,12 +78,17 @@ def play_file(
 
 
 def play_all(
-    trace_file: str, specs: dict[str, ReplaySpec], folder: Path, executor: Executor
+    trace_file: str,
+    specs: dict[str, ReplaySpec],
+    folder: Path,
+    executor: Executor,
+    *,
+    look: Callable[[Trace], None] | None = None,
 ) -> Iterator[str]:
     """Play all replays of a sweep; yield the name of each that is done.
 
-    A replay whose summary is there, with the same assumptions, is not played again. One whose
-    worker dies is begun again, and goes on from its last saved state.
+    `look` is called with the trace. A replay whose summary is there, with the same assumptions, is
+    not played again. One whose worker dies is begun again, and goes on from its last saved state.
 
     Raises
     ------
@@ -86,6 +96,8 @@ def play_all(
         For a trace that cannot be read, or that cannot be played on these hosts.
     """
     trace, trace_name = read_trace(trace_file), Path(trace_file).name
+    if look is not None:
+        look(trace)
     for spec in specs.values():
         check_replay(trace, spec)
     todo = {

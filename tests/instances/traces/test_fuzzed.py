@@ -15,6 +15,7 @@ from placewright.instances.traces.synergy import PROFILES
 from placewright.instances.traces.tables import MAX_GPUS, MAX_WORK_S
 from placewright.instances.traces.trace import NEVER, Trace
 from tests.instances.traces.files import written
+from tests.instances.traces.test_clusters import HELIOS, KALOS, PAI, PHILLY
 from tests.instances.traces.test_deadlines import CHRONUS, ELASTICFLOW
 from tests.instances.traces.test_gavel import GAVEL, RATES, SHOCKWAVE
 from tests.instances.traces.test_openb import HEAD, PODS
@@ -33,6 +34,10 @@ MURI = (
 TIRESIAS = "job_id,num_gpu,submit_time,duration\n0,1,0,164\n1,8,30,147\n"
 
 FILES = {
+    "cluster_job_log": json.dumps(PHILLY[:3], indent=1),
+    "helios.csv": HELIOS,
+    "kalos.csv": KALOS,
+    "pai.csv": PAI,
     "chronus.csv": CHRONUS,
     "elasticflow.csv": ELASTICFLOW,
     "gavel.trace": GAVEL,
