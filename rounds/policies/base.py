@@ -191,8 +191,8 @@ class GroupPolicy:
         Columns that `order` reads, and those of stage times, by which groups are formed.
     merges
         Which pairs of groups are merged. `best`: those that are fastest together, the best first,
-        until the rest fits. `muri`: those that use resources best, in the order of the jobs, as in
-        Muri.
+        until the rest fits; then groups exchange jobs. `muri`: those that use resources best, in
+        the order of the jobs, as in Muri.
     """
 
     name: str

@@ -69,39 +69,51 @@ def _in_turn(order: Sequence[Stages]) -> int:
 
 
 class GroupSpeeds:
-    """Speeds and worth of groups of jobs of a trace; each combination of stages once."""
+    """Speeds and worth of groups of jobs of a trace; each combination of kinds of jobs once.
+
+    Attributes
+    ----------
+    kind : list of int
+        Per job; jobs of one kind have the same stages.
+    """
 
     def __init__(self, trace: Trace) -> None:
         columns = np.stack([trace.extra[name] for name in STAGES], axis=1).astype(np.int64)
-        kinds, self._kind = np.unique(columns, axis=0, return_inverse=True)
+        kinds, kind = np.unique(columns, axis=0, return_inverse=True)
+        self.kind: list[int] = kind.reshape(-1).tolist()
         self._iterations: list[int] = kinds[:, 0].tolist()
         self._stages: list[Stages] = [tuple(row) for row in kinds[:, 1:].tolist()]
         self._periods: dict[tuple[int, ...], int] = {}
+        self._throughputs: dict[tuple[int, ...], int] = {}
 
     def speeds(self, jobs: Sequence[int]) -> tuple[int, ...]:
         """Return the speed of each job of a group, in units of `PER_MS`."""
-        if len(jobs) == 1:
-            return (PER_MS,)
-        kinds = self._kinds(jobs)
-        period = self._period(kinds)
-        return tuple(max(1, PER_MS * self._iterations[kind] * STRETCH // period) for kind in kinds)
+        return self._speeds([self.kind[job] for job in jobs])
 
     def throughput(self, jobs: Sequence[int]) -> int:
         """Return the sum of the speeds."""
-        return sum(self.speeds(jobs))
+        key = self._key(jobs)
+        if key not in self._throughputs:
+            self._throughputs[key] = sum(self._speeds(key))
+        return self._throughputs[key]
 
     def use(self, jobs: Sequence[int]) -> int:
         """Return how much of four resources a group uses, in millionths of a place."""
-        kinds = self._kinds(jobs)
-        busy = sum(sum(self._stages[kind]) for kind in kinds)
-        return 1000 * PER_MS * busy // (_SLOTS * self._period(kinds))
+        key = self._key(jobs)
+        busy = sum(sum(self._stages[kind]) for kind in key)
+        return 1000 * PER_MS * busy // (_SLOTS * self._period(key))
 
-    def _kinds(self, jobs: Sequence[int]) -> list[int]:
-        return [int(self._kind[job]) for job in jobs]
+    def _key(self, jobs: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted([self.kind[job] for job in jobs]))
 
-    def _period(self, kinds: Sequence[int]) -> int:
+    def _speeds(self, kinds: Sequence[int]) -> tuple[int, ...]:
+        if len(kinds) == 1:
+            return (PER_MS,)
+        period = self._period(tuple(sorted(kinds)))
+        return tuple(max(1, PER_MS * self._iterations[kind] * STRETCH // period) for kind in kinds)
+
+    def _period(self, key: tuple[int, ...]) -> int:
         """Return the period with contention, in nanoseconds."""
-        key = tuple(sorted(kinds))
         if key not in self._periods:
             period = muri_period([self._stages[kind] for kind in key])
             factor = 1000 * CONTENTION[len(key)]

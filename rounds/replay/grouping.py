@@ -9,6 +9,7 @@ groups grow by rounds of maximum-weight matching.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import TypeAlias
 
 import networkx as nx
@@ -61,8 +62,9 @@ def merged(buckets: Buckets, speeds: GroupSpeeds, gpus: int, *, best_first: bool
     Parameters
     ----------
     best_first
-        Pairs are merged in the order of their worth, which is the sum of their speeds; else in the
-        order of the jobs, and pairs are worth what they use of the resources.
+        Pairs are merged in the order of their worth, which is the sum of their speeds, and then
+        groups exchange jobs; else in the order of the jobs, and pairs are worth what they use of
+        the resources.
     """
     worth = speeds.throughput if best_first else speeds.use
     need = sum(size * len(groups) for size, groups in buckets.items())
@@ -83,6 +85,8 @@ def merged(buckets: Buckets, speeds: GroupSpeeds, gpus: int, *, best_first: bool
             merges[size][second] = first
             need -= size
         buckets = {size: _merge(groups, merges[size]) for size, groups in buckets.items()}
+    if best_first:
+        buckets = {size: exchanged(groups, speeds) for size, groups in buckets.items()}
     found = [group for groups in buckets.values() for group in groups]
     return [part for group in found for part in _parts(group, speeds)]
 
@@ -103,6 +107,45 @@ def matching(groups: Sequence[Jobs], worth: Worth) -> list[tuple[int, int]]:
     )
     pairs = [(min(pair), max(pair)) for pair in nx.max_weight_matching(graph)]
     return sorted(pairs, key=lambda pair: pair[1])
+
+
+def exchanged(groups: Sequence[Jobs], speeds: GroupSpeeds) -> list[Jobs]:
+    """Let two groups exchange two jobs wherever that makes them faster, until it does nowhere.
+
+    The sum of all speeds grows with each exchange, so that there is an end.
+    """
+    found = list(groups)
+    changed = set(range(len(found)))
+    while changed:
+        before, changed = changed, set()
+        for second in range(len(found)):
+            for first in range(second):
+                if before.isdisjoint((first, second)) and changed.isdisjoint((first, second)):
+                    continue
+                better = _exchange(found[first], found[second], speeds)
+                if better is not None:
+                    found[first], found[second] = better
+                    changed.update((first, second))
+    return found
+
+
+def _exchange(first: Jobs, second: Jobs, speeds: GroupSpeeds) -> tuple[Jobs, Jobs] | None:
+    """Return two groups after the exchange that makes them fastest; None if none makes them so."""
+    if len(first) == len(second) == 1:
+        return None
+    best, found = speeds.throughput(first) + speeds.throughput(second), None
+    tried = set()
+    for a, b in product(range(len(first)), range(len(second))):
+        kinds = speeds.kind[first[a]], speeds.kind[second[b]]
+        if kinds[0] == kinds[1] or kinds in tried:
+            continue
+        tried.add(kinds)
+        one = (*first[:a], second[b], *first[a + 1 :])
+        other = (*second[:b], first[a], *second[b + 1 :])
+        sum_of_speeds = speeds.throughput(one) + speeds.throughput(other)
+        if sum_of_speeds > best:
+            best, found = sum_of_speeds, (one, other)
+    return found
 
 
 def _merge(groups: Sequence[Jobs], merges: dict[int, int]) -> list[Jobs]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations, product
 
 import numpy as np
 
 from placewright.rounds.replay.group_speeds import GroupSpeeds
-from placewright.rounds.replay.grouping import Jobs, candidates, matching, merged
+from placewright.rounds.replay.grouping import Jobs, candidates, exchanged, matching, merged
 from placewright.rounds.replay.ledger import HostLedger
 from tests.support.replay_traces import staged_trace
 
@@ -83,6 +84,33 @@ def test_jobs_that_are_slower_together_stay_apart() -> None:
     for best_first in (False, True):
         groups = merged({1: [(0,), (1,)]}, GroupSpeeds(trace), 1, best_first=best_first)
         assert groups == [(0,), (1,)]
+
+
+def test_groups_exchange_jobs_until_that_makes_none_faster() -> None:
+    rng = np.random.default_rng(9)
+    gained = 0
+    for _ in range(40):
+        kinds = [tuple(row) for row in rng.integers(0, 60, (5, 3)).tolist()]
+        jobs = int(rng.integers(1, 13))
+        trace = staged_trace(*[(0, 1, 10, kinds[int(rng.integers(5))]) for _ in range(jobs)])
+        if not trace.extra["iteration_us"].all():
+            continue
+        speeds = GroupSpeeds(trace)
+        cuts = np.cumsum(rng.integers(1, 5, jobs))
+        parts = np.split(np.arange(jobs), cuts[cuts < jobs])
+        before: list[Jobs] = [tuple(part.tolist()) for part in parts]
+        after = exchanged(before, speeds)
+        assert sorted(job for group in after for job in group) == list(range(jobs))
+        assert list(map(len, after)) == list(map(len, before))
+        least = sum(map(speeds.throughput, after))
+        gained += least > sum(map(speeds.throughput, before))
+        for a, b in combinations(range(len(after)), 2):
+            for i, k in product(range(len(after[a])), range(len(after[b]))):
+                one, other = list(after[a]), list(after[b])
+                one[i], other[k] = other[k], one[i]
+                pair = speeds.throughput(after[a]) + speeds.throughput(after[b])
+                assert speeds.throughput(one) + speeds.throughput(other) <= pair
+    assert gained > 10
 
 
 def test_groups_grow_to_four() -> None:
