@@ -18,9 +18,10 @@ class QuotaPolicy:
     """Jobs inside the quota of their tenant are guaranteed, the others opportunistic.
 
     A tenant with a quota has guaranteed jobs: in order of arrival, the first that its quota has no
-    room for ends the walk through its list. Jobs that are larger than the quota, and those of
-    tenants without one, are opportunistic: they start in order of arrival where GPUs are free,
-    skipping who does not fit, and are preempted when a guaranteed job needs their GPUs.
+    room for ends the walk through its list, and none runs outside the quota. Jobs that are larger
+    than the quota, and those of tenants without one, are opportunistic: they start in order of
+    arrival where GPUs are free, skipping who does not fit, and are preempted when a guaranteed job
+    needs their GPUs.
 
     Parameters
     ----------
