@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from placewright.array_types import Ints
 from placewright.instances.traces.synergy import SPEEDS
 from placewright.rounds.policies.base import Columns, Keys, ListPolicy, by_arrival
-from placewright.rounds.policies.lists import LEAST_SERVICE
+from placewright.rounds.policies.lists import LEAST_SERVICE, SRTF
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +44,24 @@ class TunedPolicy:
 
 
 def _least_remaining(jobs: Columns) -> Keys:
-    """Remaining time at the greatest speed."""
+    """Remaining time at the greatest speed, whether or not there will be room for it."""
     greatest: Ints = getattr(jobs, SPEEDS).max(axis=1)
     return jobs.remaining_ms / greatest
 
 
-_ORDERS = {
-    "fifo": ListPolicy("fifo", by_arrival, preempts=True, skips=True),
-    "srtf": ListPolicy(
-        "srtf",
-        _least_remaining,
-        frozenset({"remaining_ms", SPEEDS}),
-        preempts=True,
-        skips=True,
-    ),
-    "las": LEAST_SERVICE,
-}
+_FIFO = ListPolicy("fifo", by_arrival, preempts=True)
+_OPTIMISTIC_SRTF = ListPolicy(
+    "srtf", _least_remaining, frozenset({"remaining_ms", SPEEDS}), preempts=True, skips=True
+)
 
 SHARES = {
     policy.name: policy
-    for name, order in _ORDERS.items()
     for policy in (
-        TunedPolicy(f"{name}-synergy", order, steps=False),
-        TunedPolicy(f"{name}-tuned", order),
+        TunedPolicy("fifo-tuned", _FIFO),
+        TunedPolicy("srtf-tuned", SRTF),
+        TunedPolicy("las-tuned", LEAST_SERVICE),
+        TunedPolicy("fifo-synergy", _FIFO, steps=False),
+        TunedPolicy("srtf-synergy", _OPTIMISTIC_SRTF, steps=False),
+        TunedPolicy("las-synergy", LEAST_SERVICE, steps=False),
     )
 }

@@ -24,9 +24,12 @@ class TunedList(PreemptiveList):
 
     Hosts have the proportional share for each of their GPUs. Everybody who runs first gets the
     smallest share that is no slower than the proportional one; then, in the order of the list, the
-    fastest for which there is room on its hosts. A job that starts goes to the host, of those with
-    room for its fastest share beside those of the jobs there, that has the fewest free GPUs; else
-    to that which lacks the fewest cores. Shares change at decisions, at no cost.
+    fastest for which there is room on its hosts. Shares change at decisions, at no cost.
+
+    GPUs are counted in the order of the list, and the largest jobs are placed first. With places
+    that are free a job goes to the host, of those with room for its fastest share beside those of
+    the jobs there, that has the fewest free GPUs; else to the one that lacks the fewest cores. With
+    places that are kept free GPUs count more: the fewest, and of equals the most cores left.
     """
 
     def __init__(self, policy: TunedPolicy, trace: Trace, places: Places) -> None:
@@ -50,41 +53,38 @@ class TunedList(PreemptiveList):
     def _placed(self, loop: Loop) -> dict[int, Place]:
         """Return who runs where, and take their GPUs."""
         ledger, gpus = loop.ledger, loop.gpus
+        chosen = self._list[
+            counted(loop.trace.gpus[self._list], ledger.open_total, skips=self._policy.skips)
+        ]
         ledger.clear()
         places: dict[int, Place] = {}
-        walked = self._list
         wanted = _free(ledger.sizes)
+
+        def put(job: int, place: Place) -> None:
+            ledger.take(place)
+            _take(wanted, place, self._points[job][0])
+            places[job] = place
+
         if self._places == "kept":
-            walked = walked[
-                counted(loop.trace.gpus[walked], ledger.open_total, skips=self._policy.skips)
-            ]
-            for job in walked[loop.running[walked] != 0].tolist():
-                places[job] = loop.place[job]
-                ledger.take(places[job])
-                _take(wanted, places[job], self._points[job][0])
-        least_misfit = ledger.total + 1
-        for job in walked.tolist():
-            if not ledger.free_total:
-                break
-            if job in places or gpus[job] >= least_misfit:
-                continue
-            place = self._place(loop, job, wanted)
+            for job in chosen[loop.running[chosen] != 0].tolist():
+                put(job, loop.place[job])
+        for job in sorted(chosen.tolist(), key=gpus.__getitem__, reverse=True):
+            place = None if job in places else self._place(loop, job, wanted)
             if place is not None:
-                ledger.take(place)
-                _take(wanted, place, self._points[job][0])
-                places[job] = place
-            else:
-                least_misfit = gpus[job]
+                put(job, place)
         return places
 
     def _place(self, loop: Loop, job: int, wanted: list[list[int]]) -> Place | None:
-        ledger, gpus, fastest = loop.ledger, loop.gpus[job], self._points[job][0]
-        hosts = [host for host, free in enumerate(ledger.free) if free >= gpus]
+        free, gpus = loop.ledger.free, loop.gpus[job]
+        hosts = [host for host, there in enumerate(free) if there >= gpus]
         if not hosts:
-            return ledger.find(gpus)
-        fits = [host for host in hosts if _fits(wanted, ((host, gpus),), fastest)]
+            return loop.ledger.find(gpus)
+        if self._places == "kept":
+            host = min(hosts, key=lambda host: (free[host], -wanted[host][0]))
+            return ((host, gpus),)
+        fits = [host for host in hosts if _fits(wanted, ((host, gpus),), self._points[job][0])]
         if fits:
-            return ((min(fits, key=ledger.free.__getitem__), gpus),)
+            return ((min(fits, key=free.__getitem__), gpus),)
         return ((max(hosts, key=lambda host: wanted[host][0]), gpus),)
 
     def _tune(self, loop: Loop, jobs: Sequence[int]) -> None:
