@@ -31,6 +31,7 @@ from benchmarks import (
     presets,
     queueing,
     replay,
+    resilience,
     scale,
     shapes,
     slurm,
@@ -88,6 +89,7 @@ BENCHMARKS = {
     "queueing": Benchmark(queueing.cases, queueing.run, partial(over_cost, "queueing")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
     "replay": Benchmark(replay.cases, replay.run, replay.draw),
+    "resilience": Benchmark(resilience.cases, resilience.run, partial(over_cost, "resilience")),
 }
 
 

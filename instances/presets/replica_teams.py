@@ -63,8 +63,9 @@ def replica_teams(
 
     For a job on N hosts N // `copies` pending jobs are added, its teams: tasks without GPUs on that
     many of its hosts, one team a host, each with memory for two versions of the others' copies. A
-    team whose hosts are in different domains of a level is worth more than all others together.
-    Running jobs are pinned, pending ones left out; the only term is `value`.
+    team whose hosts are in different domains of a level is worth more than all others together;
+    of these one that is not all in one domain is worth 2, any other 1. Running jobs are pinned,
+    pending ones left out; the only term is `value`.
 
     Parameters
     ----------
@@ -108,11 +109,16 @@ def replica_teams(
                 "preferred": (),
             }
         )
-        apart = group.model_copy(update={"apart": Apart(level=level)})
         options = (
-            Option(name="apart", groups=(apart,), value=1 + number),
+            Option(name="apart", groups=(_apart(group, level, 1),), value=1 + number),
             Option(name="together", groups=(group,), value=1),
         )
+        if copies > 2:
+            options = (
+                Option(name="apart", groups=(_apart(group, level, 1),), value=1 + 2 * number),
+                Option(name="split", groups=(_apart(group, level, copies - 1),), value=2),
+                Option(name="together", groups=(group,), value=1),
+            )
         teams += [
             Job(name=Team(i, k).name(prefix), options=options) for k in range(len(hosts) // copies)
         ]
@@ -145,6 +151,10 @@ def _chosen(round_: Round, copies: int, jobs: Sequence[str] | None) -> list[int]
                 f"{held}; expected a job on {copies} hosts or more", path=("job",), value=name
             )
     return sorted({index[name] for name in jobs})
+
+
+def _apart(group: TaskGroup, level: str, most: int) -> TaskGroup:
+    return group.model_copy(update={"apart": Apart(level=level, most=most)})
 
 
 def _free_prefix(names: Sequence[str]) -> str:
