@@ -109,16 +109,17 @@ def replica_teams(
                 "preferred": (),
             }
         )
-        options = (
-            Option(name="apart", groups=(_apart(group, level, 1),), value=1 + number),
-            Option(name="together", groups=(group,), value=1),
-        )
+        worth = {"apart": 1 + number, "together": 1}
         if copies > 2:
-            options = (
-                Option(name="apart", groups=(_apart(group, level, 1),), value=1 + 2 * number),
-                Option(name="split", groups=(_apart(group, level, copies - 1),), value=2),
-                Option(name="together", groups=(group,), value=1),
-            )
+            worth = {"apart": 1 + 2 * number, "split": 2, "together": 1}
+        groups = {
+            "apart": _apart(group, level, 1),
+            "split": _apart(group, level, copies - 1),
+            "together": group,
+        }
+        options = tuple(
+            Option(name=name, groups=(groups[name],), value=value) for name, value in worth.items()
+        )
         teams += [
             Job(name=Team(i, k).name(prefix), options=options) for k in range(len(hosts) // copies)
         ]
