@@ -1,0 +1,54 @@
+"""The verb `replay`: when is decided, what tenants own, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+TRACE = (
+    "submit_s,gpus,duration_s,tenant\n"
+    + "".join(f"0,1,{10 if job % 2 else 100},others\n" for job in range(8))
+    + "20,4,30,vision=2\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trace.csv").write_text(TRACE)
+
+
+@pytest.mark.parametrize(("policy", "wait"), [("hived", 0), ("gpu-quota", 80)])
+def test_a_tenant_owns_cells_or_gpus(policy, wait, run):
+    quota = ("--hosts", "2x4", "--quota", "vision=2=1x4")
+    result = run("replay", "trace.csv", "--policy", policy, *quota, "--format", "json")
+    assert result.code == 0
+    summary = json.loads(result.out)
+    assert summary["card"]["quotas"] == "vision=2=1x4"
+    assert summary["by_tenant"]["vision=2"]["wait_mean_s"] == wait
+
+
+def test_leases_are_on_the_card(run):
+    asked = ("--policy", "srtf", "--hosts", "2x4", "--lease", "10m", "--format", "json")
+    result = run("replay", "trace.csv", *asked)
+    assert result.code == 0
+    card = json.loads(result.out)["card"]
+    assert (card["every_s"], card["at_most_every"], card["leases"]) == (600, False, True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("--lease", "1m", "--every", "1m"), "expected one of --every, --at-most-every, --lease"),
+        (("--quota", "others=4"), "--quota: others=4: expected TENANT=NxG"),
+        (("--quota", "others=0x4"), "--quota: others=0x4: expected TENANT=NxG"),
+        (("--quota", "other=1x4"), "quotas: 'other': expected a tenant of the trace"),
+        ((), "quotas: 'none': expected a quota of some tenant"),
+    ],
+)
+def test_what_cannot_be_is_refused(asked, said, run):
+    result = run("replay", "trace.csv", "--policy", "hived", "--hosts", "2x4", *asked)
+    assert result.code != 0
+    assert said in result.err
