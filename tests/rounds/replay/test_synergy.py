@@ -5,12 +5,18 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from pathlib import Path
+from shutil import copyfile
 
 import numpy as np
 import pytest
 
 from benchmarks.policies import ORACLES, SHARED, SYNERGY
+from placewright.instances.converters.traces.synergy import KINDS
+from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.synergy import PROFILES
+from placewright.instances.traces.trace import Trace
+from placewright.rounds.replay.ledger import Places
 from placewright.rounds.replay.measures import measure
 from placewright.rounds.replay.spec import play
 
@@ -51,3 +57,34 @@ def test_proportional_shares_are_exact_in_whole_rounds(order: str, within: float
     found = play(trace, SYNERGY.spec(order, "first-fit"))
     mean = float((found.end_ms / 1000 + 1 - arrivals).mean())
     assert mean == pytest.approx(SYNERGY.published()[order, "first-fit"], rel=within)
+
+
+def random_trace_of_models(folder: Path, seed: int) -> Trace:
+    """Write 80 jobs of Synergy's models, of 1 to 16 GPUs, that come at random; read them."""
+    copyfile(SHARED / "profiles" / PROFILES, folder / PROFILES)
+    models = json.loads((folder / PROFILES).read_text())["models"]
+    names = [model for kind in KINDS.values() for model in kind]
+    rng = np.random.default_rng(seed)
+    rows, arrival = [], 0.0
+    for number in range(80):
+        arrival += rng.exponential(600)
+        model = names[rng.integers(len(names))]
+        iterations = 1 + int(np.exp(rng.normal(8.5, 1.2)) / models[f"{model}_1"]["iter_time"])
+        gpus = rng.choice([1, 1, 1, 2, 4, 8, 16])
+        rows.append(f"{number},{model},{arrival:.3f},{iterations},{gpus}\n")
+    (folder / "trace").write_text("".join(rows))
+    return read_trace(folder / "trace")
+
+
+@pytest.mark.parametrize("places", ["free", "kept"])
+@pytest.mark.parametrize("order", ["fifo", "srtf", "las"])
+@pytest.mark.parametrize("seed", range(3))
+def test_tuned_shares_are_no_worse_on_random_jobs(
+    seed: int, order: str, places: Places, tmp_path: Path
+) -> None:
+    trace = random_trace_of_models(tmp_path, seed)
+    tuned, proportional = (
+        measure(play(trace, replace(SYNERGY.spec(policy, "first-fit"), places=places)))
+        for policy in (f"{order}-tuned", order)
+    )
+    assert tuned["jct_mean_s"] <= proportional["jct_mean_s"]
