@@ -47,7 +47,8 @@ class _Text:
     def mark(self) -> str:
         """Return the next character that is no space, without taking it; nothing at the end."""
         while True:
-            self._at = self._after_space()
+            space = _SPACE.match(self._text, self._at)
+            self._advance(self._at if space is None else space.end())
             if self._at < len(self._text) or not self._read():
                 return self._text[self._at : self._at + 1]
 
@@ -74,15 +75,14 @@ class _Text:
                 raise self.unusable(f"{told}; expected a JSON value") from None
             if end == len(self._text) and self._read():  # a number may go on
                 continue
-            line = self._line + self._text.count("\n", 0, self._at)
-            self._at = end
+            line = self._line
+            self._advance(end)
             return line, entry
 
     def _read(self) -> bool:
         """Read on, and forget what is taken; false at the end of the file."""
         if self._ended:
             return False
-        self._line += self._text.count("\n", 0, self._at)
         self._text, self._at = self._text[self._at :], 0
         if len(self._text) > MAX_LINE:
             raise self.unusable(f"expected at most {MAX_LINE} characters of one entry")
@@ -94,14 +94,13 @@ class _Text:
             raise self.unusable("expected UTF-8 text") from None
         return True
 
-    def _after_space(self) -> int:
-        match = _SPACE.match(self._text, self._at)
-        return self._at if match is None else match.end()
+    def _advance(self, end: int) -> None:
+        self._line += self._text.count("\n", self._at, end)
+        self._at = end
 
     def unusable(self, message: str) -> InvalidInputError:
         """Return an error at the line of what was not taken."""
-        line = self._line + self._text.count("\n", 0, self._at)
-        return InvalidInputError(f"line {line}: {message}", file=self._file, show_value=False)
+        return InvalidInputError(f"line {self._line}: {message}", file=self._file, show_value=False)
 
 
 _DECODER = json.JSONDecoder()

@@ -43,6 +43,7 @@ JOB_FILES = ("pai_job_table.csv", "pai_job_table.csv.gz")
 PERCENT = "gpu_percent"
 """The further column: what a job asked, in hundredths of a GPU, before it was rounded up."""
 
+_READ = {"job_name", "inst_num", "start_time", "end_time", "plan_gpu", "user"}
 _MS, _PLACES, _UNIT = 1000, 3, 1000
 _MAX_PERCENT, _GPU_PLACES = 10**5, 6
 _UNKNOWN = -1
@@ -132,8 +133,11 @@ def _submissions(
     if file is None:
         return first, *numbered(None, len(names))
     table = _table(os.fspath(file), JOBS)
-    row_of = {name: row for row, name in enumerate(given_once(table, "job_name"))}
-    rows = np.array([row_of.get(name, _UNKNOWN) for name in names], dtype=np.int64)
+    job_of = {name: job for job, name in enumerate(names)}
+    rows = np.full(len(names), _UNKNOWN)
+    for row, name in enumerate(given_once(table, "job_name")):
+        if (job := job_of.get(name)) is not None:
+            rows[job] = row
     told = table.decimals("start_time", _PLACES, MAX_S, blank=_UNKNOWN)
     known = rows != _UNKNOWN
     submit = np.where(known, told[rows] if len(told) else first, _UNKNOWN)
@@ -145,4 +149,4 @@ def _submissions(
 def _table(file: str, columns: tuple[str, ...]) -> Table:
     """Read a table with its header or without."""
     headed = first_line(file) == ",".join(columns)
-    return read_table(file, None if headed else columns)
+    return read_table(file, None if headed else columns, keep=_READ)

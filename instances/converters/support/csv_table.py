@@ -7,7 +7,7 @@ import io
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -128,7 +128,11 @@ class Table:
 
 
 def read_table(
-    path: str | os.PathLike[str], columns: Sequence[str] | None = None, *, tabs: bool = False
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    *,
+    tabs: bool = False,
+    keep: Collection[str] | None = None,
 ) -> Table:
     """Read a CSV file in UTF-8; `-` is standard input.
 
@@ -138,6 +142,8 @@ def read_table(
         Names of the columns of a file without a header; None: the first line names them.
     tabs
         Whether tabs are between fields, in which quotation marks mean nothing.
+    keep
+        Columns of which the cells are kept, where there are such; None: all.
 
     Raises
     ------
@@ -153,12 +159,12 @@ def read_table(
         else csv.reader(text, strict=True)
     )
     told = "as in the header" if columns is None else f"({', '.join(columns)})"
-    cells: tuple[Cells, ...] = ()
+    cells: dict[int, Cells] = {}
     lines = array("q")
     rows: list[list[str]] = []
     try:
         header = next(reader, []) if columns is None else columns
-        cells = tuple(Cells() for _ in header)
+        cells = {n: Cells() for n, name in enumerate(header) if keep is None or name in keep}
         for fields in reader:
             if not fields:
                 continue
@@ -177,14 +183,14 @@ def read_table(
         names = value_text(",".join(header))
         raise _unusable(file, f"line 1: {names}: expected each column once")
     _keep(rows, cells)
-    return Table(file, dict(zip(header, cells, strict=True)), lines)
+    return Table(file, {header[number]: column for number, column in cells.items()}, lines)
 
 
-def _keep(rows: list[list[str]], cells: tuple[Cells, ...]) -> None:
-    """Move rows into columns."""
+def _keep(rows: list[list[str]], cells: Mapping[int, Cells]) -> None:
+    """Move rows into columns by number."""
     if rows:
-        for column, part in zip(cells, zip(*rows, strict=True), strict=True):
-            column.extend(part)
+        for number, column in cells.items():
+            column.extend([fields[number] for fields in rows])
         rows.clear()
 
 
