@@ -87,3 +87,24 @@ BeforeAfterPicture = Annotated[
 AllDifferences = Annotated[
     bool, typer.Option("--all", help="Print every job that differs, also only in place.")
 ]
+
+
+def _mib(given: object) -> int:
+    from placewright.instances.documents.quantities import read_mib
+
+    try:
+        return read_mib(str(given))
+    except ValueError as error:
+        raise typer.BadParameter(f"{given}: {error}") from None
+
+
+Copies = Annotated[
+    int, typer.Option(metavar="M", help="Hosts that keep a checkpoint, its own included.")
+]
+FailureLevel = Annotated[
+    str, typer.Option(metavar="LEVEL", help="Of the failure domains: rack, block, ...")
+]
+CheckpointMemory = Annotated[
+    int,
+    typer.Option(metavar="MIB", parser=_mib, help="Checkpoint of one host in MiB, or as 64Gi."),
+]

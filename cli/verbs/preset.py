@@ -10,6 +10,7 @@ import typer
 from placewright.cli.format.output import STANDARD, check_output, note_written, wrong_argument
 from placewright.cli.format.times import read_whole_seconds
 from placewright.cli.interrupts import interrupts
+from placewright.cli.verbs.options import CheckpointMemory, Copies, FailureLevel
 
 if TYPE_CHECKING:
     from placewright.instances.documents.round import Round
@@ -131,15 +132,9 @@ def return_hosts(
 @preset.command("replica-teams")
 def replica_teams(
     round_file: RoundFile,
-    copies: Annotated[
-        int, typer.Option(metavar="M", help="Hosts that keep a checkpoint, its own included.")
-    ],
-    level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="Of the failure domains: rack, block, ...")
-    ],
-    memory: Annotated[
-        str, typer.Option(metavar="MIB", help="Checkpoint of one host in MiB, or as 64Gi.")
-    ],
+    copies: Copies,
+    level: FailureLevel,
+    memory: CheckpointMemory,
     job: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A running job; may be repeated.")
     ] = None,
@@ -151,15 +146,10 @@ def replica_teams(
 
     Example: placewright preset replica-teams round.yaml --copies 2 --level rack --memory 64Gi
     """
-    from placewright.instances.documents.quantities import read_mib
     from placewright.instances.presets.replica_teams import replica_teams as apply
 
-    try:
-        mib = read_mib(memory)
-    except ValueError as error:
-        raise typer.BadParameter(f"{memory}: {error}", param_hint="--memory") from None
     made = _make(
-        round_file, output, "--level", lambda round_: apply(round_, copies, level, mib, job)
+        round_file, output, "--level", lambda round_: apply(round_, copies, level, memory, job)
     )
     _say(made, f"teams of {copies} hosts", output)
 

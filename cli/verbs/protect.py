@@ -9,22 +9,22 @@ import typer
 
 from placewright.cli.format.output import STANDARD, check_output, note_written, out, wrong_argument
 from placewright.cli.interrupts import interrupts
-from placewright.cli.verbs.options import SOLVING_TIME, Format
+from placewright.cli.verbs.options import (
+    SOLVING_TIME,
+    CheckpointMemory,
+    Copies,
+    FailureLevel,
+    Format,
+)
 
 
 def protect(
     round_file: Annotated[
         str, typer.Argument(metavar="ROUND", help="Round whose jobs run; - is stdin.")
     ],
-    copies: Annotated[
-        int, typer.Option(metavar="M", help="Hosts that keep a checkpoint, its own included.")
-    ],
-    level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="Of the failure domains: rack, block, ...")
-    ],
-    memory: Annotated[
-        str, typer.Option(metavar="MIB", help="Checkpoint of one host in MiB, or as 64Gi.")
-    ],
+    copies: Copies,
+    level: FailureLevel,
+    memory: CheckpointMemory,
     job: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A running job; may be repeated. Else all large enough."),
@@ -54,19 +54,14 @@ def protect(
     check_output(output, round_file)
     check_output(round_output, round_file)
     from placewright.cli.views.protection import print_protection
-    from placewright.instances.documents.quantities import read_mib
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.io import streams
     from placewright.instances.io.files import load_round, write
     from placewright.rounds.protection.protect import protect as decide
 
-    try:
-        mib = read_mib(memory)
-    except ValueError as error:
-        raise typer.BadParameter(f"{memory}: {error}", param_hint="--memory") from None
     round_ = load_round(round_file)
     try:
-        found = decide(round_, copies, level, mib, job, time_limit=time_limit)
+        found = decide(round_, copies, level, memory, job, time_limit=time_limit)
     except InvalidInputError as error:
         options = {"copies", "level", "memory", "job"}
         named = f"--{error.path[0]}" if error.path and error.path[0] in options else "ROUND"
