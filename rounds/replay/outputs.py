@@ -17,10 +17,11 @@ from typing import Any
 from placewright.array_types import Ints
 from placewright.instances.io import streams
 from placewright.instances.traces.trace import NEVER
+from placewright.rounds.replay.digests import trace_digest
 from placewright.rounds.replay.fragmentation import PARTS
 from placewright.rounds.replay.measures import Window, by_size, by_tenant, measure
 from placewright.rounds.replay.result import Result
-from placewright.rounds.replay.spec import ReplaySpec, trace_digest
+from placewright.rounds.replay.spec import ReplaySpec
 
 JOBS, SAMPLES, ROUNDS = "jobs.jsonl", "samples.jsonl", "rounds.jsonl"
 SUMMARY, USAGE = "summary.json", "usage.json"

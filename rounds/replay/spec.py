@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -20,6 +19,7 @@ from placewright.rounds.policies.quotas import QuotaPolicy
 from placewright.rounds.policies.shares import TunedPolicy
 from placewright.rounds.policies.tenants import TenantPolicy
 from placewright.rounds.replay.costs import Charge, Costs
+from placewright.rounds.replay.digests import digest_of, host_text, trace_digest
 from placewright.rounds.replay.group_decider import GroupDecider
 from placewright.rounds.replay.group_speeds import GroupSpeeds
 from placewright.rounds.replay.ledger import HostLedger, Placer, Places
@@ -107,28 +107,10 @@ class ReplaySpec:
     def card(self) -> dict[str, Any]:
         """Return the assumptions as they are compared between replays."""
         card = asdict(self)
-        card["hosts"] = _host_text(self.hosts)
-        card["outages"] = _digest_of(self.outages)
+        card["hosts"] = host_text(self.hosts)
+        card["outages"] = digest_of(self.outages)
         card["quotas"] = ", ".join(map(str, self.quotas)) or "none"
         return card
-
-
-def _digest_of(outages: tuple[Outage, ...]) -> str:
-    """Return how many outages there are, and of which kind: the start of their sha256."""
-    if not outages:
-        return "none"
-    return f"{len(outages)}, {hashlib.sha256(json.dumps(outages).encode()).hexdigest()[:12]}"
-
-
-def _host_text(hosts: tuple[int, ...]) -> str:
-    """Write hosts as `8x8, 4x4`: numbers of hosts and their GPUs."""
-    runs: list[tuple[int, int]] = []
-    for gpus in hosts:
-        if runs and runs[-1][1] == gpus:
-            runs[-1] = (runs[-1][0] + 1, gpus)
-        else:
-            runs.append((1, gpus))
-    return ", ".join(f"{count}x{gpus}" for count, gpus in runs)
 
 
 def check_replay(trace: Trace, spec: ReplaySpec) -> None:
@@ -159,7 +141,7 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
     for gpus in np.unique(trace.gpus).tolist():
         if ledger.find(gpus) is None:
             raise InvalidInputError(
-                f"expected a number of GPUs that fits on hosts {_host_text(spec.hosts)}",
+                f"expected a number of GPUs that fits on hosts {host_text(spec.hosts)}",
                 path=("trace", trace.names[int((trace.gpus == gpus).argmax())], "gpus"),
                 value=gpus,
             )
@@ -255,28 +237,6 @@ def play(
     finally:
         loop.decider.close()
     return result_of(loop)
-
-
-def trace_digest(trace: Trace) -> str:
-    """Return the sha256 of a trace: its columns and all names in it."""
-    digest = hashlib.sha256()
-    columns = {
-        "submit_ms": trace.submit_ms,
-        "gpus": trace.gpus,
-        "work_ms": trace.work_ms,
-        "predicted_ms": trace.predicted_ms,
-        "deadline_ms": trace.deadline_ms,
-        "value": trace.value,
-        "tenant": trace.tenant,
-        "model": trace.model,
-        **trace.extra,
-    }
-    for name, rows in columns.items():
-        digest.update(name.encode())
-        digest.update(rows.tobytes())
-    for names in (trace.names, trace.tenants, trace.models):
-        digest.update(json.dumps(names).encode())
-    return digest.hexdigest()
 
 
 def _decider(trace: Trace, spec: ReplaySpec) -> Decider:
