@@ -190,9 +190,9 @@ class GroupPolicy:
     sees
         Columns that `order` reads, and those of stage times, by which groups are formed.
     merges
-        Which pairs of groups are merged. `best`: those that are fastest together, the best first,
-        until the rest fits; then groups exchange jobs. `muri`: those that use resources best, in
-        the order of the jobs, as in Muri.
+        Which pairs of groups are merged until the rest fits. `best`: those that are fastest
+        together, the best first; then groups exchange jobs. `muri`: those of a matching, by what
+        they use of the resources, in the order of the jobs, as in Muri.
     """
 
     name: str

@@ -1,5 +1,7 @@
 """Which jobs share a place: candidates by a walk of the order, then pairs of groups are merged.
 
+Ours merges the best pairs first and lets groups exchange jobs; Muri's merges those of a matching.
+
 References
 ----------
 Zhao et al., "Multi-resource interleaving for deep learning training", SIGCOMM 2022, section 4.2:
@@ -63,10 +65,11 @@ def merged(buckets: Buckets, speeds: GroupSpeeds, gpus: int, *, best_first: bool
     ----------
     best_first
         Pairs are merged in the order of their worth, which is the sum of their speeds, and then
-        groups exchange jobs; else in the order of the jobs, and pairs are worth what they use of
-        the resources.
+        groups exchange jobs; else pairs are those of a matching, are merged in the order of the
+        jobs, and are worth what they use of the resources.
     """
     worth = speeds.throughput if best_first else speeds.use
+    pair = best_pairs if best_first else matching
     need = sum(size * len(groups) for size, groups in buckets.items())
     for _ in range(MOST):
         if need <= gpus:
@@ -74,10 +77,10 @@ def merged(buckets: Buckets, speeds: GroupSpeeds, gpus: int, *, best_first: bool
         pairs = [
             (worth(groups[first] + groups[second]), size, first, second)
             for size, groups in buckets.items()
-            for first, second in matching(groups, worth)
+            for first, second in pair(groups, worth)
         ]
         if best_first:
-            pairs.sort(key=lambda pair: (-pair[0], *pair[1:]))
+            pairs.sort(key=lambda entry: (-entry[0], *entry[1:]))
         merges: dict[int, dict[int, int]] = {size: {} for size in buckets}
         for _, size, first, second in pairs:
             if need <= gpus:
@@ -85,10 +88,29 @@ def merged(buckets: Buckets, speeds: GroupSpeeds, gpus: int, *, best_first: bool
             merges[size][second] = first
             need -= size
         buckets = {size: _merge(groups, merges[size]) for size, groups in buckets.items()}
-    if best_first:
-        buckets = {size: exchanged(groups, speeds) for size, groups in buckets.items()}
+        if best_first:
+            buckets = {size: exchanged(groups, speeds) for size, groups in buckets.items()}
     found = [group for groups in buckets.values() for group in groups]
     return [part for group in found for part in _parts(group, speeds)]
+
+
+def best_pairs(groups: Sequence[Jobs], worth: Worth) -> list[tuple[int, int]]:
+    """Return pairs of groups, the one of most worth first, then the best of the others, and so on.
+
+    Of pairs of equal worth the nearest in the order come first.
+    """
+    pairs = sorted(
+        (-worth(groups[first] + groups[second]), second - first, first, second)
+        for second in range(len(groups))
+        for first in range(second)
+        if len(groups[first]) + len(groups[second]) <= MOST
+    )
+    free, found = set(range(len(groups))), []
+    for _, _, first, second in pairs:
+        if first in free and second in free:
+            free -= {first, second}
+            found.append((first, second))
+    return found
 
 
 def matching(groups: Sequence[Jobs], worth: Worth) -> list[tuple[int, int]]:

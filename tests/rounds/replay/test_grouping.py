@@ -8,7 +8,14 @@ from itertools import combinations, product
 import numpy as np
 
 from placewright.rounds.replay.group_speeds import GroupSpeeds
-from placewright.rounds.replay.grouping import Jobs, candidates, exchanged, matching, merged
+from placewright.rounds.replay.grouping import (
+    Jobs,
+    best_pairs,
+    candidates,
+    exchanged,
+    matching,
+    merged,
+)
 from placewright.rounds.replay.ledger import HostLedger
 from tests.support.replay_traces import staged_trace
 
@@ -53,6 +60,16 @@ def test_matching_is_the_best_of_all_and_the_nearest_of_these() -> None:
         found = matching(numbered, worth)
         assert score(found) == max(map(score, able))
         assert found == sorted(found, key=lambda pair: pair[1])
+
+
+def test_best_pairs_are_taken_one_by_one() -> None:
+    table = {(0, 1): 5, (0, 2): 7, (0, 3): 7, (1, 2): 9, (1, 3): 2, (2, 3): 9}
+    groups: list[Jobs] = [(0,), (1,), (2,), (3,)]
+    # Pairs 1, 2 and 2, 3 are worth the same, and as near; then 0 and 3 are left.
+    found = best_pairs(groups, lambda jobs: table[jobs[0], jobs[1]])
+    assert found == [(1, 2), (0, 3)]
+    large: list[Jobs] = [(0, 4, 5), (1,), (2, 6)]
+    assert best_pairs(large, len) == [(0, 1)]
 
 
 def test_who_finds_a_place_brings_the_next_of_its_size() -> None:

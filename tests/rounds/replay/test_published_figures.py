@@ -58,7 +58,7 @@ def test_groups_of_muri(row: dict[str, str]) -> None:
     ours, matching = (
         measure(play(trace, case.spec(policy, "first-fit"))) for policy in GROUPED[row["policy"]]
     )
-    assert ours["jct_mean_s"] <= 0.96 * released
+    assert ours["jct_mean_s"] <= 0.97 * released
     assert matching["jct_mean_s"] == pytest.approx(released, rel=5e-3)
     for found in (ours, matching):
         assert found["makespan_s"] == pytest.approx(float(row["makespan_artifact_rerun"]), rel=1e-3)
