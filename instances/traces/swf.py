@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import numpy as np
 from placewright.instances.converters.support.csv_table import MAX_BYTES, MAX_LINE
 from placewright.instances.errors import InvalidInputError, value_text
 from placewright.instances.io import unpacked
+from placewright.instances.traces.left_out import NO_GPU, NO_TIME
 from placewright.instances.traces.tables import MAX_GPUS, MAX_S, MAX_WORK_S, numbered
 from placewright.instances.traces.trace import Trace
 
@@ -46,6 +48,7 @@ def swf_trace(path: str | os.PathLike[str]) -> Trace:
     rows: list[tuple[int, int, int, int]] = []
     names: dict[str, int] = {}
     users: list[str] = []
+    left_out: Counter[str] = Counter()
     for number, line in enumerate(_lines(file), 1):
         fields = line.split()
         if not fields or fields[0].startswith(";"):
@@ -59,7 +62,9 @@ def swf_trace(path: str | os.PathLike[str]) -> Trace:
             for field in (_SUBMIT, _RUN, _USED, _ASKED, _ASKED_TIME)
         )
         gpus = used if used > 0 else asked
-        if run > 0 and gpus > 0:
+        if gpus <= 0 or run <= 0:
+            left_out[NO_GPU if gpus <= 0 else NO_TIME] += 1
+        else:
             for field, seconds in ((_RUN, run), (_ASKED_TIME, told)):
                 if seconds > MAX_WORK_S:
                     raise _unusable(file, number, fields[field], f"at most {MAX_WORK_S} seconds")
@@ -81,6 +86,7 @@ def swf_trace(path: str | os.PathLike[str]) -> Trace:
         predicted_ms=_MS * columns[:, 3],
         tenant=tenant,
         tenants=tenants,
+        left_out=left_out,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.instances.converters.support.csv_table import Table
+from placewright.instances.traces.left_out import NO_GPU, NO_TIME, rows_kept
 from placewright.instances.traces.trace import COLUMNS, NEVER, Trace
 
 MAX_S = 10**10
@@ -55,7 +56,7 @@ def own_trace(table: Table) -> Trace:
         _milliseconds(table, "submit_s"),
         positive(table, "gpus", MAX_GPUS),
         np.maximum(work, 1),
-        names=tuple(given_once(table, "name")) if table.has("name") else None,
+        names=given_once(table, "name") if table.has("name") else None,
         predicted_ms=np.maximum(predicted, 1),
         deadline_ms=deadline,
         value=table.integers("value", MAX_VALUE, blank=0) if table.has("value") else None,
@@ -78,7 +79,7 @@ def duration_trace(table: Table) -> Trace:
     work = table.integers("duration", MAX_WORK_S)
     names = given_once(table, "job_id") if table.has("job_id") else None
     deadline = table.integers("deadline", MAX_S) if table.has("deadline") else None
-    rows = np.flatnonzero((gpus > 0) & (work > 0))
+    rows, left_out = rows_kept(len(gpus), {NO_GPU: gpus == 0, NO_TIME: work == 0})
     models, model = numbered(table.columns.get("model_name"), len(work))
     return Trace.of(
         _MS * table.integers(submit, MAX_S)[rows],
@@ -89,6 +90,7 @@ def duration_trace(table: Table) -> Trace:
         value=None if deadline is None else np.ones(len(rows), dtype=np.int64),
         model=model[rows],
         models=models,
+        left_out=left_out,
     )
 
 

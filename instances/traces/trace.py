@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Self
@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from placewright.array_types import Floats, Ints
+from placewright.instances.traces.names import Names
 
 NEVER = np.iinfo(np.int64).max
 """A time that does not come."""
@@ -60,7 +61,7 @@ class Trace:
         How many jobs of the file are not here, by reason.
     """
 
-    names: tuple[str, ...]
+    names: Sequence[str]
     submit_ms: Ints
     gpus: Ints
     work_ms: Ints
@@ -88,7 +89,7 @@ class Trace:
         gpus: Ints,
         work_ms: Ints,
         *,
-        names: tuple[str, ...] | None = None,
+        names: Sequence[str] | None = None,
         predicted_ms: Ints | None = None,
         deadline_ms: Ints | None = None,
         value: Ints | None = None,
@@ -110,12 +111,11 @@ class Trace:
             out: Ints = _frozen(np.array(rows, dtype=np.int64))
             return out
 
-        given_names = tuple(str(number) for number in range(count)) if names is None else names
         deadline = None if deadline_ms is None else np.asarray(deadline_ms, dtype=np.int64)
         if deadline is not None:
             deadline = np.where(deadline == NEVER, NEVER, deadline - first)
         return cls(
-            names=tuple(given_names[row] for row in order.tolist()),
+            names=Names(names, order),
             submit_ms=column(submit - first, 0),
             gpus=column(np.asarray(gpus), 1),
             work_ms=column(np.asarray(work_ms), 1),
@@ -149,7 +149,7 @@ class Trace:
             submit_ms,
             self.gpus[rows],
             self.work_ms[rows],
-            names=tuple(self.names[row] for row in rows.tolist()),
+            names=Names(self.names, rows),
             predicted_ms=self.predicted_ms[rows],
             deadline_ms=np.where(due == NEVER, due, due + later),
             value=self.value[rows],

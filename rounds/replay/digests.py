@@ -45,5 +45,5 @@ def trace_digest(trace: Trace) -> str:
         digest.update(name.encode())
         digest.update(rows.tobytes())
     for names in (trace.names, trace.tenants, trace.models):
-        digest.update(json.dumps(names).encode())
+        digest.update(json.dumps(tuple(names)).encode())
     return digest.hexdigest()

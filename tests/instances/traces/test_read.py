@@ -59,6 +59,7 @@ def test_swf(tmp_path: Path) -> None:
     assert trace.gpus.tolist() == [2, 4]
     assert trace.predicted_ms.tolist() == [50_000, 200_000]
     assert [trace.tenants[t] for t in trace.tenant] == ["8", "7"]
+    assert trace.left_out == {"ran no time": 1}
 
 
 @pytest.mark.parametrize(
