@@ -21,7 +21,7 @@ from placewright.rounds.policies.tenants import TenantPolicy
 from placewright.rounds.replay.costs import Charge, Costs
 from placewright.rounds.replay.digests import digest_of, host_text, trace_digest
 from placewright.rounds.replay.group_decider import GroupDecider
-from placewright.rounds.replay.group_speeds import GroupSpeeds
+from placewright.rounds.replay.group_speeds import MOST, GroupSpeeds
 from placewright.rounds.replay.ledger import HostLedger, Placer, Places
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger
@@ -121,8 +121,8 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
     InvalidInputError
         If a job does not fit even where all GPUs are free, the policy needs a column that there is
         not, an outage cannot be, failures are too many, hosts fail that are not told apart, costs
-        are charged at events that are paid once, a policy cannot decide between the boundaries of
-        leases, or quotas cannot be.
+        are charged at events that are paid once, or leave no time for work, a policy cannot decide
+        between the boundaries of leases, or quotas cannot be.
     """
     for column in sorted(policy_named(spec.policy).sees - CHANGING):
         if not trace.has(column):
@@ -167,6 +167,16 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
             path=("charge",),
             value=spec.charge,
         )
+    if spec.charge == "event" and spec.every_s is not None and not spec.at_most_every:
+        # A round in which all members of a group pay for a start has to leave time for work.
+        together = MOST if isinstance(policy, GroupPolicy) else 1
+        least = together * int(_costs(trace, spec).column("start_ms", len(trace)).max(initial=0))
+        if _MS * spec.every_s <= least:
+            raise InvalidInputError(
+                f"expected rounds longer than {least / _MS:g} s, which starts at every event take",
+                path=("every_s",),
+                value=spec.every_s,
+            )
 
 
 def trace_played(trace: Trace, spec: ReplaySpec) -> Trace:

@@ -224,3 +224,13 @@ def test_jobs_swap_places_change_size_and_speed_and_leave_undone() -> None:
     assert loop.moves.tolist() == [1, 1, 0]
     assert loop.busy_gpu_ms == 1000 * (4 * 3 + 3 * 2 + 3 * 1)
     assert loop.alive_ms == 1000 * (4 * 2 + 3 * 2 + 3 * 1)
+
+
+@pytest.mark.parametrize(("every_s", "is_refused"), [(3, True), (4, False)])
+def test_rounds_in_which_starts_leave_no_time_are_refused(every_s: int, is_refused: bool) -> None:
+    spec = ReplaySpec("srtf", (2,), every_s=every_s, start_s=3, charge="event")
+    if is_refused:
+        with pytest.raises(InvalidInputError, match="every_s: 3: expected rounds longer than 3 s"):
+            play(trace_of(*THREE), spec)
+    else:
+        assert (play(trace_of(*THREE), spec).end_ms != NEVER).all()
