@@ -26,6 +26,7 @@ from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.exchange import exchange_jobs
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.heuristics.migration import migrate
+from placewright.formulations.gang.heuristics.relieved_plan import with_relieved_links
 from placewright.formulations.gang.models.aggregate.column_generation import (
     HostPatternModel,
     PricedModel,
@@ -71,7 +72,7 @@ class IncrementalGang:
         if self._has_plan and not session.expired() and _applies(problem):
             try:
                 adapt = self._adapt_classes if problem.priority_classes else self._adapt
-                yield from adapt(problem, session)
+                yield from with_relieved_links(problem, session, adapt)
             except Exception as error:  # noqa: BLE001 - a fault here must not cost the plan
                 session.degraded.append(f"adapted: {type(error).__name__}: {error}")
         if session.best is None:

@@ -303,6 +303,13 @@ class NeighbourhoodParameters:
         Tasks removed together.
     ruin_share
         Of the time left, for all ruins.
+    num_refills_per_link, max_refills, refills_per_episode
+        Moves of the search for `contention` per overloaded link, in all, and after which they are
+        undone if they lose.
+    max_temperature
+        Of that search.
+    uplink_share, refill_share
+        Of the time, for that search; of the time left, for the moves of one call.
     max_cached_columns
         Host states of which the increase of fragmentation is kept, to limit memory.
     """
@@ -317,6 +324,12 @@ class NeighbourhoodParameters:
     max_ruins: int = 2_000
     max_ruined_tasks: int = 8
     ruin_share: float = 0.3
+    num_refills_per_link: int = 10_000
+    max_refills: int = 40_000
+    refills_per_episode: int = 300
+    max_temperature: float = 1.0
+    uplink_share: float = 0.1
+    refill_share: float = 0.8
     max_cached_columns: int = 20_000
 
 

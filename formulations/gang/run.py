@@ -25,6 +25,7 @@ from placewright.formulations.gang.heuristics.migration import (
     evacuate_at_once,
     migrate,
 )
+from placewright.formulations.gang.heuristics.relieved_plan import with_relieved_links
 from placewright.formulations.gang.heuristics.repack import repack_tasks
 from placewright.formulations.gang.heuristics.search import Search, Steps
 from placewright.formulations.gang.heuristics.stopping import close_enough
@@ -69,7 +70,11 @@ def run(
     without
         Names of phases to leave out, also of those in `migration.py` and `count_search.py`.
     """
-    yield from run_phases(PHASES, Search(session, problem, without=without))
+
+    def phases(problem: Problem, session: Session) -> Steps:
+        yield from run_phases(PHASES, Search(session, problem, without=without))
+
+    yield from with_relieved_links(problem, session, phases)
 
 
 def _greedy(search: Search) -> Steps:

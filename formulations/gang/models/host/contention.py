@@ -86,7 +86,8 @@ def _over(
 ) -> None:
     """Append the load of a link beyond `room`, what pinned jobs leave of its bandwidth."""
     columns, rates = np.array([*crossing, *kept], dtype=np.int64).T
-    over = m.model.variables("over", 1, integer=False)
+    # A whole number: backends that take integers alone may solve the model.
+    over = m.model.variables("over", 1, upper=float(max(int(rates.sum()) - room, 0)))
     row = m.model.rows("link", 1, upper=float(room))
     m.model.add(row[[0] * len(columns)], columns, rates.astype(np.float64))
     m.model.add(row, over, -1.0)
@@ -99,7 +100,7 @@ def _over(
     if room <= 0:
         m.model.term(CONTENTION, held, -each.astype(np.float64), sense="min")
         return
-    before = m.model.variables("over before", 1, upper=float(most - room), integer=False)
+    before = m.model.variables("over before", 1, upper=float(most - room))
     exceeds = m.model.variables("exceeds", 1, upper=1)
     rows = m.model.rows("over before", 2, upper=0.0)
     m.model.add(rows[0], before, 1.0)

@@ -24,6 +24,7 @@ from placewright.formulations.gang.placement.disruption_budget import repair_dis
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
+from placewright.formulations.gang.problem.terms import CONTENTION
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.solver import certified_bound, multipliers
@@ -59,6 +60,11 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
     start: NDArray[np.float64] | None = None
     without = {NECESSITY, COUNTED} if problem.running else set()
     for term in left:
+        # With `contention` the search for it may have proven it, and others have been before.
+        if CONTENTION in problem.terms and session.best is not None and _is_proven(session, term):
+            exact.model.hold(term, session.best[term], HOLD_SLACK)
+            holds.append((term, session.best[term]))
+            continue
         # Proving the first term counts most; what it leaves is for the others.
         arrays = exact.model.arrays(term, relax=True, without=without)
         relaxed = session.optimise(arrays, share=tuning.exact_relaxation_share)
