@@ -108,6 +108,8 @@ def group(rng: Random, document: Raw, most: int, *, parts: bool = False) -> Raw:
             "pattern": rng.choice(("ring", "tree")),
             "data_mib": rng.choice((1, 10, 333)),
         }
+    if document.get("links") and chance(rng, 0.5):
+        made.setdefault("communication", {})["rate_mbps"] = rng.choice((700, 1500, 4000))
     return made
 
 

@@ -28,7 +28,7 @@ def collectives(facts: Facts, job: Job, choice: Choice) -> list[Collective]:
     """Return the collectives of a job that starts or migrates."""
     found = []
     for g, group in enumerate(job.options[choice.option].groups) if choice.anew else ():
-        if group.communication is not None:
+        if group.communication is not None and "data_mib" in group.communication:
             mine = sorted(place for place in choice.places if place[0] == g)
             ranks = [place[2] for place in mine for _ in place[3]]
             found.append(Collective(job.name, g, *_measured(facts, group.communication, ranks)))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from fuzz.book.choices import MIGRATE, PREEMPT, START, Choice, Choices
 from fuzz.book.collectives import collectives
+from fuzz.book.contention import contention
 from fuzz.book.facts import WHOLE, Job
 from fuzz.book.judgement import Judgement
 from fuzz.book.standing import Precedence
@@ -53,6 +55,7 @@ class Terms:
             "opened": self._opened,
             "leftover": self._leftover,
             "stranded": self._stranded,
+            "contention": partial(contention, self.facts),
             **(extra or {}),
         }
         self._known: dict[tuple[int, Choice, str], int] = {}

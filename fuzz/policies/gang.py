@@ -102,7 +102,7 @@ def _policy(rng: Random, round_: Raw, names: list[str]) -> Raw:
         others += ["stranded"]
         others = ["stranded", *rng.sample(others, 2)]
     if round_["cluster"].get("links"):
-        others.append("bottleneck")
+        others += ["bottleneck", "contention"]
     rest = list(dict.fromkeys(rng.sample(others, min(len(others), rng.randint(0, 4)))))
     rest = [term for term in rest if term not in goals]
     terms = goals + rest if chance(rng, 0.6) else rng.sample(goals + rest, len(goals + rest))

@@ -23,7 +23,7 @@ SENSE = {"value": 1, "contention": -1, "spread": -1, "disruption": -1}
 
 def tiny_round(rng: random.Random) -> Round:
     """Up to three jobs on up to five hosts of two levels; some jobs run, some of them pinned."""
-    racks = rng.randint(2, 4)
+    racks = rng.randint(1, 4)
     names = [f"h{i}" for i in range(rng.randint(3, 5))]
     rack = {
         name: f"r{i % racks if i < racks else rng.randrange(racks)}" for i, name in enumerate(names)

@@ -89,6 +89,13 @@ def test_two_jobs_share_as_few_links_as_they_can(backend: str, racks: int, least
     assert plan.certificate.status == "optimal"
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_group_that_can_cross_no_link_starts(backend: str) -> None:
+    round_ = racks_of_hosts(1, 2, [(2, 200), (1, 0)], ["value", "contention"])
+    plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
+    assert values_of(round_, plan) == (2 * 8000, 0)
+
+
 def drawn(seed: int) -> list[tuple[int, int]]:
     """Jobs of 54 to 60 whole hosts in all, with their rates."""
     rng, jobs = random.Random(seed), list[tuple[int, int]]()

@@ -65,9 +65,10 @@ def _crossing(
 ) -> list[tuple[int, int]]:
     """Append whether a set crosses the link of each domain; return (domain, column) pairs."""
     entry = task_set.users[0][0]
-    found = add_domain_rows(m, entry, [t], one.domain)
-    if len(found.parts) < 2:
+    at = np.append(m.x_host[m.x_set == t], m.stays.host[m.stays.set == t])
+    if len(np.unique(one.domain[m.hosts[at]])) < 2:
         return []
+    found = add_domain_rows(m, entry, [t], one.domain)
     count = float(group.count)
     cross = m.model.variables("cross", len(found.parts), upper=1)
     m.model.add(found.rows, cross, -np.minimum(found.most, group.count).astype(np.float64))
