@@ -41,6 +41,11 @@ def milliseconds(microseconds: float) -> str:
     return f"{_decimal(microseconds / 1000)} ms"
 
 
+def megabits(amount: float) -> str:
+    """Write Mbit/s: 12500 is `12,500 Mbit/s`."""
+    return f"{_decimal(amount)} Mbit/s"
+
+
 def gib(amount: float) -> str:
     """Write GiB in the largest unit that they fill: `512 GiB`, `1.5 TiB`, `2.34 PiB`."""
     for unit in ("GiB", "TiB"):
@@ -174,6 +179,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "freed": gpu_time,
     "remaining": count_gpus,
     "bottleneck": milliseconds,
+    "contention": megabits,
     "throughput": millionths,
     "weighted_throughput": millionths,
     "efficiency": millionths,
