@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["WHOLE", "Size", "host_names", "write_configuration"]
+__all__ = ["CLUSTER", "WHOLE", "Size", "host_names", "write_configuration"]
+
+CLUSTER = "lab"
 
 CONFIGURATION = """\
-ClusterName=lab
+ClusterName={cluster}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={port}
 SlurmUser={user}
@@ -77,6 +79,7 @@ def write_configuration(folder: Path, size: Size, port: int, more: str) -> None:
     nodes = f"gpu[00-{size.hosts - 1:02d}]"
     (folder / "slurm.conf").write_text(
         CONFIGURATION.format(
+            cluster=CLUSTER,
             host=socket.gethostname().partition(".")[0],
             user=getpass.getuser(),
             folder=folder,

@@ -16,7 +16,13 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from benchmarks.ports import Ports
-from benchmarks.slurm_configuration import WHOLE, Size, host_names, write_configuration
+from benchmarks.slurm_configuration import (
+    CLUSTER,
+    WHOLE,
+    Size,
+    host_names,
+    write_configuration,
+)
 
 __all__ = ["PATIENCE_S", "Lab", "LabJob", "Size"]
 
@@ -78,6 +84,8 @@ class Lab:
             stack.callback(self._kill)
             self._ports = Ports()
             write_configuration(self.folder, self.size, self._ports.first, self._more)
+            if "AccountingStorageHost" in self._more:
+                self._wait(self._is_registered, "slurmdbd does not answer")
             for name in self.names:
                 self._daemons.append(self._daemon(SLURMD, "-D", "-N", name))
             self.start_controller("-c")
@@ -189,6 +197,14 @@ class Lab:
             raise RuntimeError(f"slurmctld ended: {' / '.join(log[-3:])}")
         with suppress(RuntimeError):  # what `ping` ends with while nobody answers
             return "UP" in self.run("scontrol", "ping")
+        return False
+
+    def _is_registered(self) -> bool:
+        """Register the cluster, for which slurmdbd makes tables, before slurmctld waits for it."""
+        with suppress(RuntimeError):  # what there is already is not added again
+            self.run("sacctmgr", "-i", "add", "cluster", CLUSTER)
+        with suppress(RuntimeError):
+            return CLUSTER in self.run("sacctmgr", "-n", "-P", "list", "cluster", "format=cluster")
         return False
 
     def _wait_for_hosts(self) -> None:
