@@ -27,6 +27,7 @@ from placewright.instances.presets.replica_teams import (
 from placewright.rounds.protection.last_sets import fewest_sets
 from placewright.rounds.protection.survival import Chance, survival
 from placewright.rounds.solve import solve_round
+from placewright.topology import Cluster
 
 MOST_FAILED = 4
 MOST_TEAMS_TRIED = 64
@@ -136,8 +137,9 @@ def protect(
     """
     made = replica_teams(round, copies, level, memory_mib, jobs)
     plan = solve_round(made, time_limit=time_limit)
-    domain_of = _domains(made, level)
-    room = _room(made, plan, BUFFERS * memory_mib * (copies - 1))
+    cluster = build_cluster(made.cluster)
+    domain_of = _domains(cluster, level)
+    room = _room(made, cluster, plan, BUFFERS * memory_mib * (copies - 1))
     teams: defaultdict[int, list[tuple[str, ...]]] = defaultdict(list)
     numbers = {Team.named(job.name).job for job in made.jobs if job.running is None}
     for decision in plan.decisions:
@@ -259,18 +261,16 @@ def cliques(hosts: Sequence[str], ranks: Mapping[str, list[int]]) -> tuple[tuple
     return tuple(tuple(rank for rank in row if rank is not None) for row in rows)
 
 
-def _domains(round_: Round, level: str) -> dict[str, str]:
+def _domains(cluster: Cluster, level: str) -> dict[str, str]:
     """Return the domain of each host; a host that is in none is one of its own."""
-    cluster = build_cluster(round_.cluster)
     number = cluster.levels.index(level)
     names = cluster.names[number]
     hosts = cluster.names[-1]
     return {host: names[d] for host, d in zip(hosts, cluster.domain[number].tolist(), strict=True)}
 
 
-def _room(round_: Round, plan: Plan, memory: int) -> dict[str, bool]:
+def _room(round_: Round, cluster: Cluster, plan: Plan, memory: int) -> dict[str, bool]:
     """Return on which hosts so much memory is free after a plan."""
-    cluster = build_cluster(round_.cluster)
     state = build_state(round_, cluster)
     free = state.free[:, cluster.resources.index("memory")]
     asked = Counter(

@@ -27,8 +27,7 @@ class Outage(NamedTuple):
     """A host is away from `begin_ms` until before `end_ms`; `loses` work since a checkpoint.
 
     Without `loses`, capacity changes: the host leaves, and its jobs are preempted: they keep their
-    work and pay for a stop. Outages of a
-    host may overlap; it is away while one of them lasts.
+    work and pay for a stop. Outages of a host may overlap; it is away while one of them lasts.
     """
 
     host: int
@@ -56,8 +55,8 @@ class Decider(ABC):
     """Decides who runs where, by `start`, `stop` and `move` of the loop.
 
     `rounds` has the time and the gap of each decision that a solver made; None where it proved no
-    bound. `state` is plain JSON; a new decider
-    that has restored it decides as this one would, if this one `can_be_saved` then.
+    bound. `state` is plain JSON; a new decider that has restored it decides as this one would, if
+    this one `can_be_saved` then.
     """
 
     def __init__(self) -> None:
