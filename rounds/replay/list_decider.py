@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -92,19 +93,8 @@ class PreemptiveList(Decider):
     def between(self, loop: Loop) -> None:
         """Sort the list, walk it past those who run, and start who fits."""
         self._update(loop)
-        least_misfit = loop.ledger.total + 1
-        for job in self._list[loop.running[self._list] == 0].tolist():
-            if not loop.ledger.free_total:
-                break
-            if loop.gpus[job] >= least_misfit:
-                continue
-            place = loop.ledger.find(loop.gpus[job])
-            if place is not None:
-                loop.start(job, place)
-            elif self._policy.skips:
-                least_misfit = loop.gpus[job]
-            else:
-                break
+        for job, place in self._fitting(loop, self._list[loop.running[self._list] == 0]):
+            loop.start(job, place)
         if len(self._list):
             self._sort_after(loop)
 
@@ -131,24 +121,29 @@ class PreemptiveList(Decider):
         self._list = self._list[np.argsort(keys, kind="stable")]
 
     def _place_all(self, loop: Loop) -> None:
-        ledger, gpus = loop.ledger, loop.gpus
-        ledger.clear()
+        loop.ledger.clear()
         places: dict[int, Place] = {}
+        for job, place in self._fitting(loop, self._list):
+            loop.ledger.take(place)
+            places[job] = place
+        loop.replace_all(places)
+
+    def _fitting(self, loop: Loop, jobs: Ints) -> Iterator[tuple[int, Place]]:
+        """Walk jobs and yield who fits, and where; each takes its place before the walk goes on."""
+        ledger, gpus = loop.ledger, loop.gpus
         least_misfit = ledger.total + 1
-        for job in self._list.tolist():
+        for job in jobs.tolist():
+            if not ledger.free_total:
+                return
             if gpus[job] >= least_misfit:
                 continue
             place = ledger.find(gpus[job])
             if place is not None:
-                ledger.take(place)
-                places[job] = place
+                yield job, place
             elif self._policy.skips:
                 least_misfit = gpus[job]
             else:
-                break
-            if not ledger.free_total:
-                break
-        loop.replace_all(places)
+                return
 
     def _keep_places(self, loop: Loop) -> None:
         chosen = self._list[
