@@ -46,8 +46,8 @@ class PolicySpec:
     sections
         Sections of a Round that its rounds may carry.
     fields
-        Fields that only some policies read, as `owner.field` with the owner `jobs`, `tenants` or
-        `policy`, or `field` alone for one of the Round.
+        Fields that only some policies read, as `owner.field` with the owner `jobs`, `tenants`,
+        `cluster` or `policy`, or `field` alone for one of the Round.
     plan_sections
         Kinds of the sections that its plans may have beside those of any policy.
     required_sections
@@ -118,6 +118,7 @@ GANG = PolicySpec(
     fields=(
         "caps",
         "jobs.caps",
+        "cluster.pools",
         "tenants.guarantee",
         "tenants.cells",
         "bindings",

@@ -8,5 +8,8 @@ WHOLE_GPU = 1000
 MILLION = 10**6
 """Millionths in one."""
 
+UNLIMITED = 10**12
+"""What a host has of a resource that pools limit and the host does not: as much as can be asked."""
+
 HOST_LEVEL = "host"
 """The innermost level of every cluster."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from placewright.instances.checks.pools import check_pools
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.names import check_known, check_unique
@@ -47,6 +48,8 @@ def check_cluster(document: ClusterDocument) -> None:
     for level in document.links:
         with errors:
             check_known(level, levels, "level", ("links", level))
+    with errors:
+        check_pools(document)
     errors.refuse()
     _check_wan(document)
 

@@ -98,6 +98,8 @@ def _is_small(job: Job, now: int, factor: int) -> bool:
             asked = group.gpu + group.cpu + group.memory
             if group.resources:
                 asked += sum(group.resources.values())
+            if option.uses:
+                asked += sum(option.uses.values())
             if asked * group.count**2 * len(option.groups) * times > SMALL:
                 return False
     return job.running is None or _stop(job, now) <= SMALL
@@ -115,6 +117,9 @@ def _of_option(job: Job, index: int, terms: Iterable[Term]) -> Amounts:
         yield "MiB of memory", group.count * group.memory
         for name, amount in group.resources.items():
             yield f"of resource {name}", group.count * amount
+    tasks = sum(group.count for group in option.groups)
+    for name, amount in option.uses.items():
+        yield f"of resource {name}", tasks * amount
     for term in terms:
         yield from term(job, index)
 

@@ -11,10 +11,11 @@ from placewright.instances.checks.cluster import check_cluster
 from placewright.instances.checks.host_sets import check_allowed_hosts, check_host_sets
 from placewright.instances.checks.magnitudes import check_magnitudes
 from placewright.instances.checks.policies import CHECKS
+from placewright.instances.checks.pools import check_uses
 from placewright.instances.checks.running import check_running
 from placewright.instances.checks.unused import check_fields, check_job_fields
 from placewright.instances.derived import ranges
-from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.derived.hardware import Hardware, hardware, pooled_resources
 from placewright.instances.derived.names import check_known, check_unique, known_hosts
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.policy import Policy
@@ -85,6 +86,8 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     with errors:
         check_caps_of_jobs(round_)
     with errors:
+        check_uses(round_)
+    with errors:
         check_job_fields(round_)
     with errors:
         check_running(round_, hosts)
@@ -123,8 +126,9 @@ def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
 def hosts_by_name(cluster: ClusterDocument) -> dict[str, Hardware]:
     """Return what each host of a cluster has; `cluster` must have passed `check_cluster`."""
     hosts: dict[str, Hardware] = {}
+    pooled = pooled_resources(cluster)
     for entry in cluster.hosts:
-        hosts.update(dict.fromkeys(ranges.expand(entry.name), hardware(entry)))
+        hosts.update(dict.fromkeys(ranges.expand(entry.name), hardware(entry, pooled)))
     return hosts
 
 
@@ -158,6 +162,7 @@ def _check_quotas(round_: Round) -> None:
     if not round_.caps and not any(t.quota or t.guarantee for t in round_.tenants):
         return
     resources = {name for entry in round_.cluster.hosts for name in entry.resources}
+    resources.update(pooled_resources(round_.cluster))
     for job in round_.jobs:
         for option in job.options:
             for group in option.groups:

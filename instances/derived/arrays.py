@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright.instances.derived.hardware import hardware
+from placewright.instances.derived.hardware import hardware, pooled_resources
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import MarginalUsage
 from placewright.instances.documents.cluster import ClusterDocument
@@ -19,7 +19,8 @@ def build_cluster(document: ClusterDocument) -> Cluster:
     Hosts keep the document's order, ranges expanded. What an entry leaves out comes from the
     catalogue if it names a host model, and is 0 otherwise.
     """
-    extra = sorted({name for entry in document.hosts for name in entry.resources})
+    pooled = pooled_resources(document)
+    extra = sorted({name for entry in document.hosts for name in entry.resources} | set(pooled))
     resources = (*CORE_RESOURCES, *(name for name in extra if name not in CORE_RESOURCES))
     hosts: list[tuple[str, str | None]] = []
     gpus: list[int] = []
@@ -30,7 +31,7 @@ def build_cluster(document: ClusterDocument) -> Cluster:
     product: list[int] = []
     for entry in document.hosts:
         names = expand(entry.name)
-        has = hardware(entry)
+        has = hardware(entry, pooled)
         hosts += [(name, entry.parent) for name in names]
         gpus += [has.gpus] * len(names)
         models += [has.gpu_model] * len(names)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from placewright.instances.documents.cluster import HostEntry
+from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.topology import CATALOGUE
 from placewright.topology.mig import NO_MIG, memory_in_name, product_of
+from placewright.topology.units import UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,16 @@ class Hardware:
     product: int = NO_MIG
 
 
-def hardware(entry: HostEntry) -> Hardware:
-    """Return what each host of an entry has; what the entry leaves out is its model's, or 0."""
+def pooled_resources(cluster: ClusterDocument) -> tuple[str, ...]:
+    """Return the resources that hosts share in pools and tasks ask for, each once."""
+    return tuple(dict.fromkeys(pool.resource for pool in cluster.pools if pool.per == "task"))
+
+
+def hardware(entry: HostEntry, pooled: Collection[str] = ()) -> Hardware:
+    """Return what each host of an entry has; what the entry leaves out is its model's, or 0.
+
+    Of `pooled` resources (`pooled_resources`) a host that does not list them has no limit.
+    """
     known = CATALOGUE[entry.model] if entry.model is not None else None
     gpus, gpu_model, cpu, memory = entry.gpus, entry.gpu_model, entry.cpu, entry.memory
     if known is not None:
@@ -39,7 +48,12 @@ def hardware(entry: HostEntry) -> Hardware:
     return Hardware(
         gpus or 0,
         gpu_model,
-        {"cpu": cpu or 0, "memory": memory or 0, **entry.resources},
+        {
+            "cpu": cpu or 0,
+            "memory": memory or 0,
+            **dict.fromkeys(pooled, UNLIMITED),
+            **entry.resources,
+        },
         gpu_memory,
         product_of(gpu_model, gpu_memory) if gpu_model and entry.mig else NO_MIG,
     )

@@ -15,6 +15,7 @@ from placewright.instances.documents.base import (
     Many,
     Name,
 )
+from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.quantities import Mib, MilliCpu, Resources
 
 MAX_GPUS_PER_HOST = 1024
@@ -81,3 +82,4 @@ class ClusterDocument(Document):
     hosts: Many[HostEntry] = Field(min_length=1)
     links: dict[Name, LinkEntry] = Field(default_factory=dict)
     wan: Many[WanEntry] = ()
+    pools: Many[Pool] = ()

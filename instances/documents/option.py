@@ -72,7 +72,8 @@ class Option(Document):
 
     `value` defaults to the GPUs asked (milli-GPU) times the job's weight. `progress` is what the
     term of that name counts, in any unit that all jobs of the round share. All tasks of all groups
-    share one domain of the level `required`.
+    share one domain of the level `required`. `uses` is what the job takes of pools with `per: job`
+    in each domain in which it has a task.
     """
 
     name: Name = "default"
@@ -80,6 +81,7 @@ class Option(Document):
     value: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)] | None = None
     progress: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)] = 0
     required: Name | None = None
+    uses: Resources = Field(default_factory=dict)
 
     @property
     def milli_gpu(self) -> int:

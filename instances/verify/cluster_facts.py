@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.derived.hardware import Hardware, hardware, pooled_resources
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.topology import CATALOGUE, HostModel
@@ -42,9 +42,9 @@ def read_cluster(document: ClusterDocument) -> ClusterFacts:
     """Read a cluster that `check_cluster` accepts."""
     levels = (*document.levels, HOST_LEVEL)
     parents = {(entry.level, entry.name): entry.parent for entry in document.domains}
-    hosts = {}
+    hosts, pooled = {}, pooled_resources(document)
     for entry in document.hosts:
-        equipment = hardware(entry)
+        equipment = hardware(entry, pooled)
         wiring = None if entry.model is None else CATALOGUE[entry.model]
         above = _domains(entry.parent, document.levels, parents)
         for name in expand(entry.name):

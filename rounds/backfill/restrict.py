@@ -16,7 +16,7 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.problem.quotas import resources_held
-from placewright.instances.derived.hardware import hardware
+from placewright.instances.derived.hardware import hardware, pooled_resources
 from placewright.instances.derived.host_sets import AllowedHosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import aged_value, eligible, expected_end, hosts_away
@@ -158,7 +158,7 @@ class _Limit:
 
     def of_host(self, number: int, entry: HostEntry) -> Iterator[tuple[str, int]]:
         """Yield the further resources of a host, by its index, with the amounts that it has."""
-        has = hardware(entry)
+        has = hardware(entry, self._pooled)
         if number in self.hosts:
             used = self._parts[entry.name] | (
                 self._closed.get(entry.name, set()) - self._whole[entry.name]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.derived.hardware import Hardware, hardware, pooled_resources
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.option import Option, TaskGroup
@@ -153,8 +153,10 @@ def free_amounts(
     """Return what the running jobs leave of each slot, by its number."""
     touched = {host for host, _ in numbers}
     has: dict[str, Hardware] = {}
+    pooled = pooled_resources(cluster)
     for entry in cluster.hosts:
-        has.update(dict.fromkeys(touched.intersection(expand(entry.name)), hardware(entry)))
+        mine = touched.intersection(expand(entry.name))
+        has.update(dict.fromkeys(mine, hardware(entry, pooled)))
     free = [_has(has[host], what) for host, what in numbers]
     for option, tasks in running:
         here = [task for task in tasks if task.host in touched]
