@@ -104,6 +104,7 @@ class _Limit:
         resources: Sequence[str],
     ) -> None:
         self.at, self._now = at, round_.now
+        self._pooled = pooled_resources(round_.cluster)
         self.active = [r for r in reservations if r.at <= at < r.end]
         gpus: Ints = np.sum([r.gpus for r in self.active], axis=0)
         demand: Ints = np.sum([r.demand for r in self.active], axis=0)
