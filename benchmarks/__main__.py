@@ -26,6 +26,7 @@ from benchmarks import (
     incremental,
     interleaving,
     live,
+    network,
     packing,
     policies,
     presets,
@@ -89,6 +90,7 @@ BENCHMARKS = {
     "queueing": Benchmark(queueing.cases, queueing.run, partial(over_cost, "queueing")),
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
     "replay": Benchmark(replay.cases, replay.run, replay.draw),
+    "network": Benchmark(network.cases, network.run, network.draw),
     "resilience": Benchmark(resilience.cases, resilience.run, partial(over_cost, "resilience")),
 }
 
