@@ -21,7 +21,7 @@ from placewright.instances.verify.result import Finding
 from placewright.instances.verify.rules.cells import cells
 from placewright.instances.verify.rules.cells import reasons as cell_reasons
 from placewright.instances.verify.rules.deadline import leases, promises, refusals
-from placewright.instances.verify.rules.gang import arrangement, collectives, gpu_parts
+from placewright.instances.verify.rules.gang import arrangement, collectives, gpu_parts, pools
 from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, reads
 from placewright.instances.verify.rules.geo import sections as data_sections
 from placewright.instances.verify.rules.interleaving import conflicts, groups, turns
@@ -626,7 +626,7 @@ def test_every_rule_is_broken_alone_by_some_corruption(
     alone = broken_alone([*CORRUPTIONS.values(), *beside.values()])
     # Files of their own beside this one have the others.
     others = (gpu_parts, arrangement, cells, cell_reasons, collectives, conflicts, groups, turns)
-    others += (leases, promises, refusals)
+    others += (leases, promises, refusals, pools)
     others += (copies, flows, homes, jobs, reads, data_sections)
     ours = set(rule_ids()) - {rule.id for other in others for rule in other.RULES}
     assert alone == {rule for rule in ours if not rule.startswith("certificate_")}
