@@ -57,12 +57,6 @@ def test_a_host_that_does_not_list_a_pooled_resource_has_no_limit_of_its_own() -
 @pytest.mark.parametrize(
     ("pools", "uses", "where", "what"),
     [
-        (
-            [{**POWER, "resource": "gpu"}],
-            {},
-            "cluster.pools[0].resource",
-            "expected one that hosts",
-        ),
         ([{**POWER, "level": "row"}], {}, "cluster.pools[0].level", "unknown level"),
         ([{**POWER, "domains": {"r9": 1}}], {}, "cluster.pools[0].domains.r9", "unknown domain"),
         (

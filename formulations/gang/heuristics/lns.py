@@ -19,6 +19,7 @@ from placewright.formulations.gang.models.host.disruption_budget import add_disr
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
+from placewright.formulations.gang.models.host.pools import add_pools
 from placewright.formulations.gang.models.host.preemption import close_hosts_of_victims
 from placewright.formulations.gang.models.host.terms import add_value
 from placewright.formulations.gang.placement.assignment import assign
@@ -139,6 +140,7 @@ def _destroy_and_repair(
     with placement.without_rank_limits(jobs):
         numbers = _waiting_singles(problem, placement, hosts)
         exact = build_host_model(problem, placement, hosts, numbers, jobs)
+        add_pools(exact)
         slots = add_gpus(exact)
         close_hosts_of_victims(exact)
         add_disruption_budget(exact)

@@ -10,6 +10,7 @@ after the other, which may fail although a placement exists.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.topology import Cluster
+
+NO_POOLS: Mapping[int, Ints] = MappingProxyType({})
 
 
 def place_tied_groups(
@@ -32,6 +35,8 @@ def place_tied_groups(
     """
     tuning = parameters.PARAMETERS.placement
     open_ = placement.open_to(choice.label)
+    if choice.uses:
+        open_ &= placement.pools.open_to(choice, len(open_))
     if choice.joint_level == NO_LEVEL:
         return _all_groups(placement, choice, open_, within or {})
     domain = placement.problem.cluster.domain[choice.joint_level]
@@ -168,12 +173,20 @@ def levels_to_try(cluster: Cluster, group: Group) -> list[int]:
 def _tasks_per_domain(placement: Placement, group: Group, open_: NDArray[np.bool_]) -> list[Ints]:
     """Return per level how many tasks of a group each domain holds now."""
     return tasks_by_level(
-        placement.problem.cluster, group, np.where(open_, placement.fits(group.shape), 0)
+        placement.problem.cluster,
+        group,
+        np.where(open_, placement.fits(group.shape), 0),
+        placement.pools.room_by_level(group.shape),
     )
 
 
-def tasks_by_level(cluster: Cluster, group: Group, per_host: Ints) -> list[Ints]:
-    """Return per level how many tasks each domain counts for; `per_host` has them per host."""
+def tasks_by_level(
+    cluster: Cluster, group: Group, per_host: Ints, room: Mapping[int, Ints] = NO_POOLS
+) -> list[Ints]:
+    """Return per level how many tasks each domain counts for; `per_host` has them per host.
+
+    `room` has, by level, for how many tasks the pools of each domain have room.
+    """
     per_host = np.minimum(per_host, group.count)
     held: list[Ints] = []
     for level in reversed(range(len(cluster.levels))):
@@ -183,10 +196,15 @@ def tasks_by_level(cluster: Cluster, group: Group, per_host: Ints) -> list[Ints]
             per_host = np.bincount(above, weights=held[-1], minlength=number).astype(np.int64)
         if group.domain_limit is not None and group.domain_limit.level == level:
             per_host = np.minimum(per_host, group.domain_limit.max_tasks)
+        if level in room:
+            per_host = np.minimum(per_host, room[level])
         if group.slices is not None and level <= group.slices.level:
             per_host = per_host - per_host % group.slices.size
         held.append(per_host)
-    return held[::-1]
+    held.reverse()
+    for level in range(1, len(held)) if room else ():
+        np.minimum(held[level], held[level - 1][cluster.parent[level]], out=held[level])
+    return held
 
 
 def _distribute(

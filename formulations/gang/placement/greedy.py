@@ -101,6 +101,8 @@ def _fill_singles(placement: Placement, quota: dict[QuotaKey, int], c: int, o: i
             for _ in range(int(fits[host])):
                 if not placement.waiting[c] or not problem.within_quota(quota, accounts, choice):
                     return False
+                if choice.pooled and not placement.pools.fits_host(shape, int(host)):
+                    break
                 gpus = placement.put(shape, int(host))
                 placement.start(c, o, [TaskPlacement(0, int(host), 1, gpus)])
                 problem.charge_quota(quota, accounts, choice)
@@ -141,7 +143,7 @@ def place_choice(
 
     `within` restricts groups, by index, to some hosts, bool (hosts,).
     """
-    if choice.is_tied:
+    if choice.is_tied or choice.pooled:
         return place_tied_groups(placement, choice, within)
     puts: list[TaskPlacement] = []
     for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):

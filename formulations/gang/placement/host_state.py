@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
+from placewright.formulations.gang.placement.pool_state import PoolState
 from placewright.formulations.gang.problem.gpu_parts import GpuPartState
 from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.formulations.gang.problem.mig_layouts import FREE
@@ -44,6 +45,8 @@ class HostState:
         Tasks of each rank that have arrived.
     least_rank : int64 (hosts,)
         Least rank that may still arrive: above the level of every stopped job that was there.
+    pools : PoolState
+        What the pools of levels have left.
     """
 
     def __init__(self, problem: Problem, *, cleared: bool = False) -> None:
@@ -67,6 +70,10 @@ class HostState:
         ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
         self.arrivals = np.zeros((cluster.num_hosts, ranks), dtype=np.int64)
         self.least_rank = np.zeros(cluster.num_hosts, dtype=np.int64)
+        self.pools = PoolState(problem)
+        if problem.pools and not cleared:
+            for _, _, host, shape in problem.running_tasks.tolist():
+                self.pools.charge(shape, host, 1)
 
     def fits(self, shape: int) -> NDArray[np.int64]:
         """Return how many tasks of a shape may arrive on each host now, int64 (hosts,)."""
@@ -82,6 +89,7 @@ class HostState:
             number = self.whole // (gpu // WHOLE_GPU)
         for r in demand.nonzero()[0]:
             np.minimum(number, self.free[:, r] // demand[r], out=number)
+        self.pools.limit_fits(shape, number)
         number *= problem.shape_hosts[shape] & (self.least_rank <= problem.shape_rank[shape])
         return number
 
@@ -102,7 +110,8 @@ class HostState:
             and not self.fits_partial_gpus(shape, host).any()
         ):
             return False
-        return bool((self.free[host] >= problem.shape_demand[shape]).all())
+        fits = bool((self.free[host] >= problem.shape_demand[shape]).all())
+        return fits and self.pools.fits_host(shape, host)
 
     def fits_gpus(self, shape: int, put: TaskPlacement) -> bool:
         """Whether one task could be on the GPUs that `put` names, whatever its rank."""
@@ -117,12 +126,14 @@ class HostState:
             (self.free[put.host] >= self.problem.shape_demand[shape]).all()
             and (had >= milli).all()
             and (had == WHOLE_GPU).sum() <= self.whole[put.host]
+            and self.pools.fits_host(shape, put.host)
         )
 
     def put(self, shape: int, host: int, count: int = 1) -> tuple[int, ...]:
         """Charge `count` tasks to a host that they fit; return the GPUs of shares, one per task."""
         gpu = int(self.problem.shape_gpu[shape])
         self.free[host] -= count * self.problem.shape_demand[shape]
+        self.pools.charge(shape, host, count)
         self.arrivals[host, self.problem.shape_rank[shape]] += count
         if gpu >= WHOLE_GPU:
             self.whole[host] -= count * (gpu // WHOLE_GPU)
@@ -132,6 +143,7 @@ class HostState:
     def hold(self, shape: int, host: int, gpus: tuple[int, ...], slot: int | None = None) -> None:
         """Charge one task to the GPUs that it has; `slot` is the start of its MIG slice."""
         self.free[host] -= self.problem.shape_demand[shape]
+        self.pools.charge(shape, host, 1)
         self._take(shape, host, gpus, 1, slot)
 
     def keep(self, shape: int, put: TaskPlacement) -> None:
@@ -147,6 +159,7 @@ class HostState:
         problem = self.problem
         gpu = int(problem.shape_gpu[shape])
         self.free[put.host] += put.count * problem.shape_demand[shape]
+        self.pools.charge(shape, put.host, -put.count)
         if not put.stays:
             self.arrivals[put.host, problem.shape_rank[shape]] -= put.count
         if put.gpus:

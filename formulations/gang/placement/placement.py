@@ -74,6 +74,12 @@ class Placement(HostState):
         for c, off in zip(problem.classes, self.stopped, strict=True):
             if c.running:
                 problem.charge_quota(self._quota, c.accounts, c.choices[0], len(c.jobs) - len(off))
+        for start in self._starts.values() if problem.pools else ():
+            self.pools.charge_job(self.choice_of(start), start.tasks)
+
+    def choice_of(self, start: JobPlacement) -> Choice:
+        """Return the option of a placed job."""
+        return self.problem.classes[start.job_class].choices[start.choice]
 
     @property
     def class_values(self) -> dict[str, int]:
@@ -130,6 +136,7 @@ class Placement(HostState):
             self._note_stop(job, -1)
             self._start_of[job] = self._next
         self._starts[self._next] = JobPlacement(job_class, choice, puts, job)
+        self.pools.charge_job(started.choices[choice], puts)
         self._note_label(self._starts[self._next], 1)
         self._next += 1
         return self._next - 1
@@ -142,6 +149,7 @@ class Placement(HostState):
         choice = job_class.choices[stopped.choice]
         self._worth -= choice.value
         self.problem.charge_quota(self._quota, job_class.accounts, choice, -1)
+        self.pools.charge_job(choice, stopped.tasks, -1)
         for put in stopped.tasks:
             self.lift(choice.groups[put.group].shape, put)
         self.waiting[stopped.job_class] += 1
@@ -174,7 +182,9 @@ class Placement(HostState):
             done.append((shape, put))
         for shape, put in done:
             self.lift(shape, put)
-        return len(done) == len(start.tasks)
+        return len(done) == len(start.tasks) and self.pools.fits_job(
+            self.choice_of(start), start.tasks
+        )
 
     def may_be_preempted(self, job: int) -> bool:
         """Whether all that has arrived on a running job's hosts is of higher precedence."""

@@ -16,6 +16,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
+from placewright.array_types import Ints
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import (
     ANY_JOB,
@@ -23,15 +26,17 @@ from placewright.formulations.gang.problem.jobs import (
     JobPlacement,
     TaskPlacement,
 )
+from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.problem import Problem
 
 
 def repair_preemptions(placement: Placement) -> None:
     """Make preemptions lawful: bring back jobs that need not stop, stop who profits unlawfully.
 
-    Pending jobs that exceed a quota are stopped before.
+    What exceeds a quota or a pool is stopped before.
     """
     _stop_beyond_quota(placement)
+    _stop_beyond_pools(placement)
     while any(placement.stopped) and (
         _restart_needless_victims(placement) or _stop_unlawful_arrivals(placement)
     ):
@@ -104,6 +109,7 @@ def _stop_unlawful_arrivals(placement: Placement) -> bool:
             counterfactual.on_hosts(below)
             or counterfactual.labelled(below)
             or counterfactual.beyond_quota(below)
+            or counterfactual.beyond_pools(below)
         )
         if unlawful:
             for number in sorted(unlawful):
@@ -138,7 +144,8 @@ class _Counterfactual:
         while found := [
             (n, start)
             for n, start in movers
-            if n not in self._returned and (self._comes(start) or self._shares_label(start))
+            if n not in self._returned
+            and (self._comes(start) or self._shares_label(start) or self._fills_pool(start))
         ]:
             for number, start in found:
                 self._returned.add(number)
@@ -200,6 +207,53 @@ class _Counterfactual:
                     unlawful.add(number)
         return unlawful
 
+    def beyond_pools(self, below: Sequence[tuple[int, JobPlacement]]) -> set[int]:
+        """Return what has come, not above the level, to a pool that then holds too much.
+
+        Pools are those from which a victim of the level took something; the last one that came
+        goes.
+        """
+        placement, problem = self._placement, self._placement.problem
+        if not problem.pools:
+            return set()
+        home, running = problem.running_placement_of, problem.running
+        victims = [job for job in self.back if not placement.is_running(job)]
+        exact = [job for job in victims if running[job].level == self._level]
+        for k, pool in enumerate(problem.pools):
+            left = placement.pools.left[k].copy()
+            for number, start in self._above:
+                if start.job == ANY_JOB or number in self._returned:
+                    left += taken_of_pool(problem, pool, start)
+            for job in self.back:
+                left -= taken_of_pool(problem, pool, home[job])
+            for job in exact:
+                over = (left < 0) & (taken_of_pool(problem, pool, home[job]) > 0)
+                for number, start in reversed(below) if over.any() else ():
+                    if (self._more_of_pool(pool, start)[over] > 0).any():
+                        return {number}
+        return set()
+
+    def _fills_pool(self, start: JobPlacement) -> bool:
+        """Whether a job takes more than before of a pool of which one that is back has taken."""
+        problem = self._placement.problem
+        for pool in problem.pools:
+            more = self._more_of_pool(pool, start) > 0
+            if more.any() and any(
+                (taken_of_pool(problem, pool, problem.running_placement_of[job])[more] > 0).any()
+                for job in self.back
+                if job != start.job
+            ):
+                return True
+        return False
+
+    def _more_of_pool(self, pool: Pool, start: JobPlacement) -> Ints:
+        """Return what a job takes of each domain beyond what it took before, (domains,)."""
+        problem = self._placement.problem
+        taken = taken_of_pool(problem, pool, start)
+        if start.job != ANY_JOB:
+            taken -= taken_of_pool(problem, pool, problem.running_placement_of[start.job])
+        return taken
+
     def _comes(self, start: JobPlacement) -> bool:
         return any(put.host in self._hosts for put in start.tasks if not put.stays)
 
@@ -258,6 +312,32 @@ def _tasks(problem: Problem, start: JobPlacement) -> Iterator[tuple[int, TaskPla
     groups = problem.classes[start.job_class].choices[start.choice].groups
     for put in start.tasks:
         yield groups[put.group].shape, put
+
+
+def taken_of_pool(problem: Problem, pool: Pool, start: JobPlacement) -> Ints:
+    """Return what a placed job takes of each domain of a pool, int64 (domains,)."""
+    choice = problem.classes[start.job_class].choices[start.choice]
+    taken = np.zeros(len(pool.limit), dtype=np.int64)
+    for put in start.tasks:
+        taken[pool.domain[put.host]] += put.count * pool.demand[choice.groups[put.group].shape]
+    if choice.num_tasks > 1 and (amount := pool.used_by(choice.uses)):
+        taken[pool.domain[[put.host for put in start.tasks]]] = amount
+    return taken
+
+
+def _stop_beyond_pools(placement: Placement) -> None:
+    """Stop what starts or migrates, the last first, where too much is taken of a pool.
+
+    What has migrated stops only where no start is in the way.
+    """
+    problem = placement.problem
+    while found := next(placement.pools.overfull(), None):
+        pool, over = found
+        changed = sorted(placement.changed(), key=lambda s: (s[1].job == ANY_JOB, s[0]))
+        number = next(
+            n for n, start in reversed(changed) if taken_of_pool(problem, pool, start)[over].any()
+        )
+        placement.stop(number)
 
 
 def _meets_label(placement: Placement, job: int) -> bool:

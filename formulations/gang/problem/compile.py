@@ -21,6 +21,11 @@ from placewright.formulations.gang.problem.job_compiler import (
     Precedence,
 )
 from placewright.formulations.gang.problem.jobs import Choice, JobClass, RunningJob
+from placewright.formulations.gang.problem.pools import (
+    WHOLE_CLUSTER,
+    compile_pools,
+    totals_of_pools,
+)
 from placewright.formulations.gang.problem.priority_classes import (
     class_weights,
     classes_of_jobs,
@@ -178,6 +183,8 @@ class _CompiledJobs:
         class_of = {j: c for c, k in enumerate(classes) if k.running for j in k.jobs}
         gpu, demand, hosts = shapes.arrays()
         shares = tenant_shares(round_, cluster, self.healthy)
+        held = [fact for fact in facts if fact.held is not None]
+        pools = compile_pools(round_, cluster, shapes, held, pinned)
         return Problem(
             round=round_,
             cluster=cluster,
@@ -200,7 +207,8 @@ class _CompiledJobs:
             ),
             reserved_free=reserved_free,
             running={j: _running_job(round_.now, facts[j], class_of[j]) for j in sorted(class_of)},
-            quota=remaining_quotas(round_, cluster),
+            quota=remaining_quotas(round_, cluster) | totals_of_pools(round_, cluster, pools),
+            pools=tuple(pool for pool in pools if pool.level != WHOLE_CLUSTER),
             labels=self.job_compiler.list_labels(
                 (j, f.job, f.held.hosts) for j, f in enumerate(facts) if f.held is not None
             ),

@@ -15,7 +15,7 @@ from placewright.formulations.gang.problem.jobs import (
     TaskPlacement,
 )
 from placewright.formulations.gang.problem.mig_layouts import mask_of
-from placewright.formulations.gang.problem.quotas import account_numbers
+from placewright.formulations.gang.problem.quotas import account_numbers, use_numbers
 from placewright.formulations.gang.problem.shapes import ShapeTable
 from placewright.formulations.gang.problem.terms import LINK_TERMS
 from placewright.formulations.plan_messages import Place, Slots
@@ -92,11 +92,14 @@ class JobCompiler:
         self.tenants = {t.name: i for i, t in enumerate(round_.tenants)}
         numbers = account_numbers(round_)
         self.caps = {name: numbers["cap", name] for name in round_.caps}
+        self.pools = {name: n for (kind, name), n in numbers.items() if kind == "pool"}
+        self.level_pools = {p.resource for p in round_.cluster.pools if p.level is not None}
+        self.use_numbers = use_numbers(round_)
         self.weights = round_.spread_weights()
         self.link_terms = LINK_TERMS.intersection(round_.policy.terms)
         self.strict = round_.policy.priority == "strict"
         self.shapes = ShapeTable(cluster, round_.host_sets, link_terms=self.link_terms)
-        self.choices: dict[tuple[int, ...], Choice] = {}
+        self.choices: dict[tuple[object, ...], Choice] = {}
         self.choice_of_option: dict[tuple[int, ...], tuple[Option, Choice]] = {}
         self.class_numbers: dict[tuple[object, ...], int] = {}
         self.class_keys: list[tuple[bool, int, tuple[int, ...], tuple[Choice, ...]]] = []
@@ -126,6 +129,8 @@ class JobCompiler:
         accounts: tuple[int, ...] = () if tenant < 0 else (tenant,)
         if job.caps:
             accounts += tuple([self.caps[name] for name in job.caps if name in self.caps])
+        if self.pools:
+            accounts += tuple(dict.fromkeys(pool for choice in choices for pool in choice.pools))
         of = (running is not None, accounts, job.priority * self.strict)
         key = (*of, *map(id, choices))
         kind = self.class_numbers.setdefault(key, len(self.class_keys))
@@ -154,15 +159,38 @@ class JobCompiler:
         joint = NO_LEVEL
         if option.required is not None and sum(g.count for g in option.groups) > 1:
             joint = self.shapes.levels[option.required]
-        groups = tuple([self.shapes.group(g, self.weights, rank, joint) for g in option.groups])
+        used = tuple((name, amount) for name, amount in sorted(option.uses.items()) if amount)
+        alone = used if sum(g.count for g in option.groups) == 1 else ()
+        groups = tuple(
+            [self.shapes.group(g, self.weights, rank, joint, alone) for g in option.groups]
+        )
         value, progress = job.value_of(index), option.progress
-        key = (index, value, progress, entitled, joint, label, *map(id, groups))
+        uses = tuple((self.use_numbers[name], amount) for name, amount in used)
+        key = (index, value, progress, entitled, joint, label, uses, *map(id, groups))
         known = self.choices.get(key)
         if known is None:
             joint = joint if len(groups) > 1 else NO_LEVEL
-            known = Choice(index, value, groups, progress, entitled, joint_level=joint, label=label)
+            pools = self._pools(option) if self.pools else ()
+            known = Choice(
+                index,
+                value,
+                groups,
+                progress,
+                entitled,
+                joint_level=joint,
+                label=label,
+                uses=uses,
+                pools=tuple(self.pools[name] for name in pools),
+                pooled=any(name in self.level_pools for name in pools),
+            )
             self.choices[key] = known
         return known
+
+    def _pools(self, option: Option) -> list[str]:
+        """Return the resources that an option takes from pools."""
+        asked = [item for group in option.groups for item in group.resources.items()]
+        names = [name for name, amount in (*asked, *option.uses.items()) if amount]
+        return [name for name in dict.fromkeys(names) if name in self.pools]
 
     def label_number(self, job: Job) -> int:
         """Return the number of a job's anti-affinity label, `NO_LABEL` if it has none."""

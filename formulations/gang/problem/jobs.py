@@ -125,6 +125,12 @@ class Choice:
     label : int
         Anti-affinity label (an index into `Problem.labels`): the job stays out of domains where
         another job with the label has a task. `NO_LABEL` if none.
+    uses : tuple of (resource, amount)
+        What the job takes of pools that are counted per job; resources as `use_numbers` has them.
+    pools : tuple of int
+        Accounts of the pools that it takes from (quotas.py).
+    pooled : bool
+        Whether some of them are of a level: not all domains may have room for it.
     priority_class, weight : int
         Index of its priority class, highest first, and the weight of that class in `value`.
     """
@@ -136,6 +142,9 @@ class Choice:
     entitled: bool = True
     joint_level: int = NO_LEVEL
     label: int = NO_LABEL
+    uses: tuple[tuple[int, int], ...] = ()
+    pools: tuple[int, ...] = ()
+    pooled: bool = False
     priority_class: int = 0
     weight: int = 1
 
@@ -154,6 +163,11 @@ class Choice:
     def entitled_value(self) -> int:
         """What the option adds to the term `entitled`."""
         return self.own_value if self.entitled else 0
+
+    @property
+    def num_tasks(self) -> int:
+        """Tasks of all groups."""
+        return sum(group.count for group in self.groups)
 
     @property
     def is_single_task(self) -> bool:
@@ -191,7 +205,7 @@ class JobClass:
     """Interchangeable jobs (indices in `round.jobs`, highest priority first).
 
     A class of running jobs has one choice: the option with which they run. `accounts` are the
-    quotas and caps in which they count (quotas.py).
+    quotas, caps and pools in which they count (quotas.py).
     """
 
     jobs: tuple[int, ...]

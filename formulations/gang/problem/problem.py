@@ -32,8 +32,9 @@ from placewright.formulations.gang.problem.jobs import (
     RunningJob,
 )
 from placewright.formulations.gang.problem.options import Options, list_options
+from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.priority_classes import weighted_value
-from placewright.formulations.gang.problem.quotas import GPUS, JOBS, QuotaKey, model_of
+from placewright.formulations.gang.problem.quotas import GPUS, JOBS, QuotaKey, model_of, use_of
 from placewright.formulations.gang.problem.terms import (
     CLASS_VALUES,
     OPTION_SUMS,
@@ -88,6 +89,8 @@ class Problem:
         What jobs of an account, a tenant or a cap, that are not pinned may hold (quotas.py).
     labels : tuple of Label
         Anti-affinity between jobs.
+    pools : tuple of Pool
+        What the domains of levels have of resources; the whole cluster's are accounts in `quota`.
     terms : tuple of str
         Objective terms in lexicographic order; `share` is written out (dominant_shares.py).
     shares : tuple of TenantShare
@@ -126,6 +129,7 @@ class Problem:
     priority_classes: tuple[PriorityClass, ...] = ()
     class_weights: tuple[int, ...] = ()
     budget: DisruptionBudget | None = None
+    pools: tuple[Pool, ...] = ()
 
     @cached_property
     def weighted_terms(self) -> tuple[str, ...]:
@@ -294,14 +298,21 @@ class Problem:
             return sum(g.milli_gpu for g in choice.groups)
         if resource == JOBS:
             return 1
+        if (use := use_of(resource)) is not None:
+            return dict(choice.uses).get(use, 0)
         if (model := model_of(resource)) is not None:
             return sum(g.milli_gpu for g in choice.groups if self.shape_model[g.shape] == model)
         return sum(int(self.shape_demand[g.shape, resource]) * g.count for g in choice.groups)
 
     def task_amount(self, shape: int, amount: int) -> int:
-        """Return what a task of a shape takes of an amount; of `JOBS` it is 1 as of a whole job."""
+        """Return what a task of a shape takes of an amount; of `JOBS` it is 1 as of a whole job.
+
+        Of what jobs use in pools, what one takes that has no other task.
+        """
         if amount == JOBS:
             return 1
+        if (use := use_of(amount)) is not None:
+            return next((int(p.demand[shape]) for p in self.pools if p.use == use), 0)
         if amount >= 0:
             return int(self.shape_demand[shape, amount])
         counts = amount == GPUS or model_of(amount) == self.shape_model[shape]
@@ -314,6 +325,9 @@ class Problem:
             return options.milli_gpu
         if amount == JOBS:
             return np.ones_like(options.milli_gpu)
+        if (use := use_of(amount)) is not None:
+            choices = [choice for c in self.classes for choice in c.choices]
+            return np.array([dict(one.uses).get(use, 0) for one in choices], dtype=np.int64)
         shape = options.group_shape
         if (model := model_of(amount)) is not None:
             return options.sum_over_tasks(

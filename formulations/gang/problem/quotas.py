@@ -1,7 +1,8 @@
-"""Accounts: quotas of tenants, and caps, in which jobs count what they hold.
+"""Accounts: quotas of tenants, caps and pools, in which jobs count what they hold.
 
-An **account** is a tenant's quota or a cap. A job counts in that of its tenant and in its caps.
-Each limits some amounts; every amount is a linear row over the options of the jobs in the account.
+An **account** is a tenant's quota, a cap, or what all pools of a resource have together. A job
+counts in that of its tenant, in its caps and in the pools that it takes from. Each limits some
+amounts; every amount is a linear row over the options of the jobs in the account.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
 Account: TypeAlias = tuple[str, str]
-"""`tenant` or `cap`, and its name."""
+"""`tenant`, `cap` or `pool`, and its name or resource."""
 
 QuotaKey: TypeAlias = tuple[int, int]
-"""An account and an amount that it limits: a resource index, `GPUS`, `JOBS`, or GPUs of a model."""
+"""An account and an amount that it limits.
+
+The amount is a resource index, `GPUS`, `JOBS`, GPUs of a model (`of_model`) or a use (`of_use`).
+"""
 
 GPUS, JOBS = -1, -2
 _FIRST_MODEL = -3
+_FIRST_USE = 1 << 20
 
 
 def of_model(model: int) -> int:
@@ -36,10 +41,28 @@ def model_of(amount: int) -> int | None:
     return _FIRST_MODEL - amount if amount <= _FIRST_MODEL else None
 
 
+def of_use(use: int) -> int:
+    """Return the number of the amount that jobs use of a resource (an index) in pools."""
+    return _FIRST_USE + use
+
+
+def use_of(amount: int) -> int | None:
+    """Return the resource (an index) of which an amount is what jobs use, None if of none."""
+    return amount - _FIRST_USE if amount >= _FIRST_USE else None
+
+
+def use_numbers(round_: Round) -> dict[str, int]:
+    """Return the number of each resource that is counted per job."""
+    names = dict.fromkeys(p.resource for p in round_.cluster.pools if p.per == "job")
+    return {name: k for k, name in enumerate(names)}
+
+
 def account_numbers(round_: Round) -> dict[Account, int]:
-    """Return the number of each account: tenants in the round's order, then caps."""
+    """Return the number of each account: tenants in the round's order, then caps, then pools."""
     tenants = [("tenant", tenant.name) for tenant in round_.tenants]
-    return {account: i for i, account in enumerate([*tenants, *(("cap", n) for n in round_.caps)])}
+    caps = [("cap", name) for name in round_.caps]
+    pools = dict.fromkeys(("pool", pool.resource) for pool in round_.cluster.pools)
+    return {account: i for i, account in enumerate([*tenants, *caps, *pools])}
 
 
 def accounts_of(job: Job) -> list[Account]:

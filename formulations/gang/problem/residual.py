@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from placewright.formulations.gang.problem.jobs import NO_SLOTS, Group
+from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Place, Slots
 from placewright.topology import State
@@ -47,7 +50,26 @@ def residual(
         quota=quota,
         terms=terms,
         shares=problem.shares_with_jobs([len(c.jobs) if c.running else 0 for c in problem.classes]),
+        pools=_left_of_pools(problem, moved),
     )
+
+
+def _left_of_pools(
+    problem: Problem, moved: Mapping[int, tuple[int, tuple[Place, ...]]]
+) -> tuple[Pool, ...]:
+    """Return the pools with what all running jobs leave of them."""
+    found = []
+    for pool in problem.pools:
+        left = pool.limit.copy()
+        for job, running in problem.running.items():
+            choice = problem.classes[running.job_class].choices[0]
+            places = moved[job][1] if job in moved else running.places
+            for group, _, host, _ in places:
+                left[pool.domain[host]] -= pool.demand[choice.groups[group].shape]
+            if choice.num_tasks > 1 and (amount := pool.used_by(choice.uses)):
+                left[np.unique(pool.domain[[host for _, _, host, _ in places]])] -= amount
+        found.append(replace(pool, limit=left))
+    return tuple(found)
 
 
 def charge(

@@ -27,22 +27,25 @@ from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 
 Names: TypeAlias = tuple[str, ...]
+Demands: TypeAlias = tuple[tuple[str, int], ...]
 
 
 class ShapeKey(NamedTuple):
     """What makes shapes differ: demands, allowed GPU models and hosts (None: any), rank.
 
     `hosts` is the number of a set of hosts: whatever allows the same hosts has the same.
-    `gpu` is milli-GPU, `gpu_memory` MiB, `mig` a profile; `demand` has other resources by name.
+    `gpu` is milli-GPU, `gpu_memory` MiB, `mig` a profile; `demand` has other resources by name,
+    `uses` what a job of one task takes of pools that are counted per job.
     """
 
     gpu: int
-    demand: tuple[tuple[str, int], ...]
+    demand: Demands
     models: Names | None
     hosts: int | None
     mig: str | None
     gpu_memory: int
     rank: int
+    uses: Demands = ()
 
 
 _FIELDS = attrgetter(*(TaskGroup.model_fields.keys() - {"name", "resources", "hosts", "host_sets"}))
@@ -79,7 +82,12 @@ class ShapeTable:
         self._layouts = Layouts()
 
     def group(
-        self, group: TaskGroup, weights: dict[str, int], rank: int, joint: int = NO_LEVEL
+        self,
+        group: TaskGroup,
+        weights: dict[str, int],
+        rank: int,
+        joint: int = NO_LEVEL,
+        uses: Demands = (),
     ) -> Group:
         """Return a task group with its shape; equal groups are one object.
 
@@ -91,16 +99,24 @@ class ShapeTable:
             Rank of the job's precedence.
         joint
             Level (an index) of which one domain holds all groups of the option.
+        uses
+            What the job uses of pools, if this is its only task.
         """
         hosts = self._hosts(group)
-        key = (rank, joint, hosts, *_FIELDS(group), *group.resources.items())
+        key = (rank, joint, hosts, *_FIELDS(group), *group.resources.items(), *uses)
         known = self._groups.get(key)
         if known is None:
-            known = self._groups[key] = self._group(group, hosts, weights, rank, joint)
+            known = self._groups[key] = self._group(group, hosts, weights, rank, joint, uses)
         return known
 
     def _group(
-        self, group: TaskGroup, hosts: int | None, weights: dict[str, int], rank: int, joint: int
+        self,
+        group: TaskGroup,
+        hosts: int | None,
+        weights: dict[str, int],
+        rank: int,
+        joint: int,
+        uses: Demands,
     ) -> Group:
         demand = {"cpu": group.cpu, "memory": group.memory, **group.resources}
         models = None if group.gpu_models is None else tuple(sorted(set(group.gpu_models)))
@@ -112,6 +128,7 @@ class ShapeTable:
             group.mig,
             group.gpu_memory,
             rank,
+            uses,
         )
         preferred = weights if group.preferred is None else group.preferred
         charged = sorted((self.levels[n], weights[n]) for n in preferred if weights.get(n))
@@ -181,6 +198,11 @@ class ShapeTable:
             if key.mig is not None:
                 hosts[s] &= np.array(slice_kinds(key.mig))[cluster.product] >= 0
         return gpu, demand, hosts
+
+    def demand_of_pool(self, resource: str) -> NDArray[np.int64]:
+        """Return what a task of each shape takes of the pools of a resource, int64 (shapes,)."""
+        found = [dict((*key.demand, *key.uses)).get(resource, 0) for key in self.index]
+        return np.array(found, dtype=np.int64)
 
     def _hosts(self, group: TaskGroup) -> int | None:
         """Return the number of the set of hosts that a group allows by name, None for all."""

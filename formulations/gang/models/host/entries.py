@@ -73,7 +73,7 @@ def entries_of(
 
 def needs_own_entry(problem: Problem, choice: Choice) -> bool:
     """Whether the place of one task matters to where the job's others may or should go."""
-    if choice.is_tied:
+    if choice.is_tied or (choice.pooled and choice.uses and choice.num_tasks > 1):
         return True
     for group in choice.groups:
         if group.depends_on_levels or group.timed:

@@ -7,6 +7,7 @@
     capacity   sum_t demand[t,r] x[t,h] + sum_p demand[p,r] s[p] <= free[h,r]
     GPUs       gpus.py: w, b;   terms: terms.py, topology.py, move_terms.py
     quota      what a tenant's jobs hold <= its quota
+    pools      pools.py
     victims    preemption.py
 
 Every placement of the round is a point of the model and every point a placement: it is exact, but

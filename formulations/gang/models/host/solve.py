@@ -15,6 +15,7 @@ from placewright.formulations.gang.models.host.fragmentation import add_stranded
 from placewright.formulations.gang.models.host.gpus import GpuSlots, add_gpus
 from placewright.formulations.gang.models.host.model import HostModel, build_host_model
 from placewright.formulations.gang.models.host.necessity import COUNTED, NECESSITY, add_necessity
+from placewright.formulations.gang.models.host.pools import add_pools
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.models.tenant_share_rows import with_actual_shares
@@ -48,6 +49,7 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
     exact = build_host_model(
         problem, cleared, everywhere, problem.num_pending, list(problem.running)
     )
+    add_pools(exact)
     slots = add_gpus(exact)
     add_preemption(exact)
     add_necessity(exact, slots)

@@ -24,6 +24,7 @@ from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import HostModel, Moves, build_host_model
 from placewright.formulations.gang.models.host.move_terms import add_disruption
 from placewright.formulations.gang.models.host.necessity import add_necessity
+from placewright.formulations.gang.models.host.pools import add_pools
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms, add_value
 from placewright.formulations.gang.placement.assignment import assign
@@ -70,9 +71,11 @@ def _size(problem: Problem) -> int:
 def _model(problem: Problem, moves: Moves) -> HostModel:
     cleared = Placement(problem, cleared=True)
     everywhere = np.arange(problem.cluster.num_hosts)
-    return build_host_model(
+    exact = build_host_model(
         problem, cleared, everywhere, problem.num_pending, list(problem.running), moves
     )
+    add_pools(exact)
+    return exact
 
 
 def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:

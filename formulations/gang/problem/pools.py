@@ -1,0 +1,153 @@
+"""Pools: what the domains of a level, or the whole cluster, have of a resource.
+
+A task takes its `demand` from the pools around its host. Where a resource is counted per job, a job
+of several tasks takes its use once from each domain in which it has one (`Choice.uses`); a job of
+one task takes it like any other demand.
+
+What the whole cluster has, and what all domains of a level have together, is an account
+(quotas.py), a row over the options of all jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.array_types import Ints
+from placewright.formulations.gang.problem.job_compiler import CompiledJob
+from placewright.formulations.gang.problem.quotas import (
+    QuotaKey,
+    account_numbers,
+    of_use,
+    use_numbers,
+)
+from placewright.formulations.gang.problem.shapes import ShapeTable
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.pools import Pool as PoolEntry
+from placewright.instances.documents.round import Round
+from placewright.topology import Cluster
+from placewright.topology.units import HOST_LEVEL
+
+WHOLE_CLUSTER = -1
+PER_TASK = -1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pool:
+    """A pool of each domain of a level.
+
+    Attributes
+    ----------
+    resource : str
+    level : int
+        Index of the level; `WHOLE_CLUSTER` where all hosts share one pool.
+    domain : int64 (hosts,)
+        The domain of each host.
+    limit : int64 (domains,)
+        What jobs that are not pinned may take. A domain that holds more than it has may keep it.
+    demand : int64 (shapes,)
+        What a task takes of the pools around its host.
+    use : int
+        Number of the resource in `Choice.uses`, `PER_TASK` if it is counted per task.
+    """
+
+    resource: str
+    level: int
+    domain: Ints
+    limit: Ints
+    demand: Ints
+    use: int
+
+    def used_by(self, uses: Iterable[tuple[int, int]]) -> int:
+        """Return what a job of several tasks takes of each domain in which it has one."""
+        return 0 if self.use == PER_TASK else dict(uses).get(self.use, 0)
+
+
+def compile_pools(
+    round_: Round,
+    cluster: Cluster,
+    shapes: ShapeTable,
+    running: Sequence[CompiledJob],
+    pinned: Sequence[CompiledJob],
+) -> tuple[Pool, ...]:
+    """Return the pools of a round, those of the whole cluster among them.
+
+    Parameters
+    ----------
+    running, pinned
+        All running jobs, and those that may not move.
+    """
+    numbers, found = use_numbers(round_), []
+    for entry in round_.cluster.pools:
+        level = _level(cluster, entry)
+        domain = np.zeros(cluster.num_hosts, dtype=np.int64)
+        names: Sequence[str] = ("",)
+        if level != WHOLE_CLUSTER:
+            domain, names = cluster.domain[level].astype(np.int64), cluster.names[level]
+        capacity = np.array([entry.domains.get(n, entry.capacity) for n in names], dtype=np.int64)
+        held, fixed = (_held(entry, domain, len(names), jobs) for jobs in (running, pinned))
+        found.append(
+            Pool(
+                entry.resource,
+                level,
+                domain,
+                np.maximum(capacity, held) - fixed,
+                shapes.demand_of_pool(entry.resource),
+                numbers.get(entry.resource, PER_TASK),
+            )
+        )
+    return tuple(found)
+
+
+def _level(cluster: Cluster, entry: PoolEntry) -> int:
+    if entry.level is None:
+        return WHOLE_CLUSTER
+    return (
+        len(cluster.levels) - 1 if entry.level == HOST_LEVEL else cluster.levels.index(entry.level)
+    )
+
+
+def _held(entry: PoolEntry, domain: Ints, number: int, jobs: Iterable[CompiledJob]) -> Ints:
+    """Return what running jobs hold of each domain, int64 (domains,)."""
+    held = np.zeros(number, dtype=np.int64)
+    for fact in jobs:
+        for d, amount in taken_of(entry, fact.job, _domains(fact, domain)).items():
+            held[d] += amount
+    return held
+
+
+def _domains(fact: CompiledJob, domain: Ints) -> list[tuple[int, int]]:
+    """Return group and domain of each task of a running job."""
+    places = () if fact.held is None else fact.held.places
+    return [(group, int(domain[host])) for group, _, host, _ in places]
+
+
+def taken_of(entry: PoolEntry, job: Job, tasks: Iterable[tuple[int, int]]) -> Mapping[int, int]:
+    """Return by domain what a running job takes of a pool; `tasks` are (group, domain) pairs."""
+    if job.running is None:
+        return {}
+    option = job.options[job.running.option]
+    if entry.per == "job":
+        amount = option.uses.get(entry.resource, 0)
+        return {d: amount for _, d in tasks} if amount else {}
+    each = [group.resources.get(entry.resource, 0) for group in option.groups]
+    found: dict[int, int] = {}
+    for group, d in tasks if any(each) else ():
+        found[d] = found.get(d, 0) + each[group]
+    return found
+
+
+def totals_of_pools(round_: Round, cluster: Cluster, pools: Iterable[Pool]) -> dict[QuotaKey, int]:
+    """Return what jobs that are not pinned may take of each resource of pools in all."""
+    accounts = account_numbers(round_)
+    totals: dict[QuotaKey, int] = {}
+    for pool in pools:
+        amount = (
+            cluster.resources.index(pool.resource) if pool.use == PER_TASK else of_use(pool.use)
+        )
+        key = accounts["pool", pool.resource], amount
+        total = int(pool.limit.sum())
+        totals[key] = min(total, totals.get(key, total))
+    return totals
