@@ -200,3 +200,37 @@ def test_random_plans_are_judged_as_counting_judges_them() -> None:
         assert any(v.rule == "pool" for v in found.violations) == full
         outcomes[full] += 1
     assert min(outcomes[True], outcomes[False]) > 50
+
+
+@pytest.mark.parametrize(
+    ("pool", "order", "spare", "ok"),
+    [
+        (POWER, ["a", "b"], [], False),
+        (POWER, ["b", "a"], [], True),
+        (POWER, ["b"], ["a"], True),
+        (POWER, ["a"], ["b"], True),
+        ({**POWER, "capacity": 120}, ["a", "b"], [], True),
+        ({**POWER, "level": None, "capacity": 60}, ["a", "b"], [], True),
+        ({**TREES, "domains": {"k1": 2}}, ["a", "b"], [], True),
+        (TREES, ["a", "b"], [], False),
+        (TREES, ["b", "a"], [], True),
+    ],
+)
+def test_each_step_of_the_moves_leaves_pools_within_their_limits(
+    pool: Raw, order: list[str], spare: list[str], ok: bool
+) -> None:
+    """Job a moves from k0 to k1, b from k1 to k2."""
+    watts, uses = (60, {}) if pool["resource"] == "power_w" else (0, {"trees": 1})
+    jobs = [
+        job(name, 1, watts, uses=uses, running={"tasks": tasks(0, host)})
+        for name, host in (("a", "k0-h0"), ("b", "k1-h0"))
+    ]
+    round_ = Round.model_validate({"cluster": cluster(pool), "jobs": jobs})
+    moves = {"kind": "moves", "steps": order, "needs_spare": spare}
+    moved = decided("migrate", "a", 0, "k1-h1"), decided("migrate", "b", 0, "k2-h0")
+    plan = Plan.model_validate({"decisions": moved, "sections": [moves]})
+    found = verify(round_, plan)
+    assert found.ok == ok
+    if not ok:
+        assert_broken(found, {"move_order"}, "sections[0].steps[0]")
+        assert "after the turn of job 'a' jobs hold" in found.violations[0].message

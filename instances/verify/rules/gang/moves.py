@@ -17,6 +17,7 @@ from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.gang.gpu_parts import slice_on
+from placewright.instances.verify.rules.gang.pools import Pools
 from placewright.topology.mig import MEMORY_SLICES
 from placewright.topology.units import WHOLE_GPU
 
@@ -77,7 +78,10 @@ def moves(reading: Reading) -> Iterator[Finding]:
 
 
 def move_order(reading: Reading) -> Iterator[Finding]:
-    """Replay the moves: the target of each migration is free, but for what the job itself holds."""
+    """Replay the moves: the target of each migration is free, but for what the job itself holds.
+
+    That holds of the hosts, and of the pools around them.
+    """
     listed = _listed(reading)
     taking_turns = "sharing" in reading.round.policy.spec.sections
     if listed is None or not reading.migrated or taking_turns:
@@ -96,6 +100,8 @@ def move_order(reading: Reading) -> Iterator[Finding]:
     for name in near - absent:
         for slot, amount in _held_before(reading, name, targets):
             held[slot] += amount
+    pools = Pools(reading)
+    taken = pools.held(reading.running.keys() - absent)
     for number, name in enumerate(listed.steps):
         placed = waiting.pop(name, None)
         if placed is None or name in absent:
@@ -114,6 +120,13 @@ def move_order(reading: Reading) -> Iterator[Finding]:
                 (*listed.path, "steps", number),
                 f"job {name!r} makes {_amount_of(what, held[over])} held on host {host!r} in its "
                 f"turn; expected at most {_amount_of(what, _limit(reading, over))}",
+            )
+        mine, before = pools.taken_by(placed), pools.held_by(name)
+        taken.update(mine)
+        taken.subtract(before)
+        if problem := pools.excess(taken, (where for where in mine if mine[where] > before[where])):
+            yield Finding(
+                (*listed.path, "steps", number), f"after the turn of job {name!r} {problem}"
             )
 
 

@@ -64,13 +64,17 @@ class Pools:
         tasks = self._reading.running[job].tasks if self._pools else ()
         return self.taken(option, ((option.groups[t.group], hosts[t.host]) for t in tasks))
 
+    def held(self, jobs: Iterable[str]) -> Taken:
+        """Return what running jobs hold together before the round."""
+        held: Taken = Counter()
+        for job in jobs if self._pools else ():
+            held.update(self.held_by(job))
+        return held
+
     @cached_property
     def before(self) -> Taken:
-        """What running jobs hold before the round."""
-        before: Taken = Counter()
-        for job in self._reading.running if self._pools else ():
-            before.update(self.held_by(job))
-        return before
+        """What all running jobs hold before the round."""
+        return self.held(self._reading.running)
 
     def capacity(self, where: PoolDomain) -> int:
         """Return what a domain has."""
