@@ -124,9 +124,12 @@ def move_order(reading: Reading) -> Iterator[Finding]:
         mine, before = pools.taken_by(placed), pools.held_by(name)
         taken.update(mine)
         taken.subtract(before)
-        if problem := pools.excess(taken, (where for where in mine if mine[where] > before[where])):
+        fuller = pools.overfull(taken, mine - before)
+        if fuller is not None:
             yield Finding(
-                (*listed.path, "steps", number), f"after the turn of job {name!r} {problem}"
+                (*listed.path, "steps", number),
+                f"after the turn of job {name!r} {pools.text(fuller, taken)}; expected at most "
+                f"{pools.limit_text(fuller)}",
             )
 
 

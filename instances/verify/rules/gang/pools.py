@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -87,19 +87,64 @@ class Pools:
         """Return what may be taken of a domain: what it has, or what was held if that is more."""
         return max(self.capacity(where), self.before[where])
 
-    def excess(self, held: Taken, of: Iterable[PoolDomain]) -> str:
-        """Say which of some domains has less than is held of it, and how much; "" if none."""
-        for where in of:
-            if held[where] > self.limit(where):
-                resource = self._pools[where.pool].resource
-                return (
-                    f"jobs hold {amount_text(resource, held[where])} together in "
-                    f"{self._place(where)}; expected at most "
-                    f"{amount_text(resource, self.limit(where))} "
-                    f"(pool {amount_text(resource, self.capacity(where))}, "
-                    f"held before the round {amount_text(resource, self.before[where])})"
-                )
-        return ""
+    @cached_property
+    def after(self) -> Taken:
+        """What all jobs hold after the round."""
+        after: Taken = Counter()
+        for placed in self._reading.placed if self._pools else ():
+            after.update(self.taken_by(placed))
+        return after
+
+    def added_by(self, placed: Placed) -> Taken:
+        """Return what a job takes of domains beyond what it held before the round."""
+        taken, name = self.taken_by(placed), placed.job.name
+        return taken - self.held_by(name) if name in self._reading.running else taken
+
+    def held_with(self, back: Collection[str], gone: Collection[str]) -> Taken:
+        """Return what jobs hold after the round, with running jobs back and others not come.
+
+        Parameters
+        ----------
+        back
+            Running jobs in their places before the round.
+        gone
+            Jobs that do not start, and migrated ones that take no more of a domain than before.
+        """
+        held: Taken = Counter(self.after)
+        for name in {*back, *gone} & self._anew.keys() if self._pools else ():
+            placed = self._anew[name]
+            held.subtract(self.taken_by(placed) if name in back else self.added_by(placed))
+        held.update(self.held(set(back)))
+        return held
+
+    @cached_property
+    def _anew(self) -> Mapping[str, Placed]:
+        """Started and migrated jobs, by name."""
+        return {placed.job.name: placed for placed in self._reading.placed_anew}
+
+    def overfull(self, held: Taken, of: Iterable[PoolDomain]) -> PoolDomain | None:
+        """Return one of some domains of which more is held than its limit, None if there is none.
+
+        Parameters
+        ----------
+        held
+            What jobs hold together.
+        """
+        return next((where for where in of if held[where] > self.limit(where)), None)
+
+    def text(self, where: PoolDomain, held: Taken) -> str:
+        """Return what is held of a domain, in words."""
+        resource = self._pools[where.pool].resource
+        return f"jobs hold {amount_text(resource, held[where])} together in {self._place(where)}"
+
+    def limit_text(self, where: PoolDomain) -> str:
+        """Return the limit of a domain in words, and where it comes from."""
+        resource = self._pools[where.pool].resource
+        limit, capacity = self.limit(where), self.capacity(where)
+        return (
+            f"{amount_text(resource, limit)} (pool {amount_text(resource, capacity)}, "
+            f"held before the round {amount_text(resource, self.before[where])})"
+        )
 
     def _place(self, where: PoolDomain) -> str:
         if where.domain is None:
@@ -115,15 +160,11 @@ def pool(reading: Reading) -> Iterator[Finding]:
     pools = Pools(reading)
     if not pools:
         return
-    held: Taken = Counter()
-    last: dict[PoolDomain, tuple[str | int, ...]] = {}
-    for placed in reading.placed:
-        taken = pools.taken_by(placed)
-        held.update(taken)
-        last.update(dict.fromkeys(taken, placed.path))
-    for where, path in last.items():
-        if problem := pools.excess(held, [where]):
-            yield Finding(path, problem)
+    for where in (where for where in pools.after if pools.overfull(pools.after, [where])):
+        last = [placed.path for placed in reading.placed if where in pools.taken_by(placed)][-1]
+        yield Finding(
+            last, f"{pools.text(where, pools.after)}; expected at most {pools.limit_text(where)}"
+        )
 
 
 RULES: tuple[Rule[Reading], ...] = (Rule("pool", pool),)

@@ -53,8 +53,8 @@ def preemption(reading: Reading) -> Iterator[Finding]:
 
     It cannot stay if it breaks a rule when put back alone. Nothing breaks once it is put back with
     all victims of at least its precedence, without the starts of strictly higher precedence, and
-    with the migrated jobs of strictly higher precedence that came to these hosts back where they
-    were, and those that came to the hosts of these, and so on.
+    with the migrated jobs of strictly higher precedence that came to these hosts, or take more of
+    a pool that they took of, back where they were, and those that did so to these, and so on.
     """
     if not reading.preempted:
         return
@@ -136,6 +136,7 @@ class Victims:
         higher = {name for name, theirs in self._ranks.items() if theirs > rank}
         gone = {placed.job.name for placed in self._reading.started} & higher
         hosts = {host for name in back for host in self._plan.hosts(name)}
+        pooled = {where for name in back for where in self._plan.pools.held_by(name)}
         movers = [p for p in self._reading.migrated if p.job.name in higher]
         waiting = True
         while waiting:
@@ -145,9 +146,11 @@ class Victims:
                 if name not in back and (
                     not hosts.isdisjoint(task.host.name for task in placed.arrivals)
                     or self._plan.shares_label(placed, back)
+                    or (pooled and not pooled.isdisjoint(self._plan.pools.added_by(placed)))
                 ):
                     back.append(name)
                     hosts |= self._plan.hosts(name)
+                    pooled |= self._plan.pools.held_by(name).keys()
                     waiting = True
         owners = [victim.job.name for victim in self.by_rank[rank]]
         return self._plan.breaks(back, hosts, gone, owners)

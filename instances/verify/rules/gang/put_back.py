@@ -1,8 +1,8 @@
 """Plans in which preempted jobs are back in their places: whether anything breaks in them.
 
 A plan without some starts, and with some running jobs where they were before, is asked of a few
-hosts only: their capacity, their GPUs and parts of GPUs, the labels of the jobs that are back, and
-quotas.
+hosts only: their capacity, their GPUs and parts of GPUs, the labels of the jobs that are back,
+quotas and pools.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from placewright.instances.verify.rules.gang.accounts import (
     limits_of,
     text_of,
 )
+from placewright.instances.verify.rules.gang.pools import Pools
 from placewright.instances.verify.shared_gpus import held, ran_together
 
 _Asked: TypeAlias = dict[str, Mapping[Resource, int]]
@@ -50,6 +51,7 @@ class PutBack:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._taking_turns = "groups" in reading.round.policy.spec.plan_sections
+        self.pools = Pools(reading)
         self._positions = {victim.job.name: victim.path[1] for victim in reading.preempted}
         self._positions |= {placed.job.name: placed.position for placed in reading.migrated}
 
@@ -60,14 +62,17 @@ class PutBack:
         gone: Collection[str] = (),
         owners: Collection[str] = (),
     ) -> str:
-        """Return what breaks on these hosts, with labels of `back` and in quotas of owners.
+        """Return what breaks on these hosts, with labels of `back`, and of what owners have a part.
 
-        "" if nothing does. The owners are jobs, of which tenant and region are asked.
+        "" if nothing does. The owners are jobs: the quotas and caps that they count in are asked,
+        and the pool domains of which they held something. A job of `gone` that migrates takes no
+        more of these than before.
         """
         return (
             self._on_hosts(back, hosts, gone)
             or self._labels(back, gone)
             or self._quotas(back, gone, owners)
+            or self._overfull(back, gone, owners)
         )
 
     def beside_guaranteed(self, job: str, guaranteed: Collection[str]) -> bool:
@@ -100,7 +105,17 @@ class PutBack:
             return True
         kept = (mine, *(p for p in there.values() if not p.arrivals))
         anew = tuple(p for p in there.values() if p.arrivals)
-        return bool(self._local(kept, anew, (), hosts))
+        return bool(self._local(kept, anew, (), hosts)) or self._short_beside(job, guaranteed)
+
+    def _short_beside(self, job: str, guaranteed: Collection[str]) -> bool:
+        """Whether a pool is too small for a job in its place beside these and pinned jobs."""
+        mine = self.pools.held_by(job)
+        held = Counter(mine)
+        for placed in self._reading.placed if mine else ():
+            running = placed.job.running
+            if placed.job.name in guaranteed or (running and running.pinned):
+                held.update(self.pools.taken_by(placed))
+        return self.pools.overfull(held, mine) is not None
 
     def home(self, job: str) -> Placed:
         """Return a running job in its place before the round."""
@@ -225,6 +240,17 @@ class PutBack:
                         f"{account} holds {text_of(resource, after[resource])}, "
                         f"where it may hold {text_of(resource, most)}"
                     )
+        return ""
+
+    def _overfull(
+        self, back: Collection[str], gone: Collection[str], owners: Collection[str]
+    ) -> str:
+        held = self.pools.held_with(back, gone)
+        for owner in owners:
+            where = self.pools.overfull(held, self.pools.held_by(owner))
+            if where is not None:
+                may = self.pools.limit_text(where)
+                return f"{self.pools.text(where, held)}, where they may hold {may}"
         return ""
 
     @cached_property
