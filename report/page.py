@@ -25,6 +25,7 @@ from placewright.report.panels.moves import moves
 from placewright.report.panels.notes import notes
 from placewright.report.panels.objective import objective
 from placewright.report.panels.policies import PANELS
+from placewright.report.panels.pools import pools
 from placewright.report.panels.source import source
 from placewright.report.panels.subject import Subject
 from placewright.report.panels.summary import summary
@@ -71,7 +72,9 @@ def render_report(
             summary=summary(subject),
             objective=objective(subject),
             differences=list(differences(subject)),
-            usage=[*usage(subject), *caps(subject)] if round.policy.spec.places_jobs else [],
+            usage=[*usage(subject), *caps(subject), *pools(subject)]
+            if round.policy.spec.places_jobs
+            else [],
             free=list(free(subject)),
             moves=list(moves(subject)),
             title=PANELS[round.policy.formulation].title,

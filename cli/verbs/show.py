@@ -83,7 +83,9 @@ def show(
     console.print(f"{title}: {summary}", soft_wrap=True)
     console.print()
     from placewright.cli.views.gang.chart import MAX_HOSTS, print_map
+    from placewright.cli.views.gang.usage_tables import print_pools
     from placewright.cli.views.gang.utilisation import print_utilisation
+    from placewright.report.facts.pools import pool_usage
 
     cluster = occupancy.cluster
     large = cluster.num_gpus and cluster.num_hosts > MAX_HOSTS
@@ -91,6 +93,7 @@ def show(
     if plan is not None:
         if mapped:
             print_cluster(console, occupancy)
+        print_pools(console, pool_usage(round_, cluster, plan))
         views.plan_charts(console, round_, plan)
         return
     from placewright.cli.views.gang.tree import cluster_tree
@@ -99,6 +102,9 @@ def show(
     if occupancy.jobs or occupancy.conditions:
         console.print()
         print_cluster(console, occupancy)
+    if pools := pool_usage(round_, cluster):
+        console.print()
+        print_pools(console, pools, planned=False)
     if round_.jobs:
         from placewright.cli.views.gang.job_tables import print_jobs
 

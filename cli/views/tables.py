@@ -24,12 +24,13 @@ from placewright.cli.views.gang.tables import (
     terms_table,
     waiting_table,
 )
-from placewright.cli.views.gang.usage_tables import gpu_table, tenant_table
+from placewright.cli.views.gang.usage_tables import gpu_table, print_pools, tenant_table
 from placewright.cli.views.policies import VIEWS
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.plan import DecisionKind
 from placewright.report.facts.moves import moves_of
 from placewright.report.facts.outcomes import milli_gpu_of
+from placewright.report.facts.pools import pool_usage
 from placewright.report.facts.usage import gpu_usage, tenant_usage
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _print_all(
 
 
 def _print_usage(console: Console, round_: Round, plan: Plan, selection: Selection) -> None:
-    """Print GPUs by model and tenants, before and after."""
+    """Print GPUs by model, tenants and pools, before and after."""
     cluster = build_cluster(round_.cluster)
     models = gpu_usage(round_, plan, cluster)
     if models:
@@ -96,6 +97,7 @@ def _print_usage(console: Console, round_: Round, plan: Plan, selection: Selecti
     if tenants:
         print_table(console, tenant_table(tenants[: selection.rows]))
         print_rest(console, len(tenants), "more row", selection.rows)
+    print_pools(console, pool_usage(round_, cluster, plan), selection.rows)
 
 
 def _print_waiting(

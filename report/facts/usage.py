@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
-from placewright.instances.documents.plan import DecisionKind, Plan, Task
+from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
+from placewright.report.facts.placed import HOLDING, Placed, placed_after, placed_before
+from placewright.report.facts.pools import pool_totals
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 
 GPU = "gpu"
-HOLDING = (DecisionKind.START, DecisionKind.KEEP, DecisionKind.MIGRATE)
 
 
 class ModelUsage(NamedTuple):
@@ -53,8 +53,8 @@ def gpu_usage(round_: Round, plan: Plan, cluster: Cluster) -> list[ModelUsage]:
     model = np.repeat(cluster.gpu_model, cluster.gpu_count)
     healthy = np.repeat(_healthy(round_), cluster.gpu_count)
     jobs = {job.name: job for job in round_.jobs}
-    before = _in_use(cluster, _running(round_.jobs))
-    after = _in_use(cluster, _holding(jobs, plan))
+    before = _in_use(cluster, placed_before(round_.jobs))
+    after = _in_use(cluster, placed_after(jobs, plan))
     return [
         ModelUsage(
             name,
@@ -110,19 +110,7 @@ def tenant_usage(round_: Round, plan: Plan, cluster: Cluster) -> list[TenantUsag
     return sorted(found, key=lambda usage: (-held[usage.tenant], usage.tenant or ""))
 
 
-def _running(jobs: Iterable[Job]) -> Iterator[tuple[Option, Sequence[Task]]]:
-    for job in jobs:
-        if job.running is not None:
-            yield job.options[job.running.option], job.running.tasks
-
-
-def _holding(jobs: Mapping[str, Job], plan: Plan) -> Iterator[tuple[Option, Sequence[Task]]]:
-    for decision in plan.decisions:
-        if decision.decision in HOLDING:
-            yield jobs[decision.job].options[decision.option or 0], decision.tasks
-
-
-def _in_use(cluster: Cluster, held: Iterable[tuple[Option, Sequence[Task]]]) -> NDArray[np.int64]:
+def _in_use(cluster: Cluster, held: Iterable[Placed]) -> NDArray[np.int64]:
     """Return the milli-GPU in use of each GPU."""
     used = np.zeros(cluster.num_gpus, dtype=np.int64)
     start = cluster.gpu_start.tolist()
@@ -143,12 +131,13 @@ def _healthy(round_: Round) -> NDArray[np.bool_]:
 
 
 def _capacity(round_: Round, cluster: Cluster) -> dict[str, int]:
-    """Return what the healthy hosts have of each resource."""
+    """Return what the healthy hosts have of each resource, or of one that they share, its pools."""
     healthy = _healthy(round_)
     totals = cluster.capacity[healthy].sum(axis=0).tolist()
     return {
         GPU: int(cluster.gpu_count[healthy].sum()) * WHOLE_GPU,
         **dict(zip(cluster.resources, totals, strict=True)),
+        **pool_totals(round_.cluster, cluster),
     }
 
 

@@ -1,12 +1,14 @@
-"""Tables of usage: GPUs in use before and after a plan, and each tenant's against its quota."""
+"""Tables of usage: GPUs in use before and after a plan, tenants' quotas, and what hosts share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Console
 from rich.table import Table
 
-from placewright.cli.format.table import table
+from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
+from placewright.report.facts.pools import PoolUsage
 from placewright.report.facts.usage import GPU, ModelUsage, TenantUsage
 from placewright.report.text import NONE, gpus, number, percent, resource_text
 from placewright.topology.units import WHOLE_GPU
@@ -44,3 +46,31 @@ def tenant_table(tenants: Sequence[TenantUsage]) -> Table:
             resource_text(usage.resource, usage.waiting),
         )
     return made
+
+
+def print_pools(
+    console: Console,
+    pools: Sequence[PoolUsage],
+    limit: int | None = MAX_ROWS,
+    *,
+    planned: bool = True,
+) -> None:
+    """Print how full the fullest domains of pools are, and how many more there are.
+
+    `planned`: before and after a plan; else now.
+    """
+    if not pools:
+        return
+    columns = ("capacity", *(("before", "after") if planned else ("in use",)), "share")
+    title = "Pools" if len(pools) == 1 else "Pools, fullest first"
+    made = table(title, "resource", "where", *columns, right=columns)
+    for usage in pools[:limit]:
+        amounts = (usage.capacity, *((usage.before,) if planned else ()), usage.after)
+        made.add_row(
+            usage.resource,
+            usage.where,
+            *(resource_text(usage.resource, amount) for amount in amounts),
+            percent(usage.share),
+        )
+    print_table(console, made)
+    print_rest(console, len(pools), "more domain", limit)
