@@ -128,6 +128,8 @@ def _place_columns(
                 if not counts.problem.shape_hosts[s, host]:
                     continue  # hosts of a class may differ in who may be there by name
                 for _ in range(min(int(cut[s]), len(waiting[s]))):
+                    if not placement.pools.fits_host(s, host):
+                        break
                     c, o = waiting[s].pop()
                     placement.start(c, o, [TaskPlacement(0, host, 1, placement.put(s, host))])
                     starts[c, o] -= 1

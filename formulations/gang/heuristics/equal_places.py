@@ -73,7 +73,7 @@ class EqualPlaces:
         held: defaultdict[int, list[int]] = defaultdict(list)
         for number, start in placement.started():
             choice = problem.classes[start.job_class].choices[start.choice]
-            if start.job != ANY_JOB or choice.is_tied:
+            if start.job != ANY_JOB or choice.is_tied or choice.pooled:
                 continue
             for k, group in enumerate(choice.groups):
                 if group.shape not in shapes or (group.timed and BOTTLENECK in earlier):

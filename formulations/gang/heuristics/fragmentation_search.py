@@ -60,9 +60,11 @@ def search_fragmentation(problem: Problem, session: Session) -> Iterator[Candida
 
 
 def _is_movable(problem: Problem, job_class: JobClass) -> bool:
-    """Whether jobs of a class wait, and are single tasks that ask of GPUs milli-GPU only."""
+    """Whether jobs of a class wait, and are single tasks that share GPUs by milli-GPU alone."""
     return not job_class.running and all(
-        choice.is_single_task and not _uses_mig_or_memory(problem, choice.groups[0].shape)
+        choice.is_single_task
+        and not choice.pooled
+        and not _uses_mig_or_memory(problem, choice.groups[0].shape)
         for choice in job_class.choices
     )
 

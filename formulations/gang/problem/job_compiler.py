@@ -160,7 +160,7 @@ class JobCompiler:
         if option.required is not None and sum(g.count for g in option.groups) > 1:
             joint = self.shapes.levels[option.required]
         used = tuple((name, amount) for name, amount in sorted(option.uses.items()) if amount)
-        alone = used if sum(g.count for g in option.groups) == 1 else ()
+        alone = used if len(option.groups) == 1 else ()
         groups = tuple(
             [self.shapes.group(g, self.weights, rank, joint, alone) for g in option.groups]
         )

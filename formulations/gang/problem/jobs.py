@@ -63,6 +63,8 @@ class Group:
         Further rules on where its tasks are; None if there are none.
     rate_mbps : int
         What it sends over a link that it crosses; 0 unless the term `contention` counts it.
+    uses : tuple of (resource, amount)
+        What its job uses of pools in each domain, by name, if it is the job's only group.
     """
 
     shape: int
@@ -74,6 +76,7 @@ class Group:
     domain_limit: DomainLimit | None = None
     traffic: Traffic | None = None
     rate_mbps: int = 0
+    uses: tuple[tuple[str, int], ...] = ()
 
     @property
     def depends_on_levels(self) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.problem.job_compiler import CompiledJob
+from placewright.formulations.gang.problem.jobs import Group
 from placewright.formulations.gang.problem.quotas import (
     QuotaKey,
     account_numbers,
@@ -122,6 +123,12 @@ def _domains(fact: CompiledJob, domain: Ints) -> list[tuple[int, int]]:
     """Return group and domain of each task of a running job."""
     places = () if fact.held is None else fact.held.places
     return [(group, int(domain[host])) for group, _, host, _ in places]
+
+
+def taken_by_gang(pool: Pool, group: Group) -> int:
+    """Return what the tasks of a group take of the pools of a level together, at least."""
+    used = 0 if pool.use == PER_TASK else dict(group.uses).get(pool.resource, 0)
+    return group.count * int(pool.demand[group.shape]) + used
 
 
 def taken_of(entry: PoolEntry, job: Job, tasks: Iterable[tuple[int, int]]) -> Mapping[int, int]:

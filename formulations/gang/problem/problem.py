@@ -43,7 +43,7 @@ from placewright.formulations.gang.problem.terms import (
 )
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster, State
-from placewright.topology.units import WHOLE_GPU
+from placewright.topology.units import UNLIMITED, WHOLE_GPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +199,12 @@ class Problem:
     def shape_hosts(self) -> NDArray[np.bool_]:
         """Hosts where tasks of a shape may arrive, bool (shapes, hosts)."""
         return self.shape_allowed & self.open
+
+    @cached_property
+    def limited(self) -> NDArray[np.bool_]:
+        """Whether some host has a limit of a resource, not pools alone, bool (resources,)."""
+        limited = self.cluster.capacity < UNLIMITED
+        return np.asarray(limited.any(axis=0), dtype=np.bool_)
 
     @cached_property
     def is_share(self) -> NDArray[np.bool_]:

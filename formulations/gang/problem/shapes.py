@@ -100,7 +100,7 @@ class ShapeTable:
         joint
             Level (an index) of which one domain holds all groups of the option.
         uses
-            What the job uses of pools, if this is its only task.
+            What the job uses of pools, if this is its only group.
         """
         hosts = self._hosts(group)
         key = (rank, joint, hosts, *_FIELDS(group), *group.resources.items(), *uses)
@@ -128,7 +128,7 @@ class ShapeTable:
             group.mig,
             group.gpu_memory,
             rank,
-            uses,
+            uses if group.count == 1 else (),
         )
         preferred = weights if group.preferred is None else group.preferred
         charged = sorted((self.levels[n], weights[n]) for n in preferred if weights.get(n))
@@ -146,6 +146,7 @@ class ShapeTable:
             domain_limit=self._domain_limit(group),
             traffic=self._traffic(group),
             rate_mbps=0 if alone else self._rate(group),
+            uses=() if alone else uses,
         )
 
     def _slices(self, group: TaskGroup, required: int) -> TaskSlices | None:

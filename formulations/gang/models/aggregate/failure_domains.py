@@ -74,7 +74,7 @@ def _measures(
     gpus = m.problem.shape_gpu[shape] // WHOLE_GPU
     for size in np.unique(gpus[gpus > 0]).tolist():
         yield gpus // size, np.where(usable, whole // size, 0)
-    for r in range(m.problem.shape_demand.shape[1]):
+    for r in np.flatnonzero(m.problem.limited).tolist():
         demand = m.problem.shape_demand[shape, r]
         if demand.any():
             yield demand, np.where(usable, m.problem.cleared.free[:, r], 0)

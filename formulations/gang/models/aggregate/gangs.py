@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.problem.collectives import LinkBandwidths, least_time_us_within
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
+from placewright.formulations.gang.problem.pools import taken_by_gang
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.topology.units import WHOLE_GPU
 
@@ -37,6 +39,8 @@ class GangKind:
         matter.
     depth : int
         Levels of the cluster.
+    taken : tuple of int
+        What a gang takes of each pool at least, if all its tasks are in one domain or in several.
     """
 
     gpu: int
@@ -48,6 +52,7 @@ class GangKind:
     shapes: set[int]
     timed: Group | None
     depth: int
+    taken: tuple[int, ...]
 
     @property
     def levels(self) -> list[int]:
@@ -90,7 +95,9 @@ def gang_kinds(
                 gpu = int(problem.shape_gpu[group.shape])
                 timed = group if group.timed else None
                 traffic = group.traffic if group.timed else None
-                key = (gpu, group.count, group.required, group.weights, traffic, fits.tobytes())
+                taken = tuple(taken_by_gang(pool, group) for pool in problem.pools)
+                where = group.required, group.weights, fits.tobytes()
+                key = (gpu, group.count, traffic, taken, *where)
                 if key not in known:
                     known[key] = len(kinds)
                     kinds.append(
@@ -104,6 +111,7 @@ def gang_kinds(
                             set(),
                             timed,
                             len(problem.cluster.levels),
+                            taken,
                         )
                     )
                 kinds[known[key]].shapes.add(group.shape)
@@ -211,6 +219,30 @@ def domain_rows(
                         entries,
                         per_gang[columns.kind[entries]],
                     )
+
+
+def pool_rows(
+    problem: Problem, kinds: list[GangKind], columns: GangColumns
+) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+    """Yield the rows of pools, per pool and level: gangs in a domain or below take what it has.
+
+    Each item is (what its pools have together, per domain; and per entry the domain, the column,
+    and what a gang takes at least).
+    """
+    cluster = problem.cluster
+    levels = {int(level) for level in np.unique(columns.level)} - {WHOLE_CLUSTER}
+    for k, pool in enumerate(problem.pools):
+        each = np.array([kind.taken[k] for kind in kinds], dtype=np.int64)
+        for level in sorted({level for level in levels if level < pool.level} | {pool.level}):
+            entries = np.flatnonzero((columns.level >= level) & (each > 0)[columns.kind])
+            if len(entries):
+                held = np.zeros(len(cluster.names[level]), dtype=np.int64)
+                host = np.zeros(len(pool.limit), dtype=np.int64)
+                host[pool.domain] = np.arange(cluster.num_hosts)
+                some = np.unique(pool.domain)
+                np.add.at(held, cluster.domain[level][host[some]], pool.limit[some])
+                at = _ancestor(problem, columns, entries, level)
+                yield held, at, entries, each[columns.kind[entries]]
 
 
 def _ancestor(

@@ -12,8 +12,9 @@
     (for classes of empty hosts the right-hand sides grow with o[a])
     share      tasks of a part on a                <= places in its patterns
     domain     gangs in and below a domain         <= what its hosts hold
+    pool       what gangs in and below a domain take  <= what its pools have
     failure domains   failure_domains.py
-    quota      what an account's jobs take         <= what is left of its quota or cap
+    quota      what an account's jobs take         <= what is left of its quota, cap or pools
     value, entitled, progress   of the jobs of y, less those of all running jobs
     disruption                  of the jobs that are not in y
     disruption budget           disruption_budget.py
@@ -44,6 +45,7 @@ from placewright.formulations.gang.models.aggregate.gangs import (
     domain_rows,
     gang_columns,
     gang_kinds,
+    pool_rows,
 )
 from placewright.formulations.gang.models.aggregate.gpu_parts import GpuPartTypes
 from placewright.formulations.gang.models.aggregate.host_classes import HostClasses
@@ -122,6 +124,7 @@ def build_aggregate_model(
     if sums:
         add_class_sums(counts)
     _domains(counts, whole)
+    _pools(counts)
     _quota(counts)
     _labels(counts)
     add_failure_domains(counts, capacity, whole)
@@ -190,6 +193,14 @@ def _domains(m: AggregateModel, whole: Ints) -> None:
         used = np.unique(domain)
         rows = m.model.rows("domain", len(used), upper=capacity[used])
         m.model.add(rows[np.searchsorted(used, domain)], m.u[entries], tasks)
+
+
+def _pools(m: AggregateModel) -> None:
+    """Gangs in and below each domain take no more than its pools have."""
+    for limit, domain, entries, taken in pool_rows(m.problem, m.gang_kinds, m.gangs):
+        used = np.unique(domain)
+        rows = m.model.rows("pool", len(used), upper=limit[used])
+        m.model.add(rows[np.searchsorted(used, domain)], m.u[entries], taken.astype(np.float64))
 
 
 def _quota(m: AggregateModel) -> None:

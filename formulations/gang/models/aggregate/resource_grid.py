@@ -27,11 +27,13 @@ class ResourceGrid:
         Demands in units; whole GPUs first.
     free : int64 (hosts, 1 + resources)
         Free units, rounded down, and no more than all GPUs of a host can use.
+
+    Resources that pools alone limit count nothing.
     """
 
     def __init__(self, problem: Problem, placement: Placement) -> None:
         tuning = parameters.PARAMETERS.models
-        demand = problem.shape_demand
+        demand = problem.shape_demand * problem.limited
         unit = np.gcd.reduce(demand, axis=0, initial=0)
         unit[unit == 0] = 1
         self.sizes = np.column_stack([problem.shape_gpu // WHOLE_GPU, demand // unit])

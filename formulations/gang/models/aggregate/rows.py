@@ -44,7 +44,7 @@ def _per_class(m: AggregateModel, name: str, coefficient: Ints, total: Ints, eac
 
 
 def _capacity(m: AggregateModel) -> None:
-    for r in range(m.problem.shape_demand.shape[1]):
+    for r in np.flatnonzero(m.problem.limited).tolist():
         demand = m.problem.shape_demand[m.x_shape, r]
         _per_class(m, "capacity", demand, m.host_classes.free[:, r], m.host_classes.most_free[:, r])
 
