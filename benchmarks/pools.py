@@ -65,20 +65,21 @@ def cases(*, quick: bool) -> list[Case]:
     ]
 
 
-def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:  # noqa: ARG001
+def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
     """Yield a row per round and method."""
+    repeats = 1 if quick else REPEATS
     for case in chosen:
         try:
-            yield from (_power if case.kind == "power" else _storage)(case)
+            yield from (_power if case.kind == "power" else _storage)(case, repeats)
         except RunError as error:
             yield Row(case.name, OURS, case.seed, ERROR, note=str(error))
 
 
-def _power(case: Case) -> Iterator[Row]:
+def _power(case: Case, repeats: int) -> Iterator[Row]:
     hosts, jobs = case.hosts, pools_power.drawn(case.hosts, case.seed)
     ways: dict[str, pools_power.Way] = {OURS: "pools", EVEN: "even", WITHOUT: "none"}
     costs = {
-        method: solved(partial(pools_power.round_of, hosts, jobs, way))
+        method: solved(partial(pools_power.round_of, hosts, jobs, way), repeats)
         for method, way in ways.items()
     }
     proven = first_term(costs[OURS].result)
@@ -97,13 +98,13 @@ def _power(case: Case) -> Iterator[Row]:
         yield _row(case, method, found.value, proven, costs, figures, note)
 
 
-def _storage(case: Case) -> Iterator[Row]:
+def _storage(case: Case, repeats: int) -> Iterator[Row]:
     hosts, jobs = case.hosts, pools_storage.drawn(case.hosts, case.seed)
     rounds = {
         method: partial(pools_storage.round_of, hosts, jobs, case.bits, pools=pools)
         for method, pools in ((OURS, True), (WITHOUT, False))
     }
-    costs = {method: solved(prepare) for method, prepare in rounds.items()}
+    costs = {method: solved(prepare, repeats) for method, prepare in rounds.items()}
     proven = first_term(costs[OURS].result)
     made = {
         method: pools_storage.choices_of(prepare(), costs[method].result)
@@ -124,15 +125,15 @@ def _storage(case: Case) -> Iterator[Row]:
         yield _row(case, method, int(waiting - lost), proven, costs, figures, note)
 
 
-def solved(prepare: partial[Round]) -> Measured[Plan]:
-    """Return a verified plan of a round, and what it costs: the median of three runs.
+def solved(prepare: partial[Round], repeats: int) -> Measured[Plan]:
+    """Return a verified plan of a round, and what it costs: the median of some runs.
 
     Raises
     ------
     RunError
         If the plan breaks a rule, or there is none.
     """
-    return measured(prepare, _plan_of)[REPEATS // 2]
+    return measured(prepare, _plan_of, repeats)[repeats // 2]
 
 
 def _plan_of(round_: Round) -> Plan:

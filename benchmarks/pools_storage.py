@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from itertools import product
-from math import sqrt
 from typing import Any, NamedTuple
 
 from placewright.instances.documents.option import TaskGroup
@@ -34,8 +33,8 @@ GPUS = 8
 SIZES = (1, 1, 2, 2, 4, 8, 16)
 """Hosts of a job."""
 
-ASKED = 0.9
-"""Hosts that the jobs ask together, over those that there are."""
+LEAST_ASKED, MOST_ASKED = 0.8, 0.9
+"""Parts of all hosts that the jobs ask together."""
 
 STATE_GBIT = 50, 400
 """Least and most of a host's part of a state."""
@@ -43,7 +42,7 @@ STATE_GBIT = 50, 400
 MOST_WORK = 10
 """Work that a GPU loses per second, at most."""
 
-INTERVALS = (10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960)
+INTERVALS = (10, 20, 30, 40, 60, 80, 100, 120, 160, 200, 240, 320, 480, 960)
 WORST = 3600
 """Seconds; waiting counts as such an interval."""
 
@@ -71,12 +70,14 @@ class Choice(NamedTuple):
 
 
 def drawn(hosts: int, seed: int) -> list[Stream]:
-    """Return jobs that ask at most 0.9 of the hosts."""
+    """Return jobs that ask 0.8 to 0.9 of the hosts."""
     rng, jobs, total = random.Random(seed), list[Stream](), 0
-    while total + (size := rng.choice(SIZES)) <= ASKED * hosts:
-        state = size * rng.randint(*STATE_GBIT)
-        jobs.append(Stream(size, state, size * GPUS * rng.randint(1, MOST_WORK)))
-        total += size
+    while total < LEAST_ASKED * hosts:
+        size = rng.choice(SIZES)
+        if total + size <= MOST_ASKED * hosts:
+            state = size * rng.randint(*STATE_GBIT)
+            jobs.append(Stream(size, state, size * GPUS * rng.randint(1, MOST_WORK)))
+            total += size
     return jobs
 
 
@@ -164,8 +165,9 @@ def equal_intervals(jobs: Sequence[Stream], bits: Mapping[int, int]) -> list[Cho
 
 def fluid_bound(jobs: Sequence[Stream]) -> float:
     """Return the least work lost with 32 bits at any intervals, if all jobs start."""
-    both = sum(sqrt(job.state * job.work) for job in jobs)
-    return 1000 * both**2 / (2 * store_mbps(jobs))
+    states = [(job.state, job.work) for job in jobs]
+    intervals = checkpoints.fluid_intervals(states, store_mbps(jobs) / 1000)
+    return sum(job.work * tau / 2 for job, tau in zip(jobs, intervals, strict=True))
 
 
 def _choices(bits: Mapping[int, int]) -> list[Choice]:
