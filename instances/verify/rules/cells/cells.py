@@ -15,6 +15,7 @@ from placewright.instances.errors import value_text
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.cells.facts import BoundCell, CellFacts, Chain, Entry, Path
+from placewright.instances.verify.rules.gang.pools_left import asked
 from placewright.topology.units import WHOLE_GPU
 
 KIND = "cells"
@@ -214,6 +215,7 @@ def granted(reading: Reading) -> Iterator[Finding]:
     world, bound = found
     left = world.left(bound)
     spare = {key: _least_cell(world, key, bound) for key in world.cells}
+    pools = reading.round.cluster.pools
     for index, decision in enumerate(reading.plan.decisions):
         job = reading.jobs.get(decision.job)
         if decision.decision is not DecisionKind.WAIT or job is None or not world.guaranteed(job):
@@ -224,7 +226,14 @@ def granted(reading: Reading) -> Iterator[Finding]:
         for c, owned in enumerate(tenant.cells) if not tenant.quota else ():
             entry = (tenant.name, c)
             cell = spare[world.chain_of[entry], owned.level]
-            if left[entry] and cell and any(_surely_holds(cell, option) for option in job.options):
+            if (
+                left[entry]
+                and cell
+                and any(
+                    _surely_holds(cell, option) and not any(asked(pool, option) for pool in pools)
+                    for option in job.options
+                )
+            ):
                 yield Finding(
                     ("decisions", index),
                     f"job {job.name!r} waits although its tenant may claim {cell.domain!r}, which "

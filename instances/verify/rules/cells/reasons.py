@@ -19,6 +19,7 @@ from placewright.instances.verify.rules.cells.cells import read_bindings
 from placewright.instances.verify.rules.cells.facts import BoundCell, CellFacts, Entry
 from placewright.instances.verify.rules.gang.accounts import asked_by
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_plain
+from placewright.instances.verify.rules.gang.pools import Pools
 from placewright.instances.verify.rules.gang.reason_tests import ReasonTests
 from placewright.topology.units import WHOLE_GPU
 
@@ -197,13 +198,14 @@ class _Judgement:
             self._beside = FreeHosts(self._reading)
             self._beside.close(self._reading)
             running = self._reading.running
-            self._beside.take(
-                (task.task, task.group)
+            there = [
+                placed
                 for placed in self._reading.placed
                 if self._world.guaranteed(placed.job)
                 or (placed.job.name in running and running[placed.job.name].pinned)
-                for task in placed.tasks
-            )
+            ]
+            self._beside.take((task.task, task.group) for one in there for task in one.tasks)
+            self._beside.pools.beside(Pools(self._reading).taken_by_all(there))
         return self._beside
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.option import TaskGroup
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.verify.reading import demand
+from placewright.instances.verify.rules.gang.pools_left import PoolsLeft
 from placewright.instances.verify.rules.gang.reservation_timeline import (
     FOREVER,
     Held,
@@ -44,6 +45,7 @@ class EarliestTimes:
         self._capacity = np.array(
             [[host.hardware.capacity.get(name, 0) for name in names] for host in self._hosts]
         ).reshape(len(self._hosts), len(names))
+        self._pools = PoolsLeft(self._reading, self._hosts)
         self._gpus = np.array([host.hardware.gpus for host in self._hosts])
         self._beside_held: dict[tuple[int, int], tuple[Ints, Ints]] = {}
         self._free_known: dict[tuple[int, int, int], tuple[Ints, Ints]] = {}
@@ -104,7 +106,8 @@ class EarliestTimes:
         level = group.required or option.required
         window = (times[0], end) if self._reading.round.maintenance else None
         where = self._reading.named.key(group), group.gpu_models, window
-        key = group.gpu, demand(group), where, level, times, held, len(before)
+        asks = demand(group), tuple(option.uses.items())
+        key = group.gpu, asks, where, level, times, held, len(before)
         if key not in self._most_known:
             if where not in self._allowed_known:
                 self._allowed_known[where] = np.array(
@@ -113,13 +116,38 @@ class EarliestTimes:
                 )
             room = np.min([self._room(group, t, held, before) for t in times], axis=0)
             room = np.where(self._allowed_known[where], room, 0)
-            domains = Counter[str]()
             position = None if level is None else self._reading.cluster.levels[level]
+            if self._pools:
+                left = self._pools_left(times, held, before)
+                room = self._within_pools(room, left, option, position)
+            domains = Counter[str]()
             for h in np.flatnonzero(room).tolist():
                 domain = "" if position is None else self._hosts[h].domains[position]
                 domains[domain] += int(room[h])
             self._most_known[key] = max(domains.values(), default=0)
         return self._most_known[key]
+
+    def _pools_left(
+        self, times: tuple[int, ...], held: int, before: Sequence[Reserved]
+    ) -> PoolsLeft:
+        """Return what pools have left at all of some times."""
+        least = self._pools.copy()
+        for at in times:
+            here = self._pools.copy()
+            here.less(self._timeline.taken_of_pools(at, self._held[:held], active_at(before, at)))
+            least.keep_least(here)
+        return least
+
+    def _within_pools(
+        self, room: Ints, left: PoolsLeft, option: Option, position: int | None
+    ) -> Ints:
+        """Return numbers of tasks by host, of which pools have enough for those of any domain."""
+        names = ["" if position is None else host.domains[position] for host in self._hosts]
+        of_host = np.unique(names, return_inverse=True)[1]
+        found = np.zeros_like(room)
+        for d in np.unique(of_host[room > 0]).tolist():
+            found += left.clip(np.where(of_host == d, room, 0), option.groups[0], option)
+        return found
 
     def _room(self, group: TaskGroup, at: int, held: int, before: Sequence[Reserved]) -> Ints:
         """Return how many tasks of a group hosts have room for at a time, (hosts,)."""

@@ -1,7 +1,7 @@
 """What hosts have left in one state, and what fits there: first fit and counts, of plain groups.
 
 A first fit may miss places, but what it finds are some; counts are necessary. Slices, failure
-domains, labels, MIG and GPU memory are not looked at.
+domains, labels, MIG and GPU memory are not looked at; pools are.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from placewright.instances.documents.plan import Task
 from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.outages import unavailable_hosts
 from placewright.instances.verify.reading import Reading, demand
+from placewright.instances.verify.rules.gang.pools_left import PoolsLeft, asked
 from placewright.topology.units import WHOLE_GPU
 
 _MOST_DOMAINS = 64
@@ -38,6 +39,8 @@ class FreeHosts:
         Free milli-GPU, 0 where there is none.
     open : bool (hosts,)
         Whether tasks may arrive.
+    pools : PoolsLeft
+        What pools have left.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -59,12 +62,13 @@ class FreeHosts:
         ).reshape(len(hosts), len(names))
         self.open = np.ones(len(hosts), dtype=np.bool_)
         self._rooms: dict[Hashable, Ints] = {}
+        self.pools = PoolsLeft(reading, hosts)
 
     def copy(self) -> FreeHosts:
         """Return a state of its own with as much left."""
         other = copy(self)
         other.gpus, other.open, other._free = self.gpus.copy(), self.open.copy(), self._free.copy()
-        other._rooms = {}
+        other._rooms, other.pools = {}, self.pools.copy()
         return other
 
     def close(self, reading: Reading) -> None:
@@ -109,6 +113,7 @@ class FreeHosts:
         self._rooms.clear()
         np.minimum(self.gpus, other.gpus, out=self.gpus)
         np.minimum(self._free, other._free, out=self._free)
+        self.pools.keep_least(other.pools)
 
     def fits(self, option: Option) -> bool:
         """Whether a first fit places all groups of an option."""
@@ -125,12 +130,43 @@ class FreeHosts:
         )
 
     def lacks(self, option: Option) -> bool:
-        """Whether some group of an option has too few places, even alone."""
+        """Whether some group of an option has too few places, even alone, or a pool too little."""
         return any(
             self.places(group, option.required) < group.count
             for group in option.groups
             if not (group.mig or group.gpu_memory)
+        ) or any(self.lacks_of(option, number) for number in self.pools.asked(option))
+
+    def lacks_of(self, option: Option, number: int) -> bool:
+        """Whether a pool has too little for an option, even beside no other pool."""
+        pool, left = self.pools.pools[number], self.pools.left[number].clip(min=0)
+        if pool.per == "task" and asked(pool, option) > int(left.sum()):
+            return True
+        return any(
+            self.places_in_pool(option, group, number) < group.count
+            for group in option.groups
+            if not (group.mig or group.gpu_memory)
         )
+
+    def places_in_pool(
+        self, option: Option, group: TaskGroup, number: int, hosts: Bools | None = None
+    ) -> int:
+        """Return how many tasks of a group fit some hosts where one pool has something left.
+
+        Of a group that has to be in one domain of a level, that is the domain with most places.
+        """
+        fitting = np.minimum(self.fitting(group), group.count)
+        fitting = fitting if hosts is None else np.where(hosts, fitting, 0)
+        room, of_pool = self.pools.room(number, group, option), self.pools.of_host[number]
+        levels = [name for name in (option.required, group.required) if name is not None]
+        of_host, num_domains = np.zeros_like(of_pool), 1
+        if group.count > 1 and levels:
+            of_host, names = self.domains(max(levels, key=lambda name: self._levels[name]))
+            num_domains = len(names)
+        both = of_host * len(room) + of_pool
+        held = np.bincount(both, weights=fitting, minlength=num_domains * len(room))
+        places = np.minimum(held.reshape(num_domains, len(room)), room).sum(axis=1)
+        return min(int(places.max(initial=0)), group.count)
 
     def places(self, group: TaskGroup, joint: str | None, domain: str | None = None) -> int:
         """Return how many tasks of a group fit one domain, the given or the best one."""
@@ -167,6 +203,10 @@ class FreeHosts:
         of_host, names = self.domains(level)
         there: Bools = of_host == names.get(domain, -1)
         return there
+
+    def is_inside(self, level: str, outer: str | None) -> bool:
+        """Whether each domain of a level lies in one of another level; None is the cluster."""
+        return outer is None or self._levels[level] >= self._levels[outer]
 
     def allowed(self, group: TaskGroup) -> Bools:
         """Return the open hosts of the models and names that a group allows."""
@@ -217,18 +257,24 @@ class FreeHosts:
         return self._of_host[level]
 
     def _fit_within(self, option: Option, hosts: Bools) -> bool:
-        free, gpus = self._free.copy(), self.gpus.copy()
+        free, gpus, pools = self._free.copy(), self.gpus.copy(), self.pools.copy()
         for group in sorted(option.groups, key=lambda g: -g.gpu):
             fitting = np.where(hosts, np.minimum(self.fitting(group, free, gpus), group.count), 0)
+            within = [np.ones_like(hosts)]
             if group.required is not None and group.count > 1:
                 of_host, names = self.domains(group.required)
                 held = np.bincount(of_host, weights=fitting, minlength=len(names))
-                fitting = np.where(of_host == held.argmax(), fitting, 0)
-            if fitting.sum() < group.count:
+                most = np.argsort(-held, kind="stable")[: _MOST_DOMAINS if pools else 1].tolist()
+                within = [of_host == domain for domain in most if held[domain] >= group.count]
+            inside = (pools.clip(np.where(one, fitting, 0), group, option) for one in within)
+            found = next((one for one in inside if one.sum() >= group.count), None)
+            if found is None:
                 return False
+            fitting = found
             before = np.cumsum(fitting) - fitting
             number_on = np.clip(group.count - before, 0, fitting)
             free -= number_on[:, None] * self._asks(group)
+            pools.take(number_on, group)
             _occupy(gpus, number_on, group)
         return True
 

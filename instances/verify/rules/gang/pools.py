@@ -58,6 +58,13 @@ class Pools:
         """Return what a job takes where the plan has it."""
         return self.taken(placed.option, ((task.group, task.host) for task in placed.tasks))
 
+    def taken_by_all(self, jobs: Iterable[Placed]) -> Taken:
+        """Return what jobs take together where the plan has them."""
+        taken: Taken = Counter()
+        for placed in jobs if self._pools else ():
+            taken.update(self.taken_by(placed))
+        return taken
+
     def held_by(self, job: str) -> Taken:
         """Return what a running job holds before the round."""
         option, hosts = self._reading.option_run(job), self._reading.cluster.hosts
@@ -90,10 +97,7 @@ class Pools:
     @cached_property
     def after(self) -> Taken:
         """What all jobs hold after the round."""
-        after: Taken = Counter()
-        for placed in self._reading.placed if self._pools else ():
-            after.update(self.taken_by(placed))
-        return after
+        return self.taken_by_all(self._reading.placed)
 
     def added_by(self, placed: Placed) -> Taken:
         """Return what a job takes of domains beyond what it held before the round."""

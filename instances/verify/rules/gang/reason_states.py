@@ -11,6 +11,7 @@ from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Reason, Task
 from placewright.instances.verify.reading import Group, Member, Placed, Reading
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts
+from placewright.instances.verify.rules.gang.pools import Pools
 from placewright.instances.verify.rules.gang.preemption import Rank, Victims
 from placewright.instances.verify.rules.gang.put_back import PutBack
 from placewright.instances.verify.shared_gpus import held, ran_together
@@ -21,7 +22,7 @@ class ReasonStates:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._victims = Victims(reading)
+        self._victims, self._pools = Victims(reading), Pools(reading)
         self._known: dict[Hashable, FreeHosts] = {}
         self._numbers_known: dict[Rank, tuple[int, int]] = {}
 
@@ -76,11 +77,14 @@ class ReasonStates:
         state = self._open.copy()
         stay = (*reading.kept, *reading.migrated)
         together = [[m.placed.job.name for m in group.members] for group in reading.groups]
-        state.take(self._held([*stay, *(one for _, one in self.started[:above])], together))
+        stay = (*stay, *(one for _, one in self.started[:above]))
+        state.take(self._held(stay, together))
+        state.pools.beside(self._pools.taken_by_all(stay))
         if victims:
             back, plan = self._open.copy(), PutBack(reading)
             homes = [plan.home(name) for _, name in self.victims[:victims]]
             back.take(self._held([*reading.kept, *homes], self._together_before))
+            back.pools.beside(self._pools.taken_by_all([*reading.kept, *homes]))
             state.keep_least(back)
         return state
 

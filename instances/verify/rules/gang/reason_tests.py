@@ -67,6 +67,7 @@ class ReasonTests:
             named = self._reading.named
             key = (
                 option.required,
+                tuple(option.uses.items()),
                 tuple((asks(group), named.key(group), demand(group)) for group in option.groups),
             )
             self._class_keys[id(option)] = key

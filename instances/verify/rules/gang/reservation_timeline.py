@@ -1,7 +1,7 @@
 """What is held over time: by jobs until their expected ends, and by reservations.
 
-Whether they fit together at a time is judged on the hosts of the reservations, and for the quotas
-and caps of jobs that have one.
+Whether they fit together at a time is judged on the hosts of the reservations, in the pools around
+these, and for the quotas and caps of jobs that have one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from placewright.instances.verify.rules.gang.accounts import (
     text_of,
 )
 from placewright.instances.verify.rules.gang.maintenance import Windows
+from placewright.instances.verify.rules.gang.pools import Pools, Taken
 from placewright.instances.verify.rules.gang.reservation_section import Path
 from placewright.instances.verify.rules.gang.waiting import Turn, end_of
 from placewright.topology.units import WHOLE_GPU
@@ -83,6 +84,7 @@ class Timeline:
     def __init__(self, reading: Reading, in_turn: Mapping[str, Turn]) -> None:
         self.reading, now = reading, reading.round.now
         self.windows = Windows(reading.round)
+        self._pools = Pools(reading)
         self._closed_hosts = set[str]()
         closed = defaultdict[str, set[int]](set)
         for entry in reading.round.reservations:
@@ -114,7 +116,10 @@ class Timeline:
         return self.reading.named.include(group, host.name)
 
     def excess(self, at: int, held: Sequence[Held], reserved: Sequence[Reserved]) -> str:
-        """Say of what hosts of reservations, or tenants, have too little at a time; "" if none."""
+        """Say of what hosts, pools or tenants have too little for reservations at a time, or "".
+
+        A pool that jobs hold more of than it has takes no reservation until it is within its limit.
+        """
         active = [r for r in reserved if r.active(at)]
         hosts = {host.name: host for r in active for _, host, _ in r.tasks}
         taken: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -145,7 +150,31 @@ class Timeline:
             for resource, amount in taken[name].items():
                 if resource != "gpu" and amount > host.hardware.capacity.get(resource, 0):
                     return f"too little {resource} on host {name!r}"
-        return self.quota_excess(at, held, active)
+        return self._pool_excess(at, held, active) or self.quota_excess(at, held, active)
+
+    def taken_of_pools(self, at: int, held: Iterable[Held], active: Iterable[Reserved]) -> Taken:
+        """Return what jobs and reservations take of pools at a time."""
+        taken: Taken = Counter()
+        facts = self.reading.cluster.hosts
+        for one in held if self._pools else ():
+            if one.end > at:
+                groups = one.option.groups
+                tasks = ((groups[task.group], facts[task.host]) for task in one.tasks)
+                taken.update(self._pools.taken(one.option, tasks))
+        for r in active if self._pools else ():
+            taken.update(self._reserved_of_pools(r))
+        return taken
+
+    def _reserved_of_pools(self, reserved: Reserved) -> Taken:
+        tasks = ((group, host) for group, host, number in reserved.tasks for _ in range(number))
+        return self._pools.taken(reserved.option, tasks)
+
+    def _pool_excess(self, at: int, held: Iterable[Held], active: Sequence[Reserved]) -> str:
+        """Say which pool around a reservation would have too little at a time; "" if none."""
+        taken = self.taken_of_pools(at, held, active)
+        asked = {where for r in active for where in self._reserved_of_pools(r)} if taken else ()
+        over = [where for where in asked if taken[where] > self._pools.capacity(where)]
+        return f"{self._pools.text(min(over), taken)}, too much" if over else ""
 
     def quota_excess(self, at: int, held: Iterable[Held], active: Iterable[Reserved]) -> str:
         """Say which tenant or cap of a reservation would hold too much at a time; "" if none."""
