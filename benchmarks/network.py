@@ -14,9 +14,12 @@ from pathlib import Path
 from benchmarks.baselines import InvalidPlanError
 from benchmarks.measure import Measured, RunError, measured
 from benchmarks.network_rounds import (
+    FULL,
     GPUS,
+    LOOSE,
     Asked,
     Figures,
+    Kind,
     drawn,
     figures_of,
     hosts_of,
@@ -31,10 +34,13 @@ from placewright.rounds.certificate import gap_of
 
 __all__ = ["Case", "beaten", "cases", "draw", "run"]
 
-SEEDS = {64: 12, 1000: 3, 10_000: 3}
-"""Rounds by the number of hosts."""
+SEEDS = {
+    LOOSE: {64: 12, 1000: 3, 10_000: 3},
+    FULL: {64: 3, 1000: 3, 10_000: 3},
+}
+"""How many rounds of each kind, by the number of hosts."""
 
-SECONDS = 300.0
+SECONDS = 60.0
 """Time limit of a solve."""
 
 WITHOUT = f"{OURS}, not the term"
@@ -46,27 +52,33 @@ MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A random round on so many hosts."""
+    """A random round of a kind on so many hosts."""
 
+    kind: Kind
     hosts: int
     seed: int
 
     @property
     def name(self) -> str:
         """What rows call it."""
-        return f"{self.hosts} hosts"
+        return f"{self.hosts} hosts" + (f", {self.kind.name}" if self.kind.name else "")
 
     @property
     def jobs(self) -> list[Asked]:
         """The jobs that it draws."""
-        return drawn(self.hosts, self.seed)
+        return drawn(self.kind, self.hosts, self.seed)
 
 
 def cases(*, quick: bool) -> list[Case]:
     """Return all rounds, or three of the smallest."""
     if quick:
-        return [Case(64, seed) for seed in range(3)]
-    return [Case(hosts, seed) for hosts, seeds in SEEDS.items() for seed in range(seeds)]
+        return [Case(LOOSE, 64, seed) for seed in range(3)]
+    return [
+        Case(kind, hosts, seed)
+        for kind, by_hosts in SEEDS.items()
+        for hosts, seeds in by_hosts.items()
+        for seed in range(seeds)
+    ]
 
 
 def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:  # noqa: ARG001
@@ -80,13 +92,14 @@ def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:  # noqa: ARG00
             continue
         proven = terms_of(ours[OURS].result)
         for method, cost in ours.items():
-            found = figures_of(case.hosts, jobs, hosts_of(cost.result))
+            found = figures_of(case.kind.rack, case.hosts, jobs, hosts_of(cost.result))
             yield _row(case, method, found, [proven, terms_of(cost.result)], cost)
         for rule, placement in rules(case.hosts, jobs, case.seed).items():
-            yield _row(case, rule, figures_of(case.hosts, jobs, placement), [proven], None)
+            found = figures_of(case.kind.rack, case.hosts, jobs, placement)
+            yield _row(case, rule, found, [proven], None)
 
 
-def solved(case: Case, terms: Sequence[str]) -> Measured[Plan]:
+def solved(case: Case, terms: Sequence[str], seconds: float = SECONDS) -> Measured[Plan]:
     """Return a verified plan of the round, and what it costs.
 
     Raises
@@ -94,12 +107,13 @@ def solved(case: Case, terms: Sequence[str]) -> Measured[Plan]:
     RunError
         If the plan breaks a rule, or there is none.
     """
-    (cost,) = measured(partial(round_of, case.hosts, case.jobs, terms), _plan_of, 1)
+    make = partial(round_of, case.kind.rack, case.hosts, case.jobs, terms)
+    (cost,) = measured(make, partial(_plan_of, seconds), 1)
     return cost
 
 
-def _plan_of(round_: Round) -> Plan:
-    plan = solve_round(round_, time_limit=SECONDS)
+def _plan_of(seconds: float, round_: Round) -> Plan:
+    plan = solve_round(round_, time_limit=seconds)
     found = verify(round_, plan)
     if not found.ok:
         raise InvalidPlanError(f"the plan is invalid: {found.violations[0]}")

@@ -16,11 +16,12 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 
 __all__ = [
+    "FULL",
     "GPUS",
-    "LINK_MBPS",
-    "RACK",
+    "LOOSE",
     "Asked",
     "Figures",
+    "Kind",
     "drawn",
     "figures_of",
     "hosts_of",
@@ -29,22 +30,33 @@ __all__ = [
     "rules",
 ]
 
-RACK = 8
-"""Hosts of a rack."""
-
 GPUS = 8
 LINK_MBPS = 300
 """Bandwidth of a rack's uplink, each way."""
 
-SIZES = (1, 2, 3, 4, 6, 8, 10, 12)
-"""Hosts that a job may ask."""
-
-RATES = (40, 80, 120, 200, 300)
-LEAST_ASKED, MOST_ASKED = 54 / 64, 60 / 64
-"""Parts of all hosts that the jobs ask together."""
-
 Placement: TypeAlias = Sequence[Sequence[int]]
 """The hosts of each job, by number; none of a job that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of rounds.
+
+    `rack` is how many hosts a rack has, `least` and `most` how many of 64 hosts the jobs ask in
+    all, and `sizes` and `rates` what a job may ask and send.
+    """
+
+    name: str
+    rack: int
+    least: int
+    most: int
+    sizes: Sequence[int]
+    rates: Sequence[int]
+
+
+LOOSE = Kind("", 8, 54, 60, (1, 2, 3, 4, 6, 8, 10, 12), (40, 80, 120, 200, 300))
+FULL = Kind("full", 4, 64, 64, (1, 2, 3, 5, 6, 7, 9, 10), (120, 200, 300))
+"""All hosts are asked, nearly all jobs cross, and many pairs of them overload a link."""
 
 
 class Asked(NamedTuple):
@@ -72,26 +84,30 @@ class Figures:
     fullest: float
 
 
-def drawn(hosts: int, seed: int) -> list[Asked]:
-    """Return jobs that ask 54/64 to 60/64 of the hosts; a job of one host sends nothing."""
+def drawn(kind: Kind, hosts: int, seed: int) -> list[Asked]:
+    """Return the jobs of a round; those of one host send nothing."""
     rng, jobs, total = random.Random(seed), list[Asked](), 0
-    least, most = int(LEAST_ASKED * hosts), int(MOST_ASKED * hosts)
-    while total < least:
-        size = rng.choice(SIZES)
-        if total + size <= most:
-            jobs.append(Asked(size, rng.choice(RATES) if size > 1 else 0))
+    while total < hosts * kind.least // 64:
+        size = rng.choice(kind.sizes)
+        if total + size <= hosts * kind.most // 64:
+            jobs.append(Asked(size, rng.choice(kind.rates) if size > 1 else 0))
             total += size
     return jobs
 
 
-def round_of(hosts: int, jobs: Sequence[Asked], terms: Sequence[str]) -> Round:
-    """Return the round: racks of hosts in order, each with an uplink."""
-    racks = range(hosts // RACK)
+def round_of(rack: int, hosts: int, jobs: Sequence[Asked], terms: Sequence[str]) -> Round:
+    """Return the round: racks of so many hosts, in order, each with an uplink."""
+    racks = range(hosts // rack)
     cluster = {
         "levels": ["rack"],
         "domains": [{"name": f"r{r}", "level": "rack"} for r in racks],
         "hosts": [
-            {"name": f"r{r}-h[0-{RACK - 1}]", "parent": f"r{r}", "gpus": GPUS, "gpu_model": "H100"}
+            {
+                "name": f"h[{r * rack}-{(r + 1) * rack - 1}]",
+                "parent": f"r{r}",
+                "gpus": GPUS,
+                "gpu_model": "H100",
+            }
             for r in racks
         ],
         "links": {"rack": {"bandwidth_mbps": LINK_MBPS, "latency_us": 1.0}},
@@ -109,15 +125,10 @@ def round_of(hosts: int, jobs: Sequence[Asked], terms: Sequence[str]) -> Round:
 def hosts_of(plan: Plan) -> list[list[int]]:
     """Return the placement of a plan."""
     hosts = {
-        int(one.job.removeprefix("j")): sorted(_number(task.host) for task in one.tasks)
+        int(one.job.removeprefix("j")): sorted(int(t.host.removeprefix("h")) for t in one.tasks)
         for one in plan.decisions
     }
     return [hosts[job] for job in range(len(hosts))]
-
-
-def _number(host: str) -> int:
-    rack, inside = host.removeprefix("r").split("-h")
-    return int(rack) * RACK + int(inside)
 
 
 def rules(hosts: int, jobs: Sequence[Asked], seed: int) -> Mapping[str, Placement]:
@@ -139,8 +150,8 @@ def placed_in_order(hosts: Sequence[int], jobs: Sequence[Asked]) -> list[list[in
     return placement
 
 
-def figures_of(hosts: int, jobs: Sequence[Asked], placement: Placement) -> Figures:
-    """Count what a placement comes to.
+def figures_of(rack: int, hosts: int, jobs: Sequence[Asked], placement: Placement) -> Figures:
+    """Count what a placement in racks of so many hosts comes to.
 
     Raises
     ------
@@ -157,7 +168,7 @@ def figures_of(hosts: int, jobs: Sequence[Asked], placement: Placement) -> Figur
             continue
         if len(taken) != job.hosts:
             raise ValueError(f"a job has {len(taken)} of {job.hosts} hosts; expected all or none")
-        racks = {host // RACK for host in taken}
+        racks = {host // rack for host in taken}
         started += 1
         spread += GPUS * job.hosts * (len(racks) - 1)
         if len(racks) > 1:

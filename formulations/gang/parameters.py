@@ -303,9 +303,9 @@ class NeighbourhoodParameters:
         Tasks removed together.
     ruin_share
         Of the time left, for all ruins.
-    num_refills_per_link, max_refills, refills_per_episode
-        Moves of the search for `contention` per overloaded link, in all, and after which they are
-        undone if they lose.
+    max_refills, max_idle_refills, refills_per_episode
+        Moves of the search for `contention` in all, those without gain after which it ends, and
+        those after which they are undone if they lose.
     max_temperature
         Of that search.
     uplink_share, refill_share
@@ -324,8 +324,8 @@ class NeighbourhoodParameters:
     max_ruins: int = 2_000
     max_ruined_tasks: int = 8
     ruin_share: float = 0.3
-    num_refills_per_link: int = 10_000
-    max_refills: int = 40_000
+    max_refills: int = 400_000
+    max_idle_refills: int = 20_000
     refills_per_episode: int = 300
     max_temperature: float = 1.0
     uplink_share: float = 0.1

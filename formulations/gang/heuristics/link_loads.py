@@ -36,6 +36,8 @@ class LinkLoads:
         Load beyond the bandwidth, summed over all links.
     least : int
         That of the kept jobs alone; the term `contention` is what `excess` has beyond.
+    overloaded : dict of Link to None
+        The links whose load exceeds the bandwidth.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -50,14 +52,11 @@ class LinkLoads:
         self.least = self._sum()
         self._add(problem, (start for start in every if not start.in_place))
         self.excess = self._sum()
-
-    def overloaded(self) -> list[Link]:
-        """Return the links whose load exceeds the bandwidth."""
-        return [
+        self.overloaded: dict[Link, None] = dict.fromkeys(
             (at, d)
             for at, (one, load) in enumerate(zip(self._links, self._load, strict=True))
             for d in np.flatnonzero(np.array(load) > one.mbps).tolist()
-        ]
+        )
 
     def change(self, moves: Iterable[Move]) -> dict[Link, int]:
         """Return by how much the load of each link changes if groups move."""
@@ -83,6 +82,10 @@ class LinkLoads:
         self.excess += self.gain(changes)
         for (at, d), change in changes.items():
             self._load[at][d] += change
+            if self._load[at][d] > self._links[at].mbps:
+                self.overloaded[at, d] = None
+            else:
+                self.overloaded.pop((at, d), None)
 
     def _crossed(self, hosts: Sequence[int]) -> list[Link]:
         found: list[Link] = []

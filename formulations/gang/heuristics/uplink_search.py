@@ -80,6 +80,7 @@ class _Search:
                 inside[d].append(host)
             self._hosts_of.append(dict(inside))
             self._domain_of.append(cluster.domain[level].tolist())
+        self._every = [list(hosts_of) for hosts_of in self._hosts_of]
         groups = [gang.group for gang in places.gangs]
         self._rate = max(float(np.mean([g.rate_mbps for g in groups] or [0])), 1.0)
         steps = [g.milli_gpu * weight for g in groups for _, weight in g.weights]
@@ -88,13 +89,15 @@ class _Search:
     def run(self, session: Session, reserve: float) -> None:
         """Move tasks until no link is overloaded, or the moves or the time are used up."""
         tuning = parameters.PARAMETERS.neighbourhood
-        left = min(tuning.num_refills_per_link * len(self._overloaded()), tuning.max_refills)
-        while left > 0 and self._loads.excess > self._loads.least and self._overloaded():
-            if session.expired(reserve):
+        left, idle = tuning.max_refills, 0
+        while self._loads.excess > self._loads.least and self._overloaded():
+            if left <= 0 or idle >= tuning.max_idle_refills or session.expired(reserve):
                 return
-            left -= self._episode(
-                tuning.refills_per_episode, float(self._rng.random() * tuning.max_temperature)
-            )
+            before = self._loads.excess
+            hottest = float(self._rng.random() * tuning.max_temperature)
+            moves = self._episode(tuning.refills_per_episode, hottest)
+            left -= moves
+            idle = idle + moves if self._loads.excess == before else 0
 
     def _episode(self, moves: int, hottest: float) -> int:
         """Make some moves, ever less willing to lose; return how many, and undo them if for worse.
@@ -163,7 +166,8 @@ class _Search:
             gang.hosts, gang.spread = hosts, spread
 
     def _overloaded(self) -> list[Link]:
-        return [(at, d) for at, d in self._loads.overloaded() if d in self._hosts_of[at]]
+        """Return the overloaded links of domains with places."""
+        return [(at, d) for at, d in self._loads.overloaded if d in self._hosts_of[at]]
 
     def _domains(self) -> tuple[int, list[int]] | None:
         """Draw two or three domains of a level, most often an overloaded one and some of its gangs.
@@ -171,16 +175,15 @@ class _Search:
         None if the level has no two domains with places.
         """
         places, rng = self._places, self._rng
-        overloaded = self._overloaded()
-        if overloaded and rng.random() < 0.7:
-            at, first = _pick(rng, overloaded)
-        else:
+        overloaded = list(self._loads.overloaded)
+        at, first = _pick(rng, overloaded) if overloaded else (0, -1)
+        if first not in self._hosts_of[at] or rng.random() >= 0.7:
             at = int(rng.integers(len(self._hosts_of)))
-            first = _pick(rng, list(self._hosts_of[at]))
+            first = _pick(rng, self._every[at])
         hosts_of, domain_of = self._hosts_of[at], self._domain_of[at]
         chosen = [first]
         for _ in range(_pick(rng, (1, 1, 2))):
-            others = list(hosts_of)
+            others = self._every[at]
             if rng.random() < 0.5:
                 inside = {g for host in hosts_of[first] for g in places.held[host]}
                 near = {domain_of[h] for g in inside for h in places.gangs[g].hosts}
