@@ -19,6 +19,7 @@ from placewright.rounds.displacement.changes import Changes, Rank
 from placewright.rounds.displacement.domains import DomainNames
 from placewright.rounds.displacement.hosts import HostUse
 from placewright.rounds.displacement.labels import Labels
+from placewright.rounds.displacement.pools import PoolUse
 from placewright.rounds.displacement.quotas import QuotaUse
 
 
@@ -38,6 +39,7 @@ class Displacement:
         self._hosts = HostUse(self._changes)
         self._labels = Labels(self._changes, domains)
         self._quotas = QuotaUse(self._changes, domains)
+        self._pools = PoolUse(self._changes, domains)
         self._away = unavailable_hosts(round_.leases, round_.now)
 
     def displaced_by(self, victim: int) -> tuple[int, ...]:
@@ -92,11 +94,16 @@ class Displacement:
             return set()
         there = {j for jobs in changes.by_host.values() for j in jobs} - fixed
         others = {j for j in there if not ((r := self.round.jobs[j].running) and r.pinned)}
+        beside = fixed | {
+            j for j, job in enumerate(self.round.jobs) if job.running and job.running.pinned
+        }
+        beside -= self.candidate.preempted.keys()
         return {
             j
             for j in self.candidate.preempted
             if self._hosts.touches_parts(j)
             or self._hosts.exceeds([j], others, changes.home_hosts(j))
+            or self._pools.exceeded_beside(j, beside)
         }
 
     def _comes_first(self, victim: int) -> tuple[int, ...]:
@@ -105,16 +112,17 @@ class Displacement:
             j
             for j in sorted(changes.guaranteed & changes.new.keys())
             if not hosts.isdisjoint(task.host for task in changes.new[j])
+            or self._pools.fills(j, [victim])
         ]
         return tuple(found[:1])
 
     def _may_displace(self, victim: int) -> set[int]:
-        """Return who arrives on a victim's hosts, or may meet its label or take its quota."""
+        """Return who arrives on a victim's hosts, meets its label, or takes its quota or pools."""
         changes = self._changes
         found = {j for host in changes.home_hosts(victim) for j in changes.arriving[host]}
         if self._labels.has_one(victim):
             found |= {j for j in changes.new if self._labels.meets(j, [victim])}
-        return found | self._quotas.starts_beside(victim)
+        return found | self._quotas.starts_beside(victim) | self._pools.takers_beside(victim)
 
     def _in_the_way(self, victim: int, gone: Collection[int]) -> bool:
         """Whether a victim could not stay, were it not for the arrivals of some jobs."""
@@ -129,7 +137,11 @@ class Displacement:
         gone = {j for j in higher if self.round.jobs[j].running is None}
         movers = sorted(higher - gone)
         while found := [
-            j for j in movers if changes.arrives_on(j, hosts) or self._labels.meets(j, back)
+            j
+            for j in movers
+            if changes.arrives_on(j, hosts)
+            or self._labels.meets(j, back)
+            or self._pools.fills(j, back)
         ]:
             back += found
             hosts.update(*(changes.home_hosts(j) for j in found))
@@ -140,7 +152,7 @@ class Displacement:
     def _breaks(
         self, back: Sequence[int], gone: set[int], hosts: set[str], owners: Iterable[int]
     ) -> bool:
-        """Whether some hosts, labels of `back` or quotas of `owners` break.
+        """Whether some hosts, labels of `back`, or quotas or pools of `owners` break.
 
         `back` are in their places before the round, and `gone` do not arrive.
         """
@@ -149,6 +161,7 @@ class Displacement:
         return (
             any(self._labels.meets(j, labelled) for j in others)
             or self._quotas.exceeded(set(back), gone, owners)
+            or self._pools.exceeded(set(back), gone, owners)
             or self._hosts.exceeds(back, gone, hosts)
         )
 
