@@ -108,66 +108,36 @@ def test_a_pool_beyond_its_capacity_leaves_what_was_given_back() -> None:
         assert problems([ALL], [*jobs, job("new", 1, watts)], plan, reason=wrong)
 
 
+R0: Raw = {"level": "rack", "domain": "r0"}
+R1: Raw = {"level": "rack", "domain": "r1"}
+
+
 @pytest.mark.parametrize(
     ("pool", "new", "facts", "true"),
     [
-        (ALL, job("new", 2, 30), {"asked": 60, "free": 40}, True),
-        (ALL, job("new", 2, 30), {"asked": 60, "free": 41}, False),
-        (ALL, job("new", 2, 30), {"asked": 30, "free": 40}, False),
-        (
-            RACK,
-            job("new", 1, 60),
-            {"level": "rack", "domain": "r1", "asked": 60, "free": 50},
-            True,
-        ),
-        (
-            RACK,
-            job("new", 1, 60),
-            {"level": "rack", "domain": "r0", "asked": 60, "free": 40},
-            True,
-        ),
-        (
-            RACK,
-            job("new", 1, 60),
-            {"level": "rack", "domain": "r0", "asked": 60, "free": 50},
-            False,
-        ),
-        (
-            RACK,
-            job("new", 3, 40),
-            {"tasks": 3, "places": 2, "group": 0, "asked": 120, "free": 90},
-            True,
-        ),
-        (
-            RACK,
-            job("new", 3, 40),
-            {"tasks": 3, "places": 1, "group": 0, "asked": 120, "free": 90},
-            False,
-        ),
-        (RACK, job("new", 3, 40), {"asked": 120, "free": 90}, True),
-        (
-            RACK,
-            job("new", 2, 40, required="rack"),
-            {"level": "rack", "domain": "r1", "asked": 80, "free": 50},
-            True,
-        ),
-        (
-            RACK,
-            job("new", 2, 40),
-            {"level": "rack", "domain": "r1", "asked": 80, "free": 50},
-            False,
-        ),
+        (ALL, job("new", 2, 30), {"asked": 60, "free": 40, "limit": 100}, True),
+        (ALL, job("new", 2, 30), {"asked": 60, "free": 41, "limit": 100}, False),
+        (ALL, job("new", 2, 30), {"asked": 30, "free": 40, "limit": 100}, False),
+        (ALL, job("new", 2, 30), {"asked": 60, "free": 40, "limit": 40}, False),
+        (ALL, job("new", 2, 30), {**R1, "asked": 60, "free": 40, "limit": 100}, False),
+        (RACK, job("new", 1, 60), {**R1, "asked": 60, "free": 50, "limit": 50}, True),
+        (RACK, job("new", 1, 60), {**R0, "asked": 60, "free": 40, "limit": 100}, True),
+        (RACK, job("new", 1, 60), {**R0, "asked": 60, "free": 50, "limit": 50}, False),
+        (RACK, job("new", 3, 40), {**R1, "asked": 120, "free": 50, "limit": 50}, True),
+        (RACK, job("new", 3, 40), {"asked": 120, "free": 90, "limit": 150}, False),
+        (RACK, job("new", 12, 10), {**R1, "asked": 80, "free": 50, "limit": 50}, True),
+        (RACK, job("new", 12, 10), {**R0, "asked": 70, "free": 40, "limit": 100}, True),
         (
             TREES,
             job("new", 9, 0, uses={"trees": 1}),
-            {"tasks": 9, "places": 8, "group": 0, "asked": 1, "free": 1},
+            {**R0, "asked": 1, "free": 0, "limit": 1},
             True,
         ),
         (
             TREES,
             job("new", 9, 0, uses={"trees": 1}),
-            {"level": "rack", "domain": "r0", "asked": 1, "free": 0},
-            False,  # in r1 there are 8 places
+            {**R1, "asked": 1, "free": 1, "limit": 1},
+            False,
         ),
     ],
 )

@@ -143,20 +143,17 @@ class FreeHosts:
         if pool.per == "task" and asked(pool, option) > int(left.sum()):
             return True
         return any(
-            self.places_in_pool(option, group, number) < group.count
+            self._places_in_pool(option, group, number) < group.count
             for group in option.groups
             if not (group.mig or group.gpu_memory)
         )
 
-    def places_in_pool(
-        self, option: Option, group: TaskGroup, number: int, hosts: Bools | None = None
-    ) -> int:
-        """Return how many tasks of a group fit some hosts where one pool has something left.
+    def _places_in_pool(self, option: Option, group: TaskGroup, number: int) -> int:
+        """Return how many tasks of a group fit hosts, where one pool has something left.
 
         Of a group that has to be in one domain of a level, that is the domain with most places.
         """
         fitting = np.minimum(self.fitting(group), group.count)
-        fitting = fitting if hosts is None else np.where(hosts, fitting, 0)
         room, of_pool = self.pools.room(number, group, option), self.pools.of_host[number]
         levels = [name for name in (option.required, group.required) if name is not None]
         of_host, num_domains = np.zeros_like(of_pool), 1
@@ -203,10 +200,6 @@ class FreeHosts:
         of_host, names = self.domains(level)
         there: Bools = of_host == names.get(domain, -1)
         return there
-
-    def is_inside(self, level: str, outer: str | None) -> bool:
-        """Whether each domain of a level lies in one of another level; None is the cluster."""
-        return outer is None or self._levels[level] >= self._levels[outer]
 
     def allowed(self, group: TaskGroup) -> Bools:
         """Return the open hosts of the models and names that a group allows."""

@@ -35,6 +35,8 @@ class PoolsLeft:
         By pool its domains; the whole cluster is None.
     left : sequence of int64 (domains,)
         By pool what each domain has left.
+    limit : sequence of int64 (domains,)
+        By pool what may be held of each domain.
     """
 
     def __init__(self, reading: Reading, hosts: Sequence[HostFacts]) -> None:
@@ -51,7 +53,8 @@ class PoolsLeft:
             ]
             self.of_host.append(np.array(of_host, dtype=np.int64))
             self.names.append(known)
-        self.left: list[Ints] = self._of_each(self._facts.capacity)
+        self.limit: list[Ints] = self._of_each(self._facts.capacity)
+        self.left = [limit.copy() for limit in self.limit]
 
     def __bool__(self) -> bool:
         """Whether there are pools."""
@@ -65,7 +68,9 @@ class PoolsLeft:
 
     def beside(self, held: Taken) -> None:
         """Leave of each domain what jobs that hold so much of it may still take."""
-        self.left = self._of_each(lambda where: self._facts.limit(where) - held[where])
+        self.limit = self._of_each(self._facts.limit)
+        self.left = [limit.copy() for limit in self.limit]
+        self.less(held)
 
     def less(self, taken: Taken) -> None:
         """Leave so much less of each domain."""

@@ -21,7 +21,7 @@ from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.gang.accounts import Account, Resource, asked_by, asked_in
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_plain
-from placewright.instances.verify.rules.gang.pool_shortage import is_of_pool
+from placewright.instances.verify.rules.gang.pool_shortage import wrong_pool
 from placewright.instances.verify.rules.gang.reason_tests import ReasonTests
 from placewright.topology.units import WHOLE_GPU
 
@@ -183,8 +183,8 @@ class _Judgement:
 
     def _wrong_in(self, state: FreeHosts, option: Option, group: TaskGroup, detail: Detail) -> str:
         """Say which fact is not true of the hosts in a state, "" if all are."""
-        if is_of_pool(state, option, group, detail):
-            return ""
+        if detail.limit is not None:
+            return wrong_pool(state, option, detail)
         if detail.domain is not None and not state.inside(detail.level or "", detail.domain).any():
             return f"no host is in {detail.level!r} {detail.domain!r}; expected a domain with hosts"
         if detail.places is not None:
