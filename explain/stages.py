@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from placewright.formulations.gang.problem.quotas import Account, accounts_of, limits_of
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.option import Option
-from placewright.instances.documents.plan import DecisionKind, Plan
+from placewright.instances.documents.plan import DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
 from placewright.rounds.sections.move_components import sums
 from placewright.rounds.sections.move_order import Asked, Slot, free_amounts
@@ -218,7 +218,7 @@ def _changes(round_: Round, plan: Plan) -> tuple[dict[int, _Change], list[int]]:
         for job in round_.jobs
         if job.running is not None
     )
-    free = free_amounts(asked, round_.cluster, running, numbers)
+    free = free_amounts(asked, round_, running, numbers)
     _add_quotas(round_, plan, held, free)
     changes = {
         j: _Change(
@@ -232,7 +232,7 @@ def _changes(round_: Round, plan: Plan) -> tuple[dict[int, _Change], list[int]]:
 
 
 def _held(
-    asked: Asked, option: Option, tasks: Iterable[Any], numbers: dict[Slot, int]
+    asked: Asked, option: Option, tasks: Sequence[Task], numbers: dict[Slot, int]
 ) -> dict[int, int]:
     return sums((numbers.setdefault(slot, len(numbers)), n) for slot, n in asked(option, tasks))
 

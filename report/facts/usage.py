@@ -137,7 +137,7 @@ def _capacity(round_: Round, cluster: Cluster) -> dict[str, int]:
     return {
         GPU: int(cluster.gpu_count[healthy].sum()) * WHOLE_GPU,
         **dict(zip(cluster.resources, totals, strict=True)),
-        **pool_totals(round_.cluster, cluster),
+        **pool_totals(round_, cluster),
     }
 
 

@@ -1,30 +1,32 @@
 """The order in which running jobs can move, and which of them have to park elsewhere first.
 
-A *slot* is what can run out: a resource of a host, or one GPU. A migrated job changes what it holds
-of some slots in one step, so only the net change counts; in which order they do is for
-`move_components.py`.
+A *slot* is what can run out: a resource of a host, one GPU, or what a domain has of a pool. A
+migrated job changes what it holds of some slots in one step, so only the net change counts; in
+which order they do is for `move_components.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 from placewright.instances.derived.hardware import Hardware, hardware, pooled_resources
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.documents.round import Round
 from placewright.rounds.sections.move_components import Move, MoveSequencer, sums
+from placewright.rounds.sections.pool_slots import PoolSlot, PoolSlots
 from placewright.topology.mig import MEMORY_SLICES, PRODUCTS, SLICES
 from placewright.topology.units import WHOLE_GPU
 
-Slot: TypeAlias = tuple[str, str | int | tuple[int, int | str]]
+HostSlot: TypeAlias = tuple[str, str | int | tuple[int, int | str]]
 """A host with the name of a resource, the index of a GPU, or that of a GPU and of a memory slice.
 
 Beside its memory slices a GPU has its `MEMORY` and its `MEDIA` extensions.
 """
+Slot: TypeAlias = HostSlot | PoolSlot
 MEMORY, MEDIA = "memory", "media"
 
 
@@ -45,9 +47,9 @@ def move_section(
     -------
     dict or None
         `{"kind": "moves", "steps": [...], "needs_spare": [...]}` with names of jobs. `steps`: the
-        preempted jobs stop, then the others move one at a time, and no host or GPU is overcommitted
-        at any moment, if those in `needs_spare` are stopped or parked elsewhere before; they take
-        their places at the end, in any order. Equal inputs give equal sections.
+        preempted jobs stop, then the others move one at a time, and no host, GPU or pool is
+        overcommitted at any moment, if those in `needs_spare` are stopped or parked elsewhere
+        before; they take their places at the end, in any order. Equal inputs give equal sections.
 
     Notes
     -----
@@ -71,7 +73,7 @@ def move_section(
     moves = [_move(asked, *running[decision.job], decision.tasks, numbers) for decision in migrated]
     for stopped in preempted:
         del running[stopped]
-    sequencer = MoveSequencer(moves, free_amounts(asked, round.cluster, running.values(), numbers))
+    sequencer = MoveSequencer(moves, free_amounts(asked, round, running.values(), numbers))
     sequencer.sequence()
     return {
         "kind": "moves",
@@ -83,8 +85,8 @@ def move_section(
 def _move(
     asked: Asked,
     option: Option,
-    places: Iterable[Task],
-    new_places: Iterable[Task],
+    places: Sequence[Task],
+    new_places: Sequence[Task],
     numbers: dict[Slot, int],
 ) -> Move:
     """Compare a job's places before and after; new slots get the next number."""
@@ -102,7 +104,7 @@ def _move(
 
 
 class Asked:
-    """The demands of tasks on their slots.
+    """The demands of tasks on the slots of their hosts, and of jobs on those of pools.
 
     Where there are MIG slices, all other tasks take a part of every memory slice, and a MIG slice
     takes its own whole: so nothing else fits beside it.
@@ -110,13 +112,19 @@ class Asked:
 
     def __init__(self, round_: Round) -> None:
         groups = [g for job in round_.jobs for option in job.options for g in option.groups]
+        self.pools = PoolSlots(round_)
         self._product: dict[str, int] = {}
         if any(group.mig for group in groups):
             for entry in round_.cluster.hosts:
                 self._product.update(dict.fromkeys(expand(entry.name), hardware(entry).product))
 
-    def __call__(self, option: Option, tasks: Iterable[Task]) -> Iterator[tuple[Slot, int]]:
-        """Yield what tasks ask of their slots, if anything."""
+    def __call__(self, option: Option, tasks: Sequence[Task]) -> Iterator[tuple[Slot, int]]:
+        """Yield what a job with these tasks asks of its slots, if anything."""
+        yield from self.of_hosts(option, tasks)
+        yield from self.pools(option, tasks)
+
+    def of_hosts(self, option: Option, tasks: Iterable[Task]) -> Iterator[tuple[HostSlot, int]]:
+        """Yield what tasks ask of the slots of their hosts, if anything."""
         for task in tasks:
             group = option.groups[task.group]
             for gpu in task.gpus:
@@ -132,7 +140,7 @@ class Asked:
                 if amount:
                     yield (task.host, name), amount
 
-    def _slices(self, task: Task, group: TaskGroup, gpu: int) -> Iterator[tuple[Slot, int]]:
+    def _slices(self, task: Task, group: TaskGroup, gpu: int) -> Iterator[tuple[HostSlot, int]]:
         if group.mig is None or task.slot is None:
             for i in range(MEMORY_SLICES):
                 yield (task.host, (gpu, i)), min(group.gpu, WHOLE_GPU)
@@ -146,21 +154,27 @@ class Asked:
 
 def free_amounts(
     asked: Asked,
-    cluster: ClusterDocument,
-    running: Iterable[tuple[Option, Iterable[Task]]],
+    round_: Round,
+    running: Iterable[tuple[Option, Sequence[Task]]],
     numbers: Mapping[Slot, int],
 ) -> list[int]:
     """Return what the running jobs leave of each slot, by its number."""
-    touched = {host for host, _ in numbers}
+    touched = {slot[0] for slot in numbers if not isinstance(slot, PoolSlot)}
     has: dict[str, Hardware] = {}
-    pooled = pooled_resources(cluster)
-    for entry in cluster.hosts:
+    pooled = pooled_resources(round_.cluster)
+    for entry in round_.cluster.hosts:
         mine = touched.intersection(expand(entry.name))
         has.update(dict.fromkeys(mine, hardware(entry, pooled)))
-    free = [_has(has[host], what) for host, what in numbers]
+    free = [
+        asked.pools.limit(slot) if isinstance(slot, PoolSlot) else _has(has[slot[0]], slot[1])
+        for slot in numbers
+    ]
     for option, tasks in running:
         here = [task for task in tasks if task.host in touched]
-        for slot, amount in asked(option, here) if here else ():
+        of_hosts = asked.of_hosts(option, here) if here else ()
+        of_pools = asked.pools(option, tasks)
+        held: Iterator[tuple[Slot, int]] = chain(of_hosts, of_pools)
+        for slot, amount in held:
             if slot in numbers:
                 free[numbers[slot]] -= amount
     return free
