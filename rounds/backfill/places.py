@@ -16,6 +16,7 @@ from placewright.formulations.gang.problem.jobs import Choice, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.residual import residual
 from placewright.formulations.plan_messages import Candidate
+from placewright.rounds.backfill.pools import Amounts, fit
 from placewright.rounds.backfill.profile import NEVER, Profile, Reservation, gpus_taken
 from placewright.topology import State
 from placewright.topology.units import WHOLE_GPU
@@ -56,15 +57,18 @@ class Places:
     def start(self, job: int, choice: Choice, end: int) -> bool:
         """Start a job now beside all reservations; False if it does not fit."""
         c, placement, document = self.class_of[job], self._now, self._problem.round.jobs[job]
-        gpus, resources = self._profile.free(self._problem.round.now, end)
+        now = self._problem.round.now
+        gpus, resources = self._profile.free(now, end)
         reservations = [*self._profile.reservations, *self._profile.kept]
         held = any(r.at < end for r in reservations)
         keep = np.maximum(placement.whole - gpus, 0) if held else np.zeros_like(gpus)
         spare = np.maximum(placement.free - resources, 0) if held else np.zeros_like(resources)
         within = self._within(choice, end)
+        pools = self._profile.pools.of_levels(self._profile.free_of_pools(now, end))
         placement.whole -= keep
         placement.free -= spare
-        puts = place_choice(placement, choice, within)
+        with placement.pools.no_more_than(pools):
+            puts = place_choice(placement, choice, within)
         placement.whole += keep
         placement.free += spare
         if puts is None:
@@ -96,30 +100,31 @@ class Places:
         It takes hosts that have few free GPUs now, and so leaves the others to longer jobs.
         """
         gpus, resources = self._profile.free(at, end)
-        found = self._reservation_within(job, choice, at, gpus, resources)
+        pools = self._profile.free_of_pools(at, end)
+        found = self._reservation_within(job, choice, at, gpus, resources, pools)
         if found is None:
             return None
         now, _ = self._profile.free(self._problem.round.now, self._problem.round.now + 1)
         for most in np.unique(now[gpus > 0])[:-1].tolist():
             few = self._reservation_within(
-                job, choice, at, np.where(now <= most, gpus, 0), resources
+                job, choice, at, np.where(now <= most, gpus, 0), resources, pools
             )
             if few is not None:
                 return few
         return found
 
     def _reservation_within(
-        self, job: int, choice: Choice, at: int, gpus: Ints, resources: Ints
+        self, job: int, choice: Choice, at: int, gpus: Ints, resources: Ints, pools: Amounts
     ) -> Reservation | None:
-        """Return the reservation of a job with these GPUs and resources of hosts; None if none."""
+        """Return the reservation of a job with these GPUs, resources and pools; None if none."""
         if not self._may_fit(choice, gpus):
             return None
-        puts = place_choice(self._placement(gpus, resources), choice)
+        puts = place_choice(self._placement(gpus, resources, pools), choice)
         if puts is None:
             return None
         places = tuple((group, host, n) for (group, host), n in sorted(_per_host(puts).items()))
         found = self.reserved(job, choice.index, at, places)
-        return None if (found.gpus > gpus).any() else found
+        return None if (found.gpus > gpus).any() or not fit(found.pools, pools) else found
 
     def _may_fit(self, choice: Choice, gpus: Ints) -> bool:
         """Whether each group alone has enough GPUs, whatever else it asks."""
@@ -130,28 +135,36 @@ class Places:
                 return False
         return True
 
-    def _placement(self, gpus: Ints, resources: Ints) -> Placement:
-        """Return a placement with this many free GPUs and resources on each host."""
+    def _placement(self, gpus: Ints, resources: Ints, pools: Amounts) -> Placement:
+        """Return a placement with these GPUs and resources free on hosts, and these pools."""
         cluster = self._problem.cluster
         bare = State.empty(cluster) if self._later.part_demands is None else State.shared(cluster)
         number = np.arange(cluster.num_gpus) - np.repeat(cluster.gpu_start[:-1], cluster.gpu_count)
         bare.gpu_free[number >= np.repeat(gpus, cluster.gpu_count)] = 0
         state = replace(bare, free=resources)
-        return Placement(replace(self._later, state=state, cleared=state))
+        limits = self._profile.pools.of_levels(pools)
+        left = tuple(
+            replace(pool, limit=limit)
+            for pool, limit in zip(self._later.pools, limits, strict=True)
+        )
+        return Placement(replace(self._later, state=state, cleared=state, pools=left))
 
     def reserved(
         self, job: int, option: int, at: int, places: tuple[tuple[int, int, int], ...]
     ) -> Reservation:
         """Return a reservation with (group, host, tasks) of its places."""
         document, cluster = self._problem.round.jobs[job], self._problem.cluster
-        groups, runtime = document.options[option].groups, document.expected_runtime_s
+        chosen, runtime = document.options[option], document.expected_runtime_s
+        groups = chosen.groups
         taken = np.zeros(cluster.num_hosts, dtype=np.int64)
         demand = np.zeros_like(cluster.capacity)
         for group, host, number in places:
             taken[host] += gpus_taken(groups[group], number)
             demand[host] += number * self._profile.demand_of(groups[group])
         end = NEVER if runtime is None else at + runtime
-        return Reservation(job, option, at, end, places, taken, demand)
+        each = [(group, host) for group, host, number in places for _ in range(number)]
+        pools = self._profile.pools.taken(chosen, each)
+        return Reservation(job, option, at, end, places, taken, demand, pools)
 
     def of_entry(self, job: int, entry: Mapping[str, Any]) -> Reservation:
         """Return a reservation that a plan's section has; its hosts are still there."""
@@ -166,6 +179,7 @@ class Places:
         job = self._problem.round.jobs[before.job]
         return (
             bool((before.gpus <= gpus).all() and (before.demand <= resources).all())
+            and fit(before.pools, self._profile.free_of_pools(before.at, before.end))
             and all(bool(open_[host]) for _, host, _ in before.tasks)
             and self._profile.within_quota(job, job.options[before.option], before.at, before.end)
         )

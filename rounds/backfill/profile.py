@@ -18,6 +18,7 @@ from placewright.formulations.gang.problem.quotas import Account, accounts_of, l
 from placewright.instances.derived.waiting import expected_end, hosts_away
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
+from placewright.rounds.backfill.pools import Amounts, PoolProfile, least
 from placewright.topology.units import WHOLE_GPU
 
 NEVER = 1 << 60
@@ -35,6 +36,8 @@ class Reservation(NamedTuple):
         Whole GPUs that it takes of each host.
     demand : int64 (hosts, resources)
         Other resources, in the cluster's order.
+    pools : tuple of int64 (domains,)
+        What it takes of each pool.
     was : int or None
         Its time in the last round.
     cause : str or None
@@ -48,6 +51,7 @@ class Reservation(NamedTuple):
     tasks: tuple[tuple[int, int, int], ...]
     gpus: Ints
     demand: Ints
+    pools: Amounts = ()
     was: int | None = None
     cause: str | None = None
 
@@ -76,6 +80,7 @@ class Profile:
         self._rows: list[tuple[int, int, int, Ints]] = []  # end, host, whole GPUs, demand
         self._tables: tuple[Ints, ...] | None = None
         self._limits = limits_of(self._round)
+        self.pools = PoolProfile(self._round, cluster)
         self._held: defaultdict[Account, list[tuple[int, Option]]] = defaultdict(list)  # with ends
         self._away: dict[tuple[int, int], Bools] = {}
         self._ends = {outage.end for outage in self._round.maintenance if outage.end is not None}
@@ -93,8 +98,9 @@ class Profile:
 
         Without GPUs, tasks of whole GPUs take any that are free.
         """
-        end = _or_never(expected_end(job, self._now))
+        end, tasks = _or_never(expected_end(job, self._now)), list(tasks)
         self._ends.add(end)
+        self.pools.run(end, option, places_of(tasks))
         for group, host, number, gpus in tasks:
             ids = int(self._problem.cluster.gpu_start[host]) + np.array(gpus, dtype=np.int64)
             self._gpu_end[ids] = np.maximum(self._gpu_end[ids], end)
@@ -153,6 +159,16 @@ class Profile:
         gpus = np.where(open_, np.maximum(gpus, 0), 0)
         return gpus, np.where(open_[:, None], np.maximum(resources, 0), 0)
 
+    def free_of_pools(self, at: int, end: int) -> Amounts:
+        """Return what is free of each pool all the time from `at` to `end`."""
+        free = self._pools_at(at)
+        for other in {r.at for r in self._all() if free and at < r.at < end}:
+            free = least(free, self._pools_at(other))
+        return free
+
+    def _pools_at(self, at: int) -> Amounts:
+        return self.pools.free(at, (r.pools for r in self._all() if r.at <= at < r.end))
+
     def _free_at(self, at: int) -> tuple[Ints, Ints]:
         cluster = self._problem.cluster
         gpus = np.bincount(self._host_of_gpu[self._gpu_end <= at], minlength=cluster.num_hosts)
@@ -171,7 +187,9 @@ class Profile:
         return gpus, resources
 
     def within_quota(self, job: Job, option: Option, at: int, end: int) -> bool:
-        """Whether a job stays within its quotas and caps from `at` to `end`."""
+        """Whether a job stays within quotas, caps and pools of the cluster from `at` to `end`."""
+        if not self.pools.within_whole(option, self.free_of_pools(at, end)):
+            return False
         for account in accounts_of(job) if self._limits else ():
             limits = self._limits.get(account)
             for time in {at, *(r.at for r in self._all() if at < r.at < end)} if limits else ():
@@ -187,6 +205,11 @@ class Profile:
             job = self._round.jobs[r.job]
             if r.at <= at < r.end and account in accounts_of(job):
                 yield job.options[r.option]
+
+
+def places_of(tasks: Iterable[tuple[int, int, int, Sequence[int]]]) -> list[tuple[int, int]]:
+    """Return group and host of each task, of (group, host, tasks, GPUs)."""
+    return [(group, host) for group, host, number, _ in tasks for _ in range(number)]
 
 
 def _or_never(end: int | None) -> int:

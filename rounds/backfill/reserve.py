@@ -15,6 +15,7 @@ from typing import Any
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
 from placewright.rounds.backfill.places import SOURCE, Places
+from placewright.rounds.backfill.pools import PoolProfile
 from placewright.rounds.backfill.profile import Profile, Reservation
 from placewright.rounds.backfill.queue import Queue
 
@@ -23,9 +24,10 @@ NOTHING: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The jobs of the queue that start in their turn, and those with a reservation."""
+    """The jobs of the queue that start in their turn, those with a reservation, and the pools."""
 
     starts: Candidate
+    pools: PoolProfile
     reservations: list[Reservation] = field(default_factory=list)
 
 
@@ -41,7 +43,8 @@ def reserve(problem: Problem, last: Mapping[str, Mapping[str, Any]] = NOTHING) -
     """
     backfill = problem.round.policy.backfill
     if backfill is None:
-        return Reserved(Candidate({}, SOURCE))
+        pools = PoolProfile(problem.round, problem.cluster)
+        return Reserved(Candidate({}, SOURCE), pools)
     taken = Queue(problem, last)
     order = taken.order()
     depth = len(order) if backfill.depth == "all" else backfill.depth
@@ -54,14 +57,15 @@ def reserve(problem: Problem, last: Mapping[str, Mapping[str, Any]] = NOTHING) -
             break
         taken.backfill(job)
     taken.profile.kept = []
-    return Reserved(taken.candidate(), taken.profile.reservations)
+    return Reserved(taken.candidate(), taken.profile.pools, taken.profile.reservations)
 
 
 def reserved_before(
     problem: Problem, entries: Mapping[str, Mapping[str, Any]], starts: Candidate
 ) -> Reserved:
     """Return starts and reservations as a plan has them; these are by the name of the job."""
-    places = Places(problem, Profile(problem))
+    profile = Profile(problem)
+    places = Places(problem, profile)
     number = {job.name: j for j, job in enumerate(problem.round.jobs)}
     reservations = [places.of_entry(number[name], entry) for name, entry in entries.items()]
-    return Reserved(starts, reservations)
+    return Reserved(starts, profile.pools, reservations)

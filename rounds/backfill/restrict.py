@@ -2,9 +2,9 @@
 
 For the time `at` of each reservation a host has further resources, which only jobs ask that would
 not have ended by then: the GPUs and other resources that no reservation takes, and of tenants what
-their quotas leave. What reservations leave of a cap is a further cap of such jobs. Tasks of a part
-of a GPU do not come to hosts of which a reservation takes GPUs. Hosts that maintenance takes are
-not among those of jobs that would not have ended by then.
+their quotas leave. What reservations leave of a cap or of pools is a further cap, and are further
+pools, of such jobs. Tasks of a part of a GPU do not come to hosts of which a reservation takes
+GPUs. Hosts that maintenance takes are not among those of jobs that would not have ended by then.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Tenant
 from placewright.instances.documents.quantities import CORE_RESOURCES, MAX_GPU
 from placewright.instances.documents.round import Round
+from placewright.rounds.backfill.pools import PoolProfile
 from placewright.rounds.backfill.profile import Reservation
 from placewright.topology.units import WHOLE_GPU
 
@@ -36,7 +37,11 @@ _IMPOSSIBLE = Option(value=0, groups=(TaskGroup(gpu=MAX_GPU // WHOLE_GPU),))
 
 
 def restricted_round(
-    round_: Round, whole: Round, reservations: Sequence[Reservation], resources: Sequence[str]
+    round_: Round,
+    whole: Round,
+    reservations: Sequence[Reservation],
+    resources: Sequence[str],
+    pools: PoolProfile,
 ) -> Round:
     """Return a round whose plans delay no reservation.
 
@@ -51,9 +56,13 @@ def restricted_round(
     reservations
     resources
         Names of the cluster's resources, as in the reservations' `demand`.
+    pools
+        Its pools.
     """
     asked, maintenance = _Asked(round_.now), _Maintenance(round_)
-    limits = [_Limit(at, round_, whole, reservations, resources) for at in _times(reservations)]
+    limits = [
+        _Limit(at, round_, whole, reservations, resources, pools) for at in _times(reservations)
+    ]
     jobs = []
     for job, before in zip(round_.jobs, whole.jobs, strict=True):
         if job.running is None and not eligible(job, round_.now):
@@ -102,6 +111,7 @@ class _Limit:
         whole: Round,
         reservations: Sequence[Reservation],
         resources: Sequence[str],
+        pools: PoolProfile,
     ) -> None:
         self.at, self._now = at, round_.now
         self._pooled = pooled_resources(round_.cluster)
@@ -115,6 +125,9 @@ class _Limit:
             if demand[:, r].any()
         ]
         self.gpus = {h: int(gpus[h]) for h in self.hosts}
+        found = list(pools.reserved([r.pools for r in self.active], self.name))
+        self.pools = [left for _, left in found]
+        self._uses = {pool.resource for pool, _ in found if pool.per == "job"}
         self.quota: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
         for r in self.active:
             job = round_.jobs[r.job]
@@ -170,6 +183,8 @@ class _Limit:
             yield self.name(GPUS), has.gpus
             yield self.name(PARTS), MAX_AMOUNT
         for name, taken in self.resources:
+            if name in self._pooled and name not in entry.resources:
+                continue
             yield self.name(name), max(has.capacity.get(name, 0) - taken.get(number, 0), 0)
         for name in self.quota_names:
             yield self.name(f"{QUOTA}-{name}"), MAX_AMOUNT
@@ -183,6 +198,10 @@ class _Limit:
         if is_part(group):
             return asked | {self.name(PARTS): 1}
         return asked | {self.name(GPUS): group.gpu // WHOLE_GPU}
+
+    def of_job(self, option: Option) -> dict[str, int]:
+        """Return what a job that is bound uses of pools."""
+        return {self.name(name): n for name, n in option.uses.items() if name in self._uses}
 
     def caps_of(self, job: Job) -> Iterator[str]:
         """Yield the further caps of a job that is bound."""
@@ -251,7 +270,9 @@ class _Asked:
             for group in option.groups:
                 more = {k: v for limit in limits for k, v in limit.of_task(group).items() if v}
                 groups.append(group.model_copy(update={"resources": {**group.resources, **more}}))
-            made = option.model_copy(update={"groups": tuple(groups)})
+            uses = {k: v for limit in limits for k, v in limit.of_job(option).items()}
+            more_uses = {"uses": {**option.uses, **uses}} if uses else {}
+            made = option.model_copy(update={"groups": tuple(groups), **more_uses})
             self._known[key] = option, made
         return self._known[key][1]
 
@@ -272,7 +293,8 @@ def _cluster(document: ClusterDocument, limits: Sequence[_Limit]) -> ClusterDocu
             more = dict(pair for limit in limits for pair in limit.of_host(number, one))
             entries.append(one.model_copy(update={"resources": {**entry.resources, **more}}))
             number += 1 if apart else len(names)
-    return document.model_copy(update={"hosts": tuple(entries)})
+    pools = (*document.pools, *(pool for limit in limits for pool in limit.pools))
+    return document.model_copy(update={"hosts": tuple(entries), "pools": pools})
 
 
 def _tenant(tenant: Tenant, limits: Sequence[_Limit]) -> Tenant:

@@ -23,7 +23,7 @@ from placewright.instances.documents.plan import Decision, Detail, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.backfill.places import SOURCE
-from placewright.rounds.backfill.profile import NEVER
+from placewright.rounds.backfill.profile import NEVER, Reservation
 from placewright.rounds.backfill.reserve import reserve, reserved_before
 from placewright.rounds.backfill.restrict import is_part, restricted_round
 from placewright.rounds.backfill.section import in_turn, reservation_section, reservations_of
@@ -63,9 +63,8 @@ class BackfillDecider:
             jobs = [j for j, job in enumerate(round_.jobs) if job.name in turn]
             starts = starts_of_plan(round_, plan, jobs, SOURCE)
             self._reserved = reserved_before(self.whole, reservations_of(plan.sections), starts)
-        names = self.whole.cluster.resources
         rest = residual_round_of(round_, self._reserved.starts)
-        restricted = restricted_round(rest.round, round_, self._reserved.reservations, names)
+        restricted = self._restricted(rest, self._reserved.reservations)
         self.rest: ResidualRound = replace(rest, round=restricted)
         self._problem = self._compile(self.rest)
 
@@ -191,9 +190,12 @@ class BackfillDecider:
     @cached_property
     def _maintained(self) -> Problem:
         """The round in which starts of the head run, and nothing else than maintenance limits."""
-        round_, names = self._round, self.whole.cluster.resources
-        rest = residual_round_of(round_, self._reserved.starts)
-        return self._compile(replace(rest, round=restricted_round(rest.round, round_, (), names)))
+        rest = residual_round_of(self._round, self._reserved.starts)
+        return self._compile(replace(rest, round=self._restricted(rest, ())))
+
+    def _restricted(self, rest: ResidualRound, reservations: Sequence[Reservation]) -> Round:
+        names, pools = self.whole.cluster.resources, self._reserved.pools
+        return restricted_round(rest.round, self._round, reservations, names, pools)
 
     def _held_back(self, job: int, candidate: Candidate, otherwise: Why) -> Why:
         """Return which maintenance keeps a job off, or whose reservation it would delay.

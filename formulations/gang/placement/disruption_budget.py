@@ -15,7 +15,11 @@ from heapq import heapify, heappop, heappush
 
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import repair_preemptions
+from placewright.formulations.gang.placement.preemption import (
+    more_of_pool,
+    repair_preemptions,
+    taken_of_pool,
+)
 from placewright.formulations.gang.problem.disruption_budget import (
     NOTHING,
     Disruption,
@@ -170,7 +174,9 @@ class _Return:
             placement.stop(placement.start_of(job))
         hosts = {host for _, _, host, _ in running.places}
         while not placement.fits_in_place(job):
-            there = [one for host in hosts for one in self._arrivals(host)]
+            there = list(self._takers_of_pools(job)) or [
+                one for host in hosts for one in self._arrivals(host)
+            ]
             pending = [(value, number) for value, number, other in there if other == ANY_JOB]
             if pending:
                 placement.stop(min(pending)[1])
@@ -236,6 +242,17 @@ class _Return:
             if start is not None:
                 job_class = self.problem.classes[start.job_class]
                 yield job_class.choices[start.choice].value, number, start.job
+
+    def _takers_of_pools(self, job: int) -> Iterator[tuple[int, int, int]]:
+        """Yield value, number and job of what takes more than before where a job lacks a pool."""
+        placement, problem = self.placement, self.problem
+        home = problem.running_placement_of[job]
+        for pool, left in zip(placement.pools.pools, placement.pools.left, strict=True):
+            asked = taken_of_pool(problem, pool, home)
+            short = (asked > 0) & (asked > left)
+            for number, start in list(placement.changed()) if short.any() else ():
+                if (more_of_pool(problem, pool, start)[short] > 0).any():
+                    yield placement.choice_of(start).value, number, start.job
 
     def _milli_on(self, number: int, host: int) -> int:
         """Return the milli-GPU of the tasks of a placed job that arrive on a host."""

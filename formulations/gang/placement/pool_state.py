@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +87,16 @@ class PoolState:
             bool((self.left[k][self.pools[k].domain[hosts]] >= amount).all())
             for k, amount in self._uses(choice)
         )
+
+    @contextmanager
+    def no_more_than(self, most: Iterable[Ints]) -> Iterator[None]:
+        """Context: no more than some amounts is left of each domain, int64 (domains,) by pool."""
+        kept = [left - np.minimum(left, few) for left, few in zip(self.left, most, strict=True)]
+        for left, amount in zip(self.left, kept, strict=True):
+            left -= amount
+        yield
+        for left, amount in zip(self.left, kept, strict=True):
+            left += amount
 
     def overfull(self) -> Iterator[tuple[Pool, Ints]]:
         """Yield pools of which too much is taken, with the domains where that is so."""

@@ -229,7 +229,7 @@ class _Counterfactual:
             for job in exact:
                 over = (left < 0) & (taken_of_pool(problem, pool, home[job]) > 0)
                 for number, start in reversed(below) if over.any() else ():
-                    if (self._more_of_pool(pool, start)[over] > 0).any():
+                    if (more_of_pool(problem, pool, start)[over] > 0).any():
                         return {number}
         return set()
 
@@ -237,7 +237,7 @@ class _Counterfactual:
         """Whether a job takes more than before of a pool of which one that is back has taken."""
         problem = self._placement.problem
         for pool in problem.pools:
-            more = self._more_of_pool(pool, start) > 0
+            more = more_of_pool(problem, pool, start) > 0
             if more.any() and any(
                 (taken_of_pool(problem, pool, problem.running_placement_of[job])[more] > 0).any()
                 for job in self.back
@@ -245,14 +245,6 @@ class _Counterfactual:
             ):
                 return True
         return False
-
-    def _more_of_pool(self, pool: Pool, start: JobPlacement) -> Ints:
-        """Return what a job takes of each domain beyond what it took before, (domains,)."""
-        problem = self._placement.problem
-        taken = taken_of_pool(problem, pool, start)
-        if start.job != ANY_JOB:
-            taken -= taken_of_pool(problem, pool, problem.running_placement_of[start.job])
-        return taken
 
     def _comes(self, start: JobPlacement) -> bool:
         return any(put.host in self._hosts for put in start.tasks if not put.stays)
@@ -322,6 +314,14 @@ def taken_of_pool(problem: Problem, pool: Pool, start: JobPlacement) -> Ints:
         taken[pool.domain[put.host]] += put.count * pool.demand[choice.groups[put.group].shape]
     if choice.num_tasks > 1 and (amount := pool.used_by(choice.uses)):
         taken[pool.domain[[put.host for put in start.tasks]]] = amount
+    return taken
+
+
+def more_of_pool(problem: Problem, pool: Pool, start: JobPlacement) -> Ints:
+    """Return what a job takes of each domain beyond what it took before, int64 (domains,)."""
+    taken = taken_of_pool(problem, pool, start)
+    if start.job != ANY_JOB:
+        taken -= taken_of_pool(problem, pool, problem.running_placement_of[start.job])
     return taken
 
 
