@@ -143,6 +143,8 @@ def _of_cells(reason: Reason, detail: Detail, unused: int) -> str:
 
 def _lack(detail: Detail, beside: str) -> str:
     """Say what an option lacks beside some jobs, "" if the detail does not."""
+    if detail.limit is not None:
+        return _of_pool(detail, beside)
     asked, free = _asked_and_free(detail)
     group = "" if detail.group is None else f" of group {detail.group}"
     where = "" if detail.domain is None else f"{detail.level} {detail.domain}"
@@ -166,6 +168,17 @@ def _lack(detail: Detail, beside: str) -> str:
         has = where or ("the cluster" if detail.region is None else f"region {detail.region}")
         return f"its groups together ask {asked}, and {has} has {free} free for them {beside}"
     return f"its groups fit {where} one by one {beside}, but not at once" if where else ""
+
+
+def _of_pool(detail: Detail, beside: str) -> str:
+    """Say which domain of a pool has too little left, "" if the detail does not."""
+    if detail.free is None or detail.limit is None or detail.asked is None:
+        return ""
+    where = "the cluster" if detail.domain is None else f"{detail.level} {detail.domain}"
+    has = f"{detail.free:,} {detail.resource}"
+    if detail.free != detail.limit:
+        has = f"{detail.free:,} of {detail.limit:,} {detail.resource} left"
+    return f"hosts have room {beside}, but {where} has {has}, and the job asks {detail.asked:,}"
 
 
 def _asked_and_free(detail: Detail) -> tuple[str, str]:

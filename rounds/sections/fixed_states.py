@@ -16,6 +16,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.residual import charge, residual
 from placewright.formulations.plan_messages import Candidate, Place
 from placewright.instances.documents.plan import Reason
+from placewright.rounds.sections.pool_states import PoolsLeft, PoolStates
 from placewright.topology import State
 from placewright.topology.mig import MEMORY_SLICES
 from placewright.topology.units import WHOLE_GPU
@@ -72,6 +73,7 @@ class FixedStates:
         self._victim_ranks = [self.precedence(j) for j in self._victims]
         self._known: dict[StateKey, Placement] = {}
         self._numbers: dict[Precedence, tuple[int, int]] = {}
+        self._pools = PoolStates(problem, candidate)
         self._after = self._beside_running()
         self._beside_started, self._charged = self._after.copy(), 0
 
@@ -102,6 +104,7 @@ class FixedStates:
                 open=np.ones_like(problem.open),
                 usable=np.ones_like(problem.usable),
                 labels=labels,
+                pools=self._pools.empty.of_problem(problem),
             )
         )
 
@@ -139,13 +142,22 @@ class FixedStates:
             self._known[key] = self._new_placement(*key)
         return self._known[key]
 
+    def pools(self, key: StateKey) -> PoolsLeft:
+        """Return what pools have left in a state."""
+        if isinstance(key, Reason):
+            return self._pools.empty
+        started, victims = key
+        return self._pools.beside(self._started[:started], self._victims[:victims])
+
     def _new_placement(self, started: int, victims: int) -> Placement:
         """Return the hosts beside the first started jobs, and preempted ones that still count."""
         state = self._beside(started).copy()
         if victims:
             state = _least(state, self._beside_kept(self._victims[:victims]))
         labels = self._labels(self._started[:started], self._victims[:victims])
-        return Placement(replace(self._bare, state=state, cleared=state, labels=labels))
+        pools = self.pools((started, victims)).of_problem(self._problem)
+        problem = replace(self._bare, state=state, cleared=state, labels=labels, pools=pools)
+        return Placement(problem)
 
     def _beside(self, started: int) -> State:
         """Return the state beside the kept, migrated and first started jobs."""

@@ -19,6 +19,8 @@ from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.plan import Detail, Reason
 from placewright.rounds.decisions import Why
 from placewright.rounds.sections.fixed_states import FixedStates, Precedence, StateKey
+from placewright.rounds.sections.pool_shortage import beyond_whole_cluster, pool_shortage
+from placewright.rounds.sections.pool_states import PoolsLeft
 from placewright.rounds.sections.quota_use import QuotaUse
 from placewright.rounds.sections.shortage import shortage
 
@@ -36,8 +38,10 @@ TESTS = (
 _State: TypeAlias = tuple[StateKey, int | None]
 """A state of the hosts, and the region to which the tasks may come; None is the cluster."""
 
-_Asked: TypeAlias = tuple[_State, tuple[Group, ...], int, int]
-"""A state; groups, joint level and label of an option."""
+_Uses: TypeAlias = tuple[tuple[int, int], ...]
+
+_Asked: TypeAlias = tuple[_State, tuple[Group, ...], int, int, _Uses]
+"""A state; groups, joint level, label and uses of an option."""
 
 
 class Verdict(NamedTuple):
@@ -164,6 +168,8 @@ class _Tests:
         self._shortages: dict[_Asked, dict[str, Any]] = {}
         self._within = WeakKeyDictionary[Placement, dict[int, Placement]]()
         self._fitting = WeakKeyDictionary[Placement, dict[int, Ints]]()
+        self._hosts = WeakKeyDictionary[Placement, Placement]()
+        self._pools_known: dict[StateKey, PoolsLeft] = {}
 
     def of(
         self, job: int, choice: Choice, precedence: Precedence, region: int | None = None
@@ -178,14 +184,14 @@ class _Tests:
                 lack = self._excess(job, choice, precedence, region) or None
             else:
                 state = self._states.key(reason, precedence), region
-                fitting = self._fits(state, choice)
+                fitting = self._fits(state, job, choice)
                 doubt = {"unproven": True} if fitting is None else doubt
-                lack = None if fitting is not False else self._shortage(state, choice) | where
+                lack = None if fitting is not False else self._shortage(state, job, choice) | where
             if lack is not None:
                 return Verdict(reason, {**lack, **doubt})
         if self._startable and not doubt:
             state = self._states.key(Reason.NOT_CHOSEN, precedence), region
-            doubt = {"startable": True} if self._fits(state, choice) else {}
+            doubt = {"startable": True} if self._fits(state, job, choice) else {}
         return Verdict(Reason.NOT_CHOSEN, doubt | where)
 
     def _excess(
@@ -197,16 +203,23 @@ class _Tests:
             return lack
         return self._regions.quotas(region).excess(*asking)
 
-    def _fits(self, state: _State, choice: Choice) -> bool | None:
-        key = state, choice.groups, choice.joint_level, choice.label
-        if key not in self._known and is_single(choice):
-            self._known[key] = self._group_fits(state, choice.groups[0])
-        elif key not in self._known:
-            most = min(parameters.PARAMETERS.placement.max_feasibility_steps, self._steps)
-            self._known[key] = fits(self._placement(state), choice, most)
-            if self._known[key] is None:
-                self._steps -= most
+    def _fits(self, state: _State, job: int, choice: Choice) -> bool | None:
+        key = _asked(state, choice)
+        if key not in self._known:
+            option = self._jobs[job].options[choice.index]
+            beyond = choice.pools and beyond_whole_cluster(self._pools(state), option)
+            self._known[key] = False if beyond else self._fits_hosts(state, choice)
         return self._known[key]
+
+    def _fits_hosts(self, state: _State, choice: Choice) -> bool | None:
+        """Return whether an option fits hosts and the pools of levels; None if not decided."""
+        if is_single(choice):
+            return self._group_fits(state, choice.groups[0])
+        most = min(parameters.PARAMETERS.placement.max_feasibility_steps, self._steps)
+        fitting = fits(self._placement(state), choice, most)
+        if fitting is None:
+            self._steps -= most
+        return fitting
 
     def _group_fits(self, state: _State, group: Group) -> bool:
         """Return whether the group of a single option fits, from what hosts of the cluster take."""
@@ -220,11 +233,31 @@ class _Tests:
             fitting = np.where(self._regions.host_region == region, fitting, 0)
         return group_fits(whole.problem.cluster, group, fitting)
 
-    def _shortage(self, state: _State, choice: Choice) -> dict[str, Any]:
-        key = state, choice.groups, choice.joint_level, choice.label
+    def _shortage(self, state: _State, job: int, choice: Choice) -> dict[str, Any]:
+        key = _asked(state, choice)
         if key not in self._shortages:
-            self._shortages[key] = shortage(self._placement(state), choice)
+            hosts = self._placement(state)
+            lack: dict[str, Any] = {}
+            if choice.pools:
+                hosts, option = self._without_pools(hosts), self._jobs[job].options[choice.index]
+                choice = replace(choice, pools=(), pooled=False, uses=())
+                most = parameters.PARAMETERS.placement.max_feasibility_steps
+                if fits(hosts, choice, most) is not False:
+                    lack = pool_shortage(hosts, choice, self._pools(state), option)
+            self._shortages[key] = lack or shortage(hosts, choice)
         return self._shortages[key]
+
+    def _pools(self, state: _State) -> PoolsLeft:
+        key, _ = state
+        if key not in self._pools_known:
+            self._pools_known[key] = self._states.pools(key)
+        return self._pools_known[key]
+
+    def _without_pools(self, placement: Placement) -> Placement:
+        """Return the hosts of a placement alone."""
+        if placement not in self._hosts:
+            self._hosts[placement] = Placement(replace(placement.problem, pools=()))
+        return self._hosts[placement]
 
     def _placement(self, state: _State) -> Placement:
         """Return the hosts in a state, those of a region alone if one is given."""
@@ -237,3 +270,7 @@ class _Tests:
             inside = self._regions.host_region == region
             known[region] = Placement(replace(whole.problem, open=whole.problem.open & inside))
         return known[region]
+
+
+def _asked(state: _State, choice: Choice) -> _Asked:
+    return state, choice.groups, choice.joint_level, choice.label, choice.uses

@@ -3,7 +3,8 @@
 Of one group it is computed exactly, by capacity summed up the domain tree (gang_tree.py). Several
 groups at once are vector bin packing with few item types: a first fit proves that they fit, a group
 that does not fit alone or a sum over the hosts that they do not, and dynamic programming over the
-hosts decides the rest, up to a number of steps.
+hosts decides the rest, up to a number of steps. The latter does not look at pools: where an option
+takes from some, it decides only that the groups do not fit.
 """
 
 from __future__ import annotations
@@ -51,17 +52,28 @@ def fits(placement: Placement, choice: Choice, max_steps: int) -> bool | None:
     if puts is not None:
         lift_all(placement, choice, puts)
         return True
-    if len(choice.groups) == 1:
+    if len(choice.groups) == 1 or not _pools_suffice(placement, choice):
         return False
     try:
-        return _Search(placement, choice, max_steps).finds()
+        found = _Search(placement, choice, max_steps).finds()
     except _UndecidedError:
         return None
+    return None if found and choice.pooled else found
 
 
 def is_single(choice: Choice) -> bool:
     """Whether an option is one group whose places only a required level relates."""
-    return len(choice.groups) == 1 and not choice.is_tied
+    (first, *others) = choice.groups
+    return not others and not choice.is_tied and not (choice.pooled and first.count > 1)
+
+
+def _pools_suffice(placement: Placement, choice: Choice) -> bool:
+    """Whether all domains of a pool together have what all tasks ask."""
+    return all(
+        sum(group.count * int(pool.demand[group.shape]) for group in choice.groups)
+        <= left.clip(min=0).sum()
+        for pool, left in zip(placement.pools.pools, placement.pools.left, strict=True)
+    )
 
 
 def group_fits(cluster: Cluster, group: Group, fitting: Ints) -> bool:
