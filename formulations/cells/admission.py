@@ -83,7 +83,10 @@ class _AdmissionState:
         self.tenants = {tenant.name: t for t, tenant in enumerate(round_.tenants)}
         # All running jobs count in quotas: it is open which evicted ones find another place.
         running = tuple(pinned(job) for job in jobs if job.running is not None)
-        self.quota = remaining_quotas(round_.model_copy(update={"jobs": running}), cluster)
+        # Of pools they have to leave what these jobs take.
+        self.quota = self.problem.quota | remaining_quotas(
+            round_.model_copy(update={"jobs": running}), cluster
+        )
         self.allowed = AllowedHosts(round_.host_sets)
         self.held = _held(round_, mine)
         blocked = {host for host, at in self.index.items() if not self.problem.open[at]}

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from placewright.formulations.cells.residual_pools import ResidualPools
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.documents.job import Job
@@ -22,7 +23,8 @@ class Evictions:
     Attributes
     ----------
     jobs
-        Of each evicted job the guaranteed job that arrives on one of its hosts.
+        Of each evicted job the guaranteed job that arrives on one of its hosts, or takes from one
+        of its pools.
     min_cost
         Least disruption of any evictions, in milli-GPU-seconds: that of jobs whose GPUs are taken.
         The others might be spared if different jobs left.
@@ -59,25 +61,33 @@ def evictions(
     for j, (option, tasks) in starts.items():
         left.take(round_.jobs[j], option, tasks, 1)
     taken = left.gpus_taken()
+    pools = ResidualPools(round_)
+    sought = {where: j for j in starts for where in pools.start(j, *starts[j])}
     for j in stay:
         running = round_.jobs[j].running
         if running is not None:
             left.take(round_.jobs[j], running.option, running.tasks, 1)
+            pools.keep(j)
     evicted: dict[int, int] = {}
     min_cost = 0
     for j in order:
         job, running = round_.jobs[j], round_.jobs[j].running
-        if running is None or not any(task.host in comes for task in running.tasks):
+        if running is None:
+            continue
+        drawn = pools.keep(j)
+        if not any(task.host in comes for task in running.tasks) and drawn.isdisjoint(sought):
             continue
         gpus = {(task.host, gpu) for task in running.tasks for gpu in task.gpus}
         mixed = not parted.isdisjoint(gpus) or any(
             gpu in taken for gpu in _parts(job, running.option, running.tasks)
         )
         left.take(job, running.option, running.tasks, 1)
-        if left.enough and not mixed:
+        if left.enough and not mixed and pools.enough(drawn):
             continue
         left.take(job, running.option, running.tasks, -1)
-        evicted[j] = next(comes[task.host] for task in running.tasks if task.host in comes)
+        pools.keep(j, -1)
+        by = [comes[task.host] for task in running.tasks if task.host in comes]
+        evicted[j] = (by or [sought[where] for where in sorted(drawn & sought.keys())])[0]
         if any(
             taken.get((task.host, gpu), 0) + _each(job, running.option, task) > WHOLE_GPU
             for task in running.tasks

@@ -13,9 +13,11 @@ from placewright.formulations.gang.placement.disruption_budget import repair_dis
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
+from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import BestKnown, Session
+from placewright.instances.derived.pools import places_of, pools_of
 from placewright.topology.units import WHOLE_GPU
 
 
@@ -86,7 +88,9 @@ def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
     problem = _with_busy_hosts(problem, left)
     open_ = problem.open.copy()
     open_[left] = False
-    closed = replace(problem, open=open_, budget=_budget_left(rest, problem))
+    closed = replace(
+        problem, open=open_, pools=_pools_left(rest, problem), budget=_budget_left(rest, problem)
+    )
     placement = Placement(closed)
     fill_greedily(placement)
     repair_disruptions(placement)
@@ -106,6 +110,21 @@ def _budget_left(rest: ResidualRound, problem: Problem) -> DisruptionBudget | No
     if rest.budget is None or problem.budget is None:
         return None
     return problem.budget.after(rest.budget.used(rest.evicted.jobs, ()))
+
+
+def _pools_left(rest: ResidualRound, problem: Problem) -> tuple[Pool, ...]:
+    """Return the pools without what evicted jobs gave back of them."""
+    held = [
+        (job.options[job.running.option], places_of(job.running.tasks, problem.cluster))
+        for job in map(rest.whole.jobs.__getitem__, rest.evicted.jobs)
+        if job.running is not None
+    ]
+    entries = [one for one in pools_of(rest.whole, problem.cluster) if one.pool.level is not None]
+    left = Placement(problem).pools.left
+    return tuple(
+        replace(pool, limit=pool.limit - np.clip(entry.held(held), 0, np.maximum(free, 0)))
+        for pool, entry, free in zip(problem.pools, entries, left, strict=True)
+    )
 
 
 def _with_busy_hosts(problem: Problem, hosts: Sequence[int]) -> Problem:

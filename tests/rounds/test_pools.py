@@ -26,11 +26,12 @@ def job(
     uses: bool = False,
     **more: Any,
 ) -> Raw:
-    """A job of one GPU and some watts a task; it runs on hosts, if they are given."""
+    """A job worth its priority + 1, of a GPU and some watts a task; it runs on given hosts."""
     group = {"count": len(hosts) or count, "gpu": 1, "resources": {"w": watts} if watts else {}}
     tasks = [{"index": i, "host": host, "gpus": [gpu]} for i, host in enumerate(hosts)]
     running = {"running": {"tasks": tasks, **more.pop("running", {})}} if hosts else {}
-    option = {"groups": [group], **({"uses": {"lic": 1}} if uses else {})}
+    value = more.get("priority", 0) + 1
+    option = {"value": value, "groups": [group], **({"uses": {"lic": 1}} if uses else {})}
     return {"name": name, "options": [option], **more, **running}
 
 
@@ -98,3 +99,76 @@ def test_a_longer_job_leaves_a_reservation_its_part_of_a_pool(
     jobs[0]["running"]["pinned"] = True
     _, decided = solved(round_of([pool], jobs, racks=1, now=10, policy={"backfill": {"depth": 1}}))
     assert decided == {"runs": "keep", "first": "wait", "short": "start", "long": "wait"}
+
+
+def displacers(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Return who displaces each preempted job."""
+    return {d.job: d.displaced_by for d in plan.decisions if d.decision.value == "preempt"}
+
+
+@pytest.mark.parametrize("level", ["rack", None])
+def test_a_job_on_another_host_displaces_who_has_of_its_pool(level: str | None) -> None:
+    jobs = [
+        job("low", 60, "r0h0", priority=0),
+        job("beside", 40, "r0h1", priority=1),
+        job("high", 60, priority=2),
+    ]
+    jobs[1]["running"]["pinned"] = True
+    pool = {**WATTS, "level": level, "domains": {"r1": 0} if level else {}}
+    round_ = round_of([pool], jobs)
+    plan, decided = solved(round_)
+    assert decided == {"low": "preempt", "beside": "keep", "high": "start"}
+    assert displacers(plan) == {"low": ("high",)}
+
+
+@pytest.mark.parametrize(("asked", "by"), [(50, ("a", "b")), (30, ("a",))])
+def test_as_few_as_possible_that_take_of_a_pool_displace_a_victim(
+    asked: int, by: tuple[str, ...]
+) -> None:
+    jobs = [
+        job("low", 60, "r0h0", priority=0),
+        job("a", asked, priority=2),
+        job("b", asked, priority=2),
+        job("none", 0, priority=2),
+    ]
+    plan, decided = solved(round_of([WATTS], jobs, racks=1))
+    assert decided == {"low": "preempt", "a": "start", "b": "start", "none": "start"}
+    assert displacers(plan) == {"low": by}
+
+
+@pytest.mark.parametrize(
+    ("pool", "asked", "uses"),
+    [(WATTS, 60, False), ({**WATTS, "level": None}, 60, False), (LICENCE, 0, True)],
+)
+def test_a_guaranteed_job_evicts_who_has_of_its_pool(pool: Raw, asked: int, uses: bool) -> None:
+    jobs = [
+        job("here", asked, "r0h1", uses=uses),
+        job("there", 0, "r0h1", gpu=1),
+        job("mine", asked, uses=uses, tenant="owner"),
+    ]
+    tenants = [{"name": "owner", "cells": [{"level": "rack"}]}]
+    plan, decided = solved(round_of([pool], jobs, racks=1, tenants=tenants))
+    assert decided == {"here": "preempt", "there": "keep", "mine": "start"}
+    assert displacers(plan) == {"here": ("mine",)}
+
+
+def test_an_evicted_job_finds_another_rack() -> None:
+    jobs = [job("here", 60, "r0h1"), job("mine", 60, tenant="owner")]
+    tenants = [{"name": "owner", "cells": [{"level": "rack"}]}]
+    pool = {**WATTS, "domains": {"r1": 70}}
+    _, decided = solved(round_of([pool], jobs, tenants=tenants))
+    assert decided["mine"] == "start"
+    assert decided["here"] != "preempt"
+
+
+@pytest.mark.parametrize("limits", [{"preempted_jobs": 0}, {"migrated_jobs": 0}])
+def test_jobs_go_back_to_their_pools_for_the_disruption_budget(limits: Raw) -> None:
+    jobs = [
+        job("low", 60, "r0h0", priority=0),
+        job("high", 60, priority=2),
+        job("full", 90, "r1h0", priority=2),
+    ]
+    policy = {"limits": {"disruption": limits}}
+    _, decided = solved(round_of([WATTS], jobs, policy=policy))
+    assert decided["full"] == "keep"
+    assert decided["low"] == ("keep" if "preempted_jobs" in limits else "preempt")

@@ -1,0 +1,78 @@
+"""Residual capacity of pools once guaranteed jobs start and others leave."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+
+from placewright.array_types import Ints
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.pools import Places, places_of, pools_of
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.option import Option
+from placewright.instances.documents.plan import Task
+from placewright.instances.documents.round import Round
+
+
+class ResidualPools:
+    """What is left of the pools of a round without its running jobs; (pool, domain) pairs.
+
+    Attributes
+    ----------
+    limits : list of int64 (domains,)
+        Of each pool what jobs may hold after the round.
+    """
+
+    def __init__(self, round_: Round) -> None:
+        self._document, self._jobs = round_.cluster, round_.jobs
+        self._cluster = build_cluster(round_.cluster) if round_.cluster.pools else None
+        self._pools = () if self._cluster is None else pools_of(round_, self._cluster)
+        held = [
+            pool.held((job.options[r.option], self._places(r.tasks)) for job, r in self._running())
+            for pool in self._pools
+        ]
+        self.limits: list[Ints] = [
+            np.maximum(pool.capacity, mine) for pool, mine in zip(self._pools, held, strict=True)
+        ]
+        self._left = [limit.copy() for limit in self.limits]
+
+    def start(self, job: int, option: int, tasks: Sequence[Task]) -> set[tuple[int, int]]:
+        """Charge what a job takes; return the domains that it takes from."""
+        return self._charge(self._jobs[job].options[option], tasks, 1)
+
+    def keep(self, job: int, times: int = 1) -> set[tuple[int, int]]:
+        """Charge what a running job holds (`times` 1), or release it (-1)."""
+        running = self._jobs[job].running
+        if running is None:
+            return set()
+        return self._charge(self._jobs[job].options[running.option], running.tasks, times)
+
+    def enough(self, domains: Collection[tuple[int, int]]) -> bool:
+        """Whether no more than may be is taken of some domains."""
+        return all(self._left[pool][domain] >= 0 for pool, domain in domains)
+
+    def document(self) -> ClusterDocument:
+        """Return the cluster with pools of which there is what jobs may hold after the round."""
+        found = []
+        for pool, limit in zip(self._pools, self.limits, strict=True):
+            more = {pool.names[d]: int(limit[d]) for d in np.flatnonzero(limit > pool.capacity)}
+            capacity = more.pop(None, pool.pool.capacity)
+            domains = {**pool.pool.domains, **{str(name): most for name, most in more.items()}}
+            found.append(pool.pool.model_copy(update={"capacity": capacity, "domains": domains}))
+        return self._document.model_copy(update={"pools": tuple(found)})
+
+    def _charge(self, option: Option, tasks: Sequence[Task], times: int) -> set[tuple[int, int]]:
+        places, charged = self._places(tasks), set[tuple[int, int]]()
+        for k, pool in enumerate(self._pools):
+            for domain, amount in pool.taken(option, places).items():
+                self._left[k][domain] -= times * amount
+                charged.add((k, domain))
+        return charged
+
+    def _places(self, tasks: Sequence[Task]) -> Places:
+        return [] if self._cluster is None else places_of(tasks, self._cluster)
+
+    def _running(self) -> Iterator[tuple[Job, Running]]:
+        return ((job, job.running) for job in self._jobs if job.running is not None)
