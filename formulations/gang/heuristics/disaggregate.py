@@ -20,6 +20,7 @@ from placewright.formulations.gang.heuristics.class_packing import (
     priority_class_of,
     single_jobs,
 )
+from placewright.formulations.gang.heuristics.domain_packing import pack_domains
 from placewright.formulations.gang.models.aggregate.gangs import WHOLE_CLUSTER
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
@@ -47,6 +48,7 @@ def disaggregate(
     for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
         if n:
             starts[int(c), int(o)] += int(n)
+    pack_domains(placement, starts)
     _place_gangs(counts, number, placement, starts)
     if isinstance(patterns, HostPatterns):
         _place_columns(counts, patterns, number, placement, starts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from math import floor
 
 import numpy as np
@@ -58,7 +59,7 @@ def search_term_by_term(
     holds: list[tuple[str, int]] = []
     pending = set(model.held)
     reduced: ReducedCosts | None = None
-    for term in _modelled(problem):
+    for term in _searched(problem):
         arrays = model.arrays(term, without=pending)
         if isinstance(patterns, HostPatterns):
             arrays = patterns.relax_exchanges(arrays, session.backend)
@@ -114,6 +115,17 @@ def _search_later(
 def _modelled(problem: Problem) -> list[str]:
     """Return the policy's terms that the aggregate model has."""
     return [t for t in problem.terms if t in MODELLED_TERMS]
+
+
+def _searched(problem: Problem) -> list[str]:
+    """Return the modelled terms for which counts are searched.
+
+    With pools of levels jobs are placed by what domains have left (domain_packing.py): counts that
+    would be best for where jobs are do not last.
+    """
+    if not problem.pools:
+        return _modelled(problem)
+    return list(takewhile(lambda term: term not in PLACE_TERMS, _modelled(problem)))
 
 
 def later_bounds(
