@@ -7,7 +7,8 @@ hosts; a repair is kept if it is worth more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,9 @@ from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
 
+Densities: TypeAlias = Mapping[tuple[int, int], tuple[float, int]]
+"""Value per milli-GPU, and milli-GPU, of each class and choice of one task."""
+
 
 def large_neighbourhood_search(
     problem: Problem, session: Session, placement: Placement
@@ -42,10 +46,11 @@ def large_neighbourhood_search(
         return
     tuning = parameters.PARAMETERS.neighbourhood
     rng = np.random.default_rng(session.seed)
+    densities = _densities(problem)
     failures, reported = 0, placement.value
     # Time for one more repair, and for the bounds of the later terms.
     while failures < tuning.max_failures and not session.expired(2 * tuning.max_repair_seconds):
-        hosts = _draw_hosts(problem, placement, rng)
+        hosts = _draw_hosts(problem, placement, densities, rng)
         if not len(hosts):
             break
         failures = 0 if _destroy_and_repair(problem, session, placement, hosts) else failures + 1
@@ -63,10 +68,10 @@ def large_neighbourhood_search(
 
 
 def _draw_hosts(
-    problem: Problem, placement: Placement, rng: np.random.Generator
+    problem: Problem, placement: Placement, densities: Densities, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Draw hosts of one GPU model by what a waiting job of the highest density could win there."""
-    gain = _potential_gain(problem, placement)
+    gain = _potential_gain(problem, placement, densities)
     if not gain.any():
         return np.zeros(0, dtype=np.int64)
     first = rng.choice(len(gain), p=gain / gain.sum())
@@ -85,26 +90,27 @@ def _draw_hosts(
     return np.sort(np.append(drawn, first))
 
 
-def _potential_gain(problem: Problem, placement: Placement) -> NDArray[np.float64]:
-    """Per host: free GPUs, and GPUs of less dense one-task jobs, times the density they lack."""
-    waiting = [
-        _density(problem, choice)
+def _densities(problem: Problem) -> Densities:
+    return {
+        (c, o): (choice.value / max(choice.groups[0].milli_gpu, 1), choice.groups[0].milli_gpu)
         for c, job_class in enumerate(problem.classes)
-        for choice in job_class.choices
-        if placement.waiting[c] and choice.is_single_task
-    ]
+        for o, choice in enumerate(job_class.choices)
+        if choice.is_single_task
+    }
+
+
+def _potential_gain(
+    problem: Problem, placement: Placement, densities: Densities
+) -> NDArray[np.float64]:
+    """Per host: free GPUs, and GPUs of less dense one-task jobs, times the density they lack."""
+    waiting = [each for (c, _), (each, _) in densities.items() if placement.waiting[c]]
     densest = max(waiting, default=0.0)
     gain = placement.free_milli_gpu * densest
     for _, start in placement.started():
-        choice = problem.classes[start.job_class].choices[start.choice]
-        if choice.is_single_task:
-            lack = densest - _density(problem, choice)
-            gain[start.tasks[0].host] += max(lack, 0.0) * choice.groups[0].milli_gpu
+        known = densities.get((start.job_class, start.choice))
+        if known is not None and known[0] < densest:
+            gain[start.tasks[0].host] += (densest - known[0]) * known[1]
     return np.where(problem.shape_hosts.any(axis=0), gain, 0.0)
-
-
-def _density(problem: Problem, choice: Choice) -> float:
-    return choice.value / max(problem.demand_of(choice, -1), 1)
 
 
 def _destroy_and_repair(

@@ -207,7 +207,8 @@ class _CompiledJobs:
             ),
             reserved_free=reserved_free,
             running={j: _running_job(round_.now, facts[j], class_of[j]) for j in sorted(class_of)},
-            quota=remaining_quotas(round_, cluster) | totals_of_pools(round_, cluster, pools),
+            quota=remaining_quotas(round_, cluster)
+            | totals_of_pools(round_, cluster, pools, classes, gpu),
             pools=tuple(pool for pool in pools if pool.level != WHOLE_CLUSTER),
             labels=self.job_compiler.list_labels(
                 (j, f.job, f.held.hosts) for j, f in enumerate(facts) if f.held is not None

@@ -10,14 +10,16 @@ What the whole cluster has, and what all domains of a level have together, is an
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 
 import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.problem.job_compiler import CompiledJob
-from placewright.formulations.gang.problem.jobs import Group
+from placewright.formulations.gang.problem.jobs import Group, JobClass
 from placewright.formulations.gang.problem.quotas import (
     QuotaKey,
     account_numbers,
@@ -29,7 +31,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.pools import Pool as PoolEntry
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
-from placewright.topology.units import HOST_LEVEL
+from placewright.topology.units import HOST_LEVEL, UNLIMITED, WHOLE_GPU
 
 WHOLE_CLUSTER = -1
 PER_TASK = -1
@@ -146,15 +148,50 @@ def taken_of(entry: PoolEntry, job: Job, tasks: Iterable[tuple[int, int]]) -> Ma
     return found
 
 
-def totals_of_pools(round_: Round, cluster: Cluster, pools: Iterable[Pool]) -> dict[QuotaKey, int]:
-    """Return what jobs that are not pinned may take of each resource of pools in all."""
+def totals_of_pools(
+    round_: Round,
+    cluster: Cluster,
+    pools: Iterable[Pool],
+    classes: Iterable[JobClass],
+    shape_gpu: Ints,
+) -> dict[QuotaKey, int]:
+    """Return what jobs that are not pinned may take of each resource of pools in all.
+
+    A domain takes no more than its limit, nor than the domains inside it take together, nor than
+    its hosts do with all their GPUs; and only multiples of what divides all demands.
+    """
     accounts = account_numbers(round_)
-    totals: dict[QuotaKey, int] = {}
+    choices = {id(o): o for job_class in classes for o in job_class.choices}.values()
+    of_resource: defaultdict[str, list[Pool]] = defaultdict(list)
     for pool in pools:
+        of_resource[pool.resource].append(pool)
+    totals: dict[QuotaKey, int] = {}
+    for resource, mine in of_resource.items():
         amount = (
-            cluster.resources.index(pool.resource) if pool.use == PER_TASK else of_use(pool.use)
+            cluster.resources.index(resource) if mine[0].use == PER_TASK else of_use(mine[0].use)
         )
-        key = accounts["pool", pool.resource], amount
-        total = int(pool.limit.sum())
-        totals[key] = min(total, totals.get(key, total))
+        used = [mine[0].used_by(choice.uses) for choice in choices]
+        divisor = max(gcd(*mine[0].demand.tolist(), *used), 1)
+        host = np.arange(cluster.num_hosts)
+        most = _most_of_hosts(cluster, mine[0], used, shape_gpu)
+        for pool in sorted(mine, key=lambda pool: -pool.level):
+            inside = np.zeros(len(pool.limit), dtype=np.int64)
+            np.add.at(inside, pool.domain[host], most)
+            domains, first = np.unique(pool.domain, return_index=True)
+            most = np.minimum(pool.limit - pool.limit % divisor, inside)[domains]
+            host = first
+        totals[accounts["pool", resource], amount] = int(most.sum())
     return totals
+
+
+def _most_of_hosts(cluster: Cluster, pool: Pool, used: list[int], shape_gpu: Ints) -> Ints:
+    """Return how much tasks can take on each host with all its GPUs, int64 (hosts,)."""
+    takes = pool.demand > 0
+    if any(used) or (shape_gpu[takes] == 0).any():
+        return np.full(cluster.num_hosts, UNLIMITED, dtype=np.int64)
+    milli = cluster.gpu_count.astype(np.int64) * WHOLE_GPU
+    each = [milli * d // g for d, g in zip(pool.demand[takes], shape_gpu[takes], strict=True)]
+    most = np.zeros(cluster.num_hosts, dtype=np.int64)
+    for one in each:
+        np.maximum(most, one, out=most)
+    return most

@@ -1,0 +1,164 @@
+"""Pools with known answers, in small rounds and in rounds too large for the exact model."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from gang_parameters import set_parameters
+
+from placewright.formulations.gang.heuristics.domain_packing import knapsack_of_two
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+BACKENDS = ("highs", "cp-sat", "cbc", "scip")
+Raw = dict[str, Any]
+
+
+def cluster(pools: list[Raw]) -> Raw:
+    """Return 32 hosts of 8 GPUs, in four groups of 8, and halves of two groups."""
+    halves = [{"name": f"half{i}", "level": "half"} for i in range(2)]
+    groups = [{"name": f"g{i}", "level": "group", "parent": f"half{i // 2}"} for i in range(4)]
+    hosts = [
+        {"name": f"h{i}-[0-7]", "parent": f"g{i}", "gpus": 8, "gpu_model": "H100"} for i in range(4)
+    ]
+    return {
+        "levels": ["half", "group"],
+        "domains": halves + groups,
+        "hosts": hosts,
+        "pools": pools,
+    }
+
+
+def started(document: Raw, backend: str) -> int:
+    """Solve to proven value, verify, and return how many jobs start."""
+    round_ = Round.model_validate(document | {"policy": {"terms": ["value"]}})
+    plan = solve_round(round_, time_limit=20, backend=backend, isolation="none")
+    assert verify(round_, plan).ok
+    assert plan.certificate is not None
+    term = plan.certificate.terms[0]
+    assert term.value == term.bound
+    return num_started(plan)
+
+
+def num_started(plan: Plan) -> int:
+    return sum(decision.decision == "start" for decision in plan.decisions)
+
+
+def power_of_groups(watts: int) -> Raw:
+    pools = [
+        {"resource": "power_w", "level": "group", "capacity": 40_000},
+        {"resource": "power_w", "level": "half", "capacity": 60_000, "domains": {"half1": 80_000}},
+        {"resource": "power_w", "capacity": 130_000},
+    ]
+    group = {"gpu": 8, "resources": {"power_w": watts}}
+    jobs = [{"name": f"j{i}", "options": [{"groups": [group]}]} for i in range(32)]
+    return {"cluster": cluster(pools), "jobs": jobs}
+
+
+def trees(hosts: list[str] | None) -> Raw:
+    """Return 64 jobs of one GPU, each of which uses a tree of its group, its half and all."""
+    each = {"resource": "trees", "per": "job"}
+    pools = [
+        {**each, "level": "group", "capacity": 12},
+        {**each, "level": "half", "capacity": 16},
+        {**each, "capacity": 24},
+    ]
+    group = {"gpu": 1} if hosts is None else {"gpu": 1, "hosts": hosts}
+    options = [{"groups": [group], "uses": {"trees": 1}}]
+    jobs = [{"name": f"j{i}", "options": options} for i in range(64)]
+    return {"cluster": cluster(pools), "jobs": jobs}
+
+
+@pytest.fixture(params=["small", "large"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let rounds be small, or too large for the exact model."""
+    if request.param == "large":
+        set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("size")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("watts", "jobs"), [(5_000, 26), (4_000, 31)])
+def test_power_of_groups_halves_and_all(backend: str, watts: int, jobs: int) -> None:
+    assert started(power_of_groups(watts), backend) == jobs
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("hosts", "jobs"), [(None, 24), (["h0-[0-7]", "h1-[0-7]"], 16), (["h0-[0-7]"], 12)]
+)
+def test_trees_of_groups_halves_and_all(backend: str, hosts: list[str] | None, jobs: int) -> None:
+    assert started(trees(hosts), backend) == jobs
+
+
+@pytest.mark.usefixtures("size")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_large_and_small_jobs_share_the_power_of_two_racks(backend: str) -> None:
+    document = {
+        "cluster": {
+            "levels": ["rack"],
+            "domains": [{"name": f"r{i}", "level": "rack"} for i in range(2)],
+            "hosts": [
+                {"name": f"r{i}-[0-1]", "parent": f"r{i}", "gpus": 8, "gpu_model": "H100"}
+                for i in range(2)
+            ],
+            "pools": [{"resource": "power_w", "level": "rack", "capacity": 12_000}],
+        },
+        "jobs": [
+            {
+                "name": f"j{i}",
+                "options": [{"groups": [{"gpu": 8, "resources": {"power_w": watts}}]}],
+            }
+            for i, watts in enumerate((8_000, 8_000, 4_000, 4_000))
+        ],
+    }
+    assert started(document, backend) == 4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("tasks", "gangs"), [(10, 4), (20, 2), (33, 1)])
+def test_a_gang_uses_a_tree_of_each_group_that_it_is_in(
+    backend: str, tasks: int, gangs: int
+) -> None:
+    # A group has places for 16 tasks, and one tree: two, three or four groups go to a wide gang.
+    pools = [{"resource": "trees", "level": "group", "capacity": 1, "per": "job"}]
+    options = [{"groups": [{"count": tasks, "gpu": 4}], "uses": {"trees": 1}}]
+    jobs = [{"name": f"j{i}", "options": options} for i in range(6)]
+    assert started({"cluster": cluster(pools), "jobs": jobs}, backend) == gangs
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_knapsack_of_two_resources_is_that_of_enumeration(seed: int) -> None:
+    rng = random.Random(seed)
+    items = rng.randint(1, 4)
+    sizes = [[rng.randint(0, 4), rng.randint(0, 4)] for _ in range(items)]
+    worth = [float(rng.randint(1, 9)) for _ in range(items)]
+    number = [rng.randint(1, 5) for _ in range(items)]
+    top = rng.randint(0, 9), rng.randint(0, 9)
+    found = knapsack_of_two(
+        np.array(sizes, dtype=np.int64), np.array(worth), np.array(number, dtype=np.int64), top
+    )
+
+    def takes(each: tuple[int, ...], r: int) -> int:
+        return sum(n * size[r] for n, size in zip(each, sizes, strict=True))
+
+    def worth_of(each: tuple[int, ...]) -> float:
+        return sum(n * w for n, w in zip(each, worth, strict=True))
+
+    best = max(
+        worth_of(each)
+        for each in itertools.product(*(range(n + 1) for n in number))
+        if takes(each, 0) <= top[0] and takes(each, 1) <= top[1]
+    )
+    taken = tuple(found.tolist())
+    assert all(0 <= n <= most for n, most in zip(taken, number, strict=True))
+    assert takes(taken, 0) <= top[0]
+    assert takes(taken, 1) <= top[1]
+    assert worth_of(taken) == best
