@@ -8,7 +8,8 @@ were not there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.placement.feasibility import places_by_domain
 from placewright.formulations.gang.placement.gang_tree import tasks_by_level
+from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
@@ -89,7 +91,8 @@ class GroupPlaces:
     unfit
         Of kinds of hosts that hold no task even when empty: name, number of hosts, and what a host
         lacks, as of a `Place`; `{"resource": "gpu_model"}` if the group does not allow the model,
-        nothing if no resource is short (the group allows other hosts only).
+        `{"resource": "pool"}` if a pool has too little for a task, nothing if no resource is short
+        (the group allows other hosts only).
     when
         The time that they are of, where that is not all of it: `the current lease`.
     partners
@@ -124,6 +127,11 @@ class NearestPlaces:
             np.column_stack([cluster.gpu_count, cluster.gpu_model]), axis=0, return_inverse=True
         )
         self._kind = kind.reshape(-1)
+
+    @cached_property
+    def _without_pools(self) -> Placement:
+        """The empty cluster, its hosts alone."""
+        return Placement(replace(self._empty.problem, pools=()))
 
     def of(
         self, job: int, option: int = 0, most: int = 4, level: str | None = None
@@ -248,6 +256,8 @@ class NearestPlaces:
             else:
                 lack = shortage_of_task(self._empty, choice.groups[k], hosts)
                 lack = lack if lack and lack["free"] < lack["asked"] else {}
+                if not lack and self._without_pools.fits(choice.groups[k].shape)[hosts].any():
+                    lack = {"resource": "pool"}
             yield name, int(hosts.sum()), lack
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 RULES: Mapping[str, str] = {
     "quota": "its tenant's quota",
     "cap": "a cap",
+    "pool": "what pools have",
     "region_quota": "its tenant's quota",
     "cells": "its tenant's cells",
     "residency": "the residency of its data",

@@ -83,6 +83,8 @@ def _lack(lack: Mapping[str, Any]) -> str:
     resource = lack.get("resource")
     if resource is None:
         return "not among its hosts"
+    if resource == "pool":
+        return "a pool has too little"
     if resource == "gpu_model":
         return "another GPU model"
     if resource == "gpu" and not lack["free"]:

@@ -30,6 +30,7 @@ def asks(round_: Round, name: str) -> list[Fact]:
     return [
         *_gpus(name, groups),
         *_amounts(name, groups),
+        *_uses(job),
         *_tasks(name, groups),
         *_places(name, groups),
         *_host_sets(name, groups),
@@ -108,6 +109,28 @@ def _amounts(name: str, groups: Sequence[TaskGroup]) -> Iterator[Fact]:
             "resource",
             f"{amount_text(resource, amount)} per task",
             _edit_groups(name, holds, change),
+            resource=resource,
+            amount=amount,
+        )
+
+
+def _uses(job: Job) -> Iterator[Fact]:
+    """Yield what the job uses of pools, whatever its tasks ask."""
+    for resource, amount in _distinct(pair for o in job.options for pair in o.uses.items()):
+        if not amount:
+            continue
+
+        def of_option(option: Option, resource: str = resource, amount: int = amount) -> Option:
+            left = {n: a for n, a in option.uses.items() if (n, a) != (resource, amount)}
+            return option.model_copy(update={"uses": left})
+
+        def of_job(one: Job, change: Callable[[Option], Option] = of_option) -> Job:
+            return one.model_copy(update={"options": tuple(map(change, one.options))})
+
+        yield _fact(
+            "uses",
+            f"{amount_text(resource, amount)} wherever it has tasks",
+            edit_job(job.name, of_job),
             resource=resource,
             amount=amount,
         )

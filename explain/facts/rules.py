@@ -1,4 +1,4 @@
-"""Rules that bind a job: quotas of its tenant, its caps; of a guaranteed job all tenants' cells."""
+"""Rules that bind a job: pools, its tenant's quotas, its caps; if it is guaranteed, cells."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placewright.explain.facts.fact import Edit, Fact, Stratum, named
-from placewright.instances.derived.phrases import count
+from placewright.instances.derived.phrases import count, several
 from placewright.instances.documents.caps import Cap, Measure
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import Tenant
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
+from placewright.topology.units import UNLIMITED
 
 
 def rules(round_: Round, name: str) -> Iterator[Fact]:
     """Yield the rules that bind a pending job."""
     job = named(name, round_)
+    yield from _pools(round_, job)
     for cap in job.caps:
         yield from _caps(round_, cap)
     own = next((tenant for tenant in round_.tenants if tenant.name == job.tenant), None)
@@ -52,6 +55,41 @@ def _caps(round_: Round, name: str) -> Iterator[Fact]:
             _without_limit(name, measure),
             {"cap": name, **measure.facts, "amount": most, "used": used},
         )
+
+
+def _pools(round_: Round, job: Job) -> Iterator[Fact]:
+    """Yield the pools from which the job takes."""
+    asked = {name for option in job.options for name, amount in option.uses.items() if amount}
+    groups = (group for option in job.options for group in option.groups)
+    asked |= {name for group in groups for name, amount in group.resources.items() if amount}
+    for number, pool in enumerate(round_.cluster.pools):
+        if pool.resource not in asked:
+            continue
+        others = [f"{name} {amount:,}" for name, amount in pool.domains.items()]
+        where = "the cluster has" if pool.level is None else f"each {pool.level} has"
+        but = f" ({several(others)})" if others else ""
+        for_all = "all jobs together" if pool.per == "task" else "all jobs with tasks there"
+        yield Fact(
+            Stratum.RULES,
+            "pool",
+            f"{where} {amount_text(pool.resource, pool.capacity)}{but} for {for_all}",
+            _without_pool(number),
+            {"resource": pool.resource, "level": pool.level, "amount": pool.capacity},
+        )
+
+
+def _without_pool(number: int) -> Edit:
+    """Return the edit by which a pool has as much as can be asked."""
+
+    def edit(round_: Round) -> Round:
+        pools = [
+            pool.model_copy(update={"capacity": UNLIMITED, "domains": {}}) if k == number else pool
+            for k, pool in enumerate(round_.cluster.pools)
+        ]
+        cluster = round_.cluster.model_copy(update={"pools": tuple(pools)})
+        return round_.model_copy(update={"cluster": cluster})
+
+    return edit
 
 
 def _without_limit(name: str, measure: Measure) -> Edit:

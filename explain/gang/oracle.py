@@ -17,6 +17,7 @@ from placewright.array_types import Bools
 from placewright.explain.facts import gang
 from placewright.explain.facts.away import PARTLY, causes_of
 from placewright.explain.facts.fact import Fact, Stratum, World, named
+from placewright.explain.gang.pools import PoolsBeside
 from placewright.explain.gang.running import RunningJobs, has_gpu_parts
 from placewright.explain.oracle import Answer, SolvingOracle
 from placewright.formulations.gang import parameters
@@ -159,6 +160,8 @@ class _Arrays:
                 usable[start[host] + np.array(self._reserved.get(name, ()), dtype=np.int64)] = False
         state.gpu_free[~usable] = 0
         labels = tuple(self._label(label, kept) for label in problem.labels)
+        pools = PoolsBeside(self.running, alone)
+        left = pools.left(kept)
         return replace(
             problem,
             state=state,
@@ -166,7 +169,8 @@ class _Arrays:
             open=open_,
             usable=usable,
             labels=labels,
-            quota=self._quota(problem, alone, kept),
+            quota=self._quota(problem, alone, kept) | pools.totals(left),
+            pools=pools.of_levels(problem, left),
         )
 
     def _label(self, label: Label, kept: Bools) -> Label:

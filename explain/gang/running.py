@@ -10,6 +10,7 @@ import numpy as np
 from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.problem.quotas import Account, accounts_of
 from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.pools import PoolDomains, places_of
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
@@ -48,6 +49,7 @@ class RunningJobs:
         self.index = {job.name: j for j, job in enumerate(self.jobs)}
         self.has_gpu_parts = any(map(has_gpu_parts, self.jobs))
         self._held: dict[tuple[Account, Measure], Ints] = {}
+        self._taken: dict[tuple[str, str | None], Ints] = {}
         names = cluster.resources
         rows: dict[int, int] = {}
         demands: list[list[int]] = []
@@ -119,6 +121,24 @@ class RunningJobs:
                 ]
             )
         return self._held[account, measure]
+
+    def held_of_pool(self, pool: PoolDomains, kept: Bools) -> Ints:
+        """Return what some of the jobs (jobs,) take of each domain of a pool (domains,)."""
+        key = pool.pool.resource, pool.pool.level
+        if key not in self._taken:
+            taken = [
+                (j, domain, amount)
+                for j, job in enumerate(self.jobs)
+                if job.running is not None
+                for domain, amount in pool.taken(
+                    job.options[job.running.option], places_of(job.running.tasks, self.cluster)
+                ).items()
+            ]
+            self._taken[key] = np.array(taken, dtype=np.int64).reshape(-1, 3)
+        job, domain, amount = self._taken[key].T
+        held = np.zeros(len(pool.names), dtype=np.int64)
+        np.add.at(held, domain[kept[job]], amount[kept[job]])
+        return held
 
     def domains(self, j: int, domain: Ints) -> frozenset[int]:
         """Return the domains in which a job has tasks; `domain` is that of each host."""

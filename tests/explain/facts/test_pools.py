@@ -1,0 +1,143 @@
+"""Pools as facts: what they have, that they bind, and that both oracles agree about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from placewright import solve_round
+from placewright.explain.explain_job import explain_job, explained
+from placewright.explain.explanation import Verdict
+from placewright.explain.facts.fact import World
+from placewright.explain.gang.oracle import ArrayOracle
+from placewright.explain.oracle import Answer, SolvingOracle
+from placewright.explain.situations import Situations
+from placewright.instances.documents.round import Round
+from placewright.instances.io.files import parse_round
+
+Raw = dict[str, Any]
+POWER = {"resource": "power_w", "level": "rack", "capacity": 12_000, "domains": {"r1": 9000}}
+
+
+def job(name: str, power: int, count: int = 1, on: Sequence[str] = (), **option: Any) -> Raw:
+    group = {"count": count, "gpu": 8, "resources": {"power_w": power}}
+    entry: Raw = {"name": name, "options": [{"groups": [group], **option}]}
+    if on:
+        tasks = [{"host": h, "index": i, "gpus": list(range(8))} for i, h in enumerate(on)]
+        entry["running"] = {"tasks": tasks}
+    return entry
+
+
+def round_of(*jobs: Raw, pools: Sequence[Raw] = (POWER,), hosts: int = 4) -> Round:
+    return parse_round(
+        {
+            "apiVersion": "placewright/v1alpha2",
+            "kind": "Round",
+            "cluster": {
+                "levels": ["rack"],
+                "domains": [{"name": f"r{i}", "level": "rack"} for i in range(2)],
+                "hosts": [
+                    {"name": f"{x}{i}", "parent": f"r{r}", "gpus": 8, "gpu_model": "X"}
+                    for r, x in enumerate("ab")
+                    for i in range(hosts)
+                ],
+                "pools": list(pools),
+            },
+            "jobs": list(jobs),
+        }
+    )
+
+
+def test_a_job_that_no_pool_has_enough_for_can_never_run_within_them() -> None:
+    found = explain_job(round_of(job("new", 13_000)), None, "new", isolation="none")
+    assert found.verdict is Verdict.NEVER_WITHIN_RULES
+    assert [fact.text for fact in found.conflict] == [
+        "13000 of power_w per task",
+        "each rack has 12000 of power_w (r1 9,000) for all jobs together",
+    ]
+    assert found.proof is not None
+    assert found.proof.minimal
+
+
+def test_who_holds_a_pool_is_in_the_way_though_hosts_are_free() -> None:
+    running = [job("one", 5000, 2, ("a0", "a1")), job("other", 4000, 2, ("b0", "b1"))]
+    found = explain_job(round_of(*running, job("new", 3000)), None, "new", isolation="none")
+    assert found.verdict is Verdict.NOT_NOW
+    assert [(fact.stratum.title, fact.kind) for fact in found.conflict] == [
+        ("asks", "resource"),
+        ("rules", "pool"),
+        ("held", "jobs"),
+        ("held", "jobs"),
+    ]
+
+
+def test_what_a_job_uses_is_a_fact_of_its_own() -> None:
+    trees = {"resource": "trees", "capacity": 1, "per": "job"}
+    found = explain_job(
+        round_of(job("new", 0, uses={"trees": 2}), pools=[POWER, trees]),
+        None,
+        "new",
+        isolation="none",
+    )
+    assert [fact.text for fact in found.conflict] == [
+        "2 of trees wherever it has tasks",
+        "the cluster has 1 of trees for all jobs with tasks there",
+    ]
+
+
+class BothOracles:
+    """Answers as the oracle that counts does, and compares the other one's answer."""
+
+    def __init__(self, solving: SolvingOracle) -> None:
+        self._counting, self._solving = ArrayOracle(solving), solving
+        self.questions = 0
+
+    def start(self, world: World) -> Answer:
+        counted, solved = self._counting.start(world), self._solving.start(world)
+        if None not in (counted.starts, solved.starts):
+            assert counted.starts == solved.starts
+        self.questions += 1
+        return counted
+
+
+def drawn(rng: Random) -> Round:
+    jobs = [
+        job(
+            f"j{j}",
+            rng.randint(0, 4),
+            1 if j < 2 else rng.choice([1, 2, 3]),
+            on=(f"{'ab'[j]}0",) if j < 2 else (),
+            uses={"trees": rng.randint(0, 2)},
+            required=rng.choice([None, "rack"]),
+        )
+        for j in range(rng.randint(3, 5))
+    ]
+    pools = [
+        {**POWER, "capacity": rng.randint(2, 7), "domains": {"r1": rng.randint(2, 7)}},
+        {"resource": "power_w", "capacity": rng.randint(5, 12)},
+        {"resource": "trees", "level": "rack", "capacity": rng.randint(1, 3), "per": "job"},
+    ]
+    return round_of(*jobs, pools=pools, hosts=3)
+
+
+def test_both_oracles_agree_beside_pools() -> None:
+    asked = compared = 0
+    for seed in range(25):
+        round_ = drawn(Random(seed))
+        plan = solve_round(round_, isolation="none")
+        for given in (None, plan):
+            situations = Situations.checked(round_, given)
+            for decision in plan.decisions:
+                if decision.decision != "wait":
+                    continue
+                with SolvingOracle.opened(round_, time_limit=60.0, isolation="none") as solving:
+                    both = BothOracles(solving)
+                    one = explained(situations, decision.job, both, solving, in_full=False)
+                    other = explained(situations, decision.job, solving, solving, in_full=False)
+                assert one.verdict == other.verdict
+                assert [f.text for f in one.conflict] == [f.text for f in other.conflict]
+                asked += both.questions
+                compared += 1
+    assert compared > 20
+    assert asked > 100
