@@ -193,7 +193,11 @@ class _Counterfactual:
             if running[job].level == self._level
         }:
             for number, start in reversed(below):
-                over = [key for key in problem.quota_keys.get(accounts, ()) if left[key] < 0]
+                over = [
+                    key
+                    for key in problem.quota_keys.get(accounts, ())
+                    if left[key] < 0 and key[0] not in problem.totals_of_pools
+                ]
                 if not over:
                     break
                 started = classes[start.job_class]

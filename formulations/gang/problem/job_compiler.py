@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -92,7 +93,10 @@ class JobCompiler:
         self.tenants = {t.name: i for i, t in enumerate(round_.tenants)}
         numbers = account_numbers(round_)
         self.caps = {name: numbers["cap", name] for name in round_.caps}
-        self.pools = {name: n for (kind, name), n in numbers.items() if kind == "pool"}
+        self.pools: defaultdict[str, list[int]] = defaultdict(list)
+        for (kind, name), number in numbers.items():
+            if kind in ("pool", "total"):
+                self.pools[name].append(number)
         self.level_pools = {p.resource for p in round_.cluster.pools if p.level is not None}
         self.use_numbers = use_numbers(round_)
         self.weights = round_.spread_weights()
@@ -180,7 +184,7 @@ class JobCompiler:
                 joint_level=joint,
                 label=label,
                 uses=uses,
-                pools=tuple(self.pools[name] for name in pools),
+                pools=tuple(number for name in pools for number in self.pools[name]),
                 pooled=any(name in self.level_pools for name in pools),
             )
             self.choices[key] = known

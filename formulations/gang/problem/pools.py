@@ -4,8 +4,8 @@ A task takes its `demand` from the pools around its host. Where a resource is co
 of several tasks takes its use once from each domain in which it has one (`Choice.uses`); a job of
 one task takes it like any other demand.
 
-What the whole cluster has, and what all domains of a level have together, is an account
-(quotas.py), a row over the options of all jobs.
+What the whole cluster has, and what all domains can give together, are accounts (quotas.py): rows
+over the options of all jobs.
 """
 
 from __future__ import annotations
@@ -180,7 +180,10 @@ def totals_of_pools(
             domains, first = np.unique(pool.domain, return_index=True)
             most = np.minimum(pool.limit - pool.limit % divisor, inside)[domains]
             host = first
-        totals[accounts["pool", resource], amount] = int(most.sum())
+        total, key = int(most.sum()), (accounts["pool", resource], amount)
+        totals |= {key: int(pool.limit[0]) for pool in mine if pool.level == WHOLE_CLUSTER}
+        if total < totals.get(key, UNLIMITED):
+            totals[accounts["total", resource], amount] = total
     return totals
 
 

@@ -34,7 +34,14 @@ from placewright.formulations.gang.problem.jobs import (
 from placewright.formulations.gang.problem.options import Options, list_options
 from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.priority_classes import weighted_value
-from placewright.formulations.gang.problem.quotas import GPUS, JOBS, QuotaKey, model_of, use_of
+from placewright.formulations.gang.problem.quotas import (
+    GPUS,
+    JOBS,
+    QuotaKey,
+    account_numbers,
+    model_of,
+    use_of,
+)
 from placewright.formulations.gang.problem.terms import (
     CLASS_VALUES,
     OPTION_SUMS,
@@ -263,6 +270,12 @@ class Problem:
         kinds = {job_class.accounts for job_class in self.classes} if by_account else set()
         keys = {kind: [key for a in kind for key in by_account.get(a, ())] for kind in kinds}
         return {kind: mine for kind, mine in keys.items() if mine}
+
+    @cached_property
+    def totals_of_pools(self) -> frozenset[int]:
+        """The accounts that pools and hosts imply: who is in the way there, is in one of these."""
+        numbers = account_numbers(self.round)
+        return frozenset(number for (kind, _), number in numbers.items() if kind == "total")
 
     def takes_of(self, keys: Iterable[QuotaKey], accounts: tuple[int, ...], choice: Choice) -> bool:
         """Whether a job takes something of one of these quotas and caps."""

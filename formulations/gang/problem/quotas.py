@@ -1,8 +1,9 @@
 """Accounts: quotas of tenants, caps and pools, in which jobs count what they hold.
 
-An **account** is a tenant's quota, a cap, or what all pools of a resource have together. A job
-counts in that of its tenant, in its caps and in the pools that it takes from. Each limits some
-amounts; every amount is a linear row over the options of the jobs in the account.
+An **account** is a tenant's quota, a cap, what the whole cluster has of a resource of pools, or
+what all pools of it can give in total. A job counts in that of its tenant, in its caps and in the
+pools that it takes from. Each limits some amounts; every amount is a linear row over the options of
+the jobs in the account.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
 Account: TypeAlias = tuple[str, str]
-"""`tenant`, `cap` or `pool`, and its name or resource."""
+"""`tenant`, `cap`, `pool` (of the whole cluster) or `total` (of pools), and name or resource."""
 
 QuotaKey: TypeAlias = tuple[int, int]
 """An account and an amount that it limits.
@@ -61,7 +62,8 @@ def account_numbers(round_: Round) -> dict[Account, int]:
     """Return the number of each account: tenants in the round's order, then caps, then pools."""
     tenants = [("tenant", tenant.name) for tenant in round_.tenants]
     caps = [("cap", name) for name in round_.caps]
-    pools = dict.fromkeys(("pool", pool.resource) for pool in round_.cluster.pools)
+    resources = dict.fromkeys(pool.resource for pool in round_.cluster.pools)
+    pools = [(kind, name) for name in resources for kind in ("pool", "total")]
     return {account: i for i, account in enumerate([*tenants, *caps, *pools])}
 
 

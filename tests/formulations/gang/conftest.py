@@ -53,3 +53,14 @@ def tiny_fair(helper: Helper, tiny: ModuleType) -> ModuleType:
 def sharing(helper: Helper) -> ModuleType:
     """Return the oracle of rounds that share GPUs."""
     return helper(__file__, "oracle_sharing")
+
+
+@pytest.fixture(scope="session")
+def oracle_pools(helper: Helper, oracle: ModuleType) -> ModuleType:
+    """Return the oracle of rounds whose hosts share pools."""
+    return helper(__file__, "oracle_pools")
+
+
+@pytest.fixture(scope="session")
+def tiny_pools(helper: Helper, tiny: ModuleType) -> ModuleType:
+    return helper(__file__, "tiny_pools")

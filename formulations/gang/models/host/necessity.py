@@ -6,7 +6,8 @@ For each running job v, n[v] = 1 - y[v] says that it stops, and z[i] that it has
     what others use + what v used there > what there is        where z[i] = 1
 
 A reason is a resource of one of its hosts, one shared GPU, the whole GPUs of a host, a quota of its
-tenant, or a label in its domains. For the whole GPUs of host h there are two rows:
+tenant, a domain of a pool, or a label in its domains. For the whole GPUs of host h there are two
+rows:
 
     sum_t x[t,h] >= 1                   tasks of whole GPUs arrive: one may have taken v's very GPU
     gpus used + gpus(v) > whole[h]      v would not find as many others
@@ -37,6 +38,8 @@ from numpy.typing import NDArray
 from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.gpus import GpuSlots
 from placewright.formulations.gang.models.host.model import HostModel, milli_each
+from placewright.formulations.gang.models.host.pools import PoolColumns
+from placewright.formulations.gang.placement.preemption import taken_of_pool
 from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LABEL
 from placewright.topology.units import WHOLE_GPU
 
@@ -45,9 +48,9 @@ COUNTED = "necessity by counts"
 Numbers = NDArray[np.number]
 
 
-def add_necessity(m: HostModel, slots: GpuSlots) -> None:
+def add_necessity(m: HostModel, slots: GpuSlots, pools: Sequence[PoolColumns] = ()) -> None:
     """Append the rows of every running job of a model of the whole round."""
-    rows = _NecessityRows(m, slots)
+    rows = _NecessityRows(m, slots, pools)
     rows.add_parts_in_use()
     for e, entry in enumerate(m.entries):
         if entry.job != ANY_JOB:
@@ -57,8 +60,8 @@ def add_necessity(m: HostModel, slots: GpuSlots) -> None:
 class _NecessityRows:
     """The rows, and what uses each host and quota."""
 
-    def __init__(self, m: HostModel, slots: GpuSlots) -> None:
-        self.m, self.slots = m, slots
+    def __init__(self, m: HostModel, slots: GpuSlots, pools: Sequence[PoolColumns]) -> None:
+        self.m, self.slots, self.pools = m, slots, pools
         self.rank = m.problem.shape_rank[m.x_shape]
         self.x_gpu, self.stay_gpu = m.problem.shape_gpu[m.x_shape], milli_each(m)
         self.x_on = _positions(m.x_host, len(m.hosts))
@@ -104,7 +107,12 @@ class _NecessityRows:
         """Append the rows of one running job, an entry."""
         m = self.m
         places = np.flatnonzero(m.stays.entry == e)
-        reasons = [*self._resources(places), *self._quotas(e), *self._label(e)]
+        reasons = [
+            *self._resources(places),
+            *self._quotas(e),
+            *self._pool_domains(e),
+            *self._label(e),
+        ]
         for h in np.unique(m.stays.host[places]).tolist():
             mine = places[(m.stays.host[places] == h) & (self.stay_gpu[places] > 0)]
             if len(mine):
@@ -198,12 +206,24 @@ class _NecessityRows:
         m = self.m
         accounts = m.problem.classes[m.entries[e].job_class].accounts
         for key in m.problem.quota_keys.get(accounts, ()):
+            if key[0] in m.problem.totals_of_pools:
+                continue
             others = self.entries_of[key[0]]
             asks = [m.problem.demand_of(m.choice(m.entries[i]), key[1]) for i in others]
             own = asks[others.index(e)]
             if own:
                 least = self.quota_left[key] + 1.0 - own
                 yield from self._reason(least, (m.y[others],), (np.array(asks),))
+
+    def _pool_domains(self, e: int) -> Iterator[int]:
+        """Yield a reason for each domain of a pool of which the job holds something."""
+        start = self.m.problem.running_placement_of[self.m.entries[e].job]
+        for one in self.pools:
+            held = taken_of_pool(self.m.problem, one.pool, start)
+            for d in np.flatnonzero(held).tolist():
+                there = one.domain == d
+                least = one.left[d] + 1.0 - held[d]
+                yield from self._reason(least, (one.columns[there],), (one.amount[there],))
 
     def _label(self, e: int) -> Iterator[int]:
         """Yield a reason for the label of the job."""

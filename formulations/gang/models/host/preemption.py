@@ -5,6 +5,7 @@ For each running job v of level k, where n[v] = 1 - y[v] says that it stops (vic
     n[v] <= tasks of a higher rank that arrive on its hosts
             + jobs of a higher rank that start and count in its quota or in a cap of it
             + tasks of a higher rank with its label that arrive
+            + tasks of a higher rank that take of a pool domain of which it holds something
 
 For each level k, on each host h, as if nobody of a higher rank had come (counterfactual):
 
@@ -32,6 +33,8 @@ from numpy.typing import NDArray
 from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.host.model import HostModel, milli_each
+from placewright.formulations.gang.models.host.pool_victims import PoolVictims
+from placewright.formulations.gang.models.host.pools import PoolColumns
 from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LABEL, RunningJob
 from placewright.topology.units import WHOLE_GPU
 
@@ -39,19 +42,25 @@ MILLI_GPU = -1
 """Instead of a resource's index: the GPUs of a host together."""
 
 
-def add_preemption(m: HostModel, running: Sequence[Sequence[int]] | None = None) -> None:
+def add_preemption(
+    m: HostModel,
+    running: Sequence[Sequence[int]] | None = None,
+    pools: Sequence[PoolColumns] = (),
+) -> None:
     """Append the rows of every running job of a model of the whole round.
 
     Parameters
     ----------
     running
         The entries of each running job, if some have several.
+    pools
+        What takes of the pools of levels.
     """
     if running is None:
         running = [[e] for e, entry in enumerate(m.entries) if entry.job != ANY_JOB]
     if not running:
         return
-    rows = _PreemptionRows(m, running)
+    rows = _PreemptionRows(m, running, pools)
     rows.add_causes()
     for level in sorted(set(rows.level)):
         rows.add_counterfactual(level)
@@ -66,10 +75,13 @@ class _PreemptionRows:
         Level of each running job.
     """
 
-    def __init__(self, m: HostModel, running: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, m: HostModel, running: Sequence[Sequence[int]], pools: Sequence[PoolColumns]
+    ) -> None:
         self.m, self.running = m, running
         problem = m.problem
         self.level = [min(self._running(e).level for e in mine) for mine in running]
+        self.pools = PoolVictims(m, pools, running, self.level)
         self.rank = problem.shape_rank[m.x_shape]
         self.entry_rank = np.array(
             [problem.shape_rank[m.choice(entry).groups[0].shape] for entry in m.entries]
@@ -103,7 +115,9 @@ class _PreemptionRows:
         )
         for k, mine in enumerate(self.running):
             level, here = self.level[k], np.isin(m.x_host, m.stays.host[self.places[k]])
-            causes = here if label[mine[0]] == NO_LABEL else here | labelled
+            causes = here | self.pools.arrivals(k)
+            if label[mine[0]] != NO_LABEL:
+                causes |= labelled
             row = m.model.rows("victim", 1, lower=1.0)
             _sum(m, row, m.y[list(mine)])
             _sum(m, row, m.x[causes & (self.rank > level) & (self.x_job != k)])
@@ -116,7 +130,7 @@ class _PreemptionRows:
         """Return the entries that count in a quota or cap of one."""
         m = self.m
         keys = m.problem.quota_keys.get(self.accounts[entry], ())
-        mine = {account for account, _ in keys}
+        mine = {account for account, _ in keys} - m.problem.totals_of_pools
         return [e for e, of in enumerate(self.accounts) if mine.intersection(of)] if mine else []
 
     def add_counterfactual(self, level: int) -> None:
@@ -137,8 +151,9 @@ class _PreemptionRows:
             hosts = np.union1d(hosts, self._hosts(movers))
         touched = np.full(len(m.hosts), -1, dtype=np.int64)
         touched[hosts] = m.model.variables("touched", len(hosts), upper=1, integer=False)
-        self._touch(touched, exact, touching, level)
+        some = self._touch(touched, exact, touching, level)
         back = self._returned(touched, moves, movers)
+        self.pools.add_counterfactual(level, exact, some, back)
         for resource in self.resources:
             self._add_capacity(resource, level, hosts, touched, victims, back)
 
@@ -148,8 +163,11 @@ class _PreemptionRows:
         ).astype(np.int64)
         return found
 
-    def _touch(self, touched: Ints, exact: Sequence[int], jobs: Sequence[int], level: int) -> None:
-        """Touched >= n[v] for v of the level, and >= n[w] for all others if such a v stops."""
+    def _touch(self, touched: Ints, exact: Sequence[int], jobs: Sequence[int], level: int) -> Ints:
+        """Touched >= n[v] for v of the level, and >= n[w] for all others if such a v stops.
+
+        Returns the column that says whether one of the level does.
+        """
         m = self.m
         some = m.model.variables("victims of a level", 1, upper=1, integer=False)
         rows = m.model.rows("victims of a level", len(exact), lower=1.0)
@@ -165,6 +183,7 @@ class _PreemptionRows:
                 m.model.add(rows, m.y[[e] * len(hosts)], 1.0)
             if not own:
                 m.model.add(rows, some[[0] * len(hosts)], -1.0)
+        return some
 
     def _returned(self, touched: Ints, moves: Ints, movers: Ints) -> dict[int, int]:
         """Append r of the movers; return its column by running job."""
@@ -250,6 +269,8 @@ class _PreemptionRows:
         accounts = self.accounts
         for k in exact:
             for key in m.problem.quota_keys.get(accounts[self.running[k][0]], ()):
+                if key[0] in m.problem.totals_of_pools:
+                    continue
                 amount = [m.problem.demand_of(m.choice(entry), key[1]) for entry in m.entries]
                 above = [
                     w

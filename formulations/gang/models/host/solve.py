@@ -49,10 +49,10 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
     exact = build_host_model(
         problem, cleared, everywhere, problem.num_pending, list(problem.running)
     )
-    add_pools(exact)
+    pools = add_pools(exact)
     slots = add_gpus(exact)
-    add_preemption(exact)
-    add_necessity(exact, slots)
+    add_preemption(exact, pools=pools)
+    add_necessity(exact, slots, pools)
     add_disruption_budget(exact)
     add_terms(exact)
     if STRANDED in problem.terms:

@@ -24,7 +24,7 @@ from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import HostModel, Moves, build_host_model
 from placewright.formulations.gang.models.host.move_terms import add_disruption
 from placewright.formulations.gang.models.host.necessity import add_necessity
-from placewright.formulations.gang.models.host.pools import add_pools
+from placewright.formulations.gang.models.host.pools import PoolColumns, add_pools
 from placewright.formulations.gang.models.host.preemption import add_preemption
 from placewright.formulations.gang.models.host.terms import add_terms, add_value
 from placewright.formulations.gang.placement.assignment import assign
@@ -68,23 +68,22 @@ def _size(problem: Problem) -> int:
     return int(sum(hosts[s.shape] for s in sets)) + len(problem.running_tasks)
 
 
-def _model(problem: Problem, moves: Moves) -> HostModel:
+def _model(problem: Problem, moves: Moves) -> tuple[HostModel, list[PoolColumns]]:
     cleared = Placement(problem, cleared=True)
     everywhere = np.arange(problem.cluster.num_hosts)
     exact = build_host_model(
         problem, cleared, everywhere, problem.num_pending, list(problem.running), moves
     )
-    add_pools(exact)
-    return exact
+    return exact, add_pools(exact)
 
 
 def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
     """Yield plans of the restriction: every running job is kept or preempted."""
     tuning = parameters.PARAMETERS.models
-    exact = _model(problem, "none")
+    exact, pools = _model(problem, "none")
     slots = add_gpus(exact)
-    add_preemption(exact)
-    add_necessity(exact, slots)
+    add_preemption(exact, pools=pools)
+    add_necessity(exact, slots, pools)
     add_disruption_budget(exact)
     add_terms(exact)
     start: NDArray[np.float64] | None = None
@@ -117,9 +116,9 @@ def _bound_disruption(
 ) -> Generator[Bound, None, float | None]:
     """Bound `disruption` among plans worth `value` by the relaxation; return the best bound."""
     tuning = parameters.PARAMETERS.models
-    exact = _model(problem, "away")
+    exact, pools = _model(problem, "away")
     add_gpus(exact)
-    add_preemption(exact)
+    add_preemption(exact, pools=pools)
     add_disruption_budget(exact)
     add_value(exact)
     add_disruption(exact)
