@@ -1,0 +1,58 @@
+"""On tiny rounds with pools every backend finds the optimum of all plans; bounds are bounds."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from examples import examples
+from placewright.instances.documents.plan import Certificate
+from placewright.instances.documents.round import Round
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+STABLE: dict[str, Any] = {
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+}
+Plans = set[tuple[int, ...]]
+
+
+def plans_of(pools: ModuleType, round_: Round) -> Plans:
+    try:
+        plans: Plans = pools.PoolOracle(round_).attainable()
+    except pools.TooManyPlansError:
+        assume(False)
+    return plans
+
+
+def solved(round_: Round, backend: str) -> Certificate:
+    """The certificate of a plan that is verified and was made without a fault on the way."""
+    plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
+    found = verify(round_, plan)
+    assert found.ok, found.violations
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
+    return plan.certificate
+
+
+@pytest.mark.parametrize(
+    ("backend", "number"), [("highs", 40), ("cp-sat", 30), ("cbc", 15), ("scip", 15)]
+)
+def test_the_exact_model_proves_the_optimum_of_all_plans_with_pools(
+    oracle: ModuleType, oracle_pools: ModuleType, tiny_pools: ModuleType, backend: str, number: int
+) -> None:
+    @settings(max_examples=examples(ci=number, nightly=1000), **STABLE)
+    @given(st.booleans().flatmap(lambda moves: tiny_pools.pool_rounds(moves=moves)))
+    def check(round_: Round) -> None:
+        plans = plans_of(oracle_pools, round_)
+        certificate = solved(round_, backend)
+        oracle.check_bounds(plans, certificate)
+        values = tuple(term.value for term in certificate.terms)
+        assert values == oracle.optimum(round_, plans)
+        assert certificate.status == "optimal"
+
+    check()
