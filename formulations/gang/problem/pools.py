@@ -181,7 +181,9 @@ def totals_of_pools(
             most = np.minimum(pool.limit - pool.limit % divisor, inside)[domains]
             host = first
         total, key = int(most.sum()), (accounts["pool", resource], amount)
-        totals |= {key: int(pool.limit[0]) for pool in mine if pool.level == WHOLE_CLUSTER}
+        for pool in mine:
+            if pool.level == WHOLE_CLUSTER:
+                totals[key] = int(pool.limit[0])
         if total < totals.get(key, UNLIMITED):
             totals[accounts["total", resource], amount] = total
     return totals
