@@ -154,4 +154,4 @@ class Guaranteed:
             if choice.runs
             and (self.cells.guaranteed(one) or (one.running is not None and one.running.pinned))
         ]
-        return State(only, [held])
+        return State(only, [held], beside=True)

@@ -13,6 +13,8 @@ from fuzz.policy import Raw
 
 WHOLE = 1000
 HOST = "host"
+NO_LIMIT = 10**12
+"""What a host has of a resource of pools that it does not list."""
 DEFAULT_WEIGHTS = {"rack": 1, "block": 4}
 Place: TypeAlias = tuple[int, int, int, tuple[int, ...], int | None]
 """Of a task: its group, its index there, the number of its host, its GPUs, its MIG slot."""
@@ -107,7 +109,8 @@ class Group:
 class Option:
     """A way to run a job; `asks` is what all its tasks ask of each resource, `gpu` included.
 
-    `counts` is what it counts in quotas and caps: the same, GPUs by model, and the job.
+    `counts` is what it counts in quotas and caps: the same, GPUs by model, and the job. `uses` is
+    what the job takes once of pools.
     """
 
     groups: tuple[Group, ...]
@@ -116,6 +119,7 @@ class Option:
     required: int | None
     asks: Mapping[str, int]
     counts: Mapping[str, int]
+    uses: Mapping[str, int]
 
     def tasks(self) -> Iterator[tuple[int, int]]:
         """Yield group and index of each task."""
@@ -198,6 +202,7 @@ class Facts:
             for task in job["running"]["tasks"]
         }
         away = {name for name, leases in outages(self.raw).items() if 0 in leases}
+        pooled = [pool["resource"] for pool in cluster.get("pools", ()) if pool.get("per") != "job"]
         entries = [(name, entry) for entry in cluster["hosts"] for name in named(entry["name"])]
         for number, (name, entry) in enumerate(entries):
             above: list[str] = []
@@ -218,6 +223,7 @@ class Facts:
                 {
                     "cpu": entry.get("cpu", 0),
                     "memory": entry.get("memory", 0),
+                    **dict.fromkeys(pooled, NO_LIMIT),
                     **entry.get("resources", {}),
                 },
                 (*reversed(above), name),
@@ -266,6 +272,7 @@ class Facts:
             self.position(option.get("required")),
             asks,
             counts,
+            option.get("uses", {}),
         )
 
     def _aged(self, option: Option, job: Raw) -> Option:

@@ -8,6 +8,7 @@ from fuzz.book.arrangement import arrangement
 from fuzz.book.choices import KEEP, MIGRATE, PREEMPT, START, WAIT, Choice, Choices
 from fuzz.book.disruption import beyond_budget
 from fuzz.book.facts import Facts, Job, Place
+from fuzz.book.pools import Pools
 from fuzz.book.preemption import Preemption, Promised
 from fuzz.book.room import Room
 from fuzz.book.standing import Standing
@@ -22,7 +23,7 @@ class Judgement:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.standing = Standing(facts)
+        self.standing, self.pools = Standing(facts), Pools(facts)
         self._labelled = [job for job in facts.jobs if job.label is not None]
         self._hosts = {
             job.number: {place[2] for place in job.running.places}
@@ -50,6 +51,8 @@ class Judgement:
         """
         if rule := self._quota(choices) or self._labels(choices):
             return rule
+        if self.pools.broken(choices):
+            return "pool"
         some = any(choice.kind == PREEMPT for choice in choices)
         if some and self._preemption_of(choices, promised, teams, room).broken():
             return "preemption"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TypeAlias
 
 from fuzz.book.choices import IDLE, KEEP, MIGRATE, PREEMPT, START, STOPPED, Choice, Choices
 from fuzz.book.facts import Facts, Group, Job, Place
+from fuzz.book.pools import Pools, Taken
 from fuzz.book.room import Room
 from fuzz.book.standing import Precedence, Standing
 from fuzz.book.turns import Team, Teams, Turns
@@ -29,6 +31,7 @@ class Preemption:
     ) -> None:
         self.facts, self.standing, self._given = facts, standing, room
         self.choices, self.promised, self.teams = choices, promised, teams
+        self.pools = Pools(facts)
         self.victims = [job for job in facts.jobs if choices[job.number].kind == PREEMPT]
         self.judged = [job for job in self.victims if not self._on_away(job)]
         self.evicted = [job for job in self.judged if self._is_evicted(job)]
@@ -86,7 +89,11 @@ class Preemption:
                 for job in higher
                 if self.choices[job.number].kind == MIGRATE
                 and job not in back
-                and (self._arrives(job) & touched or self._label_meets(job, back))
+                and (
+                    self._arrives(job) & touched
+                    or self._label_meets(job, back)
+                    or self._takes_more(job, back)
+                )
             ]
             if not more:
                 break
@@ -107,7 +114,29 @@ class Preemption:
             if changed[job.number].anew and self._label_meets(job, back):
                 return True
         moved = {job.number for job in gone if job.running is not None}
-        return any(self._over_quota(owner, changed, moved) for owner in owners)
+        return any(
+            self._over_quota(owner, changed, moved) for owner in owners
+        ) or self._beyond_pools(back, gone, owners)
+
+    def _takes_more(self, job: Job, back: Iterable[Job]) -> bool:
+        """Whether a job takes more than before of a pool domain of which one of others had some."""
+        more = self.pools.taken_by(job, self.choices[job.number]) - self.pools.home(job)
+        return any(more.keys() & self.pools.home(other).keys() for other in back)
+
+    def _beyond_pools(
+        self, back: Iterable[Job], gone: Iterable[Job], owners: Iterable[Job]
+    ) -> bool:
+        """Whether too much is held of a pool domain of which a victim held something.
+
+        Jobs that move and are not to come take no more of a domain than before.
+        """
+        if not self.pools:
+            return False
+        held: Taken = Counter()
+        for job in self.facts.jobs:
+            home, now = self.pools.home(job), self.pools.taken_by(job, self.choices[job.number])
+            held.update(home if job in back else now & home if job in gone else now)
+        return any(self.pools.over(held, self.pools.home(owner)) for owner in owners)
 
     def _fits(self, changed: Choices, back: Collection[int]) -> bool:
         if not self.teams and "sharing" not in self.facts.raw:
@@ -247,7 +276,10 @@ class Preemption:
         for job in stay:
             alone[job.number] = self.choices[job.number]
         alone[victim.number] = self._home(victim)
-        return not self._fits(tuple(alone), [victim.number])
+        held = self.pools.held(zip(self.facts.jobs, alone, strict=True))
+        return not self._fits(tuple(alone), [victim.number]) or self.pools.over(
+            held, self.pools.home(victim)
+        )
 
     def _anew(self, job: Job) -> bool:
         return self.choices[job.number].anew

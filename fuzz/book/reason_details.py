@@ -7,8 +7,9 @@ from dataclasses import replace
 from fuzz.book.accounts import JOBS, Account, of_model
 from fuzz.book.choices import WAIT
 from fuzz.book.facts import WHOLE, Facts, Group, Host, Job
+from fuzz.book.pool_details import untrue_pool
 from fuzz.book.reading import choices_of, decisions_of
-from fuzz.book.reasons import NOT_CHOSEN, QUOTA, Reasons
+from fuzz.book.reasons import NOT_CHOSEN, ORDER, QUOTA, Reasons
 from fuzz.book.states import State
 from fuzz.book.turns import Team, Teams
 from fuzz.policy import Raw
@@ -45,6 +46,9 @@ def untrue_of(reasons: Reasons, job: Job, decision: Raw) -> str:
             return f"{job.name} is ineligible: {job.ineligible!r}, the plan says {said!r}"
         return ""
     true, option = reasons.of(job)
+    if detail.get("unproven") and reasons.facts.raw["cluster"].get("pools"):
+        # Whether several groups find places at once within pools may be left open.
+        return "" if ORDER.index(said) >= ORDER.index(true) else f"{job.name} comes further: {true}"
     where = f"{job.name} waits for {true!r} by option {option}, the plan says"
     if (said, detail.get("option", 0)) != (true, option):
         return f"{where} {said!r}, {detail}"
@@ -88,6 +92,8 @@ def untrue_detail(reasons: Reasons, job: Job, number: int, reason: str, detail: 
         return f"of {name!r} it is {true}" if wrong else ""
     state = reasons.state(reason, job, number)
     option = job.options[number]
+    if "limit" in detail:
+        return untrue_pool(state, job, number, detail)
     if detail.get("tasks") is None:
         return _untrue_sum(state, job, number, detail)
     g = detail.get("group", 0)

@@ -178,7 +178,8 @@ class Reasons:
         held, together = [first], [self._together]
         if victims:
             held, together = [first, kept + victims], [self._together, self._together_before]
-        return State(self.facts, held, together if "sharing" in self.facts.raw else None)
+        mates = together if "sharing" in self.facts.raw else None
+        return State(self.facts, held, mates, beside=True)
 
     def _level(self, job: Job, choice: Choice) -> Precedence:
         """Return the precedence of a job that starts."""

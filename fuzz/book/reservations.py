@@ -17,6 +17,7 @@ from fuzz.book.waiting import (
     gpus_reserved,
     is_plain,
     may_come,
+    reserved_of_pools,
 )
 from fuzz.policy import Raw
 
@@ -120,6 +121,9 @@ def _stands(timeline: Timeline, number: int, choice: Choice) -> bool:
         return False
     beside = Timeline(waiting, [*timeline.held, Held(job, choice, end)], timeline.reserved)
     hosts = {place[2] for place in choice.places}
+    mine = timeline.pools.taken_by(job, choice)
+    if not all(beside.within_pools(mine, time) for time in timeline.breaks(waiting.now, end)):
+        return False
     return all(
         beside.left(time)[host].get(name, 0) >= 0
         for time in timeline.breaks(waiting.now, end)
@@ -150,7 +154,10 @@ def _misplaced(timeline: Timeline, mine: Reserved) -> str:
     if not timeline.within_quota(job, mine.option, mine.at, mine.end):
         return "exceeds a quota"
     beside = Timeline(waiting, timeline.held, [*timeline.reserved, mine])
+    pooled = reserved_of_pools(timeline.pools, mine)
     for time in timeline.breaks(mine.at, mine.end):
+        if not beside.within_pools(pooled, time):
+            return f"exceeds a pool at {time}"
         for _, host, _ in mine.tasks:
             if any(amount < 0 for amount in beside.left(time)[host].values()):
                 return f"does not fit at {time}"
@@ -205,7 +212,18 @@ def _delayed_at(
             return True
         if any(amount > entry.has.get(name, 0) for name, amount in amounts.items()):
             return True
-    return _over_quota(waiting, active, choices, time)
+    return _over_pools(waiting, active, choices, time) or _over_quota(
+        waiting, active, choices, time
+    )
+
+
+def _over_pools(waiting: Waiting, active: list[Reserved], choices: Choices, time: int) -> bool:
+    """Whether a pool around a reservation has too little."""
+    pairs = zip(waiting.facts.jobs, choices, strict=True)
+    held = [Held(job, choice, waiting.ends[job.number]) for job, choice in pairs]
+    timeline = Timeline(waiting, held, active)
+    mine = {where for r in active for where in reserved_of_pools(timeline.pools, r)}
+    return not timeline.within_pools(mine, time)
 
 
 def _over_quota(waiting: Waiting, active: list[Reserved], choices: Choices, time: int) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from fuzz.book.arrangement import arrangement
 from fuzz.book.choices import Choice
 from fuzz.book.facts import Facts, Group, Host, Job, Place
+from fuzz.book.pools import Domain, Pools
 from fuzz.book.room import Room
 from fuzz.book.turns import Turns
 
@@ -15,7 +16,8 @@ class State:
     """Hosts as a reason speaks of them: what some jobs leave, in each of `rooms` at once.
 
     A place has to be free in all rooms. `held` has the jobs that count, with their places, and
-    `together` who of them take turns.
+    `together` who of them take turns. `beside`: pools may hold what they held before the round,
+    if that is more than they have.
     """
 
     def __init__(
@@ -23,8 +25,12 @@ class State:
         facts: Facts,
         held: Sequence[Sequence[tuple[Job, Choice]]],
         together: Sequence[Collection[tuple[int, ...]]] | None = None,
+        *,
+        beside: bool = False,
     ) -> None:
-        self.facts = facts
+        self.facts, self.pools = facts, Pools(facts)
+        self.pool_limit = self.pools.limit if beside else self.pools.capacity
+        self.pool_held = [self.pools.held(jobs) for jobs in held]
         self.rooms = [Room(facts) for _ in held]
         self.closed: dict[tuple[str, int], set[str]] = {}
         turns = Turns(facts) if together else None
@@ -46,13 +52,17 @@ class State:
                         self.closed.setdefault(job.label, set()).add(domain)
 
     def fits(self, job: Job, number: int) -> bool:
-        """Whether all tasks of an option of a job find places at once."""
-        return self.finds(job, number, list(job.options[number].tasks()))
+        """Whether all tasks of an option of a job find places at once, within pools."""
+        return self._from(job, number, list(job.options[number].tasks()), (), None, self.pool_left)
+
+    def pool_left(self, where: Domain) -> int:
+        """Return what is left of a pool domain."""
+        return self.pool_limit(where) - max(held[where] for held in self.pool_held)
 
     def finds(
         self, job: Job, number: int, tasks: Sequence[tuple[int, int]], among: str | None = None
     ) -> bool:
-        """Whether some tasks of an option find places, all in one domain if one is given."""
+        """Whether some tasks of an option find places on hosts, in one domain if one is given."""
         return self._from(job, number, tasks, (), among)
 
     def _from(
@@ -62,7 +72,12 @@ class State:
         tasks: Sequence[tuple[int, int]],
         before: tuple[Place, ...],
         among: str | None,
+        left: Callable[[Domain], int] | None = None,
     ) -> bool:
+        if left is not None and self.pools:
+            taken = self.pools.taken(job, number, before)
+            if any(amount > left(where) for where, amount in taken.items()):
+                return False
         if len(before) == len(tasks):
             return bool(before) and not arrangement(self.facts, job, number, before)
         g, index = tasks[len(before)]
@@ -74,7 +89,7 @@ class State:
                 continue
             for room in self.rooms:
                 room.take(group, place)
-            found = self._from(job, number, tasks, (*before, place), among)
+            found = self._from(job, number, tasks, (*before, place), among, left)
             for room in self.rooms:
                 room.take(group, place, -1)
             if found:

@@ -5,12 +5,14 @@ By docs/formulations/backfill.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from fuzz.book.arrangement import arrangement
-from fuzz.book.choices import Choice
-from fuzz.book.facts import WHOLE, Facts, Group, Job, named
+from fuzz.book.choices import START, Choice
+from fuzz.book.facts import WHOLE, Facts, Group, Job, Place, named
+from fuzz.book.pools import Domain, Pools, Taken
 from fuzz.book.standing import Standing
 from fuzz.policy import Raw
 
@@ -113,7 +115,7 @@ class Timeline:
     def __init__(
         self, waiting: Waiting, held: Sequence[Held], reserved: Sequence[Reserved]
     ) -> None:
-        self.waiting, self.facts = waiting, waiting.facts
+        self.waiting, self.facts, self.pools = waiting, waiting.facts, Pools(waiting.facts)
         self.held, self.reserved = list(held), list(reserved)
 
     def left(self, time: float) -> list[dict[str, int]]:
@@ -134,6 +136,17 @@ class Timeline:
                 for name, amount in groups[group].wants:
                     left[number][name] = left[number].get(name, 0) - tasks * amount
         return left
+
+    def within_pools(self, mine: Collection[Domain], time: float) -> bool:
+        """Whether some domains of pools have enough for all that hold something at a time."""
+        held: Taken = Counter()
+        for one in self.held if mine else ():
+            if one.end > time:
+                held.update(self.pools.taken_by(one.job, one.choice))
+        for r in self.reserved if mine else ():
+            if r.at <= time < r.end:
+                held.update(reserved_of_pools(self.pools, r))
+        return all(held[where] <= self.pools.capacity(where) for where in mine)
 
     def times(self) -> list[int]:
         """Return the times, from now on, at which something ends."""
@@ -190,7 +203,9 @@ class Timeline:
     ) -> None:
         if len(before) == len(tasks):
             places = tuple((g, i, h, (), None) for (g, i), h in zip(tasks, before, strict=True))
-            if not arrangement(self.facts, job, option, places):
+            if not arrangement(self.facts, job, option, places) and self._pools_hold(
+                job, option, window, places
+            ):
                 found.append(before)
             return
         g, index = tasks[len(before)]
@@ -208,6 +223,23 @@ class Timeline:
             self._put(job, option, window, tasks, (*before, host.number), left, found)
             for name, amount in asked.items():
                 mine[name] += amount
+
+    def _pools_hold(
+        self, job: Job, option: int, window: tuple[int, float], places: tuple[Place, ...]
+    ) -> bool:
+        """Whether pools have enough for a job in some places all the time."""
+        mine = self.pools.taken(job, option, places)
+        beside = Held(job, Choice(START, option, places), window[1])
+        with_it = Timeline(self.waiting, [*self.held, beside], self.reserved)
+        return all(with_it.within_pools(mine, time) for time in self.breaks(*window))
+
+
+def reserved_of_pools(pools: Pools, reserved: Reserved) -> Taken:
+    """Return what a reservation takes of pools."""
+    places = [
+        (group, 0, host, (), None) for group, host, number in reserved.tasks for _ in range(number)
+    ]
+    return pools.taken(pools.facts.jobs[reserved.job], reserved.option, places)
 
 
 def may_come(waiting: Waiting, group: Group, host: int, at: float, end: float) -> bool:

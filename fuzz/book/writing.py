@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 from fuzz.book.choices import MIGRATE, PREEMPT, WAIT, Choices
 from fuzz.book.collectives import collectives
 from fuzz.book.facts import Facts, Job, Place
+from fuzz.book.pools import Pools, Taken
 from fuzz.book.preemption import Promised
 from fuzz.book.room import Room
 from fuzz.book.terms import Terms
@@ -92,22 +94,41 @@ def _moves(terms: Terms, choices: Choices, rng: Random, *, parting: bool) -> Raw
     rng.shuffle(move)
     if parting or rng.random() < 0.5:
         return {"kind": "moves", "steps": stop, "needs_spare": [job.name for job in move]}
-    room = Room(facts)
+    room, pools = Room(facts), terms.judgement.pools
+    held: Taken = Counter()
     for job in facts.jobs:
         if job.running is not None and choices[job.number].kind != PREEMPT:
             _take(room, job, job.running.places)
+            held.update(pools.home(job))
     steps, spare, waiting = list(stop), [], list(move)
     while waiting:
-        ready = next((job for job in waiting if _goes(room, job, choices)), None)
+        ready = next(
+            (
+                job
+                for job in waiting
+                if _stays_within(pools, held, job, choices) and _goes(room, job, choices)
+            ),
+            None,
+        )
         if ready is None:
             away = waiting.pop(0)
             assert away.running is not None
             _take(room, away, away.running.places, -1)
+            held.subtract(pools.home(away))
             spare.append(away.name)
         else:
             waiting.remove(ready)
+            held.subtract(pools.home(ready))
+            held.update(pools.taken_by(ready, choices[ready.number]))
             steps.append(ready.name)
     return {"kind": "moves", "steps": steps, "needs_spare": spare}
+
+
+def _stays_within(pools: Pools, held: Taken, job: Job, choices: Choices) -> bool:
+    """Whether pools have enough for a job in its new place, with what it holds itself."""
+    more = pools.taken_by(job, choices[job.number]) - pools.home(job)
+    after = {where: held[where] + amount for where, amount in more.items()}
+    return not pools.over(after, after)
 
 
 def _goes(room: Room, job: Job, choices: Choices) -> bool:

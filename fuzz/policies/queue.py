@@ -26,6 +26,7 @@ from fuzz.book.waiting import NEVER, Held, Reserved, Timeline, Waiting
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, costs, settle
 from fuzz.drawing_caps import draw_caps
+from fuzz.drawing_pools import draw_pools
 from fuzz.policies.gang import SETTINGS
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 
@@ -67,6 +68,8 @@ def draw(rng: Random) -> Raw:
         round_["reservations"] = [{"host": host["name"], "gpus": [0]}]
     if chance(rng, 0.25):
         draw_caps(rng, round_)
+    if chance(rng, 0.2):
+        draw_pools(rng, round_)
     return round_
 
 

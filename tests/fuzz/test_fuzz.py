@@ -19,6 +19,7 @@ POLICIES = (
     "gang",
     "priorities",
     "crowds",
+    "pools",
     "queue",
     "cells",
     "interleaving",
