@@ -213,6 +213,7 @@ def _repacks(search: Search) -> bool:
     return (
         _relaxed(search)
         and not problem.running
+        and not problem.pools  # host by host it would fill domains beyond them
         and search.first == VALUE
         and not only_powers_of_two(problem)
     )

@@ -58,7 +58,7 @@ def fill_greedily(placement: Placement) -> None:
         if choice.groups in full:
             continue
         fill_with = _fill_singles if choice.is_single_task else _fill_gangs
-        if fill_with(placement, quota, c, o) and not choice.is_tied:
+        if fill_with(placement, quota, c, o) and not (choice.is_tied or choice.uses):
             full.add(choice.groups)
         if job_class.running:
             # Where it was stopped, others may come again.
