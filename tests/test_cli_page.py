@@ -89,6 +89,10 @@ ROUND = {
             {"name": "h[0-7]", "parent": "r0", **HOST},
             {"name": "h[8-15]", "parent": "r1", **HOST},
         ],
+        "pools": [
+            {"resource": "power_w", "level": "rack", "capacity": 70_000},
+            {"resource": "power_w", "capacity": 120_000},
+        ],
     },
     "tenants": [{"name": "research", "quota": {"gpu": 128}}],
     "caps": {"lab": {"gpus": 64}},

@@ -32,6 +32,7 @@ class EditOptions:
     add: Sequence[str] = ()
     quota: Sequence[str] = ()
     cap: Sequence[str] = ()
+    pool: Sequence[str] = ()
     limit: Sequence[str] = ()
     change: Sequence[str] = ()
     remove: Sequence[str] = ()
@@ -122,6 +123,8 @@ def _raw_edits(given: EditOptions) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "--quota", {"quota": _quota(text)}
     for text in given.cap:
         yield "--cap", {"cap": _cap(text)}
+    for text in given.pool:
+        yield "--pool", {"pool": _pool(text)}
     for text in given.limit:
         name, value = _pair(text, "--limit", "LIMIT=NUMBER")
         limit = {"without": [name]} if value == NO else {"to": {name: _value(value)}}
@@ -187,6 +190,21 @@ def _cap(text: str) -> dict[str, Any]:
         return {cap: {"without": [key]}}
     field = {"+": "more", "-": "less"}.get(value[0], "to")
     return {cap: {field: Measure.of_key(key).at(_value(value.lstrip("+-")))}}
+
+
+def _pool(text: str) -> dict[str, Any]:
+    """Return the edit of `RESOURCE=AMOUNT`, `RESOURCE@LEVEL=+AMOUNT` or `RESOURCE@LEVEL:DOMAIN=`.
+
+    Without a level it is the pool of the whole cluster, without a domain each of the level.
+    """
+    name, value = _pair(text, "--pool", "RESOURCE[@LEVEL[:DOMAIN]]=AMOUNT")
+    resource, _, where = name.partition("@")
+    level, _, domain = where.partition(":")
+    change: dict[str, Any] = {"level": level} if level else {}
+    if domain:
+        change["domains"] = [domain]
+    field = {"+": "more", "-": "less"}.get(value[0], "to")
+    return {resource: {**change, field: _value(value.lstrip("+-"))}}
 
 
 def _job(text: str) -> dict[str, Any]:

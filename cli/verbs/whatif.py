@@ -71,6 +71,13 @@ def whatif(
             help="A cap: c.gpus=64, c.gpus@H100=+8, c.jobs=none.",
         ),
     ] = None,
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RESOURCE[@LEVEL[:DOMAIN]]=AMOUNT",
+            help="A pool: licence=30, power_w@rack=+500, power_w@rack:r0=9000.",
+        ),
+    ] = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(metavar="LIMIT=NUMBER", help="A disruption limit, such as preempted_jobs=2."),
@@ -162,6 +169,7 @@ def whatif(
             add=add or (),
             quota=quota or (),
             cap=cap or (),
+            pool=pool or (),
             limit=limit or (),
             change=change or (),
             remove=remove or (),

@@ -16,6 +16,7 @@ from placewright.explain.corrections.change import (
     edit_of,
 )
 from placewright.explain.corrections.least_amount import least_amount
+from placewright.explain.corrections.pools import pool_changes
 from placewright.explain.minimal_subset import minimal_subset, up_to
 from placewright.instances.derived.durations import duration, span
 from placewright.instances.derived.phrases import counted
@@ -86,6 +87,7 @@ def cluster_changes(round_: Round, job: Job, started: Sequence[str] = ()) -> Ite
     """
     yield from _quotas(round_, job)
     yield from _caps(round_, job)
+    yield from pool_changes(round_, job)
     yield from _quotas_of_regions(round_, job)
     yield from _hosts_back(round_)
     yield from _ends(round_, set(started))

@@ -60,6 +60,7 @@ COSTS: Mapping[str, Cost] = {
     "ended": Cost(Who.TIME, 5),
     "quota": Cost(Who.ADMIN, 5),
     "cap": Cost(Who.ADMIN, 5),
+    "pool": Cost(Who.ADMIN, 5),
     "release": Cost(Who.ADMIN, 5),
     "keep_using": Cost(Who.ADMIN, 5),
     "replicate": Cost(Who.ADMIN, 5),

@@ -16,6 +16,7 @@ from placewright.instances.documents.base import (
     API_VERSION,
     MAX_AMOUNT,
     MAX_COUNT,
+    Amount,
     Count,
     Document,
     Flag,
@@ -128,6 +129,33 @@ class CapEdit(Document):
         return self
 
 
+class PoolEdit(Document):
+    """A pool of a resource: set `to` an amount, `more` or `less` by one.
+
+    `level` is that of the pool, none if the whole cluster shares it. Each of its domains changes,
+    or only those given.
+    """
+
+    level: Name | None = None
+    domains: Many[Name] = ()
+    to: Amount | None = None
+    more: Amount | None = None
+    less: Amount | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if sum(one is not None for one in (self.to, self.more, self.less)) != 1:
+            raise InvalidInputError("expected exactly one of to, more and less", show_value=False)
+        if self.domains and self.level is None:
+            raise InvalidInputError(
+                "given without a level; expected the level of these domains",
+                path=("domains",),
+                show_value=False,
+            )
+        _refuse_repeated(self.domains, "domain")
+        return self
+
+
 class LimitsEdit(Document):
     """Limits of the disruption budget: set `to` new ones, or `without` some."""
 
@@ -218,7 +246,8 @@ class Edit(Document):
     drained, `release` takes away the reservations on them. `add` adds hosts, and the domains that
     they are in.
 
-    `quota`, by tenant, `cap`, by name, and `limits` change what is allowed. `job`, by name, changes
+    `quota`, by tenant, `cap`, by name, and `limits` change what is allowed, `pool`, by resource,
+    what hosts share. `job`, by name, changes
     what jobs ask. `remove` takes jobs away as if they had never been, `end` those that run as if
     they had ended, and `submit` adds pending ones. `replicate` puts data into further regions.
 
@@ -235,6 +264,7 @@ class Edit(Document):
     add: AddEdit | None = None
     quota: Annotated[dict[Name, QuotaEdit], Field(min_length=1)] | None = None
     cap: Annotated[dict[Name, CapEdit], Field(min_length=1)] | None = None
+    pool: Annotated[dict[Name, PoolEdit], Field(min_length=1)] | None = None
     limits: LimitsEdit | None = None
     job: Annotated[dict[Name, JobEdit], Field(min_length=1)] | None = None
     remove: Names | None = None

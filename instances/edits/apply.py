@@ -9,7 +9,7 @@ from placewright.instances.checks.invalid_jobs import with_invalid_jobs
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.edits import Edit, Edits
 from placewright.instances.documents.round import Round
-from placewright.instances.edits import caps, clock, hosts, jobs, regions, tenants
+from placewright.instances.edits import caps, clock, hosts, jobs, pools, regions, tenants
 from placewright.instances.errors import InvalidInputError
 
 _FUNCTIONS: Mapping[str, Callable[[Round, Any], Round]] = {
@@ -20,6 +20,7 @@ _FUNCTIONS: Mapping[str, Callable[[Round, Any], Round]] = {
     "add": hosts.add,
     "quota": tenants.quota,
     "cap": caps.cap,
+    "pool": pools.pool,
     "limits": tenants.limits,
     "job": jobs.job,
     "remove": jobs.remove,

@@ -14,6 +14,7 @@ from placewright.instances.documents.edits import (
     Edit,
     JobEdit,
     LimitsEdit,
+    PoolEdit,
     QuotaEdit,
     ReplicateEdit,
 )
@@ -99,6 +100,24 @@ def _cap_of(edit: CapEdit) -> Iterator[str]:
             yield f"allows {measure.text(amount)}{how}"
     for key in edit.without:
         yield f"no longer limits {key}"
+
+
+def _pool(edits: Mapping[str, PoolEdit]) -> str:
+    text = "; ".join(_pool_of(resource, edit) for resource, edit in edits.items())
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def _pool_of(resource: str, edit: PoolEdit) -> str:
+    where, has = "the cluster", "has"
+    if edit.level is not None:
+        where = f"each {edit.level}"
+    if edit.domains:
+        where = f"{edit.level} {several(edit.domains)}"
+        has = "has" if len(edit.domains) == 1 else "have"
+    for amount, how in ((edit.to, ""), (edit.more, " more"), (edit.less, " less")):
+        if amount is not None:
+            return f"{where} {has} {amount_text(resource, amount)}{how}"
+    return f"{where} {has} as much {resource} as before"
 
 
 def _limits(edit: LimitsEdit) -> str:
@@ -217,6 +236,7 @@ _TEXTS: Mapping[str, Callable[[Any], str]] = {
     "add": _add,
     "quota": _quota,
     "cap": _cap,
+    "pool": _pool,
     "limits": _limits,
     "job": _job,
     "remove": _jobs("is removed", "are removed"),

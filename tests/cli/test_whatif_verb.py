@@ -53,6 +53,10 @@ def document(formulation: str = "gang") -> dict[str, Any]:
     if formulation == "gang":
         jobs[0] |= {"expected_runtime_s": 100, "running": {**jobs[0]["running"], "started": 950}}
         jobs[1] |= {"held": False, "not_before": 10}
+        made["cluster"]["pools"] = [
+            {"resource": "power", "capacity": 9},
+            {"resource": "power", "level": "region", "capacity": 9},
+        ]
         made["host_sets"] = {"all": ["a[0-1]", "b[0-1]"], "some": ["a0", "b0"]}
         jobs[1]["options"][0]["groups"][0]["host_sets"] = ["all"]
     if formulation == "deadline":
@@ -100,6 +104,13 @@ SAME = (
         GANG,
         {"cap": ["c.d.memory=1Gi"]},
         {"cap": {"c.d": {"to": {"resources": {"memory": "1Gi"}}}}},
+    ),
+    (GANG, {"pool": ["power=12"]}, {"pool": {"power": {"to": 12}}}),
+    (GANG, {"pool": ["power@region=+2"]}, {"pool": {"power": {"level": "region", "more": 2}}}),
+    (
+        GANG,
+        {"pool": ["power@region:b=-2"]},
+        {"pool": {"power": {"level": "region", "domains": ["b"], "less": 2}}},
     ),
     (GANG, {"quota": ["t.gpu=none"]}, {"quota": {"t": {"without": ["gpu"]}}}),
     (GANG, {"limit": ["preempted_gpus=4"]}, {"limits": {"to": {"preempted_gpus": 4}}}),

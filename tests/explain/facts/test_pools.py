@@ -141,3 +141,28 @@ def test_both_oracles_agree_beside_pools() -> None:
                 compared += 1
     assert compared > 20
     assert asked > 100
+
+
+def test_the_least_by_which_a_pool_is_raised_is_told() -> None:
+    running = [job("one", 5000, 2, ("a0", "a1")), job("other", 4000, 2, ("b0", "b1"))]
+    everywhere = {"resource": "power_w", "capacity": 19_500}
+    round_ = round_of(*running, job("new", 3000), pools=[POWER, everywhere])
+    found = explain_job(round_, None, "new", corrections=9, isolation="none")
+    assert found.corrections is not None
+    raised = "raise power_w of the cluster from 19,500 to 21,000"
+    told = {one.text for one in found.corrections.now if [str(w) for w in one.who] == ["admin"]}
+    assert told == {
+        f"raise power_w of rack r0 from 12,000 to 13,000, and {raised}",
+        f"raise power_w of rack r1 from 9,000 to 11,000, and {raised}",
+    }
+
+
+def test_a_gang_that_may_be_in_several_domains_needs_more_of_each() -> None:
+    trees = {"resource": "trees", "level": "rack", "capacity": 1, "per": "job"}
+    power = {"resource": "power_w", "capacity": 10**6}
+    gang = job("new", 0, 5, uses={"trees": 3})
+    found = explain_job(
+        round_of(gang, pools=[power, trees]), None, "new", corrections=5, isolation="none"
+    )
+    assert found.corrections is not None
+    assert "raise trees of each rack by 2" in [one.text for one in found.corrections.now]

@@ -314,6 +314,15 @@ EVERY = (
         {"cap": {"c": {"to": {"jobs": 4}, "more": {"gpus_by_model": {"H100": 4}}}}},
         "Cap c allows 4 jobs, allows 4 GPUs of model H100 more.",
     ),
+    (
+        {
+            "pool": {
+                "power_w": {"to": 9},
+                "heat": {"level": "rack", "domains": ["a", "b"], "more": 500},
+            }
+        },
+        "The cluster has 9 of power_w; rack a and b have 500 of heat more.",
+    ),
     ({"limits": {"to": {"preempted_gpus": 8}}}, "Disruption: preempted_gpus is 8 GPUs."),
     (
         {"job": {"waits": {"count": 1, "without": ["required"]}}},

@@ -1,0 +1,58 @@
+"""Edits of pools: what all domains of a level, or some of them, have."""
+
+from __future__ import annotations
+
+from placewright.instances.derived.names import check_known
+from placewright.instances.documents.edits import PoolEdit
+from placewright.instances.documents.pools import Pool
+from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
+
+
+def pool(round_: Round, edits: dict[str, PoolEdit]) -> Round:
+    """Change what pools have, by resource; the level of an edit says of which of its pools."""
+    pools = list(round_.cluster.pools)
+    for resource, edit in edits.items():
+        check_known(resource, {one.resource for one in pools}, "resource of a pool", (resource,))
+        found = [
+            k for k, one in enumerate(pools) if (one.resource, one.level) == (resource, edit.level)
+        ]
+        if not found:
+            levels = [one.level or "none" for one in pools if one.resource == resource]
+            raise InvalidInputError(
+                f"no pool of {resource} there; expected a level of its pools: {', '.join(levels)}",
+                path=(resource, "level"),
+                value=edit.level,
+            )
+        pools[found[0]] = _edited(resource, pools[found[0]], edit)
+    if tuple(pools) == round_.cluster.pools:
+        return round_
+    cluster = round_.cluster.model_copy(update={"pools": tuple(pools)})
+    return round_.model_copy(update={"cluster": cluster})
+
+
+def _edited(resource: str, pool: Pool, edit: PoolEdit) -> Pool:
+    if edit.domains:
+        has = {name: pool.domains.get(name, pool.capacity) for name in edit.domains}
+        changed = {name: _amount(resource, edit, amount) for name, amount in has.items()}
+        return pool.model_copy(update={"domains": {**pool.domains, **changed}})
+    if edit.to is not None:
+        return pool.model_copy(update={"capacity": edit.to, "domains": {}})
+    return pool.model_copy(
+        update={
+            "capacity": _amount(resource, edit, pool.capacity),
+            "domains": {n: _amount(resource, edit, has) for n, has in pool.domains.items()},
+        }
+    )
+
+
+def _amount(resource: str, edit: PoolEdit, has: int) -> int:
+    """Return what a domain has afterwards."""
+    if edit.to is not None:
+        return edit.to
+    amount = has + (edit.more or 0) - (edit.less or 0)
+    if amount < 0:
+        raise InvalidInputError(
+            f"expected at most what a domain has, {has}", path=(resource, "less"), value=edit.less
+        )
+    return amount
