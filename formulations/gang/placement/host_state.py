@@ -72,8 +72,8 @@ class HostState:
         self.least_rank = np.zeros(cluster.num_hosts, dtype=np.int64)
         self.pools = PoolState(problem)
         if problem.pools and not cleared:
-            for _, _, host, shape in problem.running_tasks.tolist():
-                self.pools.charge(shape, host, 1)
+            _, _, host, shape = problem.running_tasks.T
+            self.pools.charge_tasks(shape, host)
 
     def fits(self, shape: int) -> NDArray[np.int64]:
         """Return how many tasks of a shape may arrive on each host now, int64 (hosts,)."""

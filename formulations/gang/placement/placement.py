@@ -74,7 +74,7 @@ class Placement(HostState):
         for c, off in zip(problem.classes, self.stopped, strict=True):
             if c.running:
                 problem.charge_quota(self._quota, c.accounts, c.choices[0], len(c.jobs) - len(off))
-        for start in self._starts.values() if problem.pools else ():
+        for start in self._starts.values() if self.pools.counts_jobs else ():
             self.pools.charge_job(self.choice_of(start), start.tasks)
 
     def choice_of(self, start: JobPlacement) -> Choice:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.problem.jobs import Choice, TaskPlacement
-from placewright.formulations.gang.problem.pools import Pool
+from placewright.formulations.gang.problem.pools import PER_TASK, Pool
 from placewright.formulations.gang.problem.problem import Problem
 
 
@@ -21,10 +21,13 @@ class PoolState:
     ----------
     left : list of int64 (domains,)
         Per pool what may still be taken of each domain; below 0 where too much is taken.
+    counts_jobs : bool
+        Whether a pool is counted per job.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.pools = problem.pools
+        self.counts_jobs = any(pool.use != PER_TASK for pool in problem.pools)
         self.left = [pool.limit.copy() for pool in problem.pools]
         takers = np.array([pool.demand for pool in problem.pools], dtype=np.int64)
         self._of_shape: list[list[int]] = [
@@ -36,6 +39,11 @@ class PoolState:
         for k in self._of_shape[shape] if self._of_shape else ():
             pool = self.pools[k]
             self.left[k][pool.domain[host]] -= count * pool.demand[shape]
+
+    def charge_tasks(self, shapes: Ints, hosts: Ints) -> None:
+        """Charge tasks of these shapes, one on each of the hosts."""
+        for pool, left in zip(self.pools, self.left, strict=True):
+            np.subtract.at(left, pool.domain[hosts], pool.demand[shapes])
 
     def charge_job(self, choice: Choice, puts: Iterable[TaskPlacement], times: int = 1) -> None:
         """Charge what a job of several tasks uses of each domain; -1 releases it."""
