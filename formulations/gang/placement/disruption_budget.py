@@ -15,11 +15,8 @@ from heapq import heapify, heappop, heappush
 
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import (
-    more_of_pool,
-    repair_preemptions,
-    taken_of_pool,
-)
+from placewright.formulations.gang.placement.pool_use import more_of_pool, use_of_pool
+from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.disruption_budget import (
     NOTHING,
     Disruption,
@@ -248,10 +245,10 @@ class _Return:
         placement, problem = self.placement, self.problem
         home = problem.running_placement_of[job]
         for pool, left in zip(placement.pools.pools, placement.pools.left, strict=True):
-            asked = taken_of_pool(problem, pool, home)
-            short = (asked > 0) & (asked > left)
-            for number, start in list(placement.changed()) if short.any() else ():
-                if (more_of_pool(problem, pool, start)[short] > 0).any():
+            asked = use_of_pool(problem, pool, home)
+            short = {d for d, amount in asked.items() if amount > left[d]}
+            for number, start in list(placement.changed()) if short else ():
+                if not short.isdisjoint(more_of_pool(problem, pool, start)):
                     yield placement.choice_of(start).value, number, start.job
 
     def _milli_on(self, number: int, host: int) -> int:

@@ -114,7 +114,7 @@ class HostState:
         return fits and self.pools.fits_host(shape, host)
 
     def fits_gpus(self, shape: int, put: TaskPlacement) -> bool:
-        """Whether one task could be on the GPUs that `put` names, whatever its rank."""
+        """Whether one task could be on the GPUs that `put` names, whatever its rank and pools."""
         milli = min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
         used = [g for g in put.gpus if self._usable[put.host, g]]
         had = self.gpu_free[put.host, used]
@@ -126,7 +126,6 @@ class HostState:
             (self.free[put.host] >= self.problem.shape_demand[shape]).all()
             and (had >= milli).all()
             and (had == WHOLE_GPU).sum() <= self.whole[put.host]
-            and self.pools.fits_host(shape, put.host)
         )
 
     def put(self, shape: int, host: int, count: int = 1) -> tuple[int, ...]:

@@ -176,7 +176,7 @@ class Placement(HostState):
         done: list[tuple[int, TaskPlacement]] = []
         for put in start.tasks:
             shape = groups[put.group].shape
-            if not self.fits_gpus(shape, put):
+            if not self.fits_gpus(shape, put) or not self.pools.fits_host(shape, put.host):
                 break
             self.keep(shape, put)
             done.append((shape, put))

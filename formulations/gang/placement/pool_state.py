@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.problem.jobs import Choice, TaskPlacement
-from placewright.formulations.gang.problem.pools import PER_TASK, Pool
+from placewright.formulations.gang.problem.pools import PER_TASK
 from placewright.formulations.gang.problem.problem import Problem
 
 
@@ -105,10 +105,3 @@ class PoolState:
         yield
         for left, amount in zip(self.left, kept, strict=True):
             left += amount
-
-    def overfull(self) -> Iterator[tuple[Pool, Ints]]:
-        """Yield pools of which too much is taken, with the domains where that is so."""
-        for pool, left in zip(self.pools, self.left, strict=True):
-            over = np.flatnonzero(left < 0)
-            if len(over):
-                yield pool, over

@@ -18,15 +18,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from placewright.array_types import Ints
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.pool_use import (
+    more_of_pool,
+    stop_beyond_pools,
+    taken_of_pool,
+    use_of_pool,
+)
 from placewright.formulations.gang.problem.jobs import (
     ANY_JOB,
     NO_LABEL,
     JobPlacement,
     TaskPlacement,
 )
-from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.problem import Problem
 
 
@@ -36,7 +40,7 @@ def repair_preemptions(placement: Placement) -> None:
     What exceeds a quota or a pool is stopped before.
     """
     _stop_beyond_quota(placement)
-    _stop_beyond_pools(placement)
+    stop_beyond_pools(placement)
     while any(placement.stopped) and (
         _restart_needless_victims(placement) or _stop_unlawful_arrivals(placement)
     ):
@@ -140,6 +144,8 @@ class _Counterfactual:
         self.back = list(back)
         self._hosts = _hosts(placement.problem, back)
         self._returned: set[int] = set()
+        self._pools = [set[int]() for _ in placement.problem.pools]
+        self._note_pools(back)
         movers = [(n, start) for n, start in above if start.job != ANY_JOB]
         while found := [
             (n, start)
@@ -151,6 +157,14 @@ class _Counterfactual:
                 self._returned.add(number)
                 self.back.append(start.job)
                 self._hosts |= _hosts(placement.problem, [start.job])
+                self._note_pools([start.job])
+
+    def _note_pools(self, jobs: Iterable[int]) -> None:
+        """Record the domains of pools from which jobs that are back take something."""
+        problem = self._placement.problem
+        for pool, mine in zip(problem.pools, self._pools, strict=True):
+            for job in jobs:
+                mine.update(use_of_pool(problem, pool, problem.running_placement_of[job]))
 
     def on_hosts(self, below: Sequence[tuple[int, JobPlacement]]) -> set[int]:
         """Return what arrives, not above the level, on a host that holds too much."""
@@ -230,25 +244,21 @@ class _Counterfactual:
                     left += taken_of_pool(problem, pool, start)
             for job in self.back:
                 left -= taken_of_pool(problem, pool, home[job])
-            for job in exact:
-                over = (left < 0) & (taken_of_pool(problem, pool, home[job]) > 0)
-                for number, start in reversed(below) if over.any() else ():
-                    if (more_of_pool(problem, pool, start)[over] > 0).any():
+            over = set(np.flatnonzero(left < 0).tolist())
+            for job in exact if over else ():
+                mine = over.intersection(use_of_pool(problem, pool, home[job]))
+                for number, start in reversed(below) if mine else ():
+                    if not mine.isdisjoint(more_of_pool(problem, pool, start)):
                         return {number}
         return set()
 
     def _fills_pool(self, start: JobPlacement) -> bool:
         """Whether a job takes more than before of a pool of which one that is back has taken."""
         problem = self._placement.problem
-        for pool in problem.pools:
-            more = more_of_pool(problem, pool, start) > 0
-            if more.any() and any(
-                (taken_of_pool(problem, pool, problem.running_placement_of[job])[more] > 0).any()
-                for job in self.back
-                if job != start.job
-            ):
-                return True
-        return False
+        return any(
+            mine and not mine.isdisjoint(more_of_pool(problem, pool, start))
+            for pool, mine in zip(problem.pools, self._pools, strict=True)
+        )
 
     def _comes(self, start: JobPlacement) -> bool:
         return any(put.host in self._hosts for put in start.tasks if not put.stays)
@@ -308,40 +318,6 @@ def _tasks(problem: Problem, start: JobPlacement) -> Iterator[tuple[int, TaskPla
     groups = problem.classes[start.job_class].choices[start.choice].groups
     for put in start.tasks:
         yield groups[put.group].shape, put
-
-
-def taken_of_pool(problem: Problem, pool: Pool, start: JobPlacement) -> Ints:
-    """Return what a placed job takes of each domain of a pool, int64 (domains,)."""
-    choice = problem.classes[start.job_class].choices[start.choice]
-    taken = np.zeros(len(pool.limit), dtype=np.int64)
-    for put in start.tasks:
-        taken[pool.domain[put.host]] += put.count * pool.demand[choice.groups[put.group].shape]
-    if choice.num_tasks > 1 and (amount := pool.used_by(choice.uses)):
-        taken[pool.domain[[put.host for put in start.tasks]]] = amount
-    return taken
-
-
-def more_of_pool(problem: Problem, pool: Pool, start: JobPlacement) -> Ints:
-    """Return what a job takes of each domain beyond what it took before, int64 (domains,)."""
-    taken = taken_of_pool(problem, pool, start)
-    if start.job != ANY_JOB:
-        taken -= taken_of_pool(problem, pool, problem.running_placement_of[start.job])
-    return taken
-
-
-def _stop_beyond_pools(placement: Placement) -> None:
-    """Stop what starts or migrates, the last first, where too much is taken of a pool.
-
-    What has migrated stops only where no start is in the way.
-    """
-    problem = placement.problem
-    while found := next(placement.pools.overfull(), None):
-        pool, over = found
-        changed = sorted(placement.changed(), key=lambda s: (s[1].job == ANY_JOB, s[0]))
-        number = next(
-            n for n, start in reversed(changed) if taken_of_pool(problem, pool, start)[over].any()
-        )
-        placement.stop(number)
 
 
 def _meets_label(placement: Placement, job: int) -> bool:

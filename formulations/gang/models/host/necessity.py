@@ -39,7 +39,7 @@ from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.gpus import GpuSlots
 from placewright.formulations.gang.models.host.model import HostModel, milli_each
 from placewright.formulations.gang.models.host.pools import PoolColumns
-from placewright.formulations.gang.placement.preemption import taken_of_pool
+from placewright.formulations.gang.placement.pool_use import taken_of_pool
 from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LABEL
 from placewright.topology.units import WHOLE_GPU
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.model import HostModel
 from placewright.formulations.gang.models.host.pools import PoolColumns
-from placewright.formulations.gang.placement.preemption import taken_of_pool
+from placewright.formulations.gang.placement.pool_use import taken_of_pool
 from placewright.formulations.gang.problem.jobs import ANY_JOB
 
 
