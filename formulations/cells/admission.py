@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.cells.bindings import Bindings
+from placewright.formulations.cells.residual_pools import cluster_with_limits
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
@@ -70,8 +71,9 @@ class _AdmissionState:
         stay = [j for j, job in enumerate(jobs) if job.running and job.running.pinned]
         runs = [j for j, job in enumerate(jobs) if job.running] if beside_all else stay
         self.there = sorted(mine.union(runs))
+        there = tuple(pinned(jobs[j]) for j in self.there)
         alone = round_.model_copy(
-            update={"jobs": tuple(pinned(jobs[j]) for j in self.there), "bindings": ()}
+            update={"jobs": there, "bindings": (), "cluster": cluster_with_limits(round_)}
         )
         self.problem: Problem = compile_round(alone)
         self.placement = Placement(self.problem)

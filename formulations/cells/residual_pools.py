@@ -21,20 +21,21 @@ class ResidualPools:
 
     Attributes
     ----------
+    pools : tuple of PoolDomains
     limits : list of int64 (domains,)
         Of each pool what jobs may hold after the round.
     """
 
     def __init__(self, round_: Round) -> None:
-        self._document, self._jobs = round_.cluster, round_.jobs
+        self._jobs = round_.jobs
         self._cluster = build_cluster(round_.cluster) if round_.cluster.pools else None
-        self._pools = () if self._cluster is None else pools_of(round_, self._cluster)
+        self.pools = () if self._cluster is None else pools_of(round_, self._cluster)
         held = [
             pool.held((job.options[r.option], self._places(r.tasks)) for job, r in self._running())
-            for pool in self._pools
+            for pool in self.pools
         ]
         self.limits: list[Ints] = [
-            np.maximum(pool.capacity, mine) for pool, mine in zip(self._pools, held, strict=True)
+            np.maximum(pool.capacity, mine) for pool, mine in zip(self.pools, held, strict=True)
         ]
         self._left = [limit.copy() for limit in self.limits]
 
@@ -53,19 +54,9 @@ class ResidualPools:
         """Whether no more than may be is taken of some domains."""
         return all(self._left[pool][domain] >= 0 for pool, domain in domains)
 
-    def document(self) -> ClusterDocument:
-        """Return the cluster with pools of which there is what jobs may hold after the round."""
-        found = []
-        for pool, limit in zip(self._pools, self.limits, strict=True):
-            more = {pool.names[d]: int(limit[d]) for d in np.flatnonzero(limit > pool.capacity)}
-            capacity = more.pop(None, pool.pool.capacity)
-            domains = {**pool.pool.domains, **{str(name): most for name, most in more.items()}}
-            found.append(pool.pool.model_copy(update={"capacity": capacity, "domains": domains}))
-        return self._document.model_copy(update={"pools": tuple(found)})
-
     def _charge(self, option: Option, tasks: Sequence[Task], times: int) -> set[tuple[int, int]]:
         places, charged = self._places(tasks), set[tuple[int, int]]()
-        for k, pool in enumerate(self._pools):
+        for k, pool in enumerate(self.pools):
             for domain, amount in pool.taken(option, places).items():
                 self._left[k][domain] -= times * amount
                 charged.add((k, domain))
@@ -76,3 +67,16 @@ class ResidualPools:
 
     def _running(self) -> Iterator[tuple[Job, Running]]:
         return ((job, job.running) for job in self._jobs if job.running is not None)
+
+
+def cluster_with_limits(round_: Round) -> ClusterDocument:
+    """Return the cluster with as much in its pools as jobs may hold after the round."""
+    if not round_.cluster.pools:
+        return round_.cluster
+    found, residual = [], ResidualPools(round_)
+    for pool, limit in zip(residual.pools, residual.limits, strict=True):
+        more = {pool.names[d]: int(limit[d]) for d in np.flatnonzero(limit > pool.capacity)}
+        capacity = more.pop(None, pool.pool.capacity)
+        domains = {**pool.pool.domains, **{str(name): most for name, most in more.items()}}
+        found.append(pool.pool.model_copy(update={"capacity": capacity, "domains": domains}))
+    return round_.cluster.model_copy(update={"pools": tuple(found)})

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from placewright.formulations.cells.admission import pinned
 from placewright.formulations.cells.eviction import Evictions, evictions
-from placewright.formulations.cells.residual_pools import ResidualPools
+from placewright.formulations.cells.residual_pools import cluster_with_limits
 from placewright.formulations.common.priority_classes import PriorityClass
 from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.entitlement import borrowing_options
@@ -220,9 +220,9 @@ def residual_round_of(whole: Round, placed: Candidate) -> ResidualRound:
             "policy": _policy(whole, some=bool(starts)),
         }
     )
-    if evicted.jobs and whole.cluster.pools:
+    if evicted.jobs:
         # What evicted jobs hold beyond a capacity counts, too.
-        left = left.model_copy(update={"cluster": ResidualPools(whole).document()})
+        left = left.model_copy(update={"cluster": cluster_with_limits(whole)})
     priorities = priority_classes(whole, borrowed)
     budget = DisruptionBudget.of(whole)
     return ResidualRound(

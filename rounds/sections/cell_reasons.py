@@ -23,10 +23,13 @@ from placewright.instances.derived.cell_trees import (
     guaranteed,
     owned_cells,
 )
+from placewright.instances.derived.pools import places_of
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Reason
 from placewright.rounds.decisions import Why
 from placewright.rounds.sections.fixed_states import FixedStates, Precedence
+from placewright.rounds.sections.pool_shortage import beyond_whole_cluster
+from placewright.rounds.sections.pool_states import PoolsLeft
 from placewright.rounds.sections.quota_use import QuotaUse
 from placewright.rounds.sections.reasons import Verdict, best_verdict
 from placewright.rounds.sections.shortage import shortage
@@ -85,10 +88,13 @@ class CellReasons:
             self._states.placement(self._states.all_started),
         )
         doubt: dict[str, Any] = {}
+        asking, tenant = self._problem.round.jobs[job], self._problem.round.jobs[job].tenant or ""
+        option = asking.options[choice.index]
+        if lack := beyond_whole_cluster(self._states.pools(Reason.NEVER_FITS), option):
+            return Verdict(Reason.NEVER_FITS, lack)
         if (fitting := fits(empty, choice, most)) is False:
             return Verdict(Reason.NEVER_FITS, shortage(empty, choice))
         doubt |= {} if fitting else {"unproven": True}
-        asking, tenant = self._problem.round.jobs[job], self._problem.round.jobs[job].tenant or ""
         precedence = Precedence(True, choice.entitled, asking.priority)
         if lack := self._quota.excess(asking, choice.index, precedence):
             return Verdict(Reason.QUOTA, lack | doubt)
@@ -98,8 +104,10 @@ class CellReasons:
         if used + asked > limit:
             amounts = {"asked": asked, "used": used, "limit": limit, "excess": used + asked - limit}
             return Verdict(Reason.QUOTA, {**facts, "resource": "gpu", **amounts, **doubt})
+        pools = self._states.pools(self._states.all_started)
         with beside.only_on(self._cells.inside(tenant)):
-            fitting = fits(beside, choice, most)
+            full = bool(beyond_whole_cluster(pools, option))
+            fitting = False if full else fits(beside, choice, most)
         if fitting is not False:
             doubt |= {} if fitting else {"unproven": True}
             return Verdict(Reason.NOT_CHOSEN, facts | doubt)
@@ -213,7 +221,7 @@ def _beyond_room(problem: Problem, states: FixedStates, jobs: Iterable[int]) -> 
     Those do not, too, that are on a GPU with a started job of which one takes a part.
     """
     state, start = states.placement(states.all_started).problem.state, problem.cluster.gpu_start
-    parts = problem.part_demands
+    parts, pools = problem.part_demands, states.pools(states.all_started)
     arrived = dict(states.arrivals())
 
     def takes_part(shape: int) -> bool:
@@ -232,8 +240,23 @@ def _beyond_room(problem: Problem, states: FixedStates, jobs: Iterable[int]) -> 
                 if gpu in arrived:
                     parted |= takes_part(shape) or takes_part(arrived[gpu])
         full = any(milli > state.gpu_free[g] for g, milli in gpus.items() if problem.usable[g])
-        if parted or full or any((asked > state.free[h]).any() for h, asked in demand.items()):
+        full |= any((asked > state.free[h]).any() for h, asked in demand.items())
+        if parted or full or _lacks_pools(pools, problem, j):
             yield j
+
+
+def _lacks_pools(pools: PoolsLeft, problem: Problem, job: int) -> bool:
+    """Whether a running job takes more of a pool than it has left."""
+    running = problem.round.jobs[job].running
+    if running is None or not pools.pools:
+        return False
+    option = problem.round.jobs[job].options[running.option]
+    places = places_of(running.tasks, problem.cluster)
+    return any(
+        amount > left[domain]
+        for pool, left in zip(pools.pools, pools.left, strict=True)
+        for domain, amount in pool.taken(option, places).items()
+    )
 
 
 def _milli_gpu(problem: Problem, job: int, option: int) -> int:
