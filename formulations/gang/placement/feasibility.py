@@ -128,6 +128,7 @@ class _Search:
         self.cluster = placement.problem.cluster
         self.steps = max_steps
         open_ = placement.open_to(choice.label)
+        open_ &= placement.pools.open_to(choice, len(open_))
         self.fitting = [np.where(open_, placement.fits(g.shape), 0) for g in self.groups]
         self.tied = any(group.is_arranged for group in self.groups)
         self._held: dict[tuple[object, ...], bool] = {}
