@@ -71,9 +71,10 @@ class BackfillDecider:
     def steps(self, session: Session) -> Iterator[Candidate | Bound]:
         """Yield plans and bounds of the whole round; if none is lawful, the start of the head.
 
-        Two rules are no constraint of the models: which jobs may be preempted where the head of the
-        queue starts, and where jobs with parts of GPUs move on hosts with reservations. If a plan
-        breaks one, a second search leaves the jobs concerned in place.
+        Three rules are no constraint of the models: which jobs may be preempted where the head of
+        the queue starts, or for what only reservations take of pools, and where jobs with parts of
+        GPUs move on hosts with reservations. If a plan breaks one, a second search leaves the jobs
+        concerned in place.
         """
         if self._is_decided():
             yield replace(self._reserved.starts, final=True)
@@ -83,10 +84,11 @@ class BackfillDecider:
                     yield Bound(term, session.best[term], certified=True)
                 return
         base, doubtful = base_terms(self.rest), self._doubtful()
-        unlawful = False
+        checked, unlawful = bool(doubtful or self._round.cluster.pools), False
         for step in run(CellProblem(self.rest, base, self._problem), session):
-            if doubtful and isinstance(step, Candidate) and not self._is_lawful(step):
+            if checked and isinstance(step, Candidate) and not self._is_lawful(step):
                 unlawful = True
+                doubtful |= step.preempted.keys()
             else:
                 yield step
         if unlawful and not session.proven and not session.expired():

@@ -48,8 +48,9 @@ class _Packing:
         order = np.argsort(domain, kind="stable")
         size = len(cluster.names[self.level])
         self.hosts = np.split(order, np.searchsorted(domain[order], np.arange(1, size)))
-        # The domain of each pool that is around each of these domains.
-        self.around = [pool.domain[[hosts[0] for hosts in self.hosts]] for pool in pools]
+        # The domain of each pool that is around each of these domains; any where none has hosts.
+        some = [int(hosts[0]) if len(hosts) else 0 for hosts in self.hosts]
+        self.around = [pool.domain[some] for pool in pools]
         self.gpus = np.zeros(size, dtype=np.int64)
         usable = np.where(placement.problem.open, placement.free_milli_gpu, 0)
         np.add.at(self.gpus, domain, usable)
