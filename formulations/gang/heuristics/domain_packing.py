@@ -44,9 +44,9 @@ class _Packing:
         self.placement, self.starts = placement, starts
         cluster, pools = placement.problem.cluster, placement.pools.pools
         self.level = max(pool.level for pool in pools)
-        domain = cluster.domain[self.level]
+        domain = np.unique(cluster.domain[self.level], return_inverse=True)[1]  # those with hosts
         order = np.argsort(domain, kind="stable")
-        size = len(cluster.names[self.level])
+        size = int(domain.max()) + 1
         self.hosts = np.split(order, np.searchsorted(domain[order], np.arange(1, size)))
         # The domain of each pool that is around each of these domains; any where none has hosts.
         some = [int(hosts[0]) if len(hosts) else 0 for hosts in self.hosts]

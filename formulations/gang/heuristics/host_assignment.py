@@ -1,7 +1,7 @@
 """Assignment of units to hosts by GPUs (worst fit); other resources may be overcommitted.
 
 The excess of a host is its demand beyond its capacity, each resource relative to the mean capacity
-of hosts.
+of hosts that have a limit.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Floats, Ints
+from placewright.topology.units import UNLIMITED
 
 NOWHERE = -1
 
@@ -74,7 +75,9 @@ class HostAssignment:
     def __init__(self, units: Units, capacity: Ints, gpus: Ints, closed: NDArray[np.bool_]) -> None:
         self.units = units
         self.capacity = capacity
-        self._scale = np.maximum(capacity.mean(axis=0), 1.0)
+        limited = capacity < UNLIMITED // 2  # some of what has no limit may be taken
+        number = np.maximum(limited.sum(axis=0), 1)
+        self._scale = np.maximum(np.where(limited, capacity, 0).sum(axis=0) / number, 1.0)
         self._closed = closed.copy()
         self.free_gpus = gpus.copy()
         self._used = np.zeros_like(capacity)

@@ -11,10 +11,13 @@ import pytest
 from gang_parameters import set_parameters
 
 from placewright.formulations.gang.heuristics.domain_packing import knapsack_of_two
+from placewright.formulations.gang.heuristics.host_assignment import NOWHERE, HostAssignment, Units
+from placewright.formulations.gang.heuristics.swap_search import drop_excess
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from placewright.topology.units import UNLIMITED
 
 BACKENDS = ("highs", "cp-sat", "cbc", "scip")
 Raw = dict[str, Any]
@@ -162,3 +165,31 @@ def test_the_knapsack_of_two_resources_is_that_of_enumeration(seed: int) -> None
     assert takes(taken, 0) <= top[0]
     assert takes(taken, 1) <= top[1]
     assert worth_of(taken) == best
+
+
+def test_a_rack_without_hosts_has_no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    document = cluster([{"resource": "power_w", "level": "group", "capacity": 3}])
+    document["hosts"] = [host for host in document["hosts"] if host["parent"] != "g0"]
+    group = {"gpu": 8, "resources": {"power_w": 1}}
+    jobs = [{"name": f"j{i}", "options": [{"groups": [group]}]} for i in range(10)]
+    assert started({"cluster": document, "jobs": jobs}, "highs") == 9
+
+
+def test_hosts_without_a_limit_do_not_hide_what_others_lack() -> None:
+    """Of two hosts one lists the resource, and has less of it than its two tasks would take."""
+    units = Units(
+        gpus=np.array([1, 1]),
+        demand=np.array([[1], [1]]),
+        home=np.array([NOWHERE, NOWHERE]),
+        move_cost=np.zeros(2, dtype=np.int64),
+        value=np.array([1, 1]),
+        running_demand=np.zeros((2, 1), dtype=np.int64),
+        has_running=np.zeros(2, dtype=np.bool_),
+        allowed=np.array([[True, False]]),
+        host_set=np.array([0, 0]),
+    )
+    capacity = np.array([[1], [UNLIMITED]])
+    assignment = HostAssignment(units, capacity, np.array([2, 2]), np.zeros(2, dtype=np.bool_))
+    drop_excess(assignment)
+    assert assignment.dropped.sum() == 1
