@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from placewright import solve_round
+from placewright.instances import verify as verification
 from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
-from placewright.instances.io.files import parse_round
+from placewright.instances.io.files import load_round, parse_round
 from placewright.instances.verify import verify
+
+LIBRARY = Path(verification.__file__).parents[1] / "library"
 
 Raw = dict[str, Any]
 POWER = {"resource": "power_w", "level": "rack", "capacity": 12_000, "domains": {"r1": 9000}}
@@ -148,6 +152,16 @@ def test_a_full_pool_is_named(
     known = {(one["resource"], one.get("level")): one for one in reversed(every)}
     text = f"hosts have room {BESIDE[reason]}, but {has}, and the job asks {asks}"
     assert why(round_of(*jobs, pools=list(known.values())), "new") == (reason, text)
+
+
+def test_of_the_bundled_round_one_job_waits_for_a_tree_and_one_for_power() -> None:
+    round_ = load_round(LIBRARY / "pools.yaml")
+    told = {d.job: reason_text(d.reason, d.detail) for d in solved(round_).decisions if d.reason}
+    beside = f"hosts have room {BESIDE[Reason.CAPACITY]}, but rack r0 has"
+    assert told == {
+        "late": f"{beside} 0 of 1 sharp_trees left, and the job asks 1",
+        "hot": f"{beside} 12,000 of 13,000 power_w left, and the job asks 12,500",
+    }
 
 
 def test_hosts_come_before_pools() -> None:
