@@ -11,6 +11,7 @@ from placewright.instances.documents.cluster import ClusterDocument, DomainEntry
 from placewright.instances.documents.edits import AddEdit
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Reservation, Round
+from placewright.instances.edits.pools import pools_with_copies
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import GANG
 from placewright.instances.presets.health import with_health
@@ -90,7 +91,7 @@ def add(round_: Round, edit: AddEdit) -> Round:
     """Add hosts and domains: those given, or copies of a domain with all that is in it."""
     cluster = round_.cluster
     domains, hosts = list(edit.domains), list(edit.hosts)
-    sets = dict(round_.host_sets)
+    sets, pools = dict(round_.host_sets), cluster.pools
     for i, name in enumerate(edit.host_sets):
         check_known(name, sets, "host set", ("host_sets", i))
         sets[name] = (*sets[name], *(entry.name for entry in hosts))
@@ -104,7 +105,12 @@ def add(round_: Round, edit: AddEdit) -> Round:
             domains += more_domains
             hosts += more_hosts
             sets = _with_copies(sets, more_hosts, prefix)
-    update = {"domains": (*cluster.domains, *domains), "hosts": (*cluster.hosts, *hosts)}
+            pools = pools_with_copies(pools, more_domains, more_hosts, prefix)
+    update: dict[str, object] = {
+        "domains": (*cluster.domains, *domains),
+        "hosts": (*cluster.hosts, *hosts),
+    }
+    update["pools"] = pools
     round_ = _with_cluster(round_, cluster.model_copy(update=update))
     return round_ if sets == round_.host_sets else round_.model_copy(update={"host_sets": sets})
 

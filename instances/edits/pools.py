@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from placewright.instances.derived.names import check_known
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.cluster import DomainEntry, HostEntry
 from placewright.instances.documents.edits import PoolEdit
 from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
+from placewright.topology.units import HOST_LEVEL
 
 
 def pool(round_: Round, edits: dict[str, PoolEdit]) -> Round:
@@ -56,3 +61,17 @@ def _amount(resource: str, edit: PoolEdit, has: int) -> int:
             f"expected at most what a domain has, {has}", path=(resource, "less"), value=edit.less
         )
     return amount
+
+
+def pools_with_copies(
+    pools: Sequence[Pool], domains: Sequence[DomainEntry], hosts: Sequence[HostEntry], prefix: str
+) -> tuple[Pool, ...]:
+    """Return pools of which copies of domains and hosts, named with a prefix, have as much."""
+    copies = {one.name for one in domains}
+    if any(pool.level == HOST_LEVEL and pool.domains for pool in pools):
+        copies |= {name for one in hosts for name in expand(one.name)}
+    found = []
+    for pool in pools:
+        more = {prefix + n: has for n, has in pool.domains.items() if prefix + n in copies}
+        found.append(pool.model_copy(update={"domains": {**pool.domains, **more}}))
+    return tuple(found)

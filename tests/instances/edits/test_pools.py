@@ -15,8 +15,15 @@ from placewright.instances.io.files import parse_edits, parse_round
 RACK = {"level": "rack"}
 
 
+RACKS = {"resource": "power_w", "level": "rack", "capacity": 40, "domains": {"r1": 30}}
+
+
 @pytest.fixture
 def base() -> Round:
+    return with_pools([RACKS, {"resource": "power_w", "capacity": 90}])
+
+
+def with_pools(pools: list[dict[str, Any]]) -> Round:
     return parse_round(
         {
             "apiVersion": "placewright/v1alpha2",
@@ -28,10 +35,7 @@ def base() -> Round:
                     {"name": f"h{i}", "parent": f"r{i}", "gpus": 8, "gpu_model": "X"}
                     for i in range(3)
                 ],
-                "pools": [
-                    {"resource": "power_w", "level": "rack", "capacity": 40, "domains": {"r1": 30}},
-                    {"resource": "power_w", "capacity": 90},
-                ],
+                "pools": pools,
             },
         }
     )
@@ -64,6 +68,16 @@ def test_pools_are_set_raised_and_lowered(
     base: Round, change: dict[str, Any], racks: list[int], whole: int
 ) -> None:
     assert amounts(edited(base, "power_w", **change)) == (racks, whole)
+
+
+def test_copies_of_a_domain_have_as_much() -> None:
+    raw = parse_edits({"edits": [{"add": {"like": "r1", "count": 2}}, {"add": {"like": "r0"}}]})
+    host = {"resource": "heat", "level": "host", "capacity": 5, "domains": {"h1": 3, "h2": 4}}
+    round_ = with_pools([RACKS, host])
+    racks, hosts = apply_edits(round_, raw).cluster.pools
+    assert racks.domains == {"r1": 30, "new1-r1": 30, "new2-r1": 30}
+    assert hosts.domains == {"h1": 3, "h2": 4, "new1-h1": 3, "new2-h1": 3}
+    assert apply_edits(with_pools([]), raw).cluster.pools == ()
 
 
 def test_an_edit_that_changes_nothing_leaves_the_round(base: Round) -> None:
