@@ -15,6 +15,7 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.quotas import QuotaKey, account_numbers
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import BestKnown, Session
 from placewright.instances.derived.pools import places_of, pools_of
@@ -89,7 +90,11 @@ def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
     open_ = problem.open.copy()
     open_[left] = False
     closed = replace(
-        problem, open=open_, pools=_pools_left(rest, problem), budget=_budget_left(rest, problem)
+        problem,
+        open=open_,
+        quota=_quota_left(rest, problem),
+        pools=_pools_left(rest, problem),
+        budget=_budget_left(rest, problem),
     )
     placement = Placement(closed)
     fill_greedily(placement)
@@ -103,6 +108,8 @@ def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
         for step in _lift_all(rest, offset, closed, session, has_plan=has_plan):
             if isinstance(step, Candidate):
                 yield step
+    if session.best is None:
+        yield rest.base()
 
 
 def _budget_left(rest: ResidualRound, problem: Problem) -> DisruptionBudget | None:
@@ -125,6 +132,23 @@ def _pools_left(rest: ResidualRound, problem: Problem) -> tuple[Pool, ...]:
         replace(pool, limit=pool.limit - np.clip(entry.held(held), 0, np.maximum(free, 0)))
         for pool, entry, free in zip(problem.pools, entries, left, strict=True)
     )
+
+
+def _quota_left(rest: ResidualRound, problem: Problem) -> dict[QuotaKey, int]:
+    """Return the quotas; of pools without what evicted jobs gave back."""
+    if not rest.whole.cluster.pools:
+        return problem.quota
+    numbers = account_numbers(rest.whole)
+    pools = {numbers["pool", pool.resource] for pool in rest.whole.cluster.pools}
+    quota, free = dict(problem.quota), Placement(problem).quota_left()
+    for inner, outer in enumerate(rest.outer):
+        if outer in rest.evicted.jobs:
+            evicted = problem.classes[problem.class_of[inner]]
+            problem.charge_quota(quota, evicted.accounts, evicted.choices[0])
+    return {
+        key: max(quota[key], most - max(free[key], 0)) if key[0] in pools else most
+        for key, most in problem.quota.items()
+    }
 
 
 def _with_busy_hosts(problem: Problem, hosts: Sequence[int]) -> Problem:

@@ -172,3 +172,19 @@ def test_jobs_go_back_to_their_pools_for_the_disruption_budget(limits: Raw) -> N
     _, decided = solved(round_of([WATTS], jobs, policy=policy))
     assert decided["full"] == "keep"
     assert decided["low"] == ("keep" if "preempted_jobs" in limits else "preempt")
+
+
+@pytest.mark.parametrize(("asked", "decision"), [(20, "wait"), (15, "start")])
+@pytest.mark.parametrize("level", ["rack", None])
+def test_nobody_takes_of_a_pool_what_an_evicted_job_gave_back(
+    level: str | None, asked: int, decision: str
+) -> None:
+    jobs = [
+        job("stays", 40, "r0h0", priority=2),
+        job("low", 45, "r0h1", priority=1),
+        job("mine", 20, tenant="owner"),
+        job("other", asked),
+    ]
+    tenants = [{"name": "owner", "cells": [{"level": "rack"}]}]
+    _, decided = solved(round_of([{**WATTS, "level": level}], jobs, racks=1, tenants=tenants))
+    assert decided == {"stays": "keep", "low": "preempt", "mine": "start", "other": decision}
