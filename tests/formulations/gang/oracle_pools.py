@@ -9,7 +9,7 @@ by counts of GPUs. Tasks that change GPUs on their host are left out: they gain 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
@@ -44,6 +44,7 @@ class Way(NamedTuple):
     came: frozenset[int] = frozenset()
     disruption: int = 0
     spread: int = 0
+    remaining: int = 0
 
 
 class PoolOracle:
@@ -73,6 +74,8 @@ class PoolOracle:
                 self.limits["host", number, "gpu"] = entry.gpus or 0
                 for resource in asked - shared | entry.resources.keys():
                     self.limits["host", number, resource] = entry.resources.get(resource, 0)
+        vacated = {name for entry in round_.policy.vacate for name in expand(entry)}
+        self.vacated = [inside["host"] in vacated for inside in self.domains]
         self.index = {inside["host"]: h for h, inside in enumerate(self.domains)}
         self.home = {
             j: self._taken(job, job.options[job.running.option], self._places(job))
@@ -143,7 +146,8 @@ class PoolOracle:
             return
         running, places = job.running, self._places(job)
         option = job.options[running.option]
-        yield Way(j, running.option, self.home[j])
+        stays = self._remaining(option, places)
+        yield Way(j, running.option, self.home[j], remaining=stays)
         if running.pinned:
             return
         assert running.migrate_cost is not None
@@ -158,17 +162,27 @@ class PoolOracle:
                 if h != places[g][i]
             ]
             up = all(self.healthy[h] for mine in hosts for h in mine)
+            up &= not any(self.vacated[hosts[g][i]] for g, i in moved)
             if moved and up and self._together(option, hosts):
                 cost = running.migrate_cost + sum(option.groups[g].gpu for g, _ in moved)
                 came = frozenset(hosts[g][i] for g, i in moved)
                 taken = self._taken(job, option, list(hosts))
                 spread = self._spread(option, hosts)
-                yield Way(j, running.option, taken, came, cost, spread)
+                stays = self._remaining(option, hosts)
+                yield Way(j, running.option, taken, came, cost, spread, stays)
 
     def _orders(self, group: TaskGroup) -> list[tuple[int, ...]]:
         """Return where the tasks of a group may start; which of them is where does not matter."""
-        may = [h for h, healthy in enumerate(self.healthy) if healthy]
+        may = [h for h, up in enumerate(self.healthy) if up and not self.vacated[h]]
         return list(combinations_with_replacement(may, group.count))
+
+    def _remaining(self, option: Option, hosts: Sequence[tuple[int, ...]]) -> int:
+        """Return the milli-GPU of tasks on hosts that are to be empty."""
+        return sum(
+            group.gpu * self.vacated[h]
+            for group, places in zip(option.groups, hosts, strict=True)
+            for h in places
+        )
 
     def _together(self, option: Option, hosts: tuple[tuple[int, ...], ...]) -> bool:
         return all(
@@ -217,6 +231,7 @@ class PoolOracle:
         terms = {
             "disruption": sum(way.disruption for way in plan),
             "spread": sum(way.spread for way in plan),
+            "remaining": sum(way.remaining for way in plan),
             "opened": len({h for way in plan for h in way.came} - busy),
         }
         terms |= dict(zip(priorities.value_terms, priorities.values(value), strict=True))

@@ -49,7 +49,7 @@ def pools(draw: st.DrawFn, levels: tuple[str, ...]) -> list[Raw]:
         where = draw(st.sets(some, min_size=least, max_size=2))
         for level in sorted(where, key=str):
             pool: Raw = {"resource": resource, "per": per, "level": level}
-            pool["capacity"] = draw(st.integers(0, 3)) + (level is None) * draw(st.integers(0, 2))
+            pool["capacity"] = draw(st.sampled_from([2, 3, 4, 1, 0])) + 2 * (level is None)
             if level == "rack" and draw(chance(3)):
                 pool["domains"] = {"r1": draw(st.integers(0, 4))}
             found.append(pool)
@@ -168,10 +168,13 @@ def pool_rounds(draw: st.DrawFn, *, moves: bool = True) -> Round:
             }
         )
     terms = draw(st.permutations(["disruption", "spread", "opened"]))[: draw(st.integers(0, 3))]
-    policy = {
+    policy: Raw = {
         "terms": ["value", *terms],
         "priority": draw(st.sampled_from(["preemption", "preemption", "strict"])),
     }
+    if moves and draw(chance(3)):
+        policy["vacate"] = [draw(st.sampled_from([host["name"] for host in cluster["hosts"]]))]
+        policy["terms"].insert(draw(st.integers(0, 1)), "remaining")
     raw = {"cluster": cluster, "tenants": [tenant], "jobs": jobs, "policy": policy}
     round_ = Round.model_validate(as_document(raw))
     check_round(round_)
