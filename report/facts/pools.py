@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placewright.instances.derived.pools import PoolDomains, places_of, pools_of
+from placewright.instances.derived.pools import places_of, pools_of
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.report.facts.placed import placed_after, placed_before
@@ -21,8 +23,8 @@ class PoolUsage:
     ----------
     resource
         What hosts share.
-    where
-        The level and the domain, such as `rack r0`, or `whole cluster`.
+    level, domain
+        The pool's level and one of its domains; None is the whole cluster.
     capacity
         What the domain has; jobs that ran before may take more.
     before, after
@@ -30,10 +32,16 @@ class PoolUsage:
     """
 
     resource: str
-    where: str
+    level: str | None
+    domain: str | None
     capacity: int
     before: int
     after: int
+
+    @property
+    def where(self) -> str:
+        """The level and the domain, such as `rack r0`, or `whole cluster`."""
+        return WHOLE_CLUSTER if self.domain is None else f"{self.level} {self.domain}"
 
     @property
     def share(self) -> float:
@@ -57,10 +65,22 @@ def pool_usage(round_: Round, cluster: Cluster, plan: Plan | None = None) -> lis
         old = pool.held(before or ())
         new = old if after is None else pool.held(after)
         found += [
-            PoolUsage(pool.pool.resource, _where(pool, d), int(has), int(old[d]), int(new[d]))
-            for d, has in enumerate(pool.capacity)
+            PoolUsage(pool.pool.resource, pool.pool.level, name, int(has), int(a), int(b))
+            for name, has, a, b in zip(pool.names, pool.capacity, old, new, strict=True)
         ]
     return sorted(found, key=lambda usage: -usage.share)
+
+
+def fullest(usages: Sequence[PoolUsage], most: int | None) -> list[PoolUsage]:
+    """Return the fullest domains, at most so many (None: all), of each pool about as many."""
+    if most is None or len(usages) <= most:
+        return list(usages)
+    place: Counter[tuple[str, str | None]] = Counter()
+    ranks = []
+    for number, usage in enumerate(usages):
+        ranks.append((place[usage.resource, usage.level], number))
+        place[usage.resource, usage.level] += 1
+    return [usages[number] for number in sorted(number for _, number in sorted(ranks)[:most])]
 
 
 def pool_totals(round_: Round, cluster: Cluster) -> dict[str, int]:
@@ -70,8 +90,3 @@ def pool_totals(round_: Round, cluster: Cluster) -> dict[str, int]:
         total, resource = int(one.capacity.sum()), one.pool.resource
         totals[resource] = min(total, totals.get(resource, total))
     return totals
-
-
-def _where(pool: PoolDomains, domain: int) -> str:
-    name = pool.names[domain]
-    return WHOLE_CLUSTER if name is None else f"{pool.pool.level} {name}"

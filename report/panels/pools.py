@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from placewright.report.facts.pools import PoolUsage, pool_usage
+from placewright.report.facts.pools import PoolUsage, fullest, pool_usage
 from placewright.report.panels.subject import Subject
-from placewright.report.table import Cell, Meter, Table, table
+from placewright.report.table import MAX_ROWS, Cell, Meter, Table, table
 from placewright.report.text import percent, resource_text
 
 
@@ -27,11 +28,13 @@ def pools(subject: Subject) -> Iterator[Table]:
             resource_text(usage.resource, usage.capacity),
         )
 
-    yield table(
+    shown = fullest(first, MAX_ROWS)
+    made = table(
         "Pools, fullest first",
         ("resource", "where", ">before", *(f">{name}" for name in subject.names), ">capacity"),
-        map(row, first),
+        map(row, shown),
     )
+    yield replace(made, more=len(first) - len(shown))
 
 
 def _meter(usage: PoolUsage) -> Meter:

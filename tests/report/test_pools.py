@@ -9,7 +9,7 @@ from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import parse_round
-from placewright.report.facts.pools import PoolUsage, pool_usage
+from placewright.report.facts.pools import PoolUsage, fullest, pool_usage
 from placewright.report.facts.usage import tenant_usage
 from placewright.report.page import render_report
 
@@ -86,14 +86,28 @@ def test_a_pool_counts_tasks_or_jobs_in_each_domain_and_the_fullest_is_first() -
     round_, plan = power_and_trees()
     usage = pool_usage(round_, build_cluster(round_.cluster), plan)
     assert usage[:6] == [
-        PoolUsage("power_w", "rack r0", 1000, 400, 800),
-        PoolUsage("power_w", "whole cluster", 1600, 800, 1200),
-        PoolUsage("power_w", "rack r1", 800, 400, 400),
-        PoolUsage("trees", "rack r1", 4, 1, 2),
-        PoolUsage("trees", "rack r0", 4, 1, 1),
-        PoolUsage("store", "host h0", 0, 0, 0),
+        PoolUsage("power_w", "rack", "r0", 1000, 400, 800),
+        PoolUsage("power_w", None, None, 1600, 800, 1200),
+        PoolUsage("power_w", "rack", "r1", 800, 400, 400),
+        PoolUsage("trees", "rack", "r1", 4, 1, 2),
+        PoolUsage("trees", "rack", "r0", 4, 1, 1),
+        PoolUsage("store", "host", "h0", 0, 0, 0),
     ]
     assert [one.share for one in usage] == [0.8, 0.75, 0.5, 0.5, 0.25, 0, 0, 0, 0]
+
+
+def test_where_there_are_many_each_pool_is_shown() -> None:
+    round_, plan = power_and_trees()
+    usage = pool_usage(round_, build_cluster(round_.cluster), plan)
+    assert [one.where for one in fullest(usage, 5)] == [
+        "rack r0",
+        "whole cluster",
+        "rack r1",
+        "rack r1",
+        "host h0",
+    ]
+    assert fullest(usage, None) == fullest(usage, 9) == usage
+    assert [one.where for one in fullest(usage, 2)] == ["rack r0", "whole cluster"]
 
 
 def test_without_a_plan_before_and_after_are_the_same() -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
-from placewright.report.facts.pools import PoolUsage
+from placewright.report.facts.pools import PoolUsage, fullest
 from placewright.report.facts.usage import GPU, ModelUsage, TenantUsage
 from placewright.report.text import NONE, gpus, number, percent, resource_text
 from placewright.topology.units import WHOLE_GPU
@@ -64,7 +64,7 @@ def print_pools(
     columns = ("capacity", *(("before", "after") if planned else ("in use",)), "share")
     title = "Pools" if len(pools) == 1 else "Pools, fullest first"
     made = table(title, "resource", "where", *columns, right=columns)
-    for usage in pools[:limit]:
+    for usage in fullest(pools, limit):
         amounts = (usage.capacity, *((usage.before,) if planned else ()), usage.after)
         made.add_row(
             usage.resource,
