@@ -26,7 +26,6 @@ from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.exchange import exchange_jobs
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.heuristics.migration import migrate
-from placewright.formulations.gang.heuristics.relieved_plan import with_relieved_links
 from placewright.formulations.gang.models.aggregate.column_generation import (
     HostPatternModel,
     PricedModel,
@@ -51,6 +50,7 @@ from placewright.formulations.gang.problem.disruption_budget import BudgetPrices
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
 from placewright.formulations.gang.problem.terms import VALUE
+from placewright.formulations.gang.relieved_plan import with_relieved_links
 from placewright.formulations.gang.run import run, small
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session

@@ -25,7 +25,6 @@ from placewright.formulations.gang.heuristics.migration import (
     evacuate_at_once,
     migrate,
 )
-from placewright.formulations.gang.heuristics.relieved_plan import with_relieved_links
 from placewright.formulations.gang.heuristics.repack import repack_tasks
 from placewright.formulations.gang.heuristics.search import Search, Steps
 from placewright.formulations.gang.heuristics.stopping import close_enough
@@ -53,6 +52,7 @@ from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
 from placewright.formulations.gang.problem.terms import PROGRESS, VALUE
+from placewright.formulations.gang.relieved_plan import with_relieved_links
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 

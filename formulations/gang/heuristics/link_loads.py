@@ -11,7 +11,11 @@ import numpy as np
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.uplinks import pinned_loads, uplinks_of
+from placewright.formulations.gang.problem.uplinks import (
+    NO_LINK_MBPS,
+    pinned_loads,
+    uplinks_of,
+)
 
 Link: TypeAlias = tuple[int, int]
 """The position of a level among those with links, and a domain."""
@@ -57,6 +61,13 @@ class LinkLoads:
             for at, (one, load) in enumerate(zip(self._links, self._load, strict=True))
             for d in np.flatnonzero(np.array(load) > one.mbps).tolist()
         )
+
+    def spare(self, link: Link) -> int:
+        """Return what a link has left, less than nothing if it is overloaded."""
+        at, d = link
+        if not self._exists[at][d]:
+            return NO_LINK_MBPS
+        return self._links[at].mbps - self._load[at][d]
 
     def change(self, moves: Iterable[Move]) -> dict[Link, int]:
         """Return by how much the load of each link changes if groups move."""

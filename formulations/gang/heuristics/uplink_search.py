@@ -18,6 +18,7 @@ import numpy as np
 
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.equal_places import EqualPlaces, equal_sizes
+from placewright.formulations.gang.heuristics.link_cutting import cut_anew
 from placewright.formulations.gang.heuristics.link_loads import Link, LinkLoads, Move
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.terms import CONTENTION
@@ -26,26 +27,28 @@ from placewright.formulations.session import Session
 Item = TypeVar("Item")
 
 
-def relieve_links(placement: Placement, session: Session) -> bool:
+def relieve_links(placement: Placement, session: Session, least: float = 0.0) -> bool:
     """Let tasks of equal size change places until no link is overloaded; return whether it helped.
 
-    It ends after a number of moves, or its share of the time left. Nothing moves if `proximity`
-    comes first.
+    It ends at the least contention that there can be, after a number of moves, or its share of the
+    time left. Nothing moves if `proximity` comes first.
     """
     problem = placement.problem
     loads = LinkLoads(placement)
     before = loads.excess
     earlier = problem.terms[: problem.terms.index(CONTENTION)]
-    if before == loads.least or "proximity" in earlier:
+    enough = loads.least + least
+    if before <= enough or "proximity" in earlier:
         return False
     rng = np.random.default_rng(session.seed)
     reserve = (1 - parameters.PARAMETERS.neighbourhood.refill_share) * session.remaining()
     for shapes in equal_sizes(placement, earlier):
         places = EqualPlaces(placement, shapes, earlier)
         search = _Search(places, loads, rng, spread_first="spread" in earlier)
-        search.run(session, reserve)
+        cut_anew(places, loads, session)
+        search.run(session, reserve, enough)
         places.apply()
-        if loads.excess == loads.least:
+        if loads.excess <= enough:
             break
     return loads.excess < before
 
@@ -86,11 +89,11 @@ class _Search:
         steps = [g.milli_gpu * weight for g in groups for _, weight in g.weights]
         self._step = max(float(np.mean(steps or [0])), 1.0)
 
-    def run(self, session: Session, reserve: float) -> None:
-        """Move tasks until no link is overloaded, or the moves or the time are used up."""
+    def run(self, session: Session, reserve: float, enough: float) -> None:
+        """Move tasks until `enough` is beyond links, or the moves or the time are used up."""
         tuning = parameters.PARAMETERS.neighbourhood
         left, idle = tuning.max_refills, 0
-        while self._loads.excess > self._loads.least and self._overloaded():
+        while self._loads.excess > enough and self._overloaded():
             if left <= 0 or idle >= tuning.max_idle_refills or session.expired(reserve):
                 return
             before = self._loads.excess

@@ -13,6 +13,9 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.topology import Cluster
 from placewright.topology.collectives import outermost_link
 
+NO_LINK_MBPS = 2**40
+"""What a domain without a link has left: more than any groups send."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Uplinks:
@@ -33,6 +36,10 @@ class Uplinks:
     mbps: int
     domain: Ints
     exists: NDArray[np.bool_]
+
+    def spare_beside(self, load: Ints) -> Ints:
+        """Return the Mbit/s that a load leaves of each link, less than 0 if it is overloaded."""
+        return np.where(self.exists, self.mbps - load, NO_LINK_MBPS)
 
     def crossed_from(self, hosts: Ints) -> Ints:
         """Return the domains whose links a group on some hosts crosses."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from placewright.formulations.bound_arithmetic import SHARPNESS, near
 from placewright.formulations.gang import parameters
+from placewright.formulations.gang.bounds.contention import contention_bounds
 from placewright.formulations.gang.heuristics.uplink_search import relieve_links
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
@@ -55,7 +56,10 @@ def _are_proven(session: Session, terms: Sequence[str]) -> bool:
 def _relieved(problem: Problem, session: Session, candidate: Candidate) -> Steps:
     if session.expired() or _are_proven(session, [CONTENTION]):
         return
+    yield from contention_bounds(problem, session)
+    if _are_proven(session, [CONTENTION]):
+        return
     placement = placement_of(problem, candidate)
-    if relieve_links(placement, session):
+    if relieve_links(placement, session, session.best_known.bounds.get(CONTENTION, 0.0)):
         repair_disruptions(placement)
         yield assign(placement, "relieved links")
