@@ -99,7 +99,7 @@ def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:  # noqa: ARG00
             yield _row(case, rule, found, [proven], None)
 
 
-def solved(case: Case, terms: Sequence[str], seconds: float = SECONDS) -> Measured[Plan]:
+def solved(case: Case, terms: Sequence[str]) -> Measured[Plan]:
     """Return a verified plan of the round, and what it costs.
 
     Raises
@@ -108,12 +108,12 @@ def solved(case: Case, terms: Sequence[str], seconds: float = SECONDS) -> Measur
         If the plan breaks a rule, or there is none.
     """
     make = partial(round_of, case.kind.rack, case.hosts, case.jobs, terms)
-    (cost,) = measured(make, partial(_plan_of, seconds), 1)
+    (cost,) = measured(make, _plan_of, 1)
     return cost
 
 
-def _plan_of(seconds: float, round_: Round) -> Plan:
-    plan = solve_round(round_, time_limit=seconds)
+def _plan_of(round_: Round) -> Plan:
+    plan = solve_round(round_, time_limit=SECONDS)
     found = verify(round_, plan)
     if not found.ok:
         raise InvalidPlanError(f"the plan is invalid: {found.violations[0]}")

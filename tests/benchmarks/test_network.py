@@ -109,7 +109,7 @@ def test_no_method_beats_a_bound() -> None:
 @pytest.mark.parametrize("kind", [LOOSE, FULL])
 def test_rules_beat_no_bound_of_larger_rounds(kind: Kind) -> None:
     case = network.Case(kind, 160, 0)
-    plan = network.solved(case, TERMS, seconds=2.0).result
+    plan = network.solved(case, TERMS).result
     for placement in rules(160, case.jobs, case.seed).values():
         found = figures_of(kind.rack, 160, case.jobs, placement)
         values = found.held * 8000, found.spread * 1000, found.contention
