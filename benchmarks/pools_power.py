@@ -36,7 +36,7 @@ RACK = 8
 
 GPUS = 8
 BUDGET = 40_000
-"""Watts of a rack, which could draw 64,000."""
+"""Watts of a rack."""
 
 SIZES = {1: 30, 2: 15, 4: 15, 8: 20, 16: 10, 32: 6, 64: 3, 128: 1}
 """GPUs that jobs ask, and how often; gangs of whole hosts above 8."""
@@ -44,12 +44,17 @@ SIZES = {1: 30, 2: 15, 4: 15, 8: 20, 16: 10, 32: 6, 64: 3, 128: 1}
 WATTS = (300, 400, 500, 600, 700, 800, 900, 1000)
 """What a GPU draws with its part of the host."""
 
+MOST_DRAWN = RACK * GPUS * max(WATTS)
+"""Watts of a rack, at most."""
+
 MOST_WORTH = 10
 DEMAND = 1.25
 """GPUs that the jobs ask together, over those that there are."""
 
-Way: TypeAlias = Literal["pools", "even", "none"]
-"""A rack's budget as a pool, in equal parts as a resource of its hosts, or left out."""
+Way: TypeAlias = Literal["pools", "wide", "even", "none"]
+"""A rack's budget as a pool, as one that is never full, in equal parts as a resource of its hosts,
+or left out.
+"""
 
 Placement: TypeAlias = Sequence[Sequence[int]]
 """The host of each task of each job, by number; none of a job that waits."""
@@ -104,8 +109,9 @@ def round_of(hosts: int, jobs: Sequence[Asked], way: Way) -> Round:
         "domains": [{"name": f"r{r}", "level": "rack"} for r in racks],
         "hosts": [{"name": f"r{r}-h[0-{RACK - 1}]", "parent": f"r{r}", **each} for r in racks],
     }
-    if way == "pools":
-        cluster["pools"] = [{"resource": "power_w", "level": "rack", "capacity": BUDGET}]
+    if way in ("pools", "wide"):
+        capacity = BUDGET if way == "pools" else MOST_DRAWN
+        cluster["pools"] = [{"resource": "power_w", "level": "rack", "capacity": capacity}]
     asked: list[dict[str, Any]] = []
     for i, job in enumerate(jobs):
         group: dict[str, Any] = {"gpu": job.gpus, "count": job.tasks}

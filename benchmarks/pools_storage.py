@@ -86,15 +86,17 @@ def store_mbps(jobs: Sequence[Stream]) -> int:
     return 1000 * sum(job.state for job in jobs) // MEAN_S
 
 
-def round_of(hosts: int, jobs: Sequence[Stream], bits: Mapping[int, int], *, pools: bool) -> Round:
-    """Return the round, with the store as a pool or as wide as needed."""
+def round_of(
+    hosts: int, jobs: Sequence[Stream], bits: Mapping[int, int], capacity: int | None
+) -> Round:
+    """Return the round, with a store of so many Mbit/s as a pool, or without (None)."""
     cluster: dict[str, Any] = {
         "hosts": [
             {"name": f"h[0-{hosts - 1}]", "gpus": GPUS, "gpu_model": "H100", "memory": "2Ti"}
         ],
     }
-    if pools:
-        pool = {"resource": checkpoints.STORE, "capacity": store_mbps(jobs), "per": "job"}
+    if capacity is not None:
+        pool = {"resource": checkpoints.STORE, "capacity": capacity, "per": "job"}
         cluster["pools"] = [pool]
     asked: list[dict[str, Any]] = []
     for number, job in enumerate(jobs):
@@ -108,7 +110,7 @@ def round_of(hosts: int, jobs: Sequence[Stream], bits: Mapping[int, int], *, poo
             scale=1,
         )
         options = [option.model_dump(mode="json") for option in menu]
-        for option in options if not pools else ():
+        for option in options if capacity is None else ():
             del option["uses"]
         asked.append({"name": f"j{number}", "options": options})
     raw = {"cluster": cluster, "jobs": asked, "policy": {"terms": ["value"]}}
