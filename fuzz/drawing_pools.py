@@ -11,16 +11,19 @@ POWER, TREES = "power", "trees"
 """A resource that each task takes, and one that a job takes once in each domain."""
 
 
-def draw_pools(rng: Random, round_: Raw) -> None:
-    """Give a cluster one to three pools, and let its jobs take of them.
+def draw_pools(rng: Random, round_: Raw, times: int = 1) -> None:
+    """Give a cluster one to four pools, and let its jobs take of them.
 
-    What runs may hold more than there is. Now and then a host lists the resource, too.
+    What runs may hold more than there is. Now and then a host lists the resource, too. Pools of
+    more than one host have up to `times` as much as those of a tiny round.
     """
     cluster = round_["cluster"]
     levels = [None, *cluster["levels"], "host"]
     names = [name for name in (POWER, TREES) if chance(rng, 0.6)] or [rng.choice((POWER, TREES))]
     cluster["pools"] = [
-        _pool(rng, cluster, name, level)
+        _pool(
+            rng, cluster, name, level, 1 if level == "host" or times == 1 else rng.randint(1, times)
+        )
         for name in names
         for level in rng.sample(levels, min(len(levels), rng.choice((1, 1, 2))))
     ]
@@ -42,9 +45,10 @@ def draw_pools(rng: Random, round_: Raw) -> None:
             host["resources"] = {**host.get("resources", {}), POWER: most}
 
 
-def _pool(rng: Random, cluster: Raw, name: str, level: str | None) -> Raw:
+def _pool(rng: Random, cluster: Raw, name: str, level: str | None, times: int) -> Raw:
     pool: Raw = {"resource": name}
-    amounts = (0, 1, 2, 2, 3, 4, 5, 6) if name == POWER else (0, 1, 1, 2, 2, 3)
+    usual = (0, 1, 2, 2, 3, 4, 5, 6) if name == POWER else (0, 1, 1, 2, 2, 3)
+    amounts = [times * amount for amount in usual]
     pool["capacity"] = rng.choice(amounts)
     if name == TREES:
         pool["per"] = "job"

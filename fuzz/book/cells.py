@@ -46,6 +46,7 @@ class Cells:
         ]
         self._owners = {entry.tenant for entry in self.entries}
         self._quotas = {t["name"] for t in facts.tenants if t.get("quota")}
+        self.pooled = {pool["resource"] for pool in facts.raw["cluster"].get("pools", ())}
         self.unusable = frozenset(self._unusable())
         self.before = [one for one in self._bindings() if self._used_before(one)]
         self.claimed_before = self._short(self.before)
@@ -207,7 +208,11 @@ class Cells:
             for number, option in enumerate(job.options):
                 written = raw["options"][number]
                 plain = set(written) <= _OF_OPTION
-                if not plain or any(not set(group) <= _OF_GROUP for group in written["groups"]):
+                if (
+                    not plain
+                    or option.asks.keys() & self.pooled
+                    or any(not set(group) <= _OF_GROUP for group in written["groups"])
+                ):
                     continue
                 needed = 0
                 for group in option.groups:

@@ -18,6 +18,7 @@ from fuzz.book.terms import Terms
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, costs, options, settle
 from fuzz.drawing_caps import draw_caps
+from fuzz.drawing_pools import draw_pools
 from fuzz.policies.gang import SETTINGS, disruption_limits
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 
@@ -124,6 +125,8 @@ def draw(rng: Random) -> Raw:
         round_["policy"]["limits"] = {"disruption": disruption_limits(rng)}
     if chance(rng, 0.25):
         draw_caps(rng, round_)
+    if chance(rng, 0.2):
+        draw_pools(rng, round_)
     return round_
 
 

@@ -21,6 +21,8 @@ from fuzz.book.reading import choices_of
 from fuzz.book.reason_details import untrue
 from fuzz.book.terms import Terms
 from fuzz.book.writing import written
+from fuzz.drawing import chance
+from fuzz.drawing_pools import draw_pools
 from fuzz.play import BACKENDS, read
 from fuzz.policies import priorities
 from fuzz.policies.gang import counting
@@ -33,6 +35,8 @@ SIZE = priorities.Size(
     running=(1, 2, 3, 5),
     quotas=(3000, 4000, 6000, 8000),
 )
+TIMES = 4
+"""Pools of racks and of all hosts have up to so many times as much as those of tiny rounds."""
 MUTATED = 20
 """So many plans have a change somewhere."""
 SECONDS = 2.0
@@ -40,8 +44,11 @@ SECTIONS = {"now", "cluster", "host_sets", "tenants", "caps", "reservations", "j
 
 
 def draw(rng: Random) -> Raw:
-    """Four to eight hosts, six to twelve jobs."""
-    return priorities.draw(rng, SIZE)
+    """Four to eight hosts, six to twelve jobs, now and then with pools."""
+    round_ = priorities.draw(rng, SIZE)
+    if chance(rng, 0.25):
+        draw_pools(rng, round_, TIMES)
+    return round_
 
 
 def plans(round_: Raw, rng: Random) -> Iterator[Judged]:
