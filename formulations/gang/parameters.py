@@ -210,6 +210,8 @@ class InsertionParameters:
         (Host, pending job) pairs up to which a plan is made by precedence, without a solver.
     first_insertion_share
         Of the time left, for inserting gangs before any model.
+    max_hosts_short_of_pools
+        Hosts left out for one gang, one after the other, since a pool has too little for its tasks.
     max_quota_seconds, quota_gap_rel
         Of the knapsack that keeps changes within quotas.
     max_insertion_domains
@@ -220,6 +222,8 @@ class InsertionParameters:
         Hosts tried to fit one task: at the first depth of a chain, and deeper.
     max_exchange_shapes
         Pending shapes of equal value, none larger than another in all resources, that are tried.
+    max_exchange_partners
+        Jobs tried to change places with one job, if pools have too little for an exchange.
     max_evacuation_ejections
         Jobs tried, one after the other, to make a host fit one evacuated job.
     entitled_weight
@@ -227,6 +231,7 @@ class InsertionParameters:
     """
 
     max_displacement_passes: int = 8
+    max_hosts_short_of_pools: int = 64
     max_budget_price_steps: int = 5
     budget_price_factor: float = 2.0
     used_up_share: float = 0.95
@@ -245,6 +250,7 @@ class InsertionParameters:
     max_ejection_hosts: int = 32
     max_deep_ejection_hosts: int = 4
     max_exchange_shapes: int = 4
+    max_exchange_partners: int = 16
     max_evacuation_ejections: int = 3_000
     entitled_weight: int = 1_000
 

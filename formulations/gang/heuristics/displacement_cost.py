@@ -2,11 +2,12 @@
 
 A row of the table is one host and one set of its running jobs: the capacity that is free once they
 stop, and the loss. On hosts with many jobs only the sets of the cheapest ones are enumerated.
+What pools have left is looked up when it is asked for, since other hosts take from them, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -25,10 +26,12 @@ from placewright.formulations.gang.heuristics.victim_sets import (
 )
 from placewright.formulations.gang.placement.disruption_budget import disruption_of
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.pool_use import use_of_pool
 from placewright.formulations.gang.problem.disruption_budget import (
     NO_BUDGET_PRICES,
     BudgetPrices,
 )
+from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.quotas import QuotaKey
 from placewright.topology.units import WHOLE_GPU
 
@@ -64,7 +67,9 @@ class DisplacementCost:
         problem = placement.problem
         # A share may need a GPU of its own.
         gpus = -(-problem.shape_gpu // WHOLE_GPU)
-        self._sizes = np.column_stack([gpus, problem.shape_demand])
+        self._pools = problem.pools
+        taken = [pool.demand for pool in self._pools]
+        self._sizes = np.column_stack([gpus, problem.shape_demand, *taken])
         # A share that stops may leave its GPU in use, and a reserved GPU is never free.
         self._gpus_by_name = not problem.usable.all() or any(
             problem.is_share[group.shape]
@@ -73,6 +78,8 @@ class DisplacementCost:
             for group in job_class.choices[0].groups
         )
         jobs = VictimCandidates.of(placement, self._sizes, prices, budget_prices)
+        for k, pool in enumerate(self._pools):
+            jobs.gain[:, k - len(self._pools)] = self._held_of_pool(pool, jobs)
         # No pending job may preempt the others.
         jobs = jobs.rows(jobs.level < problem.shape_rank.max(initial=0))
         budget = problem.budget
@@ -98,6 +105,14 @@ class DisplacementCost:
         others = self._table.rows(~np.isin(self._table.host, used))
         self._table = others.merged(self._victim_sets(used, mine))
         self._index()
+
+    def _held_of_pool(self, pool: Pool, jobs: VictimCandidates) -> Ints:
+        """Return what jobs hold of the domain around their host, int64 (rows,)."""
+        home = self.placement.problem.running_placement_of
+        number, host = jobs.job.tolist(), jobs.host.tolist()
+        held = {j: use_of_pool(self.placement.problem, pool, home[j]) for j in set(number)}
+        pairs = zip(number, pool.domain[host].tolist(), strict=True)
+        return np.array([held[job].get(domain, 0) for job, domain in pairs], dtype=np.int64)
 
     def _set_budget_left(self) -> None:
         """Note what the placement leaves of the disruption budget, inf where there is no limit."""
@@ -127,7 +142,8 @@ class DisplacementCost:
 
     def _victim_sets(self, hosts: Ints, jobs: VictimCandidates) -> VictimSets:
         """Return the rows of some hosts, in their order, and of the jobs that run on them."""
-        base = np.column_stack([self.placement.whole, self.placement.free])
+        none = np.zeros((len(self.placement.whole), len(self._pools)), dtype=np.int64)
+        base = np.column_stack([self.placement.whole, self.placement.free, none])
         number = np.bincount(np.searchsorted(hosts, jobs.host), minlength=len(hosts))
         first = np.cumsum(number) - number
         parts = [VictimSets.empty(base.shape[1])]
@@ -256,6 +272,24 @@ class DisplacementCost:
             used += self._table.used[at.start + int(cost.argmin())]
         return bool((used <= self._budget_left).all())
 
+    def beyond_pools(self, tasks: Iterable[tuple[int, Ints, Quota]]) -> int | None:
+        """Return the first host whose tasks find too little in a pool; None if there is none.
+
+        `tasks` are as in `within_budget`; each takes what those before it leave.
+        """
+        if not self._pools:
+            return None
+        left = [mine.copy() for mine in self.placement.pools.left]
+        for host, wanted, quota in tasks:
+            at = slice_of(self._table.host, host)
+            cost = self._row_cost(wanted, quota, at, left)
+            if not np.isfinite(cost).any():
+                return host
+            more = self._table.capacity[at.start + int(cost.argmin())] - wanted @ self._sizes
+            for k, pool in enumerate(self._pools):
+                left[k][pool.domain[host]] += more[k - len(self._pools)]
+        return None
+
     def _freed_quota(self, key: QuotaKey) -> Ints:
         """Return how much of a quota or cap each row frees."""
         if key not in self._freed_cache:
@@ -276,9 +310,16 @@ class DisplacementCost:
         return self._freed_cache[key]
 
     def _row_cost(
-        self, wanted: Ints, quota: Quota = NO_QUOTA, at: slice = slice(None)
+        self,
+        wanted: Ints,
+        quota: Quota = NO_QUOTA,
+        at: slice = slice(None),
+        left: Sequence[Ints] | None = None,
     ) -> NDArray[np.float64]:
-        """Loss per row, inf where the tasks do not fit or may not come."""
+        """Loss per row, inf where the tasks do not fit or may not come.
+
+        `left` is what pools have left, by default as in the placement.
+        """
         problem, table = self.placement.problem, self._table
         shapes = np.flatnonzero(wanted)
         need = wanted @ self._sizes
@@ -289,8 +330,12 @@ class DisplacementCost:
         fits &= level <= self._least_rank_arrived[hosts]
         may_come = np.logical_and.reduce(problem.shape_hosts[shapes])
         fits &= (may_come & (self.placement.least_rank <= rank))[hosts]
-        for d in np.flatnonzero(need):
+        width, left = len(need) - len(self._pools), left or self.placement.pools.left
+        for d in np.flatnonzero(need[:width]):
             fits &= capacity[:, d] >= need[d]
+        for k in np.flatnonzero(need[width:]).tolist():
+            free = left[k][self._pools[k].domain[hosts]]
+            fits &= capacity[:, width + k] + free >= need[width + k]
         for key, amount in quota.items():
             fits &= self._freed_quota(key)[at] >= amount
         if self._budget is not None:

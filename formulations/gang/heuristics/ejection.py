@@ -73,14 +73,19 @@ class EjectionMoves(LoggedMoves):
             if least[host] >= best:
                 break
             wanted, lost, found = int(lack[host]), 0.0, []
+            changes = [(shape, host, 1)]
+            room = self.placement.pools.allow(changes)
             for mover in self.movable.preemptable(host, rank, int(level_limit[host]), accounts):
-                if wanted <= 0 or lost >= best:
+                if (wanted <= 0 and room) or lost >= best:
                     break
                 if mover.moved and not self.preempted_lawfully(mover.job):
                     continue
                 found.append(mover.number)
                 wanted, lost = wanted - mover.gpus, lost + mover.value_per_gpu * mover.gpus
-            if wanted <= 0 and lost < best:
+                if not room:
+                    changes.append((mover.shape, host, -1))
+                    room = self.placement.pools.allow(changes)
+            if wanted <= 0 and room and lost < best:
                 best, chosen, target = lost, found, host
         if target == NOWHERE:
             return None

@@ -8,7 +8,7 @@ job of a higher rank moves in, and the waiting one takes its place.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class _Exchange:
         self.size = self.sizes[self.shape]
         self.rank = problem.shape_rank[self.shape]
         self.waiting = self._waiting_shapes()
+        self._most = parameters.PARAMETERS.insertion.max_exchange_partners
 
     def _waiting_shapes(self) -> list[tuple[int, int, int]]:
         """Return (shape, class, choice) of waiting one-task jobs, the most valuable first."""
@@ -94,7 +95,7 @@ class _Exchange:
         """Start a job on a host that it fits once one of its jobs has changed places."""
         size = self.sizes[shape]
         lack = (size - self.free[host]).clip(min=0)
-        if not lack.any():
+        if not lack.any() and self.placement.pools.fits_host(shape, host):
             self._start(shape, c, o, host)
             return True
         others = (self.free >= lack).all(axis=1)
@@ -118,11 +119,12 @@ class _Exchange:
                 & self.problem.shape_hosts[self.shape[a], there]
                 & (self.rank[a] >= self.placement.least_rank[there])
             ]
-            if len(some):
-                b = int(some[0])
-                self._move({a: int(self.at[b]), b: host})
-                self._start(shape, c, o, host)
-                return True
+            for b in some[: self._most].tolist():
+                to = {a: int(self.at[b]), b: host}
+                if self._pools_allow(shape, host, to):
+                    self._move(to)
+                    self._start(shape, c, o, host)
+                    return True
         return False
 
     def _move_and_start(self, host: int, shape: int, c: int, o: int) -> bool:
@@ -141,12 +143,21 @@ class _Exchange:
             & problem.shape_hosts[shape, there]
             & (placement.least_rank[there] <= rank)
         ]
-        if not len(some):
-            return False
-        left = int(self.at[some[0]])
-        self._move({int(some[0]): host})
-        self._start(shape, c, o, left)
-        return True
+        for i in some[: self._most].tolist():
+            left = int(self.at[i])
+            if self._pools_allow(shape, left, {i: host}):
+                self._move({i: host})
+                self._start(shape, c, o, left)
+                return True
+        return False
+
+    def _pools_allow(self, shape: int, host: int, to: Mapping[int, int]) -> bool:
+        """Whether pools have room for one more task on a host once jobs have moved."""
+        changes = [(shape, host, 1)]
+        for i, there in to.items():
+            mine = int(self.shape[i])
+            changes += [(mine, int(self.at[i]), -1), (mine, int(there), 1)]
+        return self.placement.pools.allow(changes)
 
     def _move(self, to: dict[int, int]) -> None:
         """Move jobs to other hosts, all at once."""

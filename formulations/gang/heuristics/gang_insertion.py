@@ -161,6 +161,8 @@ class _GangInsertion:
         if not all(moves.fits(shape, host, count) for host, count in hosts):
             return False
         moves.start(c, o, hosts)
+        if not self.placement.pools.is_within([host for host, _ in hosts]):
+            return False
         # Jobs that fit few hosts are relocated first.
         able = problem.shape_hosts.sum(axis=1)
         moving.sort(key=lambda s: (able[moves.shape_of(s)], -moves.gpus_of(moves.shape_of(s))))

@@ -53,7 +53,8 @@ class LoggedMoves:
         """Whether `count` tasks of a shape fit a host as it is."""
         problem, placement = self.problem, self.placement
         enough = placement.whole[host] * WHOLE_GPU >= count * problem.shape_gpu[shape]
-        return bool(enough and (placement.free[host] >= count * problem.shape_demand[shape]).all())
+        enough &= (placement.free[host] >= count * problem.shape_demand[shape]).all()
+        return bool(enough) and placement.pools.fits_host(shape, host, count)
 
     def insert(self, start: JobPlacement, host: int) -> None:
         """Insert a removed job on a host that it fits."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.class_packing import StartCounts, single_jobs
 from placewright.formulations.gang.heuristics.displacement_cost import (
     NO_QUOTA,
@@ -76,20 +77,22 @@ class PreemptiveInsertion:
             loss = np.where(within, loss, np.inf)
         if choice.label != NO_LABEL:
             loss = np.where(self.placement.open_to(choice.label), loss, np.inf)
-        if group.is_arranged:
-            chosen = cheapest_hosts_of_tree(self.problem.cluster, group, loss, each)
+        if choice.uses:
+            open_ = self.placement.pools.open_to(choice, len(loss))
+            loss = np.where(open_, loss, np.inf)
+        worth = self._net_value(c, o)
+        for _ in range(parameters.PARAMETERS.insertion.max_hosts_short_of_pools):
+            chosen = self._chosen(group, loss, each)
+            if not chosen or worth <= sum(loss[h] for h, _ in chosen):
+                return False
+            asked = [self._asked(group.shape, *place, quota) for place in chosen]
+            short = self.cost.beyond_pools(asked)
+            if short is None:
+                break
+            loss = np.where(np.arange(len(loss)) == short, np.inf, loss)
         else:
-            if group.required != NO_LEVEL:
-                loss = self._cheapest_domain(group, loss, each)
-            chosen = self.choose_hosts(self.problem.cluster, group, loss, each)
-        if not chosen or self._net_value(c, o) <= sum(loss[h] for h, _ in chosen):
             return False
-        one = np.zeros(len(self.problem.shape_gpu), dtype=np.int64)
-        one[group.shape] = 1
-        if not self.cost.within_budget(
-            (host, n * one, {key: n * amount for key, amount in quota.items()})
-            for host, n in chosen
-        ):
+        if not self.cost.within_budget(asked):
             return False
         tasks = []
         for host, count in chosen:
@@ -99,6 +102,20 @@ class PreemptiveInsertion:
             )
         self._start(c, o, tasks)
         return True
+
+    def _chosen(self, group: Group, loss: NDArray[np.float64], each: Ints) -> list[tuple[int, int]]:
+        """Return hosts of a group, with the tasks on each; [] if it does not fit."""
+        if group.is_arranged:
+            return cheapest_hosts_of_tree(self.problem.cluster, group, loss, each)
+        if group.required != NO_LEVEL:
+            loss = self._cheapest_domain(group, loss, each)
+        return self.choose_hosts(self.problem.cluster, group, loss, each)
+
+    def _asked(self, shape: int, host: int, count: int, quota: Quota) -> tuple[int, Ints, Quota]:
+        """Return a host, tasks of a shape as (shapes,), and what these must free of quotas."""
+        wanted = np.zeros(len(self.problem.shape_gpu), dtype=np.int64)
+        wanted[shape] = count
+        return host, wanted, {key: count * amount for key, amount in quota.items()}
 
     def _start(self, c: int, o: int, tasks: list[TaskPlacement]) -> None:
         self.placement.start(c, o, tasks)
@@ -170,8 +187,8 @@ class PreemptiveInsertion:
             wanted = np.zeros(len(waiting), dtype=np.int64)
             wanted[s] = 1
             loss = self.cost.of(wanted)
-            for host in _cheapest_hosts(loss, len(waiting[s])):
-                if loss[host] >= worth[s]:
+            for host in _cheapest_hosts(loss, self._most(len(waiting[s]))):
+                if loss[host] >= worth[s] or not waiting[s]:
                     break
                 self._insert_on_host(host, wanted, waiting)
 
@@ -184,19 +201,24 @@ class PreemptiveInsertion:
         used = self._quota_use(job_class.accounts, shape)
         for quota in (NO_QUOTA, used):
             loss = self.cost.of(wanted, quota)
-            for host in _cheapest_hosts(loss, self.starts[c, o]):
-                if loss[host] >= choice.value:
+            for host in _cheapest_hosts(loss, self._most(self.starts[c, o])):
+                if loss[host] >= choice.value or not self.starts[c, o]:
                     break
                 may = self.problem.within_quota(self.quota, job_class.accounts, choice)
                 if not quota and not may:
                     break
-                if not self.cost.within_budget([(host, wanted, quota)]):
+                asked = [(host, wanted, quota)]
+                if not self.cost.within_budget(asked) or self.cost.beyond_pools(asked) is not None:
                     continue
                 self._release_quota(self.cost.preempt_for(host, wanted, quota))
                 self._start(c, o, [TaskPlacement(0, host, 1, self.placement.put(shape, host))])
                 self.starts[c, o] -= 1
             if not used:
                 break
+
+    def _most(self, starts: int) -> int:
+        """Return how many hosts so many starts may look at: in pools some find too little."""
+        return len(self.placement.whole) if self.problem.pools else starts
 
     def _net_value(self, c: int, o: int) -> float:
         job_class = self.problem.classes[c]
@@ -213,7 +235,8 @@ class PreemptiveInsertion:
     def _insert_on_host(
         self, host: int, wanted: Ints, waiting: list[list[tuple[int, int]]]
     ) -> None:
-        if not self.cost.within_budget([(host, wanted, NO_QUOTA)]):
+        asked = [(host, wanted, NO_QUOTA)]
+        if not self.cost.within_budget(asked) or self.cost.beyond_pools(asked) is not None:
             return
         self._release_quota(self.cost.preempt_for(host, wanted))
         for s in np.flatnonzero(wanted).tolist():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -65,12 +66,29 @@ class PoolState:
             room = np.maximum(self.left[k], 0) // pool.demand[shape]
             np.minimum(number, room[pool.domain], out=number)
 
-    def fits_host(self, shape: int, host: int) -> bool:
-        """Whether the pools around a host have room for one more task of a shape."""
+    def fits_host(self, shape: int, host: int, count: int = 1) -> bool:
+        """Whether the pools around a host have room for so many more tasks of a shape."""
         return all(
-            self.left[k][self.pools[k].domain[host]] >= self.pools[k].demand[shape]
+            self.left[k][self.pools[k].domain[host]] >= count * self.pools[k].demand[shape]
             for k in (self._of_shape[shape] if self._of_shape else ())
         )
+
+    def allow(self, changes: Iterable[tuple[int, int, int]]) -> bool:
+        """Whether tasks may come, and leave, at once: (shape, host, number), which is then below 0.
+
+        Domains of which no more is taken than before are not asked.
+        """
+        more: Counter[tuple[int, int]] = Counter()
+        for shape, host, number in changes if self._of_shape else ():
+            for k in self._of_shape[shape]:
+                pool = self.pools[k]
+                more[k, int(pool.domain[host])] += number * int(pool.demand[shape])
+        return all(n <= 0 or self.left[k][d] >= n for (k, d), n in more.items())
+
+    def is_within(self, hosts: Sequence[int]) -> bool:
+        """Whether no domain around some hosts has too much taken of it."""
+        each = zip(self.pools, self.left, strict=True)
+        return all(bool((left[pool.domain[hosts]] >= 0).all()) for pool, left in each)
 
     def room_by_level(self, shape: int) -> dict[int, Ints]:
         """Return, by level, how many tasks of a shape each domain has room for, (domains,)."""
