@@ -1,18 +1,12 @@
-"""Pools as facts: what they have, that they bind, and that both oracles agree about them."""
+"""Pools as facts: what they have, that they bind, and the least by which one is raised."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
 from typing import Any
 
-from placewright import solve_round
-from placewright.explain.explain_job import explain_job, explained
+from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
-from placewright.explain.facts.fact import World
-from placewright.explain.gang.oracle import ArrayOracle
-from placewright.explain.oracle import Answer, SolvingOracle
-from placewright.explain.situations import Situations
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import parse_round
 
@@ -84,63 +78,6 @@ def test_what_a_job_uses_is_a_fact_of_its_own() -> None:
         "2 of trees wherever it has tasks",
         "the cluster has 1 of trees for all jobs with tasks there",
     ]
-
-
-class BothOracles:
-    """Answers as the oracle that counts does, and compares the other one's answer."""
-
-    def __init__(self, solving: SolvingOracle) -> None:
-        self._counting, self._solving = ArrayOracle(solving), solving
-        self.questions = 0
-
-    def start(self, world: World) -> Answer:
-        counted, solved = self._counting.start(world), self._solving.start(world)
-        if None not in (counted.starts, solved.starts):
-            assert counted.starts == solved.starts
-        self.questions += 1
-        return counted
-
-
-def drawn(rng: Random) -> Round:
-    jobs = [
-        job(
-            f"j{j}",
-            rng.randint(0, 4),
-            1 if j < 2 else rng.choice([1, 2, 3]),
-            on=(f"{'ab'[j]}0",) if j < 2 else (),
-            uses={"trees": rng.randint(0, 2)},
-            required=rng.choice([None, "rack"]),
-        )
-        for j in range(rng.randint(3, 5))
-    ]
-    pools = [
-        {**POWER, "capacity": rng.randint(2, 7), "domains": {"r1": rng.randint(2, 7)}},
-        {"resource": "power_w", "capacity": rng.randint(5, 12)},
-        {"resource": "trees", "level": "rack", "capacity": rng.randint(1, 3), "per": "job"},
-    ]
-    return round_of(*jobs, pools=pools, hosts=3)
-
-
-def test_both_oracles_agree_beside_pools() -> None:
-    asked = compared = 0
-    for seed in range(25):
-        round_ = drawn(Random(seed))
-        plan = solve_round(round_, isolation="none")
-        for given in (None, plan):
-            situations = Situations.checked(round_, given)
-            for decision in plan.decisions:
-                if decision.decision != "wait":
-                    continue
-                with SolvingOracle.opened(round_, time_limit=60.0, isolation="none") as solving:
-                    both = BothOracles(solving)
-                    one = explained(situations, decision.job, both, solving, in_full=False)
-                    other = explained(situations, decision.job, solving, solving, in_full=False)
-                assert one.verdict == other.verdict
-                assert [f.text for f in one.conflict] == [f.text for f in other.conflict]
-                asked += both.questions
-                compared += 1
-    assert compared > 20
-    assert asked > 100
 
 
 def test_the_least_by_which_a_pool_is_raised_is_told() -> None:
