@@ -93,7 +93,9 @@ def show(
     if plan is not None:
         if mapped:
             print_cluster(console, occupancy)
-        print_pools(console, pool_usage(round_, cluster, plan))
+        if pools := pool_usage(round_, cluster, plan):
+            console.print()
+            print_pools(console, pools)
         views.plan_charts(console, round_, plan)
         return
     from placewright.cli.views.gang.tree import cluster_tree
@@ -102,9 +104,10 @@ def show(
     if occupancy.jobs or occupancy.conditions:
         console.print()
         print_cluster(console, occupancy)
-    if pools := pool_usage(round_, cluster):
+    pools = pool_usage(round_, cluster)
+    if pools or round_.jobs:
         console.print()
-        print_pools(console, pools, planned=False)
+    print_pools(console, pools, planned=False)
     if round_.jobs:
         from placewright.cli.views.gang.job_tables import print_jobs
 

@@ -19,7 +19,6 @@ from placewright.topology.units import WHOLE_GPU
 
 def print_jobs(console: Console, round_: Round) -> None:
     """Print the jobs of a round: counts by size, then the first ones, pending before running."""
-    console.print()
     print_table(console, _size_table(round_))
     jobs = sorted(round_.jobs, key=lambda job: job.running is not None)
     made = table(
