@@ -21,7 +21,7 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.round import Round
 
-MAX_PLANS = 40_000
+MAX_PLANS = 10_000
 Vector = tuple[int, ...]
 Limit = tuple[str, object, str]  # `host`, `pool` or `tenant`; which; the resource
 Taken = Counter[Limit]
@@ -162,7 +162,7 @@ class PoolOracle:
                 if h != places[g][i]
             ]
             up = all(self.healthy[h] for mine in hosts for h in mine)
-            up &= not any(self.vacated[hosts[g][i]] for g, i in moved)
+            up &= all(self._may_arrive(option.groups[g], hosts[g][i]) for g, i in moved)
             if moved and up and self._together(option, hosts):
                 cost = running.migrate_cost + sum(option.groups[g].gpu for g, _ in moved)
                 came = frozenset(hosts[g][i] for g, i in moved)
@@ -173,8 +173,12 @@ class PoolOracle:
 
     def _orders(self, group: TaskGroup) -> list[tuple[int, ...]]:
         """Return where the tasks of a group may start; which of them is where does not matter."""
-        may = [h for h, up in enumerate(self.healthy) if up and not self.vacated[h]]
+        may = [h for h in range(len(self.domains)) if self._may_arrive(group, h)]
         return list(combinations_with_replacement(may, group.count))
+
+    def _may_arrive(self, group: TaskGroup, h: int) -> bool:
+        allowed = group.hosts is None or self.domains[h]["host"] in group.hosts
+        return allowed and self.healthy[h] and not self.vacated[h]
 
     def _remaining(self, option: Option, hosts: Sequence[tuple[int, ...]]) -> int:
         """Return the milli-GPU of tasks on hosts that are to be empty."""

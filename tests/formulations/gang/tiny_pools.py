@@ -17,7 +17,11 @@ PER = {"watts": "task", "trees": "job"}
 
 @st.composite
 def clusters(draw: st.DrawFn, levels: tuple[str, ...]) -> Raw:
-    """2 to 4 hosts of 1 to 4 GPUs in two racks, in one or two blocks; some hosts list watts."""
+    """2 to 4 hosts in two racks, in one or two blocks; some hosts list watts.
+
+    Hosts have 1 to 4 GPUs, or all have 4, so that jobs compete for pools alone.
+    """
+    sizes = draw(st.sampled_from([[2, 4, 1, 3], [4]]))
     domains: list[Raw] = []
     for i in range(2):
         if "block" in levels:
@@ -29,7 +33,7 @@ def clusters(draw: st.DrawFn, levels: tuple[str, ...]) -> Raw:
         host: Raw = {
             "name": f"h{i}",
             "parent": f"r{draw(st.integers(0, 1))}",
-            "gpus": draw(st.sampled_from([2, 4, 1, 3])),
+            "gpus": draw(st.sampled_from(sizes)),
             "gpu_model": "A",
             "healthy": not draw(chance(9)),
         }
@@ -61,10 +65,11 @@ def options(draw: st.DrawFn, cluster: Raw) -> Raw:
     """One group of one or two tasks, or two groups of one."""
     most = draw(st.sampled_from([2, 2, 1]))
     levels, per_job = [*cluster["levels"], "host"], {p["resource"] for p in cluster["pools"]}
+    ample = all(host["gpus"] == 4 for host in cluster["hosts"])
     groups = []
     for _ in range(3 - most):
         group: Raw = {
-            "gpu": draw(st.sampled_from([1, 1, 2, 1, 2, 0])) * 1000,
+            "gpu": draw(st.sampled_from([1, 0] if ample else [1, 1, 2, 1, 2, 0])) * 1000,
             "count": draw(st.integers(1, most)),
         }
         if watts := draw(st.sampled_from([1, 2, 0, 1])):
