@@ -19,6 +19,7 @@ from fuzz.book.turns import Team, Teams, Turns
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, cluster, costs, group, settle
 from fuzz.drawing_caps import draw_caps
+from fuzz.drawing_pools import draw_pools
 from fuzz.policies.gang import disruption_limits
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 
@@ -296,6 +297,8 @@ def draw(rng: Random) -> Raw:
         round_["policy"]["limits"] = {"disruption": disruption_limits(rng)}
     if chance(rng, 0.25):
         draw_caps(rng, round_, by_model=False)
+    if chance(rng, 0.25):
+        draw_pools(rng, round_)
     return round_
 
 

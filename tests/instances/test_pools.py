@@ -91,7 +91,5 @@ def test_what_hosts_have_for_themselves_is_no_pool() -> None:
 
 
 def test_a_policy_without_pools_refuses_them() -> None:
-    with pytest.raises(
-        InvalidInputError, match=r"cluster\.pools: not used by policy 'interleaving'"
-    ):
-        check_round(round_of(POWER, formulation="interleaving"))
+    with pytest.raises(InvalidInputError, match=r"cluster\.pools: not used by policy 'deadline'"):
+        check_round(round_of(POWER, formulation="deadline"))

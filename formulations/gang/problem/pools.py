@@ -11,14 +11,14 @@ over the options of all jobs.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.formulations.gang.problem.job_compiler import CompiledJob
+from placewright.formulations.gang.problem.document_pools import WHOLE_CLUSTER, document_pools
 from placewright.formulations.gang.problem.jobs import Group, JobClass
 from placewright.formulations.gang.problem.quotas import (
     QuotaKey,
@@ -27,13 +27,10 @@ from placewright.formulations.gang.problem.quotas import (
     use_numbers,
 )
 from placewright.formulations.gang.problem.shapes import ShapeTable
-from placewright.instances.documents.job import Job
-from placewright.instances.documents.pools import Pool as PoolEntry
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
-from placewright.topology.units import HOST_LEVEL, UNLIMITED, WHOLE_GPU
+from placewright.topology.units import UNLIMITED, WHOLE_GPU
 
-WHOLE_CLUSTER = -1
 PER_TASK = -1
 
 
@@ -68,84 +65,27 @@ class Pool:
         return 0 if self.use == PER_TASK else dict(uses).get(self.use, 0)
 
 
-def compile_pools(
-    round_: Round,
-    cluster: Cluster,
-    shapes: ShapeTable,
-    running: Sequence[CompiledJob],
-    pinned: Sequence[CompiledJob],
-) -> tuple[Pool, ...]:
-    """Return the pools of a round, those of the whole cluster among them.
-
-    Parameters
-    ----------
-    running, pinned
-        All running jobs, and those that may not move.
-    """
-    numbers, found = use_numbers(round_), []
-    for entry in round_.cluster.pools:
-        level = _level(cluster, entry)
-        domain = np.zeros(cluster.num_hosts, dtype=np.int64)
-        names: Sequence[str] = ("",)
-        if level != WHOLE_CLUSTER:
-            domain, names = cluster.domain[level].astype(np.int64), cluster.names[level]
-        capacity = np.array([entry.domains.get(n, entry.capacity) for n in names], dtype=np.int64)
-        held, fixed = (_held(entry, domain, len(names), jobs) for jobs in (running, pinned))
-        found.append(
-            Pool(
-                entry.resource,
-                level,
-                domain,
-                np.maximum(capacity, held) - fixed,
-                shapes.demand_of_pool(entry.resource),
-                numbers.get(entry.resource, PER_TASK),
-            )
+def compile_pools(round_: Round, cluster: Cluster, shapes: ShapeTable) -> tuple[Pool, ...]:
+    """Return the pools of a round, those of the whole cluster among them."""
+    numbers = use_numbers(round_)
+    pinned = [job for job in round_.jobs if job.running is not None and job.running.pinned]
+    return tuple(
+        Pool(
+            pool.entry.resource,
+            pool.level,
+            pool.domain,
+            pool.limit - pool.held(cluster, pinned),
+            shapes.demand_of_pool(pool.entry.resource),
+            numbers.get(pool.entry.resource, PER_TASK),
         )
-    return tuple(found)
-
-
-def _level(cluster: Cluster, entry: PoolEntry) -> int:
-    if entry.level is None:
-        return WHOLE_CLUSTER
-    return (
-        len(cluster.levels) - 1 if entry.level == HOST_LEVEL else cluster.levels.index(entry.level)
+        for pool in document_pools(round_, cluster)
     )
-
-
-def _held(entry: PoolEntry, domain: Ints, number: int, jobs: Iterable[CompiledJob]) -> Ints:
-    """Return what running jobs hold of each domain, int64 (domains,)."""
-    held = np.zeros(number, dtype=np.int64)
-    for fact in jobs:
-        for d, amount in taken_of(entry, fact.job, _domains(fact, domain)).items():
-            held[d] += amount
-    return held
-
-
-def _domains(fact: CompiledJob, domain: Ints) -> list[tuple[int, int]]:
-    """Return group and domain of each task of a running job."""
-    places = () if fact.held is None else fact.held.places
-    return [(group, int(domain[host])) for group, _, host, _ in places]
 
 
 def taken_by_gang(pool: Pool, group: Group) -> int:
     """Return what the tasks of a group take of the pools of a level together, at least."""
     used = 0 if pool.use == PER_TASK else dict(group.uses).get(pool.resource, 0)
     return group.count * int(pool.demand[group.shape]) + used
-
-
-def taken_of(entry: PoolEntry, job: Job, tasks: Iterable[tuple[int, int]]) -> Mapping[int, int]:
-    """Return by domain what a running job takes of a pool; `tasks` are (group, domain) pairs."""
-    if job.running is None:
-        return {}
-    option = job.options[job.running.option]
-    if entry.per == "job":
-        amount = option.uses.get(entry.resource, 0)
-        return {d: amount for _, d in tasks} if amount else {}
-    each = [group.resources.get(entry.resource, 0) for group in option.groups]
-    found: dict[int, int] = {}
-    for group, d in tasks if any(each) else ():
-        found[d] = found.get(d, 0) + each[group]
-    return found
 
 
 def totals_of_pools(

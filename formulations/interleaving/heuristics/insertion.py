@@ -18,7 +18,7 @@ from placewright.formulations.interleaving.placement.usage_in_place import (
 )
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.job_groups import group_value, job_groups_of
-from placewright.formulations.interleaving.problem.merged_groups import merged_task_groups
+from placewright.formulations.interleaving.problem.merged_groups import merged_option
 from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
     allowed,
@@ -84,12 +84,8 @@ class _Insertion:
             places = places_of(free, j) if start is None else start[1]
             option = job.running.option if job.running else candidate.starts[j][0]
             mates = [free.round.jobs[mate] for mate in members]
-            groups = (
-                merged_task_groups(mates, free.sharing)
-                if len(mates) > 1
-                else job.options[option].groups
-            )
-            self._usage.add(groups, places)
+            merged = merged_option(mates, free.sharing) if len(mates) > 1 else job.options[option]
+            self._usage.add(merged, places)
             if j in free.stays:
                 continue
             classes = np.array(sorted(self._class_of[mate] for mate in members), dtype=np.int64)
@@ -157,12 +153,12 @@ class _Insertion:
     def _try_insert(self, c: int, placed_group: _PlacedGroup) -> bool:
         jobs = self._free.round.jobs
         before = [jobs[self._free.jobs[k]] for k in placed_group.classes.tolist()]
-        groups = merged_task_groups(before, self._free.sharing)
-        self._usage.add(groups, placed_group.places, -1)
+        merged = merged_option(before, self._free.sharing)
+        self._usage.add(merged, placed_group.places, -1)
         new = jobs[self._free.jobs[c]]
-        after = merged_task_groups([*before, new], self._free.sharing)
+        after = merged_option([*before, new], self._free.sharing)
         fits = self._usage.admits(new.options[0].required, after, placed_group.places)
-        self._usage.add(after if fits else groups, placed_group.places)
+        self._usage.add(after if fits else merged, placed_group.places)
         if fits:
             use = self._free.packing.usage
             self._residual += use(pad_members(placed_group.classes[None]))[0]

@@ -32,7 +32,7 @@ from placewright.formulations.interleaving.placement.usage_in_place import (
 )
 from placewright.formulations.interleaving.problem.compile import OBJECTIVES, Interleaving
 from placewright.formulations.interleaving.problem.job_groups import class_values, group_value
-from placewright.formulations.interleaving.problem.merged_groups import merged_task_groups
+from placewright.formulations.interleaving.problem.merged_groups import merged_option
 from placewright.formulations.plan_messages import Candidate, Group, Place, Slots
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option
@@ -244,14 +244,14 @@ def _job(
 
 def _options(problem: Interleaving, job_group: Group, value: ValueOf) -> tuple[Option, ...]:
     jobs = [problem.round.jobs[j] for j in job_group.members]
-    first = jobs[0].options[0]
     if len(jobs) > 1:
-        groups = merged_task_groups(jobs, problem.sharing)
+        merged = merged_option(jobs, problem.sharing)
+        groups = merged.groups
         if job_group.members in problem.frozen_groups:
             # It may stay or stop, but arrive nowhere.
             groups = tuple(group.model_copy(update={"hosts": ()}) for group in groups)
         update = {"groups": groups, "value": value(problem, job_group)}
-        return (first.model_copy(update=update),)
+        return (merged.model_copy(update=update),)
     return tuple(
         jobs[0].options[index].model_copy(update={"value": value(problem, job_group, index)})
         for index in options_alone(problem.round, jobs[0])
@@ -290,9 +290,7 @@ def _staying_job(problem: Interleaving, number: int, job_group: Group) -> Job:
     """Return jobs that stay as one pinned job."""
     jobs = [problem.round.jobs[j] for j in job_group.members]
     running = running_of(jobs[0])
-    option = jobs[0].options[running.option]
-    if len(jobs) > 1:
-        option = option.model_copy(update={"groups": merged_task_groups(jobs, problem.sharing)})
+    option = merged_option(jobs, problem.sharing)
     return jobs[0].model_copy(
         update={
             "name": f"group-{number}",

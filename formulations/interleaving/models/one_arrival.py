@@ -26,7 +26,7 @@ from placewright.formulations.interleaving.problem.job_groups import (
     job_groups_of,
     kept_values,
 )
-from placewright.formulations.interleaving.problem.merged_groups import merged_task_groups
+from placewright.formulations.interleaving.problem.merged_groups import merged_option
 from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
     allowed,
@@ -37,7 +37,7 @@ from placewright.formulations.interleaving.problem.residual_capacity import quot
 from placewright.formulations.interleaving.set_packing.columns import group_values
 from placewright.formulations.plan_messages import Bound, Candidate, Group
 from placewright.formulations.session import Session
-from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.option import Option
 
 
 def has_one_arrival(problem: Interleaving) -> bool:
@@ -101,7 +101,7 @@ class OneArrival:
         usage, held = HostUsage(self._problem), np.zeros_like(packing.limit)
         of_unit: dict[int, Ints] = {}
         for number, unit in enumerate(self._units):
-            usage.add(self._task_groups(unit), places_of(self._problem, unit.members[0]))
+            usage.add(self._option(unit), places_of(self._problem, unit.members[0]))
             if self._problem.stays.isdisjoint(unit.members):
                 classes = np.array(sorted(position[j] for j in unit.members), dtype=np.int64)
                 of_unit[number] = packing.usage(pad_members(classes[None]))[0]
@@ -113,10 +113,7 @@ class OneArrival:
             unit = self._units[number]
             places = places_of(self._problem, unit.members[0])
             mates = [jobs[j] for j in (*unit.members, self._job)]
-            before, after = (
-                self._task_groups(unit),
-                merged_task_groups(mates, self._problem.sharing),
-            )
+            before, after = self._option(unit), merged_option(mates, self._problem.sharing)
             usage.add(before, places, -1)
             fits = usage.admits(jobs[self._job].options[0].required, after, places)
             usage.add(before, places)
@@ -155,13 +152,10 @@ class OneArrival:
             for k in np.flatnonzero(allowed(packing, members, period)).tolist():
                 yield numbers[k], members[k], int(values[k])
 
-    def _task_groups(self, unit: Group) -> tuple[TaskGroup, ...]:
-        """Return what a unit that runs takes."""
+    def _option(self, unit: Group) -> Option:
+        """Return the option of a job that takes what a unit takes that runs."""
         jobs = [self._problem.round.jobs[j] for j in unit.members]
-        running = jobs[0].running
-        if len(jobs) == 1 and running is not None:
-            return jobs[0].options[running.option].groups
-        return merged_task_groups(jobs, self._problem.sharing)
+        return merged_option(jobs, self._problem.sharing)
 
     def _alone(self, kept: int, most: int) -> Iterator[Candidate | Bound]:
         """Yield plans in which the job joins nobody, and bounds of all plans.

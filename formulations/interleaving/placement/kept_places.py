@@ -11,10 +11,10 @@ from placewright.formulations.interleaving.placement.usage_in_place import (
     running_of,
 )
 from placewright.formulations.interleaving.problem.compile import Interleaving
-from placewright.formulations.interleaving.problem.merged_groups import merged_task_groups
+from placewright.formulations.interleaving.problem.merged_groups import merged_option
 from placewright.formulations.plan_messages import Group
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.option import TaskGroup
+from placewright.instances.documents.option import Option
 
 
 def keep_places(problem: Interleaving, job_groups: Sequence[Group]) -> list[int | None]:
@@ -33,19 +33,19 @@ def keep_places(problem: Interleaving, job_groups: Sequence[Group]) -> list[int 
     usage = HostUsage(problem)
     for j in problem.stays:
         if problem.colocated[j][0] == j:
-            usage.add(_task_groups(problem, problem.colocated[j]), places_of(problem, j))
+            usage.add(_option(problem, problem.colocated[j]), places_of(problem, j))
     for number, member in enumerate(anchors):
         if member is not None:
             in_place = members_in_place(problem, job_groups[number], member)
-            usage.add(_task_groups(problem, in_place), places_of(problem, member))
+            usage.add(_option(problem, in_place), places_of(problem, member))
     for number, member in enumerate(anchors):
         if member is None or set(job_groups[number].members) <= set(problem.colocated[member]):
             continue
         places = places_of(problem, member)
         usage.add(
-            _task_groups(problem, members_in_place(problem, job_groups[number], member)), places, -1
+            _option(problem, members_in_place(problem, job_groups[number], member)), places, -1
         )
-        after = _task_groups(problem, job_groups[number].members)
+        after = _option(problem, job_groups[number].members)
         required = problem.round.jobs[member].options[0].required
         if usage.admits(required, after, places):
             usage.add(after, places)
@@ -84,8 +84,5 @@ def _claims(problem: Interleaving, job_groups: Sequence[Group]) -> Iterator[tupl
             yield -lost, number, first
 
 
-def _task_groups(problem: Interleaving, members: Sequence[int]) -> tuple[TaskGroup, ...]:
-    jobs = [problem.round.jobs[j] for j in members]
-    if len(jobs) == 1 and jobs[0].running is not None:
-        return jobs[0].options[jobs[0].running.option].groups
-    return merged_task_groups(jobs, problem.sharing)
+def _option(problem: Interleaving, members: Sequence[int]) -> Option:
+    return merged_option([problem.round.jobs[j] for j in members], problem.sharing)

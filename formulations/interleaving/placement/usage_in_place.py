@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
+from placewright.formulations.gang.problem.document_pools import document_pools
 from placewright.formulations.interleaving.problem.allowed_hosts import HostMasks
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.residual_capacity import amounts_held, quota_left
 from placewright.formulations.plan_messages import Place
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.documents.job import Job, Running
-from placewright.instances.documents.option import TaskGroup
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.topology import Cluster
 
 
@@ -48,23 +49,23 @@ def within_quotas(
 
 
 class HostUsage:
-    """Use of hosts by placed job groups, GPUs aside."""
+    """Use of hosts, and of pools around them, by placed job groups, GPUs aside."""
 
     def __init__(self, problem: Interleaving) -> None:
         self._cluster, self._opened = problem.cluster, problem.open_hosts
         by_name = hosts_by_name(problem.round.cluster)
         self._hosts = [by_name[name] for name in problem.cluster.hosts]
         self._usage: defaultdict[tuple[int, str], int] = defaultdict(int)
+        self._pools = _Pools(problem)
         self._masks = HostMasks(problem.cluster, problem.round.host_sets)
 
-    def add(self, groups: Sequence[TaskGroup], places: Sequence[Place], times: int = 1) -> None:
-        """Add the use of task groups in their places; with -1 remove it."""
-        for host, name, amount in _amounts(groups, places):
+    def add(self, option: Option, places: Sequence[Place], times: int = 1) -> None:
+        """Add the use of an option in its places; with -1 remove it."""
+        for host, name, amount in _amounts(option.groups, places):
             self._usage[host, name] += times * amount
+        self._pools.add(option, places, times)
 
-    def admits(
-        self, required: str | None, groups: Sequence[TaskGroup], places: Sequence[Place]
-    ) -> bool:
+    def admits(self, required: str | None, option: Option, places: Sequence[Place]) -> bool:
         """Whether an option may arrive, and fits, in places whose GPUs it may have.
 
         A running job may be where its option would not let it arrive.
@@ -73,11 +74,12 @@ class HostUsage:
         ----------
         required
             The level of which all tasks of the option share one domain.
-        groups
-            Its task groups.
+        option
+            What it takes.
         places
             Where its tasks are, each of them.
         """
+        groups = option.groups
         if not _satisfies_topology(self._cluster, required, groups, places):
             return False
         for number, _, host, gpus in places:
@@ -90,9 +92,31 @@ class HostUsage:
         more: defaultdict[tuple[int, str], int] = defaultdict(int)
         for host, name, amount in _amounts(groups, places):
             more[host, name] += amount
-        return all(
+        return self._pools.admit(option, places) and all(
             self._usage[host, name] + amount <= self._hosts[host].capacity.get(name, 0)
             for (host, name), amount in more.items()
+        )
+
+
+class _Pools:
+    """Use of pool domains by placed job groups, beside what they may hold."""
+
+    def __init__(self, problem: Interleaving) -> None:
+        self._pools = document_pools(problem.round, problem.cluster)
+        self._left = [pool.limit.copy() for pool in self._pools]
+
+    def add(self, option: Option, places: Sequence[Place], times: int) -> None:
+        """Charge an option in its places; with -1 release it."""
+        for pool, left in zip(self._pools, self._left, strict=True):
+            for d, amount in pool.taken(option, [(g, host) for g, _, host, _ in places]).items():
+                left[d] -= times * amount
+
+    def admit(self, option: Option, places: Sequence[Place]) -> bool:
+        """Whether all pools have what an option takes in some places."""
+        return all(
+            left[d] >= amount
+            for pool, left in zip(self._pools, self._left, strict=True)
+            for d, amount in pool.taken(option, [(g, host) for g, _, host, _ in places]).items()
         )
 
 

@@ -7,8 +7,23 @@ from collections.abc import Sequence
 
 from placewright.formulations.interleaving.problem.conflicts import size_in_group
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.option import TaskGroup
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.sharing import Sharing
+
+
+def merged_option(jobs: Sequence[Job], sharing: Sharing) -> Option:
+    """Return the option of one job that takes what these jobs take together; of one its own.
+
+    They share all their places, so that what each of them uses of pools adds up.
+    """
+    first = jobs[0]
+    if len(jobs) == 1:
+        return first.options[first.running.option if first.running is not None else 0]
+    uses: Counter[str] = Counter()
+    for job in jobs:
+        uses.update(job.options[0].uses)
+    update = {"groups": merged_task_groups(jobs, sharing), "uses": dict(uses)}
+    return first.options[0].model_copy(update=update)
 
 
 def merged_task_groups(jobs: Sequence[Job], sharing: Sharing) -> tuple[TaskGroup, ...]:
