@@ -133,7 +133,7 @@ def test_a_gang_uses_a_tree_of_each_group_that_it_is_in(
     # A group has places for 16 tasks, and one tree: two, three or four groups go to a wide gang.
     pools = [{"resource": "trees", "level": "group", "capacity": 1, "per": "job"}]
     options = [{"groups": [{"count": tasks, "gpu": 4}], "uses": {"trees": 1}}]
-    jobs = [{"name": f"j{i}", "options": options} for i in range(6)]
+    jobs = [{"name": f"j{i}", "options": options} for i in range(gangs + 1)]
     assert started({"cluster": cluster(pools), "jobs": jobs}, backend) == gangs
 
 

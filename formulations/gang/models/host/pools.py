@@ -86,9 +86,11 @@ def _use(m: HostModel, entry: int, tasks: int, pool: Pool) -> tuple[Ints, Ints]:
     parts, row = np.unique(np.concatenate(_domains(m, pool, x, stays)), return_inverse=True)
     use = m.model.variables("use", len(parts), upper=1)
     there = np.append(m.x[x], m.stays.s[stays])
+    places = np.append(m.capacity[m.x_set[x], m.x_host[x]], np.ones(len(stays), dtype=np.int64))
+    most = np.minimum(np.bincount(row, weights=places, minlength=len(parts)), tasks)
     at_most = m.model.rows("in domain", len(parts), upper=0.0)
     at_least = m.model.rows("in domain", len(parts), lower=0.0)
-    for rows, each in ((at_most, float(tasks)), (at_least, 1.0)):
+    for rows, each in ((at_most, most), (at_least, np.ones(len(parts)))):
         m.model.add(rows[row], there, 1.0)
         m.model.add(rows, use, -each)
     return parts.astype(np.int64), use
