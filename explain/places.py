@@ -7,7 +7,7 @@ were not there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.plan import Reason
 from placewright.rounds.sections.fixed_states import FixedStates
+from placewright.rounds.sections.pool_shortage import room_in_cluster
 from placewright.rounds.sections.shortage import scarce, shortage_of_task
 
 Relation = Literal["pinned", "higher", "equal", "lower"]
@@ -121,6 +122,7 @@ class NearestPlaces:
             states.placement(Reason.NEVER_FITS),
             states.placement(states.all_started),
         )
+        self._pools = [states.pools(key) for key in (states.all_started, Reason.NEVER_FITS)]
         self._job, self._host, self._milli = _held(problem)
         cluster = problem.cluster
         self._kinds, kind = np.unique(
@@ -162,19 +164,28 @@ class NearestPlaces:
         self, job: int, choice: Choice, k: int, relation: Ints, most: int, outer: int
     ) -> GroupPlaces:
         group, cluster = choice.groups[k], self._cluster
-        now = np.where(self._now.open_to(choice.label), self._now.fits(group.shape), 0)
-        empty = self._empty.fits(group.shape)
+        now, empty = (self._fitting(there, choice, group) for there in (self._now, self._empty))
+        rooms = [there.pools.room_by_level(group.shape) for there in (self._now, self._empty)]
         level = choice.joint_level if group.required == NO_LEVEL else group.required
         level = max(level, outer)
         if level == NO_LEVEL:
             part = self._kind
-            held_now, held_empty = (self._by_kind(group, each) for each in (now, empty))
+            held = [
+                self._by_kind(group, each, room)
+                for each, room in zip((now, empty), rooms, strict=True)
+            ]
             names = [self._kind_name(i) for i in range(len(self._kinds))]
         else:
             part, names = cluster.domain[level], list(cluster.names[level])
-            held_now, held_empty = (
-                places_by_domain(cluster, group, each, level) for each in (now, empty)
-            )
+            held = [
+                places_by_domain(cluster, group, each, level, room)
+                for each, room in zip((now, empty), rooms, strict=True)
+            ]
+        option = self._problem.round.jobs[job].options[choice.index]
+        held_now, held_empty = (
+            np.minimum(each, room_in_cluster(pools, option, k))
+            for each, pools in zip(held, self._pools, strict=True)
+        )
         in_the_way = np.bincount(
             part[self._host], weights=self._milli * (empty > 0)[self._host], minlength=len(names)
         )
@@ -230,14 +241,22 @@ class NearestPlaces:
             relation[j] = 1 if theirs > mine else 2 if theirs == mine else 3
         return relation
 
-    def _by_kind(self, group: Group, fitting: Ints) -> Ints:
+    def _fitting(self, placement: Placement, choice: Choice, group: Group) -> Ints:
+        """Return how many tasks of a group each host takes."""
+        open_ = placement.open_to(choice.label)
+        if choice.uses:
+            open_ = open_ & placement.pools.open_to(choice, len(open_))
+        return np.where(open_, placement.fits(group.shape), 0)
+
+    def _by_kind(self, group: Group, fitting: Ints, room: Mapping[int, Ints]) -> Ints:
         """Return how many tasks the hosts of each kind hold together, without the other kinds."""
-        if not group.is_arranged:
+        if not group.is_arranged and not room:
             tasks = np.minimum(fitting, group.count)
             sums = np.bincount(self._kind, weights=tasks, minlength=len(self._kinds))
             return sums.astype(np.int64)
         each = (np.where(self._kind == kind, fitting, 0) for kind in range(len(self._kinds)))
-        return np.array([tasks_by_level(self._cluster, group, mine)[0].sum() for mine in each])
+        held = (tasks_by_level(self._cluster, group, mine, room)[0].sum() for mine in each)
+        return np.array(list(held), dtype=np.int64)
 
     def _kind_name(self, kind: int) -> str:
         count, model = self._kinds[kind].tolist()

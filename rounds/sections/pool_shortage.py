@@ -15,6 +15,7 @@ from placewright.instances.derived.pools import PoolDomains
 from placewright.instances.documents.option import Option
 from placewright.rounds.sections.pool_states import PoolsLeft
 from placewright.topology import Cluster
+from placewright.topology.units import UNLIMITED
 
 
 def beyond_whole_cluster(pools: PoolsLeft, option: Option) -> dict[str, Any]:
@@ -25,6 +26,17 @@ def beyond_whole_cluster(pools: PoolsLeft, option: Option) -> dict[str, Any]:
             if asked > left[0]:
                 return _detail(pool, 0, asked, left, limit)
     return {}
+
+
+def room_in_cluster(pools: PoolsLeft, option: Option, group: int) -> int:
+    """Return for how many tasks of a group pools of the whole cluster have room, or `UNLIMITED`."""
+    room = UNLIMITED
+    for pool, left in zip(pools.pools, pools.left, strict=True):
+        each = pool.asked(option)[group] if pool.pool.level is None else 0
+        if each:
+            times = max(int(left[0]), 0) // each
+            room = min(room, times) if pool.pool.per == "task" or not times else room
+    return room
 
 
 def asked_of(pool: PoolDomains, option: Option) -> int:

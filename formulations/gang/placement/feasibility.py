@@ -9,14 +9,14 @@ takes from some, it decides only that the groups do not fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.gang.placement.gang_tree import tasks_by_level
+from placewright.formulations.gang.placement.gang_tree import NO_POOLS, tasks_by_level
 from placewright.formulations.gang.placement.greedy import lift_all, place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
@@ -103,12 +103,14 @@ def most_places(
     return int(_places(group, held[level], level)[best]), best
 
 
-def places_by_domain(cluster: Cluster, group: Group, fitting: Ints, level: int) -> Ints:
+def places_by_domain(
+    cluster: Cluster, group: Group, fitting: Ints, level: int, room: Mapping[int, Ints] = NO_POOLS
+) -> Ints:
     """Return how many tasks of a group have places together in each domain of a level (domains,).
 
-    `fitting` has how many each host takes.
+    `fitting` has how many each host takes, and `room`, by level, for how many pools have room.
     """
-    return _places(group, tasks_by_level(cluster, group, fitting)[level], level)
+    return _places(group, tasks_by_level(cluster, group, fitting, room)[level], level)
 
 
 def _places(group: Group, held: Ints, level: int) -> Ints:

@@ -103,3 +103,18 @@ def test_a_gang_that_may_be_in_several_domains_needs_more_of_each() -> None:
     )
     assert found.corrections is not None
     assert "raise trees of each rack by 2" in [one.text for one in found.corrections.now]
+
+
+def test_places_are_counted_within_what_pools_have() -> None:
+    everywhere = {"resource": "power_w", "capacity": 13_000}
+    gang = job("new", 4000, 6)
+    for pools, now, empty in (([POWER], 3, 5), ([POWER, everywhere], 1, 3), ([everywhere], 1, 3)):
+        round_ = round_of(job("runs", 4000, 2, ("a0", "a1")), gang, pools=pools)
+        (group,) = explain_job(round_, None, "new", isolation="none").places
+        (place,) = group.places
+        assert (place.now, place.empty) == (now, empty)
+
+
+def test_hosts_where_a_pool_has_too_little_for_a_task_say_so() -> None:
+    (group,) = explain_job(round_of(job("new", 13_000)), None, "new", isolation="none").places
+    assert [lack for _, _, lack in group.unfit] == [{"resource": "pool"}]
