@@ -119,8 +119,9 @@ class ModelParameters:
     exact_relaxation_share, exact_search_share
         Of the time left, for the relaxation and the branch and bound of each term of the
         host-indexed model.
-    max_link_patterns, max_link_pattern_seconds
-        Columns of the cutting stock for `contention`, of either sort, and its branch and bound.
+    max_link_pieces, max_link_pattern_seconds, link_pattern_share
+        Pieces in all cuts and patterns of the cutting stock for `contention`; of its branch and
+        bound, in all and of the time left.
     max_returned_hosts
         Hosts times levels of running jobs up to which the host-indexed model has jobs of higher
         ranks go back to where they were.
@@ -160,8 +161,9 @@ class ModelParameters:
     max_beam_patterns: int = 8
     exact_relaxation_share: float = 0.2
     exact_search_share: float = 0.7
-    max_link_patterns: int = 40_000
+    max_link_pieces: int = 100_000
     max_link_pattern_seconds: float = 10.0
+    link_pattern_share: float = 0.25
     max_returned_hosts: int = 2_000
     max_victim_pending_jobs: int = 32
     max_victim_variables: int = 20_000

@@ -38,6 +38,8 @@ def contention_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
     for one, load in zip(links, pinned_loads(problem, links), strict=True):
         spare = one.spare_beside(load).tolist()
         for gpu, groups in _groups_by_size(problem).items():
+            if session.expired():
+                return
             if not any(group.rate_mbps for group in groups):
                 continue
             room = np.bincount(one.domain, _places(problem, gpu), minlength=len(spare)).astype(int)

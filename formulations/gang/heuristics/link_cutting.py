@@ -26,8 +26,11 @@ from placewright.formulations.gang.models.link_patterns import (
 from placewright.formulations.session import Session
 
 
-def cut_anew(places: EqualPlaces, loads: LinkLoads, session: Session) -> None:
-    """Cut gangs anew around overloaded links, if that is better and costs no spread."""
+def cut_anew(places: EqualPlaces, loads: LinkLoads, session: Session, reserve: float) -> None:
+    """Cut gangs anew around overloaded links, if that is better and costs no spread.
+
+    It ends `reserve` seconds before the deadline.
+    """
     domain = places.problem.cluster.domain
     for at, level in enumerate(loads.levels):
         families: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
@@ -35,6 +38,8 @@ def cut_anew(places: EqualPlaces, loads: LinkLoads, session: Session) -> None:
             outer = int(domain[level - 1][host]) if level else 0
             families[outer].setdefault(int(domain[level][host]), []).append(host)
         for hosts_of in families.values():
+            if session.expired(reserve):
+                return
             if len(hosts_of) > 1 and any((at, d) in loads.overloaded for d in hosts_of):
                 _Family(places, loads, at, hosts_of).cut(session)
 

@@ -45,7 +45,7 @@ def relieve_links(placement: Placement, session: Session, least: float = 0.0) ->
     for shapes in equal_sizes(placement, earlier):
         places = EqualPlaces(placement, shapes, earlier)
         search = _Search(places, loads, rng, spread_first="spread" in earlier)
-        cut_anew(places, loads, session)
+        cut_anew(places, loads, session, reserve)
         search.run(session, reserve, enough)
         places.apply()
         if loads.excess <= enough:

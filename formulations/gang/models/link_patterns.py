@@ -21,6 +21,9 @@ from placewright.formulations.gang import parameters
 from placewright.formulations.session import Session
 from placewright.solver import Model, Outcome
 
+MOST_PIECES = 64
+"""Of a gang or a domain, as the enumeration goes as deep."""
+
 
 class Piece(NamedTuple):
     """Tasks of a gang in one domain, and what they send over its link, in Mbit/s."""
@@ -80,11 +83,13 @@ class LinkPatterns:
 
     def enumerate_columns(self) -> bool:
         """List all cuts that the spread allows, and all patterns; False if they are too many."""
-        most = parameters.PARAMETERS.models.max_link_patterns
+        left = parameters.PARAMETERS.models.max_link_pieces
         largest = max(kind.room for kind in self._domains)
         if not largest:
             return False
         fewest = {kind: -(-kind.tasks // largest) for kind in self._gangs}
+        if max(fewest.values()) > MOST_PIECES:
+            return False
         slack = -1
         if self._most_spread is not None:
             least = sum(n * k.step * (fewest[k] - 1) for k, n in self._gangs.items())
@@ -97,13 +102,17 @@ class LinkPatterns:
             parts = fewest[kind] + slack // kind.step if bounded else kind.tasks
             for sizes in _partitions(kind.tasks, largest, parts):
                 cuts[kind, cut_of(kind, sizes)] = None
-                if len(cuts) > most:
+                left -= len(sizes)
+                if left < 0:
                     return False
         pieces = sorted({piece for _, cut in cuts for piece in cut}, reverse=True)
+        if largest > MOST_PIECES * pieces[-1].tasks:
+            return False
         for of in self._domains:
             for pattern in _patterns(pieces, of.room):
                 patterns[of, pattern] = None
-                if len(patterns) > most:
+                left -= len(pattern)
+                if left < 0:
                     return False
         self.cuts, self.patterns = list(cuts), list(patterns)
         return True
@@ -145,8 +154,13 @@ class LinkPatterns:
             times = [cut.get(key, 0) for key in self.cuts]
             times += [filled.get(key, 0) for key in self.patterns]
             start = np.array(times, dtype=np.float64)
-        most = parameters.PARAMETERS.models.max_link_pattern_seconds
-        return session.optimise(model.arrays("beyond"), most=most, start=start)
+        tuning = parameters.PARAMETERS.models
+        return session.optimise(
+            model.arrays("beyond"),
+            share=tuning.link_pattern_share,
+            most=tuning.max_link_pattern_seconds,
+            start=start,
+        )
 
 
 def piece_of(kind: GangKind, tasks: int) -> Piece:
