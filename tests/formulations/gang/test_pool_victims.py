@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.preemption import repair_preemptions
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.jobs import ANY_JOB, TaskPlacement
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
@@ -110,3 +114,55 @@ def test_preemption_for_pools(
     assert plan.certificate.status == "optimal"
     assert oracle.optimum(round_, plans) == tuple(term.value for term in plan.certificate.terms)
     assert plan.certificate.terms[0].value == value
+
+
+@pytest.mark.parametrize(
+    ("name", "moves", "stop"),
+    [
+        ("nor what a higher job leaves of it", {"n": "a1", "x": "a1"}, ["x"]),
+        ("of the whole cluster as of a rack", {"n": "b0", "x": "b0"}, ["x"]),
+        ("nor the GPU that a higher job moves away from", {"h": "a1", "x": "b0"}, ["x"]),
+        ("one of its own priority does not", {"n": "a1"}, ["n"]),
+        ("a higher job takes what it gives back", {"n": "a1"}, []),
+    ],
+)
+def test_repairs_stop_who_gains_from_a_pool(
+    name: str, moves: dict[str, str], stop: list[str]
+) -> None:
+    gpus, pools, jobs, _ = CASES[name]
+    round_ = round_of(gpus, pools, jobs)
+    problem = compile_round(round_)
+    placement, number = Placement(problem), {job.name: j for j, job in enumerate(round_.jobs)}
+    for gone in {"v", "h"} & number.keys():
+        placement.stop(placement.start_of(number[gone]))
+    started = {}
+    for one, host in moves.items():
+        kind = problem.class_of[number[one]]
+        shape = problem.classes[kind].choices[0].groups[0].shape
+        at = problem.cluster.host_index[host]
+        put = TaskPlacement(0, at, 1, placement.put(shape, at))
+        running = number[one] if one in "vh" else ANY_JOB
+        started[placement.start(kind, 0, [put], running)] = one
+    repair_preemptions(placement)
+    left = {number for number, _ in placement.changed()}
+    assert [one for number, one in started.items() if number not in left] == stop
+
+
+@pytest.mark.parametrize("backend", ["highs", "cp-sat"])
+def test_a_pool_is_the_reason_of_one_of_two_that_had_better_stop(backend: str) -> None:
+    """Both racks are to be emptied, and job u has to stop, for rack b has one watt; v stays."""
+    jobs = [
+        job("v", 1, 0, 0, "a0"),
+        job("u", 1, 0, 0, "b0"),
+        job("n", 1, 5, 1, hosts=["a1"]),
+        job("m", 1, 5, 1, hosts=["b1"]),
+    ]
+    pools = [{**WATTS, "capacity": 1, "domains": {"a": 2}}]
+    raw = round_of({"a0": 1, "a1": 1, "b0": 1, "b1": 1}, pools, jobs).model_dump()
+    raw["policy"] |= {"terms": ["remaining", "value"], "vacate": ["a0", "b0"]}
+    round_ = Round.model_validate(raw)
+    plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
+    assert verify(round_, plan).ok
+    assert plan.certificate is not None
+    assert plan.certificate.status == "optimal"
+    assert [term.value for term in plan.certificate.terms] == [1000, 10]
