@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.quantities import amount_text
@@ -13,13 +13,8 @@ from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import Placed, Reading
 from placewright.instances.verify.result import Finding, Rule
 
-
-class PoolDomain(NamedTuple):
-    """A pool, by its index, and one domain of its level; None is the whole cluster."""
-
-    pool: int
-    domain: str | None
-
+PoolDomain: TypeAlias = tuple[int, str | None]
+"""A pool, by its index, and one domain of its level; None is the whole cluster."""
 
 Taken: TypeAlias = Counter[PoolDomain]
 """What jobs take of pool domains."""
@@ -44,15 +39,24 @@ class Pools:
     def taken(self, option: Option, tasks: Iterable[tuple[TaskGroup, HostFacts]]) -> Taken:
         """Return what tasks of a job take with an option: the job once, or each task, by pool."""
         taken: Taken = Counter()
-        placed = list(tasks) if self._pools else []
-        for number, (pool, position) in enumerate(zip(self._pools, self._positions, strict=True)):
-            uses = option.uses.get(pool.resource, 0)
-            for group, host in placed:
-                each = group.resources.get(pool.resource, 0) if pool.per == "task" else uses
-                if each:
-                    where = PoolDomain(number, None if position is None else host.domains[position])
-                    taken[where] = each if pool.per == "job" else taken[where] + each
+        self._add(taken, option, tasks)
         return taken
+
+    def _add(
+        self, taken: Taken, option: Option, tasks: Iterable[tuple[TaskGroup, HostFacts]]
+    ) -> None:
+        """Add what tasks of a job take with an option."""
+        placed = list(tasks)
+        for number, (pool, position) in enumerate(zip(self._pools, self._positions, strict=True)):
+            if pool.per == "task":
+                for group, host in placed:
+                    if each := group.resources.get(pool.resource, 0):
+                        taken[number, None if position is None else host.domains[position]] += each
+            elif amount := option.uses.get(pool.resource, 0):
+                for domain in {
+                    None if position is None else h.domains[position] for _, h in placed
+                }:
+                    taken[number, domain] += amount
 
     def taken_by(self, placed: Placed) -> Taken:
         """Return what a job takes where the plan has it."""
@@ -62,20 +66,20 @@ class Pools:
         """Return what jobs take together where the plan has them."""
         taken: Taken = Counter()
         for placed in jobs if self._pools else ():
-            taken.update(self.taken_by(placed))
+            self._add(taken, placed.option, ((task.group, task.host) for task in placed.tasks))
         return taken
 
     def held_by(self, job: str) -> Taken:
         """Return what a running job holds before the round."""
-        option, hosts = self._reading.option_run(job), self._reading.cluster.hosts
-        tasks = self._reading.running[job].tasks if self._pools else ()
-        return self.taken(option, ((option.groups[t.group], hosts[t.host]) for t in tasks))
+        return self.held([job])
 
     def held(self, jobs: Iterable[str]) -> Taken:
         """Return what running jobs hold together before the round."""
         held: Taken = Counter()
+        hosts = self._reading.cluster.hosts
         for job in jobs if self._pools else ():
-            held.update(self.held_by(job))
+            option, tasks = self._reading.option_run(job), self._reading.running[job].tasks
+            self._add(held, option, ((option.groups[t.group], hosts[t.host]) for t in tasks))
         return held
 
     @cached_property
@@ -85,10 +89,8 @@ class Pools:
 
     def capacity(self, where: PoolDomain) -> int:
         """Return what a domain has."""
-        pool = self._pools[where.pool]
-        return (
-            pool.capacity if where.domain is None else pool.domains.get(where.domain, pool.capacity)
-        )
+        pool, domain = self._pools[where[0]], where[1]
+        return pool.capacity if domain is None else pool.domains.get(domain, pool.capacity)
 
     def limit(self, where: PoolDomain) -> int:
         """Return what may be taken of a domain: what it has, or what was held if that is more."""
@@ -104,8 +106,10 @@ class Pools:
         taken, name = self.taken_by(placed), placed.job.name
         return taken - self.held_by(name) if name in self._reading.running else taken
 
-    def held_with(self, back: Collection[str], gone: Collection[str]) -> Taken:
-        """Return what jobs hold after the round, with running jobs back and others not come.
+    def held_with(
+        self, back: Collection[str], gone: Collection[str], among: Collection[PoolDomain]
+    ) -> Taken:
+        """Return what jobs hold of some domains, with running jobs back and others not come.
 
         Parameters
         ----------
@@ -114,11 +118,11 @@ class Pools:
         gone
             Jobs that do not start, and migrated ones that take no more of a domain than before.
         """
-        held: Taken = Counter(self.after)
-        for name in {*back, *gone} & self._anew.keys() if self._pools else ():
+        held: Taken = Counter({where: self.after[where] for where in among})
+        for name in {*back, *gone} & self._anew.keys() if among else ():
             placed = self._anew[name]
             held.subtract(self.taken_by(placed) if name in back else self.added_by(placed))
-        held.update(self.held(set(back)))
+        held.update(self.held(set(back) if among else ()))
         return held
 
     @cached_property
@@ -138,12 +142,12 @@ class Pools:
 
     def text(self, where: PoolDomain, held: Taken) -> str:
         """Return what is held of a domain, in words."""
-        resource = self._pools[where.pool].resource
+        resource = self._pools[where[0]].resource
         return f"jobs hold {amount_text(resource, held[where])} together in {self._place(where)}"
 
     def limit_text(self, where: PoolDomain) -> str:
         """Return the limit of a domain in words, and where it comes from."""
-        resource = self._pools[where.pool].resource
+        resource = self._pools[where[0]].resource
         limit, capacity = self.limit(where), self.capacity(where)
         return (
             f"{amount_text(resource, limit)} (pool {amount_text(resource, capacity)}, "
@@ -151,9 +155,10 @@ class Pools:
         )
 
     def _place(self, where: PoolDomain) -> str:
-        if where.domain is None:
+        number, domain = where
+        if domain is None:
             return "the whole cluster"
-        return f"{self._pools[where.pool].level} {where.domain!r}"
+        return f"{self._pools[number].level} {domain!r}"
 
 
 def pool(reading: Reading) -> Iterator[Finding]:

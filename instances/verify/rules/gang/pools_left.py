@@ -120,7 +120,7 @@ class PoolsLeft:
     def _of_each(self, amount: Callable[[PoolDomain], int]) -> list[Ints]:
         """Return an amount of each domain, by pool."""
         return [
-            np.array([amount(PoolDomain(number, name)) for name in known], dtype=np.int64)
+            np.array([amount((number, name)) for name in known], dtype=np.int64)
             for number, known in enumerate(self.names)
         ]
 

@@ -245,13 +245,13 @@ class PutBack:
     def _overfull(
         self, back: Collection[str], gone: Collection[str], owners: Collection[str]
     ) -> str:
-        held = self.pools.held_with(back, gone)
-        for owner in owners:
-            where = self.pools.overfull(held, self.pools.held_by(owner))
-            if where is not None:
-                may = self.pools.limit_text(where)
-                return f"{self.pools.text(where, held)}, where they may hold {may}"
-        return ""
+        mine = self.pools.held(owners)
+        held = self.pools.held_with(back, gone, mine)
+        where = self.pools.overfull(held, mine)
+        if where is None:
+            return ""
+        may = self.pools.limit_text(where)
+        return f"{self.pools.text(where, held)}, where they may hold {may}"
 
     @cached_property
     def _limits(self) -> Mapping[Account, Mapping[Resource, int]]:
