@@ -26,12 +26,10 @@ from placewright.formulations.gang.heuristics.victim_sets import (
 )
 from placewright.formulations.gang.placement.disruption_budget import disruption_of
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.pool_use import use_of_pool
 from placewright.formulations.gang.problem.disruption_budget import (
     NO_BUDGET_PRICES,
     BudgetPrices,
 )
-from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.quotas import QuotaKey
 from placewright.topology.units import WHOLE_GPU
 
@@ -78,8 +76,6 @@ class DisplacementCost:
             for group in job_class.choices[0].groups
         )
         jobs = VictimCandidates.of(placement, self._sizes, prices, budget_prices)
-        for k, pool in enumerate(self._pools):
-            jobs.gain[:, k - len(self._pools)] = self._held_of_pool(pool, jobs)
         # No pending job may preempt the others.
         jobs = jobs.rows(jobs.level < problem.shape_rank.max(initial=0))
         budget = problem.budget
@@ -105,14 +101,6 @@ class DisplacementCost:
         others = self._table.rows(~np.isin(self._table.host, used))
         self._table = others.merged(self._victim_sets(used, mine))
         self._index()
-
-    def _held_of_pool(self, pool: Pool, jobs: VictimCandidates) -> Ints:
-        """Return what jobs hold of the domain around their host, int64 (rows,)."""
-        home = self.placement.problem.running_placement_of
-        number, host = jobs.job.tolist(), jobs.host.tolist()
-        held = {j: use_of_pool(self.placement.problem, pool, home[j]) for j in set(number)}
-        pairs = zip(number, pool.domain[host].tolist(), strict=True)
-        return np.array([held[job].get(domain, 0) for job, domain in pairs], dtype=np.int64)
 
     def _set_budget_left(self) -> None:
         """Note what the placement leaves of the disruption budget, inf where there is no limit."""

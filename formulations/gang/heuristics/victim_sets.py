@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.pool_use import use_of_pool
 from placewright.formulations.gang.problem.disruption_budget import (
     NO_BUDGET_PRICES,
     BudgetPrices,
 )
 from placewright.formulations.gang.problem.jobs import Choice, JobClass
+from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import QuotaKey
 
@@ -41,7 +43,8 @@ class VictimCandidates:
     Attributes
     ----------
     gain : int64 (rows, 1 + resources)
-        What the host has free once the job has stopped, whole GPUs first.
+        What the host has free once the job has stopped, whole GPUs first; last what the pools
+        around it have.
     loss : float64 (rows,)
         Its value, what it uses of the disruption budget at its prices, and what stopping it costs
         as a fraction of one unit.
@@ -84,6 +87,8 @@ class VictimCandidates:
         gain = np.zeros((len(first), sizes.shape[1]), dtype=np.int64)
         np.add.at(gain, row, sizes[tasks[:, 3]])
         job, level, host, _ = tasks[first].T
+        for k, pool in enumerate(problem.pools):
+            gain[:, k - len(problem.pools)] = _held_of_pool(problem, pool, job, host)
         number = np.searchsorted(list(problem.running), job)
         return cls(job, host, gain, loss[number], level)
 
@@ -94,6 +99,14 @@ class VictimCandidates:
         )
 
 
+def _held_of_pool(problem: Problem, pool: Pool, job: Ints, host: Ints) -> Ints:
+    """Return what running jobs hold of the domain of a pool around a host, int64 (rows,)."""
+    home, jobs = problem.running_placement_of, job.tolist()
+    held = {j: use_of_pool(problem, pool, home[j]) for j in set(jobs)}
+    pairs = zip(jobs, pool.domain[host].tolist(), strict=True)
+    return np.array([held[j].get(domain, 0) for j, domain in pairs], dtype=np.int64)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class VictimSets:
     """One row per host and set of its jobs that stops.
@@ -101,7 +114,7 @@ class VictimSets:
     Attributes
     ----------
     capacity : int64 (rows, 1 + resources)
-        What is free then, whole GPUs first.
+        What is free then, whole GPUs first; last what the victims give back of pools.
     level : int64 (rows,)
         Least rank that may come.
     stopped : int64 (rows,)
