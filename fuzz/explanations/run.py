@@ -22,7 +22,7 @@ from placewright.explain.explanation import Explanation, Verdict
 MISSING = "missing-replicas"
 """Replicas that do not come, in place of jobs that wait."""
 
-NAMES = ("gang", "cells", "interleaving", "deadline", "geo", "replicas", MISSING)
+NAMES = ("gang", "cells", "pools", "interleaving", "deadline", "geo", "replicas", MISSING)
 
 
 @dataclass(slots=True)
