@@ -19,6 +19,7 @@ from math import ceil, floor, gcd
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.array_types import Ints
 from placewright.formulations.bound_arithmetic import SHARPNESS, outward
 from placewright.formulations.common.priority_classes import PriorityClass
 from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
@@ -212,6 +213,20 @@ class Problem:
         """Whether some host has a limit of a resource, not pools alone, bool (resources,)."""
         limited = self.cluster.capacity < UNLIMITED
         return np.asarray(limited.any(axis=0), dtype=np.bool_)
+
+    def within_asked(self, free: Ints) -> Ints:
+        """Return amounts (hosts, resources): of hosts without a limit no more than jobs ask."""
+        unlimited = self.cluster.capacity >= UNLIMITED
+        if not unlimited.any():
+            return free
+        asked = np.zeros(free.shape[1], dtype=np.int64)
+        for job_class in self.classes:
+            of_choices = [
+                sum(group.count * self.shape_demand[group.shape] for group in choice.groups)
+                for choice in job_class.choices
+            ]
+            asked += len(job_class.jobs) * np.max(of_choices, axis=0)
+        return np.where(unlimited, np.minimum(free, asked), free)
 
     @cached_property
     def is_share(self) -> NDArray[np.bool_]:

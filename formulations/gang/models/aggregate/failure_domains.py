@@ -74,10 +74,11 @@ def _measures(
     gpus = m.problem.shape_gpu[shape] // WHOLE_GPU
     for size in np.unique(gpus[gpus > 0]).tolist():
         yield gpus // size, np.where(usable, whole // size, 0)
+    free = m.problem.within_asked(m.problem.cleared.free)
     for r in np.flatnonzero(m.problem.limited).tolist():
         demand = m.problem.shape_demand[shape, r]
         if demand.any():
-            yield demand, np.where(usable, m.problem.cleared.free[:, r], 0)
+            yield demand, np.where(usable, free[:, r], 0)
 
 
 def _tightest(outside: Ints, count: Ints, most: Ints) -> list[int]:

@@ -94,15 +94,16 @@ def classes_of(placement: Placement, capacity: Ints, hosts: Ints, members: Ints)
     def total(rows: Ints) -> Ints:
         return np.add.reduceat(rows[:, hosts[order]], starts, axis=1)
 
-    most_free = np.zeros((len(first), placement.free.shape[1]), dtype=np.int64)
-    np.maximum.at(most_free, members, placement.free[hosts])
+    free = problem.within_asked(placement.free)
+    most_free = np.zeros((len(first), free.shape[1]), dtype=np.int64)
+    np.maximum.at(most_free, members, free[hosts])
     shares = placement.partial_free[hosts]
     return HostClasses(
         of_host=of_host,
         size=np.bincount(members, minlength=len(first)),
         whole=placement.whole[hosts][first],
         idle=~problem.state.busy[hosts][first],
-        free=total(placement.free.T).T,
+        free=total(free.T).T,
         most_free=most_free,
         capacity=total(capacity),
         residual=tuple(_residual(shares[members == c]) for c in range(len(first))),
