@@ -21,14 +21,14 @@ from placewright.topology.units import WHOLE_GPU
 class ResourceGrid:
     """Demands and free resources in units of the demands' greatest common divisors, or coarser.
 
+    Resources that pools alone limit count nothing.
+
     Attributes
     ----------
     sizes : int64 (shapes, 1 + resources)
         Demands in units; whole GPUs first.
     free : int64 (hosts, 1 + resources)
         Free units, rounded down, and no more than all GPUs of a host can use.
-
-    Resources that pools alone limit count nothing.
     """
 
     def __init__(self, problem: Problem, placement: Placement) -> None:
