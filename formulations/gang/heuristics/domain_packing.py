@@ -118,7 +118,7 @@ class _Packing:
         top = int(left[0]) // units[0], int(left[self.scarcest]) // units[1]
         worth = (self.demand[jobs] * self.price).sum(axis=1)
         # Of equally good sets those of larger jobs: small ones still fit later.
-        worth *= 1 + parameters.PARAMETERS.packing.worth_of_size * worth / worth.max()
+        worth *= 1 + parameters.PARAMETERS.packing.worth_of_size * worth / (worth.max() or 1.0)
         found[jobs] = knapsack_of_two(sizes.T, worth, self.number[jobs], top)
         return found
 
