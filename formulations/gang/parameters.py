@@ -279,15 +279,12 @@ class PackingParameters:
     pattern_share, max_pattern_seconds, pattern_gap_rel
         Of the time left for pricing patterns of one packing, and again for the choice among them;
         the most seconds and the gap of that choice.
-    max_knapsack_units
-        In which GPUs and the scarcest pool of a domain are counted when jobs are chosen for it.
-    worth_of_size
-        By how much the largest job counts more there than its demand.
+    max_domains
+        In which a job that takes from pools is tried, the best ones first.
     """
 
     gpu_worth_gpu_seconds: int = 1_000
-    max_knapsack_units: int = 512
-    worth_of_size: float = 0.3
+    max_domains: int = 3
     max_cutting_iterations: int = 100
     min_cutting_gain_rel: float = 1e-6
     cutting_share: float = 0.3

@@ -48,7 +48,10 @@ def disaggregate(
     for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
         if n:
             starts[int(c), int(o)] += int(n)
-    pack_domains(placement, starts)
+    # Counts know pools in sums: what fits, and what comes in its place, is known by domain.
+    if pack_domains(placement, session):
+        fill_by_policy(placement)
+        return placement
     _place_gangs(counts, number, placement, starts)
     if isinstance(patterns, HostPatterns):
         _place_columns(counts, patterns, number, placement, starts)

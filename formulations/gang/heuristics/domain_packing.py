@@ -1,12 +1,12 @@
-"""Bin packing by domain: jobs that take from pools, so that GPUs and pools are used up together.
+"""Packing by domain: jobs that take from pools, so that GPUs and pools are used up together.
 
-The domains of the innermost level with pools are the bins. They are filled one after the other,
-each by a bounded knapsack over GPUs and the scarcest pool: of the jobs that are left, those that
-take most of both together, in shares of what all domains have, each weighted by how scarce it is.
-Equal domains get the same jobs as long as there are enough, so few knapsacks are solved. (The
-sequential heuristic procedure for cutting stock: Haessler, A Heuristic Programming Solution to a
-Nonlinear Cutting Stock Problem, Management Science 17, 1971.) Inside a domain the hosts with the
-fewest free GPUs come first. Jobs that are larger than any domain are divided into their tasks.
+Each resource, GPUs and pools, has a price: the dual of its row in the linear knapsack of all
+waiting jobs over what all domains have together. Jobs that are worth more than what they take come
+first, the largest of them at the front, as those fit last; then all others by value per price. Each
+goes to the domain, of the innermost level with pools, whose GPUs and pools are then left in the
+most equal shares of what domains have on average. (Panigrahy, Talwar, Uyeda and Wieder compare such
+rules in Heuristics for Vector Bin Packing, 2011.) In a domain the hosts with the fewest free GPUs
+come first. Jobs that fit no domain are divided into their tasks, if those may be in several.
 """
 
 from __future__ import annotations
@@ -16,128 +16,164 @@ from numpy.typing import NDArray
 
 from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.heuristics.class_packing import StartCounts
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, TaskPlacement
 from placewright.formulations.gang.problem.pools import taken_by_gang
+from placewright.formulations.gang.problem.terms import OPTION_SUMS, VALUE
+from placewright.formulations.session import Session
+from placewright.solver import Model
+
+Floats = NDArray[np.float64]
+
+TOLERANCE = 1e-6
 
 
-def pack_domains(placement: Placement, starts: StartCounts) -> None:
-    """Start jobs inside single domains as far as they fit; they are taken from `starts`."""
-    if placement.pools.pools and any(starts.values()):
-        _Packing(placement, starts).pack()
+def pack_domains(placement: Placement, session: Session) -> bool:
+    """Start waiting jobs by domain, as far as they fit; return whether a pool is scarce.
+
+    Nothing starts if none is: then where jobs are matters no more than without pools.
+    """
+    if not placement.pools.pools or not any(placement.waiting):
+        return False
+    return _Packing(placement).pack(session)
 
 
 class _Packing:
-    """Jobs to be packed, and what the domains have left of GPUs and pools.
+    """Options that wait, and what the domains have left of GPUs and pools.
 
     Attributes
     ----------
-    demand : int64 (jobs, 1 + pools)
-        Milli-GPU, and what a job, or a task of a divided one, takes of each pool.
-    number : int64 (jobs,)
-        How many of each are left.
+    left : int64 (domains, 1 + pools)
+        Milli-GPU, and what pools have around each domain.
     """
 
-    def __init__(self, placement: Placement, starts: StartCounts) -> None:
-        self.placement, self.starts = placement, starts
-        cluster, pools = placement.problem.cluster, placement.pools.pools
+    def __init__(self, placement: Placement) -> None:
+        self.placement, problem = placement, placement.problem
+        cluster, pools = problem.cluster, placement.pools.pools
         self.level = max(pool.level for pool in pools)
-        domain = np.unique(cluster.domain[self.level], return_inverse=True)[1]  # those with hosts
-        order = np.argsort(domain, kind="stable")
-        size = int(domain.max()) + 1
-        self.hosts = np.split(order, np.searchsorted(domain[order], np.arange(1, size)))
-        # The domain of each pool that is around each of these domains; any where none has hosts.
-        some = [int(hosts[0]) if len(hosts) else 0 for hosts in self.hosts]
-        self.around = [pool.domain[some] for pool in pools]
-        self.gpus = np.zeros(size, dtype=np.int64)
-        usable = np.where(placement.problem.open, placement.free_milli_gpu, 0)
-        np.add.at(self.gpus, domain, usable)
-        self.keys = [key for key, n in starts.items() if n]
-        classes = placement.problem.classes
-        self.choices = [classes[c].choices[o] for c, o in self.keys]
-        self.number = np.array([starts[key] for key in self.keys], dtype=np.int64)
-        self.demand = np.array([self._demand(choice) for choice in self.choices], dtype=np.int64)
-        left = np.array([self._left(d) for d in range(size)], dtype=np.int64)
-        self._divide(left.max(axis=0, initial=0))
-        has = np.maximum(left, 0).sum(axis=0).astype(np.float64)
-        asked = (self.number[:, None] * self.demand).sum(axis=0)
-        self.price = np.minimum(asked / np.maximum(has, 1), 1.0) / np.maximum(has, 1)
-        self.scarcest = 1 + int((asked[1:] / np.maximum(has[1:], 1)).argmax())
-        self.placed: list[list[TaskPlacement]] = [[] for _ in self.keys]
+        self.domain = cluster.domain[self.level]
+        order = np.argsort(self.domain, kind="stable")
+        size = len(cluster.names[self.level])
+        self.hosts = np.split(order, np.searchsorted(self.domain[order], np.arange(1, size)))
+        host = np.zeros(size, dtype=np.int64)
+        host[self.domain] = np.arange(cluster.num_hosts)
+        # The domain of each pool that is around each of these domains.
+        self.around = [pool.domain[host] for pool in pools]
+        self.left = np.zeros((size, 1 + len(pools)), dtype=np.int64)
+        np.add.at(self.left[:, 0], self.domain, np.where(problem.open, placement.free_milli_gpu, 0))
+        self._look_up_pools()
+        some = self.left[np.unique(self.domain)]
+        self.unit = np.maximum(np.maximum(some, 0).mean(axis=0), 1.0)
+        self.widest = some.max(axis=0, initial=0)
+
+    def _look_up_pools(self) -> None:
+        for k, left in enumerate(self.placement.pools.left):
+            self.left[:, 1 + k] = left[self.around[k]]
+
+    def pack(self, session: Session) -> bool:
+        """Start jobs by value per price of what they take; return whether a pool has a price."""
+        problem, options = self.placement.problem, self.placement.problem.options
+        waiting = np.array(self.placement.waiting, dtype=np.int64)[options.job_class]
+        mine = np.flatnonzero(waiting)
+        choices = [
+            problem.classes[c].choices[o]
+            for c, o in zip(
+                options.job_class[mine].tolist(), options.choice[mine].tolist(), strict=True
+            )
+        ]
+        demand = np.array([self._demand(choice) for choice in choices], dtype=np.int64)
+        first = problem.weighted_terms[0]
+        worth = options.amounts(first if first in OPTION_SUMS else VALUE)[mine].astype(np.float64)
+        price = prices(session, worth, demand / self.unit, waiting[mine], self._has())
+        if price is None or not price[1:].any():
+            return False
+        cost = (demand / self.unit) @ price
+        density = worth / np.maximum(cost, 1e-9)
+        size = (demand / self.unit).sum(axis=1)
+        # What is worth its price comes in any case: so the largest first, which fit last.
+        worth_it = density > 1 + TOLERANCE
+        later = np.where(worth_it, np.inf, density)
+        for k in np.lexsort((-density, -size, -later)).tolist():
+            self._start_all(int(options.job_class[mine[k]]), choices[k], demand[k])
+        return True
+
+    def _has(self) -> Floats:
+        """Return what all domains have together, in units of a domain's mean."""
+        pools = [np.maximum(left, 0).sum() for left in self.placement.pools.left]
+        has: Floats = np.array([self.left[:, 0].sum(), *pools]) / self.unit
+        return has
 
     def _demand(self, choice: Choice) -> list[int]:
+        """Return what a job takes of the domain that holds it, as `left` has it."""
         pools = self.placement.pools.pools
         taken = [sum(taken_by_gang(pool, group) for group in choice.groups) for pool in pools]
         return [sum(group.milli_gpu for group in choice.groups), *taken]
 
-    def _left(self, d: int) -> list[int]:
-        """Return what a domain, and the pools around it, have left."""
-        pools = zip(self.placement.pools.left, self.around, strict=True)
-        return [int(self.gpus[d]), *(int(left[around[d]]) for left, around in pools)]
+    def _start_all(self, c: int, choice: Choice, demand: Ints) -> None:
+        """Start the waiting jobs of a class with an option, as far as they fit."""
+        placement, accounts = self.placement, self.placement.problem.classes[c].accounts
+        o = placement.problem.classes[c].choices.index(choice)
+        whole, divisible = bool((demand <= self.widest).all()), self._is_divisible(choice)
+        while placement.waiting[c] and not placement.quota_excess(accounts, choice):
+            puts = self._whole(choice, demand) if whole else None
+            if puts is None and divisible:
+                whole, puts = False, self._divided(choice, demand)
+            if puts is None:
+                return
+            placement.start(c, o, puts)
+            self._look_up_pools()
 
-    def _divide(self, widest: Ints) -> None:
-        """Divide jobs that are larger than any domain, if their tasks may be in several."""
-        self.parts = np.ones(len(self.keys), dtype=np.int64)
-        for k, choice in enumerate(self.choices):
-            group = choice.groups[0]
-            alone = len(choice.groups) == 1 and not choice.is_tied and not choice.uses
-            if alone and group.required == NO_LEVEL and (self.demand[k] > widest).any():
-                self.parts[k] = group.count
-        self.demand //= self.parts[:, None]
-        self.number *= self.parts
+    def _is_divisible(self, choice: Choice) -> bool:
+        """Whether the tasks of a job may be in several domains, wherever those are."""
+        alone = len(choice.groups) == 1 and not choice.is_tied and not choice.uses
+        return alone and choice.groups[0].required == NO_LEVEL
 
-    def pack(self) -> None:
-        """Fill the domains, those with the fewest GPUs first."""
-        known: tuple[list[int], Ints] | None = None
-        for d in np.argsort(self.gpus, kind="stable").tolist():
-            left = self._left(d)
-            if known is None or known[0] != left or (known[1] > self.number).any():
-                known = left, self._fullest(np.array(left, dtype=np.int64))
-            for k in np.flatnonzero(known[1]).tolist():
-                for _ in range(int(known[1][k])):
-                    if not self._start(k, self.hosts[d]):
-                        break
-                    self.number[k] -= 1
-                    self.gpus[d] -= self.demand[k, 0]
-        for choice, placed in zip(self.choices, self.placed, strict=True):
-            for put in placed:
-                self.placement.lift(choice.groups[0].shape, put)
+    def _whole(self, choice: Choice, demand: Ints) -> list[TaskPlacement] | None:
+        """Place a job in one domain; None if it fits none of the best."""
+        for d in self._best(demand):
+            puts = self._place(choice, self.hosts[d])
+            if puts is not None:
+                self.left[d, 0] -= demand[0]
+                return puts
+        return None
 
-    def _fullest(self, left: Ints) -> Ints:
-        """Return how many of each job fill a domain best, int64 (jobs,)."""
-        fits = (self.number > 0) & (self.demand <= left).all(axis=1)
-        jobs = np.flatnonzero(fits)
-        found = np.zeros(len(self.keys), dtype=np.int64)
-        if not len(jobs):
-            return found
-        sides = [0, self.scarcest]
-        units = [_unit(self.demand[jobs, r], int(left[r])) for r in sides]
-        sizes = np.stack([-(-self.demand[jobs, r] // u) for r, u in zip(sides, units, strict=True)])
-        top = int(left[0]) // units[0], int(left[self.scarcest]) // units[1]
-        worth = (self.demand[jobs] * self.price).sum(axis=1)
-        # Of equally good sets those of larger jobs: small ones still fit later.
-        worth *= 1 + parameters.PARAMETERS.packing.worth_of_size * worth / (worth.max() or 1.0)
-        found[jobs] = knapsack_of_two(sizes.T, worth, self.number[jobs], top)
-        return found
+    def _divided(self, choice: Choice, demand: Ints) -> list[TaskPlacement] | None:
+        """Place a job task by task; None if it does not fit."""
+        group, puts = choice.groups[0], list[TaskPlacement]()
+        each = demand // group.count
+        for _ in range(group.count):
+            for d in self._best(each):
+                one = self._best_fit(group.shape, 1, self.hosts[d])
+                if one is not None:
+                    puts += one
+                    self._charge(d, each, 1)
+                    break
+            else:
+                for put in puts:
+                    self.placement.lift(group.shape, put)
+                    self._charge(int(self.domain[put.host]), each, -1)
+                return None
+        return puts
 
-    def _start(self, k: int, hosts: Ints) -> bool:
-        """Start a job, or place a task of a divided one, on hosts of a domain, if it fits."""
-        choice, placed = self.choices[k], self.placed[k]
-        puts = self._place(choice, 1 if self.parts[k] > 1 else choice.groups[0].count, hosts)
-        if puts is None:
-            return False
-        placed += puts
-        if self.parts[k] == 1 or len(placed) == self.parts[k]:
-            self.placement.start(*self.keys[k], list(placed))
-            self.starts[self.keys[k]] -= 1
-            placed.clear()
-        return True
+    def _charge(self, d: int, demand: Ints, times: int) -> None:
+        self.left[d, 0] -= times * demand[0]
+        self._look_up_pools()
 
-    def _place(self, choice: Choice, count: int, hosts: Ints) -> list[TaskPlacement] | None:
+    def _best(self, demand: Ints) -> list[int]:
+        """Return the best domains with room for a demand."""
+        fits = np.flatnonzero((self.left >= demand).all(axis=1))
+        rest = (self.left[fits] - demand) / self.unit
+        order = np.lexsort((rest.sum(axis=1), rest.max(axis=1) - rest.min(axis=1)))
+        most = parameters.PARAMETERS.packing.max_domains
+        best: list[int] = fits[order[:most]].tolist()
+        return best
+
+    def _place(self, choice: Choice, hosts: Ints) -> list[TaskPlacement] | None:
+        """Place a job on hosts of one domain; None if it does not fit."""
         if len(choice.groups) == 1 and not choice.is_tied:
-            return self._best_fit(choice.groups[0].shape, count, hosts)
+            group = choice.groups[0]
+            return self._best_fit(group.shape, group.count, hosts)
         mask: NDArray[np.bool_] = np.zeros(self.placement.problem.cluster.num_hosts, dtype=np.bool_)
         mask[hosts] = True
         return place_choice(self.placement, choice, dict.fromkeys(range(len(choice.groups)), mask))
@@ -156,50 +192,27 @@ class _Packing:
         return None
 
 
-def _unit(demand: Ints, left: int) -> int:
-    """Return the unit in which a table counts an amount: it divides all demands, or is coarser."""
-    divisor = max(int(np.gcd.reduce(demand)), 1)
-    most = parameters.PARAMETERS.packing.max_knapsack_units
-    return divisor if left // divisor <= most else -(-left // most)
-
-
-def knapsack_of_two(
-    sizes: Ints, worth: NDArray[np.float64], number: Ints, top: tuple[int, int]
-) -> Ints:
-    """Solve a bounded knapsack over two resources.
+def prices(
+    session: Session, worth: Floats, demand: Floats, number: Ints, has: Floats
+) -> Floats | None:
+    """Return the duals of the knapsack of all jobs over some resources; None without time.
 
     Parameters
     ----------
-    sizes : int64 (items, 2)
-    worth : float64 (items,)
-    number : int64 (items,)
-        How many there are of each item.
-    top
-        What there is of both resources.
-
-    Returns
-    -------
-    int64 (items,)
-        How many of each to take.
+    worth : float64 (options,)
+    demand : float64 (options, resources)
+    number : int64 (options,)
+        How many jobs there are with each.
+    has : float64 (resources,)
     """
-    best = np.zeros((top[0] + 1, top[1] + 1))
-    steps: list[tuple[int, int, NDArray[np.bool_]]] = []
-    for i, (a, b) in enumerate(sizes.tolist()):
-        fit = [t // each for t, each in zip(top, (a, b), strict=True) if each]
-        left, times = min([int(number[i]), *fit]), 1
-        while left > 0:
-            n = min(times, left)
-            left, times = left - n, 2 * times
-            taken = np.zeros(best.shape, dtype=np.bool_)
-            with_it = best[: top[0] + 1 - n * a, : top[1] + 1 - n * b] + n * worth[i]
-            better = with_it > best[n * a :, n * b :]
-            taken[n * a :, n * b :] = better
-            best[n * a :, n * b :][better] = with_it[better]
-            steps.append((i, n, taken))
-    found = np.zeros(len(sizes), dtype=np.int64)
-    at = list(top)
-    for i, n, taken in reversed(steps):
-        if taken[at[0], at[1]]:
-            found[i] += n
-            at = [at[0] - n * int(sizes[i, 0]), at[1] - n * int(sizes[i, 1])]
-    return found
+    model = Model()
+    y = model.variables("y", len(worth), upper=number)
+    model.term(VALUE, y, worth, sense="max")
+    rows = model.rows("has", len(has), upper=has)
+    for r, row in enumerate(rows.tolist()):
+        some = np.flatnonzero(demand[:, r])
+        model.add([row] * len(some), y[some], demand[some, r])
+    outcome = session.optimise(model.arrays(VALUE, relax=True))
+    if outcome is None or outcome.row_duals is None:
+        return None
+    return np.abs(outcome.row_duals)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 from typing import Any
 
 import numpy as np
 import pytest
 from gang_parameters import set_parameters
 
-from placewright.formulations.gang.heuristics.domain_packing import knapsack_of_two
 from placewright.formulations.gang.heuristics.host_assignment import NOWHERE, HostAssignment, Units
 from placewright.formulations.gang.heuristics.swap_search import drop_excess
 from placewright.instances.documents.plan import Plan
@@ -137,34 +134,48 @@ def test_a_gang_uses_a_tree_of_each_group_that_it_is_in(
     assert started({"cluster": cluster(pools), "jobs": jobs}, backend) == gangs
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_knapsack_of_two_resources_is_that_of_enumeration(seed: int) -> None:
-    rng = random.Random(seed)
-    items = rng.randint(1, 4)
-    sizes = [[rng.randint(0, 4), rng.randint(0, 4)] for _ in range(items)]
-    worth = [float(rng.randint(1, 9)) for _ in range(items)]
-    number = [rng.randint(1, 5) for _ in range(items)]
-    top = rng.randint(0, 9), rng.randint(0, 9)
-    found = knapsack_of_two(
-        np.array(sizes, dtype=np.int64), np.array(worth), np.array(number, dtype=np.int64), top
-    )
-
-    def takes(each: tuple[int, ...], r: int) -> int:
-        return sum(n * size[r] for n, size in zip(each, sizes, strict=True))
-
-    def worth_of(each: tuple[int, ...]) -> float:
-        return sum(n * w for n, w in zip(each, worth, strict=True))
-
-    best = max(
-        worth_of(each)
-        for each in itertools.product(*(range(n + 1) for n in number))
-        if takes(each, 0) <= top[0] and takes(each, 1) <= top[1]
-    )
-    taken = tuple(found.tolist())
-    assert all(0 <= n <= most for n, most in zip(taken, number, strict=True))
-    assert takes(taken, 0) <= top[0]
-    assert takes(taken, 1) <= top[1]
-    assert worth_of(taken) == best
+def test_large_rounds_fill_racks_with_gpus_and_power_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A rack has 64 GPUs and 44,800 W: as much as hosts at 500 W a GPU and at 900 W, half of each.
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    racks, hosts = 12, 8
+    document: Raw = {
+        "cluster": {
+            "levels": ["rack"],
+            "domains": [{"name": f"r{i}", "level": "rack"} for i in range(racks)],
+            "hosts": [
+                {"name": f"r{i}-[0-{hosts - 1}]", "parent": f"r{i}", "gpus": 8, "gpu_model": "H100"}
+                for i in range(racks)
+            ],
+            "pools": [{"resource": "power_w", "level": "rack", "capacity": 44_800}],
+        },
+        "jobs": [
+            {
+                "name": f"{watts}-{gpus}-{i}",
+                "weight": 3,
+                "options": [{"groups": [{"gpu": gpus, "resources": {"power_w": watts * gpus}}]}],
+            }
+            for watts in (500, 900)
+            for gpus, number in ((8, 24), (4, 24), (2, 24), (1, 48))
+            for i in range(number)
+        ]
+        # Worth less, and too much power for what the others leave.
+        + [
+            {
+                "name": f"hot-{i}",
+                "options": [{"groups": [{"gpu": 8, "resources": {"power_w": 8_000}}]}],
+            }
+            for i in range(48)
+        ],
+    }
+    round_ = Round.model_validate(document | {"policy": {"terms": ["value"]}})
+    plan = solve_round(round_, time_limit=30, isolation="none")
+    assert verify(round_, plan).ok
+    assert plan.certificate is not None
+    term = plan.certificate.terms[0]
+    assert term.bound is not None
+    assert term.value >= 0.98 * term.bound
 
 
 def test_a_rack_without_hosts_has_no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
