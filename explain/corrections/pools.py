@@ -9,7 +9,7 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.explain.corrections.change import Amounts, Change, edit_of
 from placewright.instances.derived.arrays import build_cluster, build_state
-from placewright.instances.derived.pools import PoolDomains, places_of, pools_of
+from placewright.instances.derived.pools import PoolDomains, pools_of, running_places
 from placewright.instances.documents.edits import Edit
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
@@ -30,11 +30,7 @@ def pool_changes(round_: Round, job: Job) -> Iterator[Change]:
     if not round_.cluster.pools:
         return
     cluster = build_cluster(round_.cluster)
-    running = [
-        (one.options[one.running.option], places_of(one.running.tasks, cluster))
-        for one in round_.jobs
-        if one.running is not None
-    ]
+    running = running_places(round_.jobs, cluster)
     for pool in pools_of(round_, cluster):
         asked = max(_asked(pool, option) for option in job.options)
         short = asked - (pool.capacity - pool.held(running))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from placewright.array_types import Ints
 from placewright.instances.derived.arrays import build_cluster
-from placewright.instances.derived.pools import Places, places_of, pools_of
+from placewright.instances.derived.pools import Places, places_of, pools_of, running_places
 from placewright.instances.documents.cluster import ClusterDocument
-from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
@@ -30,13 +29,8 @@ class ResidualPools:
         self._jobs = round_.jobs
         self._cluster = build_cluster(round_.cluster) if round_.cluster.pools else None
         self.pools = () if self._cluster is None else pools_of(round_, self._cluster)
-        held = [
-            pool.held((job.options[r.option], self._places(r.tasks)) for job, r in self._running())
-            for pool in self.pools
-        ]
-        self.limits: list[Ints] = [
-            np.maximum(pool.capacity, mine) for pool, mine in zip(self.pools, held, strict=True)
-        ]
+        running = [] if self._cluster is None else running_places(self._jobs, self._cluster)
+        self.limits: list[Ints] = [pool.limit(running) for pool in self.pools]
         self._left = [limit.copy() for limit in self.limits]
 
     def start(self, job: int, option: int, tasks: Sequence[Task]) -> set[tuple[int, int]]:
@@ -64,9 +58,6 @@ class ResidualPools:
 
     def _places(self, tasks: Sequence[Task]) -> Places:
         return [] if self._cluster is None else places_of(tasks, self._cluster)
-
-    def _running(self) -> Iterator[tuple[Job, Running]]:
-        return ((job, job.running) for job in self._jobs if job.running is not None)
 
 
 def cluster_with_limits(round_: Round) -> ClusterDocument:

@@ -18,7 +18,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import QuotaKey, account_numbers
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import BestKnown, Session
-from placewright.instances.derived.pools import places_of, pools_of
+from placewright.instances.derived.pools import pools_of, running_places
 from placewright.topology.units import WHOLE_GPU
 
 
@@ -121,11 +121,8 @@ def _budget_left(rest: ResidualRound, problem: Problem) -> DisruptionBudget | No
 
 def _pools_left(rest: ResidualRound, problem: Problem) -> tuple[Pool, ...]:
     """Return the pools without what evicted jobs gave back of them."""
-    held = [
-        (job.options[job.running.option], places_of(job.running.tasks, problem.cluster))
-        for job in map(rest.whole.jobs.__getitem__, rest.evicted.jobs)
-        if job.running is not None
-    ]
+    evicted = (rest.whole.jobs[job] for job in rest.evicted.jobs)
+    held = running_places(evicted, problem.cluster)
     entries = [one for one in pools_of(rest.whole, problem.cluster) if one.pool.level is not None]
     left = Placement(problem).pools.left
     return tuple(

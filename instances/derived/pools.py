@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.array_types import Ints
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.pools import Pool
@@ -68,6 +69,13 @@ class PoolDomains:
                 held[domain] += amount
         return held
 
+    def limit(self, running: Iterable[tuple[Option, Places]]) -> Ints:
+        """Return what jobs may hold of each domain, int64 (domains,), beside those that run.
+
+        That is what it has, or what all running jobs hold of it if that is more.
+        """
+        return np.maximum(self.capacity, self.held(running))
+
 
 def pools_of(round_: Round, cluster: Cluster) -> tuple[PoolDomains, ...]:
     """Return the pools of a round's cluster, as documents list them."""
@@ -77,3 +85,12 @@ def pools_of(round_: Round, cluster: Cluster) -> tuple[PoolDomains, ...]:
 def places_of(tasks: Iterable[Task], cluster: Cluster) -> Places:
     """Return the places of tasks."""
     return [(task.group, cluster.host_index[task.host]) for task in tasks]
+
+
+def running_places(jobs: Iterable[Job], cluster: Cluster) -> list[tuple[Option, Places]]:
+    """Return the option and the places of each of the jobs that runs."""
+    return [
+        (job.options[job.running.option], places_of(job.running.tasks, cluster))
+        for job in jobs
+        if job.running is not None
+    ]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from placewright.array_types import Ints
 from placewright.instances.derived.arrays import build_cluster
-from placewright.instances.derived.pools import places_of, pools_of
+from placewright.instances.derived.pools import places_of, pools_of, running_places
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
@@ -40,17 +40,12 @@ class PoolSlots:
 
     def limit(self, slot: PoolSlot) -> int:
         """Return what jobs may hold: the capacity, or what they held before if that is more."""
-        pool, domain = slot
-        return max(int(self._pools[pool].capacity[domain]), int(self._before[pool][domain]))
+        return int(self._limits[slot.pool][slot.domain])
 
     @cached_property
-    def _before(self) -> list[Ints]:
-        """What running jobs hold of each pool before the round, int64 (domains,)."""
+    def _limits(self) -> list[Ints]:
+        """What jobs may hold of each pool, int64 (domains,)."""
         if self._cluster is None:
             return []
-        running = [
-            (job.options[job.running.option], places_of(job.running.tasks, self._cluster))
-            for job in self._jobs
-            if job.running is not None
-        ]
-        return [pool.held(running) for pool in self._pools]
+        running = running_places(self._jobs, self._cluster)
+        return [pool.limit(running) for pool in self._pools]

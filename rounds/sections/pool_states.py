@@ -11,7 +11,7 @@ from placewright.array_types import Ints
 from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
-from placewright.instances.derived.pools import PoolDomains, places_of, pools_of
+from placewright.instances.derived.pools import PoolDomains, pools_of, running_places
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -73,11 +73,7 @@ class PoolStates:
 
     def _held_before(self, jobs: Iterable[int]) -> tuple[Ints, ...]:
         """Return what running jobs hold of each pool before the round."""
-        held = [
-            (job.options[job.running.option], places_of(job.running.tasks, self._cluster))
-            for job in (self._jobs[j] for j in jobs)
-            if job.running is not None
-        ]
+        held = running_places((self._jobs[j] for j in jobs), self._cluster)
         return tuple(pool.held(held) for pool in self.empty.pools)
 
     def _held_after(self, jobs: Iterable[int]) -> tuple[Ints, ...]:

@@ -21,7 +21,6 @@ from placewright.formulations.gang.heuristics.class_packing import (
     single_jobs,
 )
 from placewright.formulations.gang.heuristics.domain_packing import pack_domains
-from placewright.formulations.gang.models.aggregate.gangs import WHOLE_CLUSTER
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
@@ -29,6 +28,7 @@ from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import TaskPlacement
+from placewright.formulations.gang.problem.pools import WHOLE_CLUSTER
 from placewright.formulations.session import Session
 
 Gang: TypeAlias = tuple[int, int, dict[int, tuple[int, int]]]

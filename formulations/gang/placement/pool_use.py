@@ -14,13 +14,7 @@ from placewright.formulations.gang.problem.problem import Problem
 def use_of_pool(problem: Problem, pool: Pool, start: JobPlacement) -> dict[int, int]:
     """Return what a placed job takes of each domain of a pool where it takes something."""
     choice = problem.classes[start.job_class].choices[start.choice]
-    taken: dict[int, int] = {}
-    amount = pool.used_by(choice.uses) if choice.num_tasks > 1 else 0
-    each = [int(pool.demand[group.shape]) for group in choice.groups]
-    for put in start.tasks if amount or any(each) else ():
-        d = int(pool.domain[put.host])
-        taken[d] = amount or taken.get(d, 0) + put.count * each[put.group]
-    return taken
+    return pool.taken(choice, ((put.group, put.host, put.count) for put in start.tasks))
 
 
 def taken_of_pool(problem: Problem, pool: Pool, start: JobPlacement) -> Ints:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from placewright.formulations.common.priority_classes import PriorityClass, write_out_terms
 from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
-from placewright.formulations.gang.problem.document_pools import WHOLE_CLUSTER
 from placewright.formulations.gang.problem.dominant_shares import tenant_shares, write_out_share
 from placewright.formulations.gang.problem.entitlement import BorrowingOptions, borrowing_options
 from placewright.formulations.gang.problem.job_compiler import (
@@ -22,7 +21,11 @@ from placewright.formulations.gang.problem.job_compiler import (
     Precedence,
 )
 from placewright.formulations.gang.problem.jobs import Choice, JobClass, RunningJob
-from placewright.formulations.gang.problem.pools import compile_pools, totals_of_pools
+from placewright.formulations.gang.problem.pools import (
+    WHOLE_CLUSTER,
+    compile_pools,
+    totals_of_pools,
+)
 from placewright.formulations.gang.problem.priority_classes import (
     class_weights,
     classes_of_jobs,

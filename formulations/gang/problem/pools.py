@@ -18,8 +18,7 @@ from math import gcd
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.formulations.gang.problem.document_pools import WHOLE_CLUSTER, document_pools
-from placewright.formulations.gang.problem.jobs import Group, JobClass
+from placewright.formulations.gang.problem.jobs import Choice, Group, JobClass
 from placewright.formulations.gang.problem.quotas import (
     QuotaKey,
     account_numbers,
@@ -27,9 +26,13 @@ from placewright.formulations.gang.problem.quotas import (
     use_numbers,
 )
 from placewright.formulations.gang.problem.shapes import ShapeTable
+from placewright.instances.derived.pools import pools_of, running_places
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 from placewright.topology.units import UNLIMITED, WHOLE_GPU
+
+WHOLE_CLUSTER = -1
+"""Level index of the whole cluster, which holds the outermost domains."""
 
 PER_TASK = -1
 
@@ -64,21 +67,37 @@ class Pool:
         """Return what a job of several tasks takes of each domain in which it has one."""
         return 0 if self.use == PER_TASK else dict(uses).get(self.use, 0)
 
+    def taken(self, choice: Choice, tasks: Iterable[tuple[int, int, int]]) -> dict[int, int]:
+        """Return what a job takes of each domain of which it takes something.
+
+        `tasks` are (group, host, number).
+        """
+        amount = self.used_by(choice.uses) if choice.num_tasks > 1 else 0
+        each = [int(self.demand[group.shape]) for group in choice.groups]
+        found: dict[int, int] = {}
+        for group, host, number in tasks if amount or any(each) else ():
+            d = int(self.domain[host])
+            found[d] = amount or found.get(d, 0) + number * each[group]
+        return found
+
 
 def compile_pools(round_: Round, cluster: Cluster, shapes: ShapeTable) -> tuple[Pool, ...]:
     """Return the pools of a round, those of the whole cluster among them."""
+    if not round_.cluster.pools:
+        return ()
     numbers = use_numbers(round_)
     pinned = [job for job in round_.jobs if job.running is not None and job.running.pinned]
+    held, fixed = (running_places(jobs, cluster) for jobs in (round_.jobs, pinned))
     return tuple(
         Pool(
-            pool.entry.resource,
-            pool.level,
-            pool.domain,
-            pool.limit - pool.held(cluster, pinned),
-            shapes.demand_of_pool(pool.entry.resource),
-            numbers.get(pool.entry.resource, PER_TASK),
+            one.pool.resource,
+            WHOLE_CLUSTER if one.pool.level is None else cluster.level_index(one.pool.level),
+            one.of_host,
+            one.limit(held) - one.held(fixed),
+            shapes.demand_of_pool(one.pool.resource),
+            numbers.get(one.pool.resource, PER_TASK),
         )
-        for pool in document_pools(round_, cluster)
+        for one in pools_of(round_, cluster)
     )
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from placewright.formulations.gang.problem.jobs import NO_SLOTS, Group
 from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.problem import Problem
@@ -64,10 +62,8 @@ def _left_of_pools(
         for job, running in problem.running.items():
             choice = problem.classes[running.job_class].choices[0]
             places = moved[job][1] if job in moved else running.places
-            for group, _, host, _ in places:
-                left[pool.domain[host]] -= pool.demand[choice.groups[group].shape]
-            if choice.num_tasks > 1 and (amount := pool.used_by(choice.uses)):
-                left[np.unique(pool.domain[[host for _, _, host, _ in places]])] -= amount
+            for d, amount in pool.taken(choice, ((g, host, 1) for g, _, host, _ in places)).items():
+                left[d] -= amount
         found.append(replace(pool, limit=left))
     return tuple(found)
 

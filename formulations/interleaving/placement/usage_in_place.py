@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
-from placewright.formulations.gang.problem.document_pools import document_pools
 from placewright.formulations.interleaving.problem.allowed_hosts import HostMasks
 from placewright.formulations.interleaving.problem.compile import Interleaving
 from placewright.formulations.interleaving.problem.residual_capacity import amounts_held, quota_left
 from placewright.formulations.plan_messages import Place
 from placewright.instances.checks.round import hosts_by_name
+from placewright.instances.derived.pools import pools_of, running_places
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.topology import Cluster
@@ -102,8 +102,9 @@ class _Pools:
     """Use of pool domains by placed job groups, beside what they may hold."""
 
     def __init__(self, problem: Interleaving) -> None:
-        self._pools = document_pools(problem.round, problem.cluster)
-        self._left = [pool.limit.copy() for pool in self._pools]
+        self._pools = pools_of(problem.round, problem.cluster)
+        running = running_places(problem.round.jobs if self._pools else (), problem.cluster)
+        self._left = [pool.limit(running) for pool in self._pools]
 
     def add(self, option: Option, places: Sequence[Place], times: int) -> None:
         """Charge an option in its places; with -1 release it."""

@@ -18,12 +18,9 @@ from numpy.typing import NDArray
 from placewright.array_types import Ints
 from placewright.formulations.gang.problem.collectives import LinkBandwidths, least_time_us_within
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
-from placewright.formulations.gang.problem.pools import taken_by_gang
+from placewright.formulations.gang.problem.pools import WHOLE_CLUSTER, taken_by_gang
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.topology.units import WHOLE_GPU
-
-WHOLE_CLUSTER = -1
-"""Level index of the whole cluster, which holds the outermost domains."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
