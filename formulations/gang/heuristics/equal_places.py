@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from placewright.array_types import Ints
+from placewright.formulations.gang.heuristics.link_loads import Move
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import (
     ANY_JOB,
@@ -52,6 +54,17 @@ def equal_sizes(placement: Placement, earlier: Sequence[str]) -> list[list[int]]
         alone = s if STRANDED in earlier else -1
         sizes[gpu, int(problem.shape_rank[s]), problem.shape_hosts[s].tobytes(), alone].append(s)
     return sorted(sizes.values(), key=lambda shapes: -int(problem.shape_gpu[shapes[0]]))
+
+
+class Rearranged(NamedTuple):
+    """Hosts and spread of gangs some of whose tasks move, the moves, and the spread that is added.
+
+    `gangs` are by their index.
+    """
+
+    gangs: dict[int, tuple[list[int], int]]
+    moves: list[Move]
+    spread: int
 
 
 class EqualPlaces:
@@ -129,6 +142,24 @@ class EqualPlaces:
         """Whether the hosts lie in one domain of the level that the group requires."""
         level = gang.group.required
         return level == NO_LEVEL or np.ptp(self.problem.cluster.domain[level][list(hosts)]) == 0
+
+    def rearranged(
+        self, new: Mapping[int, list[int]], emptied: Container[int]
+    ) -> Rearranged | None:
+        """Return gangs with their tasks on emptied hosts elsewhere; None if a level forbids it.
+
+        `new` has the hosts that these tasks come to, by gang.
+        """
+        gangs, moves, spread = {}, [], 0
+        for g, taken in new.items():
+            gang = self.gangs[g]
+            there = taken + [host for host in gang.hosts if host not in emptied]
+            if not self.allows(gang, there):
+                return None
+            gangs[g] = there, self.spread(gang, there)
+            spread += gangs[g][1] - gang.spread
+            moves.append(Move(gang.group.rate_mbps, gang.hosts, there))
+        return Rearranged(gangs, moves, spread)
 
     def apply(self) -> None:
         """Move the tasks in the placement."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from placewright.formulations.gang.heuristics.equal_places import EqualPlaces
-from placewright.formulations.gang.heuristics.link_loads import LinkLoads, Move
+from placewright.formulations.gang.heuristics.link_loads import LinkLoads
 from placewright.formulations.gang.models.link_patterns import (
     Cut,
     DomainKind,
@@ -123,19 +123,13 @@ class _Family:
                 held[host] = [g for _, g in zip(range(places.room[host]), tasks, strict=False)]
                 for g in held[host]:
                     new[g].append(host)
-        moves, after, spread = [], {}, 0
-        for g, taken in new.items():
-            gang = places.gangs[g]
-            there = taken + [host for host in gang.hosts if host not in held]
-            if not places.allows(gang, there):
-                return
-            after[g] = there, places.spread(gang, there)
-            spread += after[g][1] - gang.spread
-            moves.append(Move(gang.group.rate_mbps, gang.hosts, there))
-        changes = self._loads.change(moves)
-        if spread > 0 or self._loads.gain(changes) >= 0:
+        after = places.rearranged(new, held)
+        if after is None:
+            return
+        changes = self._loads.change(after.moves)
+        if after.spread > 0 or self._loads.gain(changes) >= 0:
             return
         self._loads.apply(changes)
         places.held.update(held)
-        for g, (there, costs) in after.items():
+        for g, (there, costs) in after.gangs.items():
             places.gangs[g].hosts, places.gangs[g].spread = there, costs

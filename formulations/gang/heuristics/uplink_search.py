@@ -19,7 +19,7 @@ import numpy as np
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.equal_places import EqualPlaces, equal_sizes
 from placewright.formulations.gang.heuristics.link_cutting import cut_anew
-from placewright.formulations.gang.heuristics.link_loads import Link, LinkLoads, Move
+from placewright.formulations.gang.heuristics.link_loads import Link, LinkLoads
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.terms import CONTENTION
 from placewright.formulations.session import Session
@@ -133,18 +133,11 @@ class _Search:
         new: defaultdict[int, list[int]] = defaultdict(list)
         for g, host in self._fill([self._hosts_of[at][d] for d in domains], inside):
             new[g].append(host)
-        emptied = set(hosts)
-        spread, moves, after = 0, [], {}
-        for g, taken in new.items():
-            gang = places.gangs[g]
-            there = taken + [host for host in gang.hosts if host not in emptied]
-            if not places.allows(gang, there):
-                return
-            after[g] = there, places.spread(gang, there)
-            spread += after[g][1] - gang.spread
-            moves.append(Move(gang.group.rate_mbps, gang.hosts, there))
-        changes = self._loads.change(moves)
-        loss = self._loads.gain(changes) / self._rate + spread / self._step
+        after = places.rearranged(new, set(hosts))
+        if after is None:
+            return
+        changes = self._loads.change(after.moves)
+        loss = self._loads.gain(changes) / self._rate + after.spread / self._step
         if loss > 0 and not self._rng.random() < exp(-loss / max(temperature, 1e-9)):
             return
         before = {g: (places.gangs[g].hosts, places.gangs[g].spread) for g in new}
@@ -155,7 +148,7 @@ class _Search:
         for g, taken in new.items():
             for host in taken:
                 places.held[host].append(g)
-        self._set(after)
+        self._set(after.gangs)
 
     def _undo(self, move: _Undo) -> None:
         self._places.held.update(move.held)
