@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from racks_with_pools import POWER, round_of
 
 from placewright import solve_round
 from placewright.instances import verify as verification
 from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
-from placewright.instances.io.files import load_round, parse_round
+from placewright.instances.io.files import load_round
 from placewright.instances.verify import verify
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
 
 Raw = dict[str, Any]
-POWER = {"resource": "power_w", "level": "rack", "capacity": 12_000, "domains": {"r1": 9000}}
 EVERYWHERE = {"resource": "power_w", "capacity": 20_000}
 TREES = {"resource": "trees", "level": "rack", "capacity": 1, "per": "job"}
 
@@ -35,27 +35,6 @@ def job(name: str, power: int, count: int = 1, **more: Any) -> Raw:
         tasks = [{"host": h, "index": i, "gpus": list(range(8))} for i, h in enumerate(on)]
         entry["running"] = {"tasks": tasks, "pinned": pinned}
     return entry
-
-
-def round_of(*jobs: Raw, pools: list[Raw], hosts: int = 4) -> Round:
-    """Two racks of hosts with 8 GPUs: a0, a1 ... in r0, b0, b1 ... in r1."""
-    return parse_round(
-        {
-            "apiVersion": "placewright/v1alpha2",
-            "kind": "Round",
-            "cluster": {
-                "levels": ["rack"],
-                "domains": [{"name": f"r{i}", "level": "rack"} for i in range(2)],
-                "hosts": [
-                    {"name": f"{x}{i}", "parent": f"r{r}", "gpus": 8, "gpu_model": "X"}
-                    for r, x in enumerate("ab")
-                    for i in range(hosts)
-                ],
-                "pools": pools,
-            },
-            "jobs": list(jobs),
-        }
-    )
 
 
 def solved(round_: Round) -> Plan:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from racks_with_pools import POWER, round_of
+
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
-from placewright.instances.documents.round import Round
-from placewright.instances.io.files import parse_round
 
 Raw = dict[str, Any]
-POWER = {"resource": "power_w", "level": "rack", "capacity": 12_000, "domains": {"r1": 9000}}
 
 
 def job(name: str, power: int, count: int = 1, on: Sequence[str] = (), **option: Any) -> Raw:
@@ -21,26 +20,6 @@ def job(name: str, power: int, count: int = 1, on: Sequence[str] = (), **option:
         tasks = [{"host": h, "index": i, "gpus": list(range(8))} for i, h in enumerate(on)]
         entry["running"] = {"tasks": tasks}
     return entry
-
-
-def round_of(*jobs: Raw, pools: Sequence[Raw] = (POWER,), hosts: int = 4) -> Round:
-    return parse_round(
-        {
-            "apiVersion": "placewright/v1alpha2",
-            "kind": "Round",
-            "cluster": {
-                "levels": ["rack"],
-                "domains": [{"name": f"r{i}", "level": "rack"} for i in range(2)],
-                "hosts": [
-                    {"name": f"{x}{i}", "parent": f"r{r}", "gpus": 8, "gpu_model": "X"}
-                    for r, x in enumerate("ab")
-                    for i in range(hosts)
-                ],
-                "pools": list(pools),
-            },
-            "jobs": list(jobs),
-        }
-    )
 
 
 def test_a_job_that_no_pool_has_enough_for_can_never_run_within_them() -> None:
