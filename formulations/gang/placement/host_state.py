@@ -119,7 +119,8 @@ class HostState:
         used = [g for g in put.gpus if self._usable[put.host, g]]
         had = self.gpu_free[put.host, used]
         if self.part_state is not None and not all(
-            self.part_state.fits(shape, put.host, gpu, put.slot) for gpu in used
+            self.part_state.fits(shape, put.host, gpu, put.slot, free)
+            for gpu, free in zip(used, had.tolist(), strict=True)
         ):
             return False
         return bool(

@@ -129,11 +129,17 @@ class GpuPartState:
             layout = int(self.layout[host, gpu])
             self.layout[host, gpu] = self.demands.layouts.after(layout, kind, start, times)
 
-    def fits(self, shape: int, host: int, gpu: int, start: int | None) -> bool:
-        """Whether a GPU has the memory, and the memory slices, for one more task."""
+    def fits(self, shape: int, host: int, gpu: int, start: int | None, free: int) -> bool:
+        """Whether a GPU has the memory, and the memory slices, for one more task.
+
+        `free` is its free milli-GPU: one in part use without slices holds shares.
+        """
         if self.memory[host, gpu] < self.demands.memory[shape]:
             return False
+        sliced = bool(self.layout[host, gpu] != FREE)
         if not self.demands.is_slice[shape]:
-            return bool(self.layout[host, gpu] == FREE)
+            return not sliced
+        if not sliced and free < WHOLE_GPU:
+            return False
         kind = self.demands.slice_kind_on(shape, host)
         return self.demands.layouts.fits(int(self.layout[host, gpu]), kind, start)

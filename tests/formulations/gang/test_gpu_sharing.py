@@ -271,6 +271,30 @@ def test_a_gpu_with_slices_fits_no_shares() -> None:
     assert started(plan) == {"slice"}
 
 
+@pytest.mark.parametrize(
+    ("runs", "slot", "comes"),
+    [({"mig": "1g.10gb"}, 2, {"gpu": 250}), ({"gpu": 250}, None, {"mig": "1g.10gb"})],
+)
+def test_a_stopped_job_fits_in_place_beside_its_own_kind_alone(
+    runs: Raw, slot: int | None, comes: Raw
+) -> None:
+    task = {"host": "a", "gpus": [0], **({} if slot is None else {"slot": slot})}
+    jobs = [{**job("runs", **runs), "running": {"tasks": [task]}},
+            job("alike", priority=1, **runs), job("comes", priority=1, **comes)]  # fmt: skip
+    problem = compile_round(
+        Round.model_validate(as_document({"cluster": {"hosts": [A100]}, "jobs": jobs}))
+    )
+    for name, fits in (("alike", True), ("comes", False)):
+        placement = Placement(problem, cleared=True)
+        shape = next(
+            c.choices[0].groups[0].shape
+            for c in problem.classes
+            if problem.round.jobs[c.jobs[0]].name == name
+        )
+        placement.put(shape, 0)
+        assert placement.fits_in_place(0) is fits
+
+
 def test_a_gang_of_slices_is_on_as_many_gpus_as_it_needs() -> None:
     plan = solved([{**A100, "gpus": 2}], [job("gang", count=4, mig="3g.40gb")])
     tasks = plan.decisions[0].tasks
