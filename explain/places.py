@@ -25,7 +25,7 @@ from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.plan import Reason
 from placewright.rounds.sections.fixed_states import FixedStates
 from placewright.rounds.sections.pool_shortage import room_in_cluster
-from placewright.rounds.sections.shortage import scarce, shortage_of_task
+from placewright.rounds.sections.shortage import scarce, shortage_of_task, unknown_resource
 
 Relation = Literal["pinned", "higher", "equal", "lower"]
 RELATIONS: tuple[Relation, ...] = ("pinned", "higher", "equal", "lower")
@@ -273,7 +273,9 @@ class NearestPlaces:
             if models is not None and model >= 0 and self._cluster.gpu_models[model] not in models:
                 lack: dict[str, Any] = {"resource": "gpu_model"}
             else:
-                lack = shortage_of_task(self._empty, choice.groups[k], hosts)
+                lack = unknown_resource(self._cluster, [document]) or shortage_of_task(
+                    self._empty, choice.groups[k], hosts
+                )
                 lack = lack if lack and lack["free"] < lack["asked"] else {}
                 if not lack and self._without_pools.fits(choice.groups[k].shape)[hosts].any():
                     lack = {"resource": "pool"}

@@ -43,11 +43,18 @@ def note(text: str) -> None:
     sys.stderr.flush()
 
 
-def warn_of_units(document: Round | ClusterDocument) -> None:
-    """Say on stderr which quantities look like numbers of another unit, at most some of them."""
+def warn_of_quantities(document: Round | ClusterDocument) -> None:
+    """Say on stderr which quantities are valid, but hardly meant, at most some of them.
+
+    They look like numbers of another unit, or are of a resource that nobody has.
+    """
+    from placewright.instances.checks.resource_warnings import resource_warnings
     from placewright.instances.checks.unit_warnings import unit_warnings
+    from placewright.instances.documents.round import Round
 
     warnings = list(unit_warnings(document))
+    if isinstance(document, Round):
+        warnings += resource_warnings(document)
     for warning in warnings[:MAX_WARNINGS]:
         note(f"placewright: warning: {warning}")
     if len(warnings) > MAX_WARNINGS:

@@ -11,7 +11,7 @@ from placewright.cli.format.output import (
     note_written,
     out,
     warn_of_invalid_jobs,
-    warn_of_units,
+    warn_of_quantities,
 )
 from placewright.cli.verbs.options import Lenient
 from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
@@ -55,7 +55,7 @@ def show(
         check_picture(picture)
         check_output(picture, file)
     document, plan = _read(file, plan_file, round_file, lenient)
-    warn_of_units(document)
+    warn_of_quantities(document)
     from placewright.cli.views.gang.facts import occupancy_of
     from placewright.cli.views.policies import VIEWS
     from placewright.cli.views.summary import document_text

@@ -16,7 +16,7 @@ from placewright.cli.format.output import (
     note_written,
     out,
     warn_of_invalid_jobs,
-    warn_of_units,
+    warn_of_quantities,
     wrong_argument,
 )
 from placewright.cli.format.usage import suggestion
@@ -121,7 +121,7 @@ def solve(
     from placewright.rounds import solve_round
 
     round_ = load_round(round_file, lenient=lenient)
-    warn_of_units(round_)
+    warn_of_quantities(round_)
     warn_of_invalid_jobs(round_)
     _check_jobs(round_, jobs or ())
     plan = None

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import STANDARD, note, out, warn_of_invalid_jobs, warn_of_units
+from placewright.cli.format.output import (
+    STANDARD,
+    note,
+    out,
+    warn_of_invalid_jobs,
+    warn_of_quantities,
+)
 from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, MoveCount
 
 if TYPE_CHECKING:
@@ -119,7 +125,7 @@ def validate(
     if isinstance(document, Round):
         warn_of_invalid_jobs(document)
     if isinstance(document, Round | ClusterDocument):
-        warn_of_units(document)
+        warn_of_quantities(document)
     out().print(f"{file}: valid {document.kind}, {document_text(document)}", soft_wrap=True)
 
 

@@ -13,7 +13,7 @@ from placewright.cli.format.output import (
     note_written,
     out,
     warn_of_invalid_jobs,
-    warn_of_units,
+    warn_of_quantities,
 )
 from placewright.cli.interrupts import interrupts
 from placewright.cli.verbs.options import (
@@ -186,7 +186,7 @@ def whatif(
     from placewright.instances.verify import verify
 
     round_ = load_round(round_file, lenient=lenient)
-    warn_of_units(round_)
+    warn_of_quantities(round_)
     warn_of_invalid_jobs(round_)
     if picture is not None:
         from placewright.cli.views.difference_picture import check_has_gpus

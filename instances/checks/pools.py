@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from placewright.instances.derived.names import check_known
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument
@@ -79,12 +77,19 @@ def check_uses(round_: Round) -> None:
     InvalidInputError
         All errors, with their paths in the Round document.
     """
-    pools: Mapping[str, Pool] = {p.resource: p for p in round_.cluster.pools if p.per == "job"}
+    pools = {pool.resource: pool.per for pool in round_.cluster.pools}
+    per_job = {resource for resource, per in pools.items() if per == "job"}
     errors = Errors()
     for i, job in enumerate(round_.jobs):
         for j, option in enumerate(job.options):
             for name in option.uses:
                 with errors:
                     path = ("jobs", i, "options", j, "uses", name)
-                    check_known(name, pools, "resource of a pool with per: job", path)
+                    if pools.get(name) == "task":
+                        raise InvalidInputError(
+                            "its pool has per: task; expected in resources of the task groups",
+                            path=path,
+                            value=option.uses[name],
+                        )
+                    check_known(name, per_job, "resource of a pool with per: job", path)
     errors.refuse()

@@ -22,7 +22,7 @@ from placewright.rounds.sections.fixed_states import FixedStates, Precedence, St
 from placewright.rounds.sections.pool_shortage import beyond_whole_cluster, pool_shortage
 from placewright.rounds.sections.pool_states import PoolsLeft
 from placewright.rounds.sections.quota_use import QuotaUse
-from placewright.rounds.sections.shortage import shortage
+from placewright.rounds.sections.shortage import shortage, unknown_resource
 
 TESTS = (
     Reason.NEVER_FITS,
@@ -236,10 +236,10 @@ class _Tests:
     def _shortage(self, state: _State, job: int, choice: Choice) -> dict[str, Any]:
         key = _asked(state, choice)
         if key not in self._shortages:
-            hosts = self._placement(state)
-            lack: dict[str, Any] = {}
-            if choice.pools:
-                hosts, option = self._without_pools(hosts), self._jobs[job].options[choice.index]
+            hosts, option = self._placement(state), self._jobs[job].options[choice.index]
+            lack = unknown_resource(hosts.problem.cluster, option.groups)
+            if choice.pools and not lack:
+                hosts = self._without_pools(hosts)
                 choice = replace(choice, pools=(), pooled=False, uses=())
                 most = parameters.PARAMETERS.placement.max_feasibility_steps
                 if fits(hosts, choice, most) is not False:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.placement.feasibility import most_places
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
+from placewright.instances.documents.option import TaskGroup
+from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 
 GPU, GPU_MEMORY, MIG = "gpu", "gpu_memory", "mig"
@@ -25,6 +28,17 @@ def shortage(placement: Placement, choice: Choice) -> dict[str, Any]:
         if lack:
             return {"group": k, **lack} if several else lack
     return _of_all_groups(placement, choice, open_)
+
+
+def unknown_resource(cluster: Cluster, groups: Sequence[TaskGroup]) -> dict[str, Any]:
+    """Return what groups ask that no host and no pool of the cluster has, nothing if none."""
+    for k, group in enumerate(groups):
+        for name, amount in group.resources.items():
+            if amount and name not in cluster.resources:
+                asked = {"resource": name, "asked": amount * group.count, "free": 0}
+                several = {"group": k} if len(groups) > 1 else {}
+                return {**several, "tasks": group.count, "places": 0, **asked}
+    return {}
 
 
 def _of_group(placement: Placement, group: Group, open_: Bools) -> dict[str, Any]:

@@ -194,3 +194,31 @@ def test_quantities_of_another_unit_are_warned_of(run, tmp_path, verb):
         ),
         "placewright: warning: 2 more quantities like these",
     ]
+
+
+def test_a_resource_that_nobody_has_is_warned_of_and_why_its_job_waits(run, tmp_path):
+    path = tmp_path / "typo.json"
+    group = {"count": 2, "gpu": 8, "resources": {"powr_w": 5}}
+    pool = {"resource": "power_w", "capacity": 10}
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "placewright/v1alpha2",
+                "kind": "Round",
+                "cluster": {
+                    "hosts": [{"name": "h", "gpus": 8, "gpu_model": "H100"}],
+                    "pools": [pool],
+                },
+                "jobs": [{"name": "j", "options": [{"groups": [group]}]}],
+            }
+        )
+    )
+    result = run("solve", path, "-o", tmp_path / "plan.json")
+    assert result.err.splitlines()[0] == (
+        "placewright: warning: jobs[0].options[0].groups[0].resources.powr_w: 5: "
+        "no host and no pool has any; is power_w meant?"
+    )
+    assert "at most 0 of 2 tasks fit even when all is empty (0 of powr_w free" in " ".join(
+        result.out.split()
+    )
+    assert run("verify", path, tmp_path / "plan.json").code == 0

@@ -77,6 +77,13 @@ def test_kinds_of_hosts_say_what_they_lack() -> None:
     assert lack == {"host": "c1", "resource": "cpu", "asked": 16000, "free": 8000}
 
 
+def test_a_resource_that_no_host_has_is_what_they_lack() -> None:
+    found = places({"gpu": 2, "count": 2, "resources": {"power_w": 5}})
+    lacks = {str(lack) for _, _, lack in found.unfit}
+    expected = {"tasks": 2, "places": 0, "resource": "power_w", "asked": 10, "free": 0}
+    assert (found.places, lacks) == ((), {str(expected)})
+
+
 def test_a_kind_of_another_model_says_so() -> None:
     found = places({"gpu": 1, "gpu_models": ["L40S"]})
     assert [place.name for place in found.places] == ["2 x L40S"]

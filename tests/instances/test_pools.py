@@ -74,6 +74,12 @@ def test_a_host_that_does_not_list_a_pooled_resource_has_no_limit_of_its_own() -
         ),
         ([POWER], {"trees": 1}, "jobs[0].options[0].uses.trees", "unknown resource of a pool"),
         ([TREES], {"power_w": 1}, "jobs[0].options[0].uses.power_w", "expected trees"),
+        (
+            [POWER],
+            {"power_w": 1},
+            "jobs[0].options[0].uses.power_w: 1",
+            "its pool has per: task; expected in resources of the task groups",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_where_it_stands(

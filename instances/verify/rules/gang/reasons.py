@@ -209,6 +209,8 @@ class _Judgement:
         name = detail.resource or ""
         each = group.gpu if name == "gpu" else dict(demand(group)).get(name, 0)
         if not state.has(name):
+            if detail.host is None:
+                each = each * group.count if detail.tasks is not None else asked_by(option)[name]
             return each, 0
         if detail.host is not None:
             at = state.index.get(detail.host, -1)
