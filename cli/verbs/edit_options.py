@@ -197,9 +197,12 @@ def _pool(text: str) -> dict[str, Any]:
 
     Without a level it is the pool of the whole cluster, without a domain each of the level.
     """
-    name, value = _pair(text, "--pool", "RESOURCE[@LEVEL[:DOMAIN]]=AMOUNT")
-    resource, _, where = name.partition("@")
-    level, _, domain = where.partition(":")
+    form = "RESOURCE[@LEVEL[:DOMAIN]]=AMOUNT"
+    name, value = _pair(text, "--pool", form)
+    resource, at, where = name.partition("@")
+    level, colon, domain = where.partition(":")
+    if not resource or (at and not level) or (colon and not domain):
+        raise _wrong(text, "--pool", form)
     change: dict[str, Any] = {"level": level} if level else {}
     if domain:
         change["domains"] = [domain]

@@ -23,17 +23,27 @@ def pool(round_: Round, edits: dict[str, PoolEdit]) -> Round:
             k for k, one in enumerate(pools) if (one.resource, one.level) == (resource, edit.level)
         ]
         if not found:
-            levels = [one.level or "none" for one in pools if one.resource == resource]
-            raise InvalidInputError(
-                f"no pool of {resource} there; expected a level of its pools: {', '.join(levels)}",
-                path=(resource, "level"),
-                value=edit.level,
-            )
+            raise _no_pool(resource, edit.level, [o.level for o in pools if o.resource == resource])
         pools[found[0]] = _edited(resource, pools[found[0]], edit)
     if tuple(pools) == round_.cluster.pools:
         return round_
     cluster = round_.cluster.model_copy(update={"pools": tuple(pools)})
     return round_.model_copy(update={"cluster": cluster})
+
+
+def _no_pool(resource: str, level: str | None, levels: Sequence[str | None]) -> InvalidInputError:
+    """Return the error that a resource has no pool of a level, but of others."""
+    named = " or ".join(one for one in levels if one is not None)
+    if level is None:
+        text = f"missing; the whole cluster has no pool of {resource}, expected {named}"
+        return InvalidInputError(text, path=(resource, "level"), show_value=False)
+    none = "none, since the whole cluster shares it" if None in levels else ""
+    expected = " or ".join(filter(None, (named, none)))
+    return InvalidInputError(
+        f"no pool of {resource} of this level; expected {expected}",
+        path=(resource, "level"),
+        value=level,
+    )
 
 
 def _edited(resource: str, pool: Pool, edit: PoolEdit) -> Pool:

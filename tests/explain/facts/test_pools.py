@@ -26,8 +26,8 @@ def test_a_job_that_no_pool_has_enough_for_can_never_run_within_them() -> None:
     found = explain_job(round_of(job("new", 13_000)), None, "new", isolation="none")
     assert found.verdict is Verdict.NEVER_WITHIN_RULES
     assert [fact.text for fact in found.conflict] == [
-        "13000 of power_w per task",
-        "each rack has 12000 of power_w (r1 9,000) for all jobs together",
+        "13,000 of power_w per task",
+        "each rack has 12,000 of power_w (r1 9,000) for all jobs together",
     ]
     assert found.proof is not None
     assert found.proof.minimal

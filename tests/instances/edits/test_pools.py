@@ -88,7 +88,11 @@ def test_an_edit_that_changes_nothing_leaves_the_round(base: Round) -> None:
     ("resource", "change", "says"),
     [
         ("heat", {"to": 1}, "edits[0].pool.heat: 'heat': unknown resource of a pool"),
-        ("power_w", {"level": "host", "to": 1}, "no pool of power_w there; expected a level"),
+        (
+            "power_w",
+            {"level": "host", "to": 1},
+            "pool.power_w.level: 'host': no pool of power_w of this level; expected rack or none",
+        ),
         ("power_w", {**RACK, "domains": ["r9"], "to": 1}, "unknown domain of level rack"),
         ("power_w", {**RACK, "less": 31}, "expected at most what a domain has, 30"),
         ("power_w", {"to": 1, "more": 1}, "expected exactly one of to, more and less"),
@@ -102,3 +106,25 @@ def test_what_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(InvalidInputError, match=re.escape(says)):
         edited(base, resource, **change)
+
+
+@pytest.mark.parametrize(
+    ("pools", "change", "says"),
+    [
+        (
+            [RACKS],
+            {"to": 1},
+            "level: missing; the whole cluster has no pool of power_w",
+        ),
+        (
+            [{"resource": "power_w", "capacity": 90}],
+            {**RACK, "to": 1},
+            "level: 'rack': no pool of power_w of this level; expected none",
+        ),
+    ],
+)
+def test_a_wrong_level_is_told_which_are_right(
+    pools: list[dict[str, Any]], change: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=re.escape(f"edits[0].pool.power_w.{says}")):
+        edited(with_pools(pools), "power_w", **change)
