@@ -52,8 +52,9 @@ class Turns:
         """The jobs that take turns before the round, by their places; shares of a GPU do not."""
         found: dict[tuple[Place, ...], list[int]] = {}
         for job in self.facts.jobs:
-            if job.running is not None and self.like[job.number] is not None:
-                found.setdefault(job.running.places, []).append(job.number)
+            running = job.running
+            if running is not None and not running.option and self.like[job.number] is not None:
+                found.setdefault(running.places, []).append(job.number)
         return {places: tuple(jobs) for places, jobs in found.items() if len(jobs) > 1}
 
     def best(self, jobs: tuple[int, ...]) -> Team:

@@ -84,7 +84,9 @@ class Book:
 
     def written(self, choices: Choices, teams: Teams, seed: int) -> Raw:
         """Write a plan as a document."""
-        document = written(self.terms, choices, seed, parting=True, teams=teams)
+        # Who displaces whom is asked of groups only: others take nothing together.
+        alike = tuple(team for team in teams if len({self.turns.like[n] for n in team.jobs}) == 1)
+        document = written(self.terms, choices, seed, parting=True, teams=alike)
         groups = [
             {
                 "members": [

@@ -11,6 +11,7 @@ from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.verify.reading import Group, Placed, PlacedTask, Reading
+from placewright.topology.units import WHOLE_GPU
 
 Place: TypeAlias = tuple[int, int, str, frozenset[int]]
 
@@ -20,11 +21,26 @@ def places(tasks: Iterable[Task]) -> frozenset[Place]:
     return frozenset((t.group, t.index, t.host, frozenset(t.gpus)) for t in tasks)
 
 
+def no_member(job: Job) -> str | None:
+    """Return why a job cannot be in any group, None if it can."""
+    if job.profile is None:
+        return "has no profile; expected jobs with one"
+    if job.anti_affinity is not None:
+        return "keeps out of others' domains (anti_affinity); expected none that does"
+    for group in job.options[0].groups:
+        if group.mig is not None or group.gpu % WHOLE_GPU:
+            return "asks for parts of GPUs; expected jobs of whole GPUs"
+    return None
+
+
 def ran_together(reading: Reading) -> dict[frozenset[Place], set[str]]:
-    """Return the names of the jobs that held the same GPUs before the round, where several did."""
+    """Return the names of the jobs of each group that ran before the round, by their places.
+
+    Shares of a GPU lie beside each other and are no group.
+    """
     found: defaultdict[frozenset[Place], set[str]] = defaultdict(set)
     for name, running in reading.running.items():
-        if reading.jobs[name].profile is not None:
+        if running.option == 0 and no_member(reading.jobs[name]) is None:
             found[places(running.tasks)].add(name)
     return {where: names for where, names in found.items() if len(names) > 1}
 

@@ -495,6 +495,20 @@ def test_groups_are_formed_only_as_far_as_gpus_lack(
     assert [violation.rule for violation in found.violations] == ([] if ok else ["as_needed"])
 
 
+def test_shares_that_run_beside_each_other_saved_nothing() -> None:
+    raw = lean(8, 0)
+    shares = [{**share(f"s{i}", 500), "profile": {"stages": TWICE}} for i in range(4)]
+    for i, one in enumerate(shares):
+        del one["options"][0]["groups"][0]["cpu"]
+        one["running"] = running(("h0", [6 + i // 2]))
+    raw["jobs"] = [*(job(f"j{i}", TWICE, gpus=1) for i in range(2)), *shares]
+    decisions = [placed(f"j{i}", "start", ("h0", [0])) for i in range(2)]
+    decisions += [placed(f"s{i}", "keep", ("h0", [6 + i // 2])) for i in range(4)]
+    entries = [{"kind": "groups", "groups": [group(20, j0=0, j1=2)]}]
+    found = verify(parse_round(raw), Plan(decisions=decisions, sections=entries))
+    assert [violation.rule for violation in found.violations] == ["as_needed"]
+
+
 def test_reserved_and_unhealthy_gpus_are_missing() -> None:
     raw = lean(8, 4)
     plan = {

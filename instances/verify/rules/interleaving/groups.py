@@ -15,8 +15,7 @@ from placewright.instances.verify.rules.interleaving.facts import (
     is_whole,
     members,
 )
-from placewright.instances.verify.shared_gpus import places, ran_together
-from placewright.topology.units import WHOLE_GPU
+from placewright.instances.verify.shared_gpus import no_member, places, ran_together
 
 _ENTRY = ("members", "period")
 _MEMBER = ("job", "offset")
@@ -110,7 +109,7 @@ def group_members(reading: Reading) -> Iterator[Finding]:
             asked = _asked(job)
             if first is None:
                 first = job, asked
-            problem = _alone(job)
+            problem = no_member(job)
             if problem is None and chosen[name] != 0:
                 problem = f"has option {chosen[name]}; expected the first option, 0"
             if problem is None and asked != first[1]:
@@ -149,8 +148,7 @@ def pinned_group(reading: Reading) -> Iterator[Finding]:
     for placed in pinned:
         name = placed.job.name
         there = before.get(places(reading.running[name].tasks), {name})
-        mates = {mate for mate in there if _alone(reading.jobs[mate]) is None} | {name}
-        if now.get(name, {name}) != mates:
+        if now.get(name, {name}) != there | {name}:
             yield Finding(
                 placed.path,
                 f"pinned job {name!r} takes turns with others than before; "
@@ -164,18 +162,6 @@ def _fields(entry: Mapping[str, Any], known: tuple[str, ...], path: Path) -> Ite
             yield Finding(
                 (*path, name), f"field {value_text(name)} is unknown; expected {', '.join(known)}"
             )
-
-
-def _alone(job: Job) -> str | None:
-    """Return why a job cannot be in any group, None if it can."""
-    if job.profile is None:
-        return "has no profile; expected jobs with one"
-    if job.anti_affinity is not None:
-        return "keeps out of others' domains (anti_affinity); expected none that does"
-    for group in job.options[0].groups:
-        if group.mig is not None or group.gpu % WHOLE_GPU:
-            return "asks for parts of GPUs; expected jobs of whole GPUs"
-    return None
 
 
 def _asked(job: Job) -> list[dict[str, Any]]:
