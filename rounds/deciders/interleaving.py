@@ -23,6 +23,7 @@ from placewright.formulations.interleaving.run import (
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.plan import Decision, DecisionKind
 from placewright.instances.documents.round import Round
 from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources, bounds_by_deciding
@@ -51,7 +52,7 @@ class InterleavingDecider:
 
         Each of them as if it shared GPUs with nobody.
         """
-        states = SharedStates(self._gangs, candidate)
+        states = SharedStates(self._gangs, candidate, running_groups(self._round))
         return reasons_of(self._gangs, candidate, states=states, startable=True)
 
     @cached_property

@@ -9,7 +9,6 @@ from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.residual import charge
-from placewright.formulations.interleaving.problem.residual_capacity import running_together
 from placewright.formulations.plan_messages import Candidate, Place, Slots
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
@@ -43,12 +42,16 @@ class SharedStates(FixedStates):
     Parameters
     ----------
     problem
-        The problem that `gang_problem_of` makes of the round.
+        The problem that `gang_problem_of` makes of the round, which has no groups.
+    teams_before
+        The groups that run.
     """
 
-    def __init__(self, problem: Problem, candidate: Candidate) -> None:
+    def __init__(
+        self, problem: Problem, candidate: Candidate, teams_before: Sequence[Collection[int]]
+    ) -> None:
         self._teams = [group.members for group in candidate.groups]
-        self._teams_before = set(running_together(problem.round).values())
+        self._teams_before = teams_before
         self._running_and_started: _Held | None = None
         super().__init__(problem, candidate)
 

@@ -14,14 +14,15 @@ Raw = dict[str, Any]
 
 
 def waiting(hosts: int, jobs: list[Raw], **more: Any) -> dict[str, Decision]:
-    """The decisions of the jobs that wait, on hosts of 2 GPUs."""
+    """The decisions of the jobs that wait, on hosts of 2 GPUs and of `cpu` cores."""
     _, plan = solved(hosts, jobs, **more)
     return {d.job: d for d in plan.decisions if d.decision is DecisionKind.WAIT}
 
 
-def solved(hosts: int, jobs: list[Raw], **more: Any) -> tuple[Round, Plan]:
+def solved(hosts: int, jobs: list[Raw], *, cpu: int = 0, **more: Any) -> tuple[Round, Plan]:
     """A round on hosts of 2 GPUs, and a plan for it."""
-    cluster = {"hosts": [{"name": f"h{i}", "gpus": 2, "gpu_model": "A"} for i in range(hosts)]}
+    host = {"gpus": 2, "gpu_model": "A", "cpu": cpu}
+    cluster = {"hosts": [{"name": f"h{i}", **host} for i in range(hosts)]}
     policy = {"formulation": "interleaving", "terms": ["throughput"]}
     round_ = Round.model_validate({"cluster": cluster, "jobs": jobs, "policy": policy, **more})
     check_round(round_)
@@ -30,8 +31,8 @@ def solved(hosts: int, jobs: list[Raw], **more: Any) -> tuple[Round, Plan]:
     return round_, plan
 
 
-def job(name: str, gpu: int, **more: Any) -> Raw:
-    return {"name": name, "options": [{"groups": [{"gpu": gpu}]}], **more}
+def job(name: str, gpu: int, *, cpu: int = 0, **more: Any) -> Raw:
+    return {"name": name, "options": [{"groups": [{"gpu": gpu, "cpu": cpu}]}], **more}
 
 
 def test_what_this_plan_uses_up_of_a_quota_is_named() -> None:
@@ -66,6 +67,20 @@ def test_a_job_that_a_group_of_higher_priority_leaves_no_gpus_is_displaced_by_it
     found = waiting(1, jobs)
     assert found["low"].reason is Reason.DISPLACED_BY_PRIORITY
     assert found["mid"].reason is Reason.NOT_CHOSEN
+
+
+def test_a_group_of_preempted_jobs_counts_its_cpu_once() -> None:
+    profile = {"stages": [10, 0, 10, 0]}
+    group: Raw = {"profile": profile, "running": {"tasks": [{"host": "h0", "gpus": [0]}]}}
+    jobs = [job(name, 1, cpu=2, **group) for name in ("one", "two")]
+    jobs += [job("high", 1, cpu=3, priority=1), job("low", 1, cpu=2)]
+    policy = {"formulation": "interleaving", "terms": ["weighted_throughput"]}
+    found = waiting(1, jobs, cpu=3, policy=policy)
+    assert found.keys() == {"low"}
+    assert found["low"].reason is Reason.CAPACITY
+    assert found["low"].detail is not None
+    facts = found["low"].detail.model_dump()
+    assert (facts["resource"], facts["asked"], facts["free"]) == ("cpu", 2, 1)
 
 
 def test_the_verifier_refuses_reasons_that_are_not_true() -> None:
