@@ -36,6 +36,7 @@ DUMP = {
     "nodes.json": "sinfo --json",
     "topology.txt": "scontrol show topology",
     "reservations.txt": "scontrol show reservation",
+    "licences.txt": "scontrol show licenses",
 }
 DUMP_OF_ACCOUNTS = {
     "associations.txt": "sacctmgr -P show assoc "

@@ -10,6 +10,7 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.context import Context
 from placewright.instances.converters.slurm.eligibility import reservations_of_pending
 from placewright.instances.converters.slurm.jobs import jobs_of
+from placewright.instances.converters.slurm.licences import Licences, read_licences
 from placewright.instances.converters.slurm.limits import Limits, read_limits
 from placewright.instances.converters.slurm.nodes import as_ranges, hosts, over_full, take_nodes
 from placewright.instances.converters.slurm.reading import read_records
@@ -40,7 +41,8 @@ def read_slurm(
     ----------
     sources
         Folders or files: what `squeue --json`, `scontrol show node --json` (22.05: `sinfo --json`)
-        print, and, as far as they are there, the topology, reservations, associations and QOS.
+        print, and, as far as they are there, the topology, reservations, associations, QOS and
+        licences.
     movable
         Running jobs that Slurm may requeue can be moved or preempted; else all are pinned.
 
@@ -76,7 +78,8 @@ def read_slurm(
         alone=any(job.exclusive for job in jobs.jobs),
         host_sets=HostSets(len(nodes.by_name), as_ranges),
     )
-    made = jobs_of(jobs.jobs, context, book)
+    licences = Licences(read_licences(found.parts.get("licenses")), book)
+    made = jobs_of(jobs.jobs, context, licences, book)
     for name in over_full(nodes, made.occupied.amounts):
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)
     for limit in limits.unsaid:
@@ -96,6 +99,7 @@ def read_slurm(
             levels=topology.levels,
             domains=topology.domains,
             hosts=hosts(nodes, topology, made.occupied.amounts, alone=context.alone),
+            pools=licences.pools(),
         ),
         host_sets=context.host_sets.used_by(made.jobs),
         jobs=made.jobs,

@@ -10,6 +10,7 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm import arrays, eligibility
 from placewright.instances.converters.slurm.caps import Caps
 from placewright.instances.converters.slurm.context import Context
+from placewright.instances.converters.slurm.licences import Licences
 from placewright.instances.converters.slurm.pending import pending_job
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import MAX_OPTIONS, LeftOutError, node_numbers
@@ -31,7 +32,9 @@ class Made:
     caps: dict[str, Cap]
 
 
-def jobs_of(records: Sequence[SlurmJob], context: Context, book: Bookkeeping) -> Made:
+def jobs_of(
+    records: Sequence[SlurmJob], context: Context, licences: Licences, book: Bookkeeping
+) -> Made:
     """Return the jobs of a round, by Slurm's priority; the bookkeeping has all records.
 
     Hosts of running jobs that are left out are closed: nothing may arrive there.
@@ -53,10 +56,11 @@ def jobs_of(records: Sequence[SlurmJob], context: Context, book: Bookkeeping) ->
                 raise LeftOutError("listed twice")
             if eligibility.runs(job):
                 one = running_job(components, context, occupied)
-                jobs.append(caps.with_caps(one, components))
+                one = caps.with_caps(one, components)
+                jobs.append(licences.with_uses(one, components))
             else:
                 one = pending_job(components, context, book)
-                one = caps.with_caps(one, components)
+                one = licences.with_uses(caps.with_caps(one, components), components)
                 tasks = arrays.split(one, job, active, room, book)
                 room -= len(tasks) if job.array_task_string else 0
                 jobs += tasks
@@ -97,7 +101,6 @@ def _note(job: SlurmJob, book: Bookkeeping) -> None:
     for given, what in (
         (job.contiguous, "--contiguous"),
         (bool({"user", "mcs", "topo"}.intersection(job.shared)), "--exclusive of more than a node"),
-        (bool(job.licenses), "licences"),
         ((job.switches or 0) > 1, "--switches of more than one"),
         (
             not eligibility.runs(job) and len(node_numbers(job)) > MAX_OPTIONS,

@@ -236,6 +236,22 @@ class SlurmReservation(Record):
     flags: Words = ()
 
 
+class SlurmLicence(Record):
+    """A licence of `scontrol show licenses`, as JSON or text."""
+
+    name: Text = Field(validation_alias="LicenseName")
+    total: Number = Field(default=None, validation_alias="Total")
+    used: Number = Field(default=None, validation_alias="Used")
+    free: Number = Field(default=None, validation_alias="Free")
+    reserved: Number = Field(default=None, validation_alias="Reserved")
+
+    @property
+    def available(self) -> int:
+        """How many no job and no reservation holds."""
+        left = (self.total or 0) - (self.used or 0) - (self.reserved or 0)
+        return max(0, left) if self.free is None else self.free
+
+
 class Dump(Record):
     """A file of jobs or nodes, with the moment that it is of."""
 
@@ -243,6 +259,7 @@ class Dump(Record):
     jobs: tuple[SlurmJob, ...] = ()
     nodes: tuple[SlurmNode, ...] = ()
     reservations: tuple[SlurmReservation, ...] = ()
+    licenses: tuple[SlurmLicence, ...] = ()
 
     @model_validator(mode="before")
     @classmethod

@@ -13,11 +13,12 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_text, parse_values
 
 MAX_FILES = 1000
-JSON_PARTS = ("jobs", "nodes", "reservations", "associations", "qos")
+JSON_PARTS = ("jobs", "nodes", "reservations", "associations", "qos", "licenses")
 _TEXT_PARTS = {
     "SwitchName=": "topology",
     "BlockName=": "topology",
     "ReservationName=": "reservations",
+    "LicenseName=": "licenses",
     "Cluster|Account|": "associations",
     "Name|Priority|": "qos",
 }
