@@ -116,17 +116,15 @@ class Preemption:
         moved = {job.number for job in gone if job.running is not None}
         return any(
             self._over_quota(owner, changed, moved) for owner in owners
-        ) or self._beyond_pools(back, gone, owners)
+        ) or self._beyond_pools(back, gone)
 
     def _takes_more(self, job: Job, back: Iterable[Job]) -> bool:
         """Whether a job takes more than before of a pool domain of which one of others had some."""
         more = self.pools.taken_by(job, self.choices[job.number]) - self.pools.home(job)
         return any(more.keys() & self.pools.home(other).keys() for other in back)
 
-    def _beyond_pools(
-        self, back: Iterable[Job], gone: Iterable[Job], owners: Iterable[Job]
-    ) -> bool:
-        """Whether too much is held of a pool domain of which a victim held something.
+    def _beyond_pools(self, back: Iterable[Job], gone: Iterable[Job]) -> bool:
+        """Whether too much is held of a pool domain of which a job that is back held something.
 
         Jobs that move and are not to come take no more of a domain than before.
         """
@@ -136,7 +134,7 @@ class Preemption:
         for job in self.facts.jobs:
             home, now = self.pools.home(job), self.pools.taken_by(job, self.choices[job.number])
             held.update(home if job in back else now & home if job in gone else now)
-        return any(self.pools.over(held, self.pools.home(owner)) for owner in owners)
+        return any(self.pools.over(held, self.pools.home(job)) for job in back)
 
     def _fits(self, changed: Choices, back: Collection[int]) -> bool:
         if not self.teams and "sharing" not in self.facts.raw:

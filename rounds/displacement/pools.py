@@ -29,8 +29,8 @@ class PoolUse:
         self._changes, self._domains = changes, domains
         self._pools = changes.round.cluster.pools
 
-    def exceeded(self, back: Collection[int], gone: Collection[int], owners: Iterable[int]) -> bool:
-        """Whether a domain of which `owners` held something holds too much.
+    def exceeded(self, back: Collection[int], gone: Collection[int]) -> bool:
+        """Whether a domain of which jobs that are back held something holds too much.
 
         Parameters
         ----------
@@ -47,7 +47,7 @@ class PoolUse:
             held.update(self._home(j))
         for j in set(gone).difference(back):
             held.subtract(self._added(j))
-        return any(self._is_overfull(where, held) for j in owners for where in self._home(j))
+        return any(self._is_overfull(where, held) for j in back for where in self._home(j))
 
     def fills(self, job: int, back: Iterable[int]) -> bool:
         """Whether a job takes more than before of a domain of which others had something."""

@@ -152,7 +152,7 @@ class Displacement:
     def _breaks(
         self, back: Sequence[int], gone: set[int], hosts: set[str], owners: Iterable[int]
     ) -> bool:
-        """Whether some hosts, labels of `back`, or quotas or pools of `owners` break.
+        """Whether some hosts, labels or pools of `back`, or quotas of `owners` break.
 
         `back` are in their places before the round, and `gone` do not arrive.
         """
@@ -161,7 +161,7 @@ class Displacement:
         return (
             any(self._labels.meets(j, labelled) for j in others)
             or self._quotas.exceeded(set(back), gone, owners)
-            or self._pools.exceeded(set(back), gone, owners)
+            or self._pools.exceeded(set(back), gone)
             or self._hosts.exceeds(back, gone, hosts)
         )
 

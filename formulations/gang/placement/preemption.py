@@ -228,28 +228,23 @@ class _Counterfactual:
     def beyond_pools(self, below: Sequence[tuple[int, JobPlacement]]) -> set[int]:
         """Return what has come, not above the level, to a pool that then holds too much.
 
-        Pools are those from which a victim of the level took something; the last one that came
-        goes.
+        Pools are those from which a job that is back took something; the last one that came goes.
         """
         placement, problem = self._placement, self._placement.problem
         if not problem.pools:
             return set()
-        home, running = problem.running_placement_of, problem.running
-        victims = [job for job in self.back if not placement.is_running(job)]
-        exact = [job for job in victims if running[job].level == self._level]
-        for k, pool in enumerate(problem.pools):
-            left = placement.pools.left[k].copy()
+        home = problem.running_placement_of
+        for pool, mine, now in zip(problem.pools, self._pools, placement.pools.left, strict=True):
+            left = now.copy()
             for number, start in self._above:
                 if start.job == ANY_JOB or number in self._returned:
                     left += taken_of_pool(problem, pool, start)
             for job in self.back:
                 left -= taken_of_pool(problem, pool, home[job])
-            over = set(np.flatnonzero(left < 0).tolist())
-            for job in exact if over else ():
-                mine = over.intersection(use_of_pool(problem, pool, home[job]))
-                for number, start in reversed(below) if mine else ():
-                    if not mine.isdisjoint(more_of_pool(problem, pool, start)):
-                        return {number}
+            over = mine.intersection(np.flatnonzero(left < 0).tolist())
+            for number, start in reversed(below) if over else ():
+                if not over.isdisjoint(more_of_pool(problem, pool, start)):
+                    return {number}
         return set()
 
     def _fills_pool(self, start: JobPlacement) -> bool:

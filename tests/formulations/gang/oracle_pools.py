@@ -268,8 +268,8 @@ class PoolOracle:
             if way.job not in gone:
                 held.update(self.home[way.job] if way.job in back else way.taken)
         victims = [j for j in back & set(stopped) if jobs[j].priority == level]
-        asked = {key for j in back for key in self.home[j] if key[0] == "host"}
-        asked |= {key for j in victims for key in self.home[j] if key[0] != "host"}
+        asked = {key for j in back for key in self.home[j] if key[0] != "tenant"}
+        asked |= {key for j in victims for key in self.home[j] if key[0] == "tenant"}
         return self._over(held, asked)
 
     def _goes_back(self, mover: Way, back: set[int]) -> bool:

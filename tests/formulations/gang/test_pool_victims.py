@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
@@ -14,6 +15,7 @@ from placewright.formulations.gang.problem.jobs import ANY_JOB, TaskPlacement
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from placewright.rounds.displacement.victims import lawful_in
 
 Raw = dict[str, Any]
 WATTS: Raw = {"resource": "watts", "level": "rack"}
@@ -87,6 +89,26 @@ CASES: dict[str, tuple[dict[str, int], list[Raw], list[Raw], int]] = {
         ],
         0,
     ),
+    "nor the part of a pool that a higher job moves away from": (
+        {"a0": 1, "b0": 1, "b1": 1},
+        [{**WATTS, "capacity": 1}],
+        [
+            job("v", 1, 1, 0, "a0"),
+            job("h", 1, 1, 1, "b0", hosts=["a0"]),
+            job("x", 1, 9, 0, hosts=["b1"]),
+        ],
+        0,
+    ),
+    "nor the domain that a higher job uses no more": (
+        {"a0": 1, "b0": 1, "b1": 1},
+        [TREES],
+        [
+            job("v", 0, 1, 0, "a0"),
+            job("h", 0, 1, 1, "b0", hosts=["a0"], uses={"trees": 1}),
+            job("x", 0, 9, 0, hosts=["b1"], uses={"trees": 1}),
+        ],
+        0,
+    ),
     "a job stops that uses one domain of two": (
         {"a0": 1, "a1": 2, "b0": 1, "b1": 1},
         [TREES],
@@ -122,11 +144,12 @@ def test_preemption_for_pools(
         ("nor what a higher job leaves of it", {"n": "a1", "x": "a1"}, ["x"]),
         ("of the whole cluster as of a rack", {"n": "b0", "x": "b0"}, ["x"]),
         ("nor the GPU that a higher job moves away from", {"h": "a1", "x": "b0"}, ["x"]),
+        ("nor the part of a pool that a higher job moves away from", {"h": "a0", "x": "b1"}, ["x"]),
         ("one of its own priority does not", {"n": "a1"}, ["n"]),
         ("a higher job takes what it gives back", {"n": "a1"}, []),
     ],
 )
-def test_repairs_stop_who_gains_from_a_pool(
+def test_a_plan_in_which_someone_gains_from_a_pool_is_repaired(
     name: str, moves: dict[str, str], stop: list[str]
 ) -> None:
     gpus, pools, jobs, _ = CASES[name]
@@ -143,6 +166,7 @@ def test_repairs_stop_who_gains_from_a_pool(
         put = TaskPlacement(0, at, 1, placement.put(shape, at))
         running = number[one] if one in "vh" else ANY_JOB
         started[placement.start(kind, 0, [put], running)] = one
+    assert (lawful_in(round_, assign(placement, "unrepaired")) is None) == bool(stop)
     repair_preemptions(placement)
     left = {number for number, _ in placement.changed()}
     assert [one for number, one in started.items() if number not in left] == stop

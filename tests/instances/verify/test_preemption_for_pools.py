@@ -101,18 +101,38 @@ def test_victims_of_one_priority_are_put_back_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "rules"), [("r2-h3", []), ("r1-h2", []), ("r1-h3", ["preemption"])]
+    ("there", "rules"), [("r2-h3", []), ("r1-h2", ["preemption"]), ("r1-h3", ["preemption"])]
 )
 def test_a_higher_job_that_moves_into_a_pool_goes_back_where_it_was(
     there: str, rules: list[str]
 ) -> None:
-    """Job h moves into the rack of v, and x must not have the GPU that h goes back to.
-
-    What h took of the pool of its old rack x may have: v never held any of it.
-    """
+    """Job h moves into the rack of v; its GPU and its part of its old rack must stay free."""
     jobs = [job("v", 60, 1, "r0-h0"), job("h", 60, 2, "r1-h3"), job("x", 60, 1)]
     plan = stopped("v", "h"), placed("migrate", "h", "r0-h1"), placed("start", "x", there)
     assert rules_of([RACK], jobs, *plan, steps=["v", "h"]) == rules
+
+
+@pytest.mark.parametrize(
+    ("watts", "there", "rules"),
+    [(40, "r1-h2", []), (50, "r1-h2", ["preemption"]), (50, "r2-h2", [])],
+)
+def test_a_pool_has_room_for_a_higher_job_that_goes_back_to_its_place(
+    watts: int, there: str, rules: list[str]
+) -> None:
+    """Job h takes the GPU of v; no victim held anything of the pool that h came from."""
+    jobs = [job("v", 0, 1, "r0-h0"), job("h", 60, 2, "r1-h0"), job("x", watts, 1)]
+    plan = stopped("v", "h"), placed("migrate", "h", "r0-h0"), placed("start", "x", there)
+    assert rules_of([RACK], jobs, *plan, steps=["v", "h"]) == rules
+
+
+def test_a_pool_has_room_for_jobs_that_go_back_one_after_the_other() -> None:
+    """Job h takes the GPU of v, and g what h held of rack r1; x must not have what g held of r2."""
+    jobs = [job("v", 0, 1, "r0-h0"), job("h", 60, 2, "r1-h0"), job("g", 60, 2, "r2-h0")]
+    jobs += [job("x", 60, 1)]
+    moves = placed("migrate", "h", "r0-h0"), placed("migrate", "g", "r1-h1")
+    for there, rules in (("r0-h1", ["pool"]), ("r2-h1", ["preemption"])):
+        plan = stopped("v", "h"), *moves, placed("start", "x", there)
+        assert rules_of([RACK], jobs, *plan, steps=["v", "h", "g"]) == rules
 
 
 def test_a_job_that_moves_within_a_pool_displaces_nobody_there() -> None:

@@ -1,10 +1,12 @@
 r"""Preemption rows of pools: a job stops for what it holds of a domain, and others gain nothing.
 
-For each level k and each domain d of a pool of which a victim of level k holds something, with all
-victims w of at least this level back in place, and as if nobody of a higher rank had started:
+For each level k and each domain d of a pool, with all victims w of at least this level back in
+place, and as if nobody of a higher rank had started:
 
     sum_{rank <= k} takes of d + sum_{w: level >= k} home[w,d] n[w] + sum_H g[k,H,d]
-        <= left[d]                          where some v of level k holds something of d and stops
+        <= left[d]                          where touched[k,d] = 1
+    touched[k,d] >= n[w]                    of w that holds something of d, if one of k stops
+    touched[k,d] >= r[k,H]                  of H that holds something of d
     g[k,H,d] >= home[H,d] r[k,H]            a job H of a higher rank is back, or
     takes[H,d] - g[k,H,d] <= M more[H,d]    takes no more than before
     r[k,H] >= more[H,d] + touched[k,d] - 1  it is back where one that is back holds something of d
@@ -85,48 +87,40 @@ class PoolVictims:
         back
             The column r of each job that may go back.
         """
-        for p, home in enumerate(self.home):
-            asked = np.flatnonzero((home[list(exact)] > 0).any(axis=0))
-            if len(asked):
-                tested = self._stopped(asked, home, exact)
-                self._go_back(p, level, exact, some, back)
-                for column, d in zip(tested.tolist(), asked.tolist(), strict=True):
-                    self._limit(p, level, d, column, back)
+        for p in range(len(self.pools)):
+            touched = self._touched(p, level, exact, some, back)
+            for k in back:
+                for d in self._grows(p, k):
+                    if d in touched:
+                        row = self.m.model.rows("returned", 1, lower=-1.0)
+                        columns = [back[k], self._more_of(p, k, d), touched[d]]
+                        self._sum(row, columns, [1.0, -1.0, -1.0])
+            for d, column in touched.items():
+                self._limit(p, level, d, column, back)
 
-    def _stopped(self, domains: Ints, home: Ints, jobs: Sequence[int]) -> Ints:
-        """Append whether a job that holds something of a domain stops, of some jobs."""
-        m = self.m
-        columns = m.model.variables("touched pool", len(domains), upper=1, integer=False)
-        for column, d in zip(columns, domains, strict=True):
-            for k in jobs:
-                if home[k, d]:
-                    row = m.model.rows("touched pool", 1, lower=1.0)
-                    self._sum(row, [column, *m.y[list(self.running[k])]], 1.0)
-        return columns
-
-    def _go_back(
+    def _touched(
         self, p: int, level: int, exact: Sequence[int], some: Ints, back: Mapping[int, int]
-    ) -> None:
-        """Let jobs go back that take more of a domain of which one that is back holds something."""
+    ) -> dict[int, int]:
+        """Append whether one that is back holds something of a domain; return columns by domain.
+
+        Where nobody goes back, victims of a higher level are left to its own rows.
+        """
         m, home = self.m, self.home[p]
-        above = np.flatnonzero(self.level > level).tolist()
-        holders = home[[*exact, *above]].sum(axis=0)
-        more = {(k, d): self._more_of(p, k, d) for k in back for d in self._grows(p, k)}
-        domains = np.unique([d for _, d in more if holders[d]]).astype(np.int64)
-        touched = dict(zip(domains.tolist(), self._stopped(domains, home, exact), strict=True))
+        above = np.flatnonzero(self.level > level).tolist() if back else []
+        domains = np.flatnonzero((home[[*exact, *above]] > 0).any(axis=0)).tolist()
+        columns = m.model.variables("touched pool", len(domains), upper=1, integer=False)
+        touched: dict[int, int] = dict(zip(domains, columns.tolist(), strict=True))
         for d, column in touched.items():
-            for k in above:
-                if home[k, d]:
-                    row = m.model.rows("touched pool", 1, lower=0.0)
-                    self._sum(row, [column, *m.y[list(self.running[k])]], 1.0)
+            for k in (k for k in (*exact, *above) if home[k, d]):
+                own = self.level[k] == level
+                row = m.model.rows("touched pool", 1, lower=1.0 if own else 0.0)
+                self._sum(row, [column, *m.y[list(self.running[k])]], 1.0)
+                if not own:
                     self._sum(row, some, -1.0)
-                if home[k, d] and k in back:
+                if k in back:
                     row = m.model.rows("touched pool", 1, lower=0.0)
                     self._sum(row, [column, back[k]], [1.0, -1.0])
-        for (k, d), grows in more.items():
-            if d in touched:
-                row = m.model.rows("returned", 1, lower=-1.0)
-                self._sum(row, [back[k], grows, touched[d]], [1.0, -1.0, -1.0])
+        return touched
 
     def _grows(self, p: int, job: int) -> list[int]:
         """Return the domains of which a job may take more than before."""

@@ -62,17 +62,17 @@ class PutBack:
         gone: Collection[str] = (),
         owners: Collection[str] = (),
     ) -> str:
-        """Return what breaks on these hosts, with labels of `back`, and of what owners have a part.
+        """Return what breaks on these hosts, with labels and pools of `back`, and quotas of owners.
 
-        "" if nothing does. The owners are jobs: the quotas and caps that they count in are asked,
-        and the pool domains of which they held something. A job of `gone` that migrates takes no
-        more of these than before.
+        "" if nothing does. Pool domains are those of which jobs of `back` held something. The
+        owners are jobs: the quotas and caps that they count in are asked. A job of `gone` that
+        migrates takes no more of a pool domain than before.
         """
         return (
             self._on_hosts(back, hosts, gone)
             or self._labels(back, gone)
             or self._quotas(back, gone, owners)
-            or self._overfull(back, gone, owners)
+            or self._overfull(back, gone)
         )
 
     def beside_guaranteed(self, job: str, guaranteed: Collection[str]) -> bool:
@@ -242,10 +242,8 @@ class PutBack:
                     )
         return ""
 
-    def _overfull(
-        self, back: Collection[str], gone: Collection[str], owners: Collection[str]
-    ) -> str:
-        mine = self.pools.held(owners)
+    def _overfull(self, back: Collection[str], gone: Collection[str]) -> str:
+        mine = self.pools.held(set(back))
         held = self.pools.held_with(back, gone, mine)
         where = self.pools.overfull(held, mine)
         if where is None:
