@@ -8,6 +8,7 @@ from rich.text import Text
 
 from placewright.cli.format.table import MAX_ROWS, print_more, print_table, table
 from placewright.instances.derived.phrases import count
+from placewright.instances.documents.quantities import memory_in_gi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,16 +24,14 @@ MOST_NAMES = 8
 def print_protection(console: Console, found: Protection) -> None:
     """Print, for each job, its teams, their ranks, and what they survive."""
     for job in found.jobs:
-        _print_job(console, job)
+        _print_job(console, job, memory_in_gi(found.memory_mib))
     most = "" if found.most_apart is None else f"; no plan has more than {found.most_apart}"
     console.print(f"{count(found.apart, 'team')} in different domains{most}")
 
 
-def _print_job(console: Console, job: ProtectedJob) -> None:
-    made = table(
-        f"{job.job}: {count(len(job.hosts), 'host')}",
-        *("keepers", "checkpoints of", "ranks", "domains"),
-    )
+def _print_job(console: Console, job: ProtectedJob, memory: str) -> None:
+    title = f"{job.job}: {count(len(job.hosts), 'host')}"
+    made = table(title, "keepers", "checkpoints of", "ranks", "domains")
     for one in job.sets[:MAX_ROWS]:
         made.add_row(
             Text(" ".join(one.hosts)),
@@ -42,6 +41,8 @@ def _print_job(console: Console, job: ProtectedJob) -> None:
         )
     if job.sets:
         print_table(console, made)
+    else:
+        console.print(Text(title))
     print_more(console, len(job.sets) - MAX_ROWS, "set")
     console.print(
         "failed hosts that lose nothing: "
@@ -53,7 +54,8 @@ def _print_job(console: Console, job: ProtectedJob) -> None:
         fatal.append(f"; not {_short(job.fatal)}")
     console.print(fatal)
     if job.unprotected:
-        console.print(Text(f"without a copy elsewhere: {_short(job.unprotected)}"))
+        names = _short(job.unprotected)
+        console.print(Text(f"without a copy elsewhere: {names}; who keeps one needs {memory} free"))
     console.print()
 
 

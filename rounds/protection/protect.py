@@ -70,7 +70,7 @@ class Protection:
     """Who keeps whose checkpoints: the round that was solved, its plan, and the jobs.
 
     `apart` teams of the plan have all hosts in different domains, and no plan has more than
-    `most_apart` of them (None: not known).
+    `most_apart` of them (None: not known). A host that keeps copies needs `memory_mib` free.
     """
 
     round: Round
@@ -78,6 +78,7 @@ class Protection:
     jobs: tuple[ProtectedJob, ...]
     apart: int
     most_apart: int | None
+    memory_mib: int
 
     def as_object(self) -> dict[str, Any]:
         """Return it as plain JSON, for those who set up a training framework."""
@@ -139,7 +140,8 @@ def protect(
     plan = solve_round(made, time_limit=time_limit)
     cluster = build_cluster(made.cluster)
     domain_of = _domains(cluster, level)
-    room = _room(made, cluster, plan, BUFFERS * memory_mib * (copies - 1))
+    needed = BUFFERS * memory_mib * (copies - 1)
+    room = _room(made, cluster, plan, needed)
     teams: defaultdict[int, list[tuple[str, ...]]] = defaultdict(list)
     numbers = {Team.named(job.name).job for job in made.jobs if job.running is None}
     for decision in plan.decisions:
@@ -150,7 +152,7 @@ def protect(
     protected = [
         _protected(round.jobs[i], teams[i], copies, domain_of, room) for i in sorted(numbers)
     ]
-    return Protection(made, plan, tuple(protected), apart, _most_apart(made, plan))
+    return Protection(made, plan, tuple(protected), apart, _most_apart(made, plan), needed)
 
 
 def _most_apart(made: Round, plan: Plan) -> int | None:

@@ -107,3 +107,12 @@ def test_the_verb_prints_and_writes_who_keeps_what(tmp_path: Path) -> None:
     (job,) = written["jobs"]
     assert len(job["sets"]) == 5
     assert all(len(one["ranks"]) == GPUS for one in job["sets"])
+
+
+def test_the_verb_names_a_job_without_a_copy_and_the_memory_that_one_needs(tmp_path: Path) -> None:
+    write(round_of((2, 2), {"a": (2, 2)}, "4Gi"), str(tmp_path / "round.yaml"))
+    options = ["--copies", "3", "--level", "rack", "--memory", "4Gi"]
+    result = CliRunner().invoke(app, ["protect", str(tmp_path / "round.yaml"), *options])
+    assert result.output.splitlines()[0].strip() == "a: 4 hosts"
+    assert "without a copy elsewhere: " in result.output
+    assert result.output.splitlines()[3].endswith("; who keeps one needs 16Gi free")
