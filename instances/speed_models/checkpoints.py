@@ -53,7 +53,13 @@ def fluid_intervals(jobs: Sequence[tuple[float, float]], store_gbps: float) -> l
         The state S_j of each, in Gbit, and its work a_j per second.
     store_gbps
         B, in Gbit/s.
+
+    Raises
+    ------
+    InvalidInputError
+        If B is not above 0.
     """
+    positive(store_gbps, ("store_gbps",))
     both = sum(sqrt(state * work) for state, work in jobs) / store_gbps
     return [sqrt(state / work) * both for state, work in jobs]
 

@@ -35,7 +35,7 @@ def options(
     Parameters
     ----------
     prefill_rate, decode_rate
-        Requests that one instance serves, per unit of time.
+        Requests that one instance serves, per unit of time: 1 or more, since values are whole.
     most
         Instances of both kinds together, 2 or more.
     prefill, decode
@@ -46,11 +46,15 @@ def options(
     Raises
     ------
     InvalidInputError
-        If a rate is not above 0, fewer than 2 instances are allowed, or there are more than 64
+        If a rate is below 1, fewer than 2 instances are allowed, or there are more than 64
         pairs.
     """
-    positive(prefill_rate, ("prefill_rate",))
-    positive(decode_rate, ("decode_rate",))
+    for name, rate in (("prefill_rate", prefill_rate), ("decode_rate", decode_rate)):
+        positive(rate, (name,))
+        if rate < 1:
+            raise InvalidInputError(
+                "expected 1 or more; count the requests of a longer time", path=(name,), value=rate
+            )
     if most < 2:
         raise InvalidInputError("expected 2 or more", path=("most",), value=most)
     rates = {

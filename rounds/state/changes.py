@@ -24,12 +24,14 @@ from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.leases import Outage
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.policy import Tenant
+from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import ENTRY, InvalidInputError, Path
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.presets.health import with_health
 from placewright.rounds.sections.cells import bindings_of
+from placewright.rounds.state.pools import with_pools
 from placewright.rounds.state.promises import jobs_with_promises
 from placewright.rounds.state.transfers import geo_after_plan, with_updates
 
@@ -56,6 +58,8 @@ class Changes:
         a tenant that is not known yet is added.
     caps
         New caps, by name, as a document has them; one that is not known yet is added.
+    pools
+        Each takes the place of the pool of its resource and level, which the round has.
     reservations, maintenance
         Take the place of all of them; None leaves them.
     outages
@@ -78,6 +82,7 @@ class Changes:
     health: Mapping[str, bool] = field(default_factory=dict)
     quotas: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     caps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pools: Sequence[Pool] = ()
     reservations: Sequence[Reservation] | None = None
     maintenance: Sequence[Outage] | None = None
     outages: Sequence[Outage] | None = None
@@ -243,6 +248,7 @@ def _now(round_: Round, changes: Changes) -> int:
 def _cluster(
     cluster: ClusterDocument, changes: Changes, hosts: Mapping[str, Hardware]
 ) -> ClusterDocument:
+    cluster = with_pools(cluster, changes.pools)
     if not changes.health:
         return cluster
     health = {

@@ -11,6 +11,7 @@ from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Task
+from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.errors import InvalidInputError
 from placewright.rounds import Changes, solve_round
@@ -108,6 +109,46 @@ def test_caps_are_replaced_and_added() -> None:
     by_model = {"gpus_by_model": {"H100": 1}}
     with pytest.raises(InvalidInputError, match="cap c counts GPUs by model"):
         after(Changes(caps={"c": by_model}), more)
+
+
+POOLS = (
+    Pool(resource="power_w", level="host", capacity=9, domains={"h1": 5}),
+    Pool(resource="power_w", capacity=20),
+    Pool(resource="licence", capacity=2, per="job"),
+)
+
+
+def with_pools() -> Round:
+    cluster = ROUND.cluster.model_copy(update={"pools": POOLS})
+    return ROUND.model_copy(update={"cluster": cluster})
+
+
+def test_a_pool_takes_the_place_of_that_of_its_level() -> None:
+    changed = Pool(resource="power_w", level="host", capacity=8)
+    following = after(Changes(pools=[changed]), with_pools())
+    assert following.cluster.pools == (changed, *POOLS[1:])
+
+
+@pytest.mark.parametrize(
+    ("pool", "path", "says"),
+    [
+        (POOLS[2].model_copy(update={"per": "task"}), ("pools", 0), "with per: task; expected"),
+        (Pool(resource="heat", capacity=1), ("pools", 0), "no pool of heat of this level"),
+        (Pool(resource="licence", level="host", capacity=1), ("pools", 0), "no pool of licence"),
+        (Pool(resource="power_w", level="row", capacity=1), ("pools", 0, "level"), "unknown level"),
+        (
+            Pool(resource="power_w", level="host", capacity=1, domains={"h9": 1}),
+            ("pools", 0, "domains", "h9"),
+            "unknown domain",
+        ),
+    ],
+)
+def test_pools_that_there_are_none_of_are_refused(
+    pool: Pool, path: tuple[str | int, ...], says: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=says) as caught:
+        after(Changes(pools=[pool]), with_pools())
+    assert caught.value.path == path
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,15 @@ def test_successive_rounds_keep_pools(monkeypatch: pytest.MonkeyPatch, feature: 
         for number in range(3):
             at = engine.round_solved or first
             gone = [job.name for job in at.jobs if number and rng.random() < 0.2]
-            changes = Changes(removed=gone, added=later[number::3], now=1000 + 100 * number)
+            pools = [
+                pool.model_copy(update={"capacity": rng.randrange(2 * pool.capacity + 1)})
+                for pool in at.cluster.pools
+                if number and rng.random() < 0.5
+            ]
+            changes = Changes(
+                removed=gone, added=later[number::3], pools=pools, now=1000 + 100 * number
+            )
             plan = engine.round(changes)
             assert engine.round_solved is not None
+            assert all(pool in engine.round_solved.cluster.pools for pool in pools)
             check(engine.round_solved, plan)

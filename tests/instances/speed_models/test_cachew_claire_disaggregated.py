@@ -97,6 +97,8 @@ def test_what_cannot_be_is_refused() -> None:
         cachew.options(65, 1)
     with pytest.raises(InvalidInputError, match="gpus: 6: expected a multiple of 4 up to 8"):
         claire.options(8, 1, (6,), switch="switch", worker=TaskGroup(gpu=4))
+    one = TaskGroup(gpu=1)
+    with pytest.raises(InvalidInputError, match=r"decode_rate: 0\.4: expected 1 or more; count"):
+        disaggregated.options(2, 0.4, 5, prefill=one, decode=one, level="rack")
     with pytest.raises(InvalidInputError, match="most: 1: expected 2 or more"):
-        one = TaskGroup(gpu=1)
         disaggregated.options(1, 1, 1, prefill=one, decode=one, level="rack")

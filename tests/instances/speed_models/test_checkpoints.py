@@ -221,3 +221,8 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], message: str) -> Non
     given: dict[str, Any] = {"state_gbit": 1000, "work": 1, "intervals_s": [10], "worst_s": 1000}
     with pytest.raises(InvalidInputError, match=message):
         checkpoints.options(**(given | changes))
+
+
+def test_a_store_without_bandwidth_has_no_intervals() -> None:
+    with pytest.raises(InvalidInputError, match="store_gbps: 0: expected a number above 0"):
+        checkpoints.fluid_intervals([SMALL, LARGE], 0)
