@@ -18,6 +18,7 @@ from placewright.explain.oracle import Oracle, SolvingOracle
 from placewright.explain.proof import plan_that_starts
 from placewright.explain.situations import Situations
 from placewright.instances.derived.phrases import counted
+from placewright.instances.documents.edits import Edit, Edits
 from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
 from placewright.instances.errors import InvalidInputError
@@ -128,9 +129,10 @@ class JobCorrections:
             return replace(correction, beside_plan=True)  # its base is the round after the plan
         if self._beside is None:
             return correction
+        edits = Edits(edits=tuple(_after_plan(self._beside, correction.edits.edits)))
         try:
-            starts = self._starts(apply_edits(self._beside, correction.edits), ())
-        except InvalidInputError:  # such as the end of a job that the plan stops
+            starts = self._starts(apply_edits(self._beside, edits), ())
+        except InvalidInputError:
             starts = None
         return replace(correction, beside_plan=starts)
 
@@ -160,3 +162,13 @@ class JobCorrections:
         cost = self._costs["preempt"]
         form = Form(" and ".join(said), edits, victims.disruption == victims.at_least)
         return Correction((Part(cost.who, "preempt", form),), cost.price, form.least)
+
+
+def _after_plan(after: Round, edits: Sequence[Edit]) -> Iterator[Edit]:
+    """Yield edits of a round as edits of the one after its plan, where some jobs have stopped."""
+    running = {job.name for job in after.jobs if job.running is not None}
+    for edit in edits:
+        if edit.end is None:
+            yield edit
+        elif left := [name for name in edit.end if name in running]:
+            yield edit_of(end=left)

@@ -147,7 +147,7 @@ def amount_text(resource: str, amount: int) -> str:
     if resource not in _NOUNS:
         return f"{amount:,} of {resource}"
     whole, rest = divmod(amount, _MILLI)
-    number = f"{whole}.{rest:03}".rstrip("0") if rest else f"{whole}"
+    number = f"{whole:,}.{rest:03}".rstrip("0") if rest else f"{whole:,}"
     return f"{number} {_NOUNS[resource]}{'' if number == '1' else 's'}"
 
 

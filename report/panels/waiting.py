@@ -28,6 +28,7 @@ SHARE_OF_KINDS = 0.5
 
 NOTHING = "No change was found that lets it start."
 UNDECIDED = "Of the first the plan says:"
+NOT_BESIDE = " (not beside what this plan starts)"
 NO_TIME = "No time was left to look for what would let it start."
 
 
@@ -208,7 +209,7 @@ def _changes(subject: Subject, plan: Plan, job: str, seconds: float) -> Iterator
     if found is None:
         return
     for one in found.now[:MAX_CORRECTIONS]:
-        yield Sentence(_who(one), one.text)
+        yield Sentence(_who(one), one.text + NOT_BESIDE * (one.beside_plan is False))
     for one in () if found.now else (found.some_day or ())[:MAX_CORRECTIONS]:
         yield Sentence(_who(one), f"{one.text} (some day)")
 

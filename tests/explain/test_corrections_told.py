@@ -11,6 +11,7 @@ from placewright.explain.corrections.costs import COSTS
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import World, without_waiting
 from placewright.explain.oracle import SolvingOracle
+from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
 
 QUICKSTART = Path(__file__).parents[2] / "instances" / "library" / "quickstart.yaml"
@@ -59,3 +60,23 @@ def test_costs_leave_out_what_is_not_to_be_proposed() -> None:
     assert found.corrections is not None
     assert {part.kind for one in found.corrections.now for part in one.parts} == {"tasks"}
     assert without_waiting(round_, "homework") == found.world.base
+
+
+def test_the_end_of_a_job_that_the_plan_stops_is_of_no_use_beside_the_plan() -> None:
+    whole = {"options": [{"groups": [{"gpu": 8}]}]}
+    runs = {"tasks": [{"host": "h", "gpus": list(range(8))}]}
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": [{"name": "h", "gpus": 8, "gpu_model": "H100"}]},
+            "jobs": [
+                {"name": "stops", **whole, "running": runs},
+                {"name": "urgent", "priority": 1, **whole},
+                {"name": "waits", **whole},
+            ],
+        }
+    )
+    plan = solve_round(round_, isolation="none")
+    found = explain_job(round_, plan, "waits", corrections=6, isolation="none").corrections
+    assert found is not None
+    (end,) = (one for one in found.now if one.edits.edits[0].end == ("stops",))
+    assert end.beside_plan is False

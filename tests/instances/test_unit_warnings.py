@@ -83,6 +83,8 @@ def test_a_file_of_the_version_before_is_told_what_changed(tmp_path) -> None:
         ("memory", 64 * 1024, "64Gi of memory"),
         ("memory", 1002, "1002Mi of memory"),
         ("nic", 3, "3 of nic"),
+        ("power_w", 12_000, "12,000 of power_w"),
+        ("gpu", 10_666_500, "10,666.5 GPUs"),
     ],
 )
 def test_amounts_in_messages_have_their_units(resource: str, amount: int, text: str) -> None:

@@ -120,6 +120,12 @@ def test_waiting_jobs_stand_by_reason_and_what_was_not_computed_is_said(subjects
     assert "Any one of these would let it start" in explained
 
 
+def test_a_change_that_helps_nobody_beside_the_plan_says_so(subjects):
+    round_, plan = subjects.solved("pools")
+    text = " ".join(Elements(render_report(round_, plan, time_limit=60)).text.split())
+    assert "from 13,000 to 13,500 (not beside what this plan starts)" in text
+
+
 def test_caps_have_what_counts_in_them(subjects):
     round_, plan = subjects.solved("quickstart")
     jobs = tuple(job.model_copy(update={"caps": ("account",)}) for job in round_.jobs)
