@@ -171,8 +171,8 @@ class _Packing:
 
     def _place(self, choice: Choice, hosts: Ints) -> list[TaskPlacement] | None:
         """Place a job on hosts of one domain; None if it does not fit."""
-        if len(choice.groups) == 1 and not choice.is_tied:
-            group = choice.groups[0]
+        group = choice.groups[0]
+        if len(choice.groups) == 1 and not choice.is_tied and group.required <= self.level:
             return self._best_fit(group.shape, group.count, hosts)
         mask: NDArray[np.bool_] = np.zeros(self.placement.problem.cluster.num_hosts, dtype=np.bool_)
         mask[hosts] = True

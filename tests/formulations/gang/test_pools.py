@@ -204,3 +204,28 @@ def test_hosts_without_a_limit_do_not_hide_what_others_lack() -> None:
     assignment = HostAssignment(units, capacity, np.array([2, 2]), np.zeros(2, dtype=np.bool_))
     drop_excess(assignment)
     assert assignment.dropped.sum() == 1
+
+
+@pytest.mark.usefixtures("size")
+@pytest.mark.parametrize("level", ["host", "rack"])
+def test_gangs_packed_by_rack_keep_the_levels_that_they_ask(level: str) -> None:
+    """The fuller host, which is filled first, takes one task of the gang of two."""
+    gang = {"gpu": 2, "count": 2, "required": level}
+    asks = [gang, {"gpu": 1}, {"gpu": 1}]
+    options = [{"groups": [group], "uses": {"trees": 1}} for group in asks]
+    document = {
+        "cluster": {
+            "levels": ["rack"],
+            "domains": [{"name": "r", "level": "rack"}],
+            "hosts": [
+                {"name": f"h{n}", "parent": "r", "gpus": n, "gpu_model": "H100"} for n in (3, 8)
+            ],
+            "pools": [{"resource": "trees", "per": "job", "level": "rack", "capacity": 2}],
+        },
+        "jobs": [{"name": f"j{i}", "options": [option]} for i, option in enumerate(options)],
+        "policy": {"terms": ["value"]},
+    }
+    plan = solve_round(Round.model_validate(document), gap=0.0, isolation="none")
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
+    assert plan.certificate.terms[0].value == 5_000
