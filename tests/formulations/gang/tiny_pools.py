@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from gang_tiny import chance  # the name under which tiny.py is loaded as a fixture
@@ -182,5 +183,55 @@ def pool_rounds(draw: st.DrawFn, *, moves: bool = True) -> Round:
         policy["terms"].insert(draw(st.integers(0, 1)), "remaining")
     raw = {"cluster": cluster, "tenants": [tenant], "jobs": jobs, "policy": policy}
     round_ = Round.model_validate(as_document(raw))
+    check_round(round_)
+    return round_
+
+
+def full_racks(rng: Random) -> Round:
+    """Draw a tiny round in which running jobs fill the pool of each rack, and move for nothing.
+
+    Hosts have a GPU or two, so that a higher job that moves takes the place of a lower one, and
+    leaves its part of a pool.
+    """
+    racks = [f"r{i}" for i in range(rng.choice([2, 3]))]
+    parents = [*racks, *rng.choices(racks, k=rng.choice([1, 2]))]
+    hosts: list[Raw] = [
+        {"name": f"h{i}", "parent": rack, "gpus": rng.choice([1, 1, 1, 2]), "gpu_model": "A"}
+        for i, rack in enumerate(parents)
+    ]
+    per = rng.choice(["task", "job"])
+    resource = next(name for name, counted in PER.items() if counted == per)
+
+    def job(name: str, amount: int, count: int, value: int, priority: int) -> Raw:
+        group: Raw = {"gpu": 1000, "count": count}
+        option: Raw = {"groups": [group], "value": value}
+        if amount:
+            where, key = (group, "resources") if per == "task" else (option, "uses")
+            where[key] = {resource: amount}
+        return {"name": name, "priority": priority, "options": [option]}
+
+    free = [(h, gpu) for h, host in enumerate(hosts) for gpu in range(host["gpus"])]
+    rng.shuffle(free)
+    held, jobs = dict.fromkeys(racks, 0), []
+    for i in range(min(rng.choice([2, 3]), len(free) - 1)):
+        (h, gpu), amount = free.pop(), rng.choice([0, 1, 1, 2])
+        held[parents[h]] += amount
+        one = job(f"running-{i}", amount, 1, rng.choice([700, 1400]), rng.choice([0, 1, 2]))
+        tasks = [{"group": 0, "index": 0, "host": f"h{h}", "gpus": [gpu]}]
+        one["running"] = {"tasks": tasks, "migrate_cost": 0, "preempt_cost": rng.choice([0, 500])}
+        jobs.append(one)
+    for i in range(rng.choice([1, 2, 3])):
+        amount, count = rng.choice([1, 1, 2]), rng.choice([1, 1, 2])
+        jobs.append(job(f"job-{i}", amount, count, rng.choice([700, 4200]), rng.choice([0, 0, 1])))
+    limits = {rack: amount or rng.choice([1, 2]) for rack, amount in held.items()}
+    pool = {"resource": resource, "per": per, "level": "rack", "capacity": 1, "domains": limits}
+    cluster = {
+        "levels": ["rack"],
+        "domains": [{"name": rack, "level": "rack"} for rack in racks],
+        "hosts": hosts,
+        "pools": [pool],
+    }
+    policy = {"terms": ["value", "disruption"], "priority": "preemption"}
+    round_ = Round.model_validate(as_document({"cluster": cluster, "jobs": jobs, "policy": policy}))
     check_round(round_)
     return round_
