@@ -29,6 +29,7 @@ from placewright.report.panels.pools import pools
 from placewright.report.panels.source import source
 from placewright.report.panels.subject import Subject
 from placewright.report.panels.summary import summary
+from placewright.report.panels.uplinks import uplinks
 from placewright.report.panels.usage import usage
 from placewright.report.panels.waiting import waiting
 from placewright.report.table import Table
@@ -72,7 +73,7 @@ def render_report(
             summary=summary(subject),
             objective=objective(subject),
             differences=list(differences(subject)),
-            usage=[*usage(subject), *caps(subject), *pools(subject)]
+            usage=[*usage(subject), *caps(subject), *pools(subject), *uplinks(subject)]
             if round.policy.spec.places_jobs
             else [],
             free=list(free(subject)),

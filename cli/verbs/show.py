@@ -83,9 +83,10 @@ def show(
     console.print(f"{title}: {summary}", soft_wrap=True)
     console.print()
     from placewright.cli.views.gang.chart import MAX_HOSTS, print_map
-    from placewright.cli.views.gang.usage_tables import print_pools
+    from placewright.cli.views.gang.usage_tables import print_pools, print_uplinks
     from placewright.cli.views.gang.utilisation import print_utilisation
     from placewright.report.facts.pools import pool_usage
+    from placewright.report.facts.uplinks import uplink_usage
 
     cluster = occupancy.cluster
     large = cluster.num_gpus and cluster.num_hosts > MAX_HOSTS
@@ -93,9 +94,12 @@ def show(
     if plan is not None:
         if mapped:
             print_cluster(console, occupancy)
-        if pools := pool_usage(round_, cluster, plan):
+        pools = pool_usage(round_, cluster, plan)
+        uplinks = uplink_usage(round_, cluster, plan)
+        if pools or uplinks:
             console.print()
-            print_pools(console, pools)
+        print_pools(console, pools)
+        print_uplinks(console, uplinks)
         views.plan_charts(console, round_, plan)
         return
     from placewright.cli.views.gang.tree import cluster_tree
@@ -104,10 +108,11 @@ def show(
     if occupancy.jobs or occupancy.conditions:
         console.print()
         print_cluster(console, occupancy)
-    pools = pool_usage(round_, cluster)
-    if pools or round_.jobs:
+    pools, uplinks = pool_usage(round_, cluster), uplink_usage(round_, cluster)
+    if pools or uplinks or round_.jobs:
         console.print()
     print_pools(console, pools, planned=False)
+    print_uplinks(console, uplinks, planned=False)
     if round_.jobs:
         from placewright.cli.views.gang.job_tables import print_jobs
 

@@ -24,13 +24,19 @@ from placewright.cli.views.gang.tables import (
     terms_table,
     waiting_table,
 )
-from placewright.cli.views.gang.usage_tables import gpu_table, print_pools, tenant_table
+from placewright.cli.views.gang.usage_tables import (
+    gpu_table,
+    print_pools,
+    print_uplinks,
+    tenant_table,
+)
 from placewright.cli.views.policies import VIEWS
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.plan import DecisionKind
 from placewright.report.facts.moves import moves_of
 from placewright.report.facts.outcomes import milli_gpu_of
 from placewright.report.facts.pools import pool_usage
+from placewright.report.facts.uplinks import uplink_usage
 from placewright.report.facts.usage import gpu_usage, tenant_usage
 
 if TYPE_CHECKING:
@@ -88,7 +94,7 @@ def _print_all(
 
 
 def _print_usage(console: Console, round_: Round, plan: Plan, selection: Selection) -> None:
-    """Print GPUs by model, tenants and pools, before and after."""
+    """Print GPUs by model, tenants, pools and uplinks, before and after."""
     cluster = build_cluster(round_.cluster)
     models = gpu_usage(round_, plan, cluster)
     if models:
@@ -98,6 +104,7 @@ def _print_usage(console: Console, round_: Round, plan: Plan, selection: Selecti
         print_table(console, tenant_table(tenants[: selection.rows]))
         print_rest(console, len(tenants), "more row", selection.rows)
     print_pools(console, pool_usage(round_, cluster, plan), selection.rows)
+    print_uplinks(console, uplink_usage(round_, cluster, plan), selection.rows)
 
 
 def _print_waiting(

@@ -9,8 +9,9 @@ from rich.table import Table
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
 from placewright.report.facts.pools import PoolUsage, fullest
+from placewright.report.facts.uplinks import UplinkUsage
 from placewright.report.facts.usage import GPU, ModelUsage, TenantUsage
-from placewright.report.text import NONE, gpus, number, percent, resource_text
+from placewright.report.text import NONE, gpus, megabits, number, percent, resource_text
 from placewright.topology.units import WHOLE_GPU
 
 
@@ -74,3 +75,25 @@ def print_pools(
         )
     print_table(console, made)
     print_rest(console, len(pools), "more domain", limit)
+
+
+def print_uplinks(
+    console: Console,
+    uplinks: Sequence[UplinkUsage],
+    limit: int | None = MAX_ROWS,
+    *,
+    planned: bool = True,
+) -> None:
+    """Print how full the fullest uplinks are, and how many more there are.
+
+    `planned`: before and after a plan; else now.
+    """
+    if not uplinks:
+        return
+    columns = ("bandwidth", *(("before", "after") if planned else ("in use",)), "share")
+    made = table("Uplinks, fullest first", "where", *columns, right=columns)
+    for usage in uplinks[:limit]:
+        amounts = (usage.bandwidth, *((usage.before,) if planned else ()), usage.after)
+        made.add_row(usage.where, *map(megabits, amounts), percent(usage.share))
+    print_table(console, made)
+    print_rest(console, len(uplinks), "more link", limit)
