@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from placewright.cli.views.gang.job_tables import print_jobs
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import parse_round, write
@@ -60,7 +64,8 @@ def files(round_: Round, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 def rows_of(out: str) -> list[list[str]]:
     """The cells of each row about power."""
-    return [re.split(" {2,}", line.strip()) for line in out.splitlines() if "power_w" in line]
+    found = [re.split(" {2,}", line.strip()) for line in out.splitlines()]
+    return [cells for cells in found if cells[0] == "power_w"]
 
 
 def test_a_round_says_what_is_in_use(run, files) -> None:
@@ -89,3 +94,19 @@ def test_a_solved_plan_has_the_same_table_and_all_of_it_on_request(run, files) -
     assert [row[-1] for row in rows_of(result.out)[:3]] == ["62.5 %", "62.5 %", "0 %"]
     every = run("solve", files[0], "--time-limit", "2s", "--all")
     assert len(rows_of(every.out)) == RACKS
+
+
+def test_jobs_ask_what_hosts_share_and_keep_apart(round_: Round) -> None:
+    group = {
+        "count": 2,
+        "gpu": 1,
+        "resources": {"power_w": 2500, "nic": 1},
+        "apart": {"level": "host"},
+    }
+    option = {"groups": [group], "required": "rack", "uses": {"lic": 1}}
+    job = Job.model_validate({"name": "j", "options": [option]})
+    printed = StringIO()
+    console = Console(file=printed, width=200)
+    print_jobs(console, round_.model_copy(update={"jobs": (job,)}))
+    asks = "2 x 1 with 2,500 of power_w, at most 1 per host, all in one rack, uses 1 of lic"
+    assert f" {asks} " in printed.getvalue()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 
 from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.format.table import MAX_ROWS, print_table, table
-from placewright.instances.derived.phrases import count
+from placewright.instances.derived.phrases import count, several
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
-from placewright.instances.documents.quantities import memory_in_gi
+from placewright.instances.documents.quantities import amount_text, memory_in_gi
 from placewright.instances.documents.round import Round
 from placewright.report.text import NONE, gpus, number, place
 from placewright.topology.units import WHOLE_GPU
@@ -20,6 +21,7 @@ from placewright.topology.units import WHOLE_GPU
 def print_jobs(console: Console, round_: Round) -> None:
     """Print the jobs of a round: counts by size, then the first ones, pending before running."""
     print_table(console, _size_table(round_))
+    pooled = {pool.resource for pool in round_.cluster.pools}
     jobs = sorted(round_.jobs, key=lambda job: job.running is not None)
     made = table(
         "Jobs",
@@ -37,7 +39,7 @@ def print_jobs(console: Console, round_: Round) -> None:
             job.tenant or NONE,
             number(job.priority),
             number(job.weight),
-            _asks(job),
+            _asks(job, pooled),
             _where(job.running) if job.running else NONE,
         )
     print_table(console, made)
@@ -81,23 +83,30 @@ def _where(running: Running) -> str:
     return f"{where}, pinned" if running.pinned else where
 
 
-def _asks(job: Job) -> str:
-    """Say what a job asks: its first options, and how many more there are."""
+def _asks(job: Job, pooled: Collection[str]) -> str:
+    """Say what a job asks: its first option, and how many more there are."""
     first, *others = job.options
-    text = _option(first)
+    text = _option(first, pooled)
     return f"{text} (or {count(len(others), 'other option')})" if others else text
 
 
-def _option(option: Option) -> str:
-    return " + ".join(_group(group) for group in option.groups)
+def _option(option: Option, pooled: Collection[str]) -> str:
+    """Say what an option asks; of resources those that hosts share."""
+    groups = " + ".join(_group(group, pooled) for group in option.groups)
+    level = f", all in one {option.required}" if option.required else ""
+    used = [amount_text(name, amount) for name, amount in option.uses.items() if amount]
+    return f"{groups}{level}{f', uses {several(used)}' if used else ''}"
 
 
-def _group(group: TaskGroup) -> str:
+def _group(group: TaskGroup, pooled: Collection[str]) -> str:
     times = f"{group.count} x " if group.count > 1 else ""
     models = f" {'|'.join(group.gpu_models)}" if group.gpu_models else ""
     models += f" on {'|'.join(group.hosts)}" if group.hosts else ""
     models += f" in {' and '.join(group.host_sets)}" if group.host_sets else ""
     level = f" in one {group.required}" if group.required else ""
+    if group.apart:
+        level += f", at most {group.apart.most} per {group.apart.level}"
     size = group.mig or gpus(group.gpu)
-    memory = f" with {memory_in_gi(group.gpu_memory)}" if group.gpu_memory else ""
-    return f"{times}{size}{memory}{models}{level}"
+    takes = [memory_in_gi(group.gpu_memory)] if group.gpu_memory else []
+    takes += [amount_text(n, amount) for n, amount in group.resources.items() if n in pooled]
+    return f"{times}{size}{f' with {several(takes)}' if takes else ''}{models}{level}"
