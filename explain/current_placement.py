@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from placewright.formulations.gang.problem.quotas import accounts_of, held_before, limits_of
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.pools import pools_of, running_places
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -17,10 +20,12 @@ def current_placement(round: Round) -> tuple[Round, Plan]:  # noqa: A002
 
     Running jobs become pending ones, and the plan starts them in their places: bounds of that round
     speak of all placements of what runs and waits. Those that are pinned stay where they are, and
-    so do those that could not be started where they run (their host has failed since, or takes no
-    new jobs); what waits goes on waiting.
+    so do those that could not be started where they run: they hold some of a quota, cap or pool of
+    which all hold more than it has, or their host has failed since, or takes no new jobs. What
+    waits goes on waiting.
     """
     pinned = {j.name for j in round.jobs if j.running is not None and j.running.pinned}
+    pinned |= _beyond_limits(round)
     decided, plan = _decided(round, pinned)
     refused = {
         plan.decisions[int(found[1])].job
@@ -28,6 +33,35 @@ def current_placement(round: Round) -> tuple[Round, Plan]:  # noqa: A002
         if (found := _DECISION.match(violation.where))
     }
     return _decided(round, pinned | refused) if refused else (decided, plan)
+
+
+def _beyond_limits(round_: Round) -> set[str]:
+    """Return the running jobs that hold some of a quota, cap or pool that is exceeded."""
+    limits, running = limits_of(round_), [job for job in round_.jobs if job.running is not None]
+    held = held_before(round_, limits)
+    exceeded = {
+        (account, measure)
+        for account, measures in limits.items()
+        for measure, most in measures.items()
+        if held[account][measure] > most
+    }
+    found = {
+        job.name
+        for job in running
+        for account, measure in exceeded
+        if account in accounts_of(job)
+        and job.running is not None
+        and measure.asked_by(job.options[job.running.option])
+    }
+    if round_.cluster.pools:
+        cluster = build_cluster(round_.cluster)
+        placed = running_places(running, cluster)
+        for pool in pools_of(round_, cluster):
+            over = pool.held(placed) > pool.capacity
+            for job, (option, places) in zip(running, placed, strict=True):
+                if any(over[domain] for domain in pool.taken(option, places)):
+                    found.add(job.name)
+    return found
 
 
 def _decided(round_: Round, staying: Collection[str]) -> tuple[Round, Plan]:

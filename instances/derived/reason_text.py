@@ -157,13 +157,13 @@ def _lack(detail: Detail, beside: str) -> str:
         return f"no open host may take a task{group} {beside}"
     if detail.tasks is not None:
         one = f" one {detail.level}" if where else ""
-        text = f"at most {detail.places} of {detail.tasks} tasks{group} fit{one} {beside}"
+        text = f"at most {detail.places:,} of {detail.tasks:,} tasks{group} fit{one} {beside}"
         if not free:
             return f"{text} ({where})" if where else text
         scarce = f"{where} has {free} free" if where else f"{free} free"
         if (detail.free or 0) >= (detail.asked or 0):
             return f"{text} ({scarce}, in parts that are too small)"
-        return f"{text} ({scarce}, the {detail.tasks} ask {asked})"
+        return f"{text} ({scarce}, the {detail.tasks:,} ask {asked})"
     if free:
         has = where or ("the cluster" if detail.region is None else f"region {detail.region}")
         return f"its groups together ask {asked}, and {has} has {free} free for them {beside}"

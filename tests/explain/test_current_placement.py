@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from placewright.explain.audit import audit
 from placewright.explain.current_placement import current_placement
 from placewright.instances.documents.plan import DecisionKind
@@ -52,6 +54,35 @@ def test_what_runs_on_a_host_that_takes_nothing_stays_there() -> None:
     assert [j.running is None for j in decided.jobs] == [False, True]
     assert decided.jobs[0].running is not None
     assert decided.jobs[0].running.pinned
+    assert verify(decided, plan).ok
+
+
+LICENCE = {"resource": "lic", "capacity": 1, "per": "job"}
+
+
+@pytest.mark.parametrize(
+    ("more", "of_cluster", "field"),
+    [
+        ({"tenants": [{"name": "t", "quota": {"gpu": 1}}]}, {}, {"tenant": "t"}),
+        ({"caps": {"c": {"jobs": 1}}}, {}, {"caps": ["c"]}),
+        ({}, {"pools": [LICENCE]}, {"uses": {"lic": 1}}),
+    ],
+)
+def test_who_holds_some_of_what_is_exceeded_stays_where_it_is(
+    more: dict[str, Any], of_cluster: dict[str, Any], field: dict[str, Any]
+) -> None:
+    jobs = [job("a", 1, "h0"), job("b", 1, "h1"), job("c", 1, "h2")]
+    for one in jobs[:2]:
+        (one["options"][0] if "uses" in field else one).update(field)
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": [{"name": "h[0-2]", "gpus": 2, "gpu_model": "X"}], **of_cluster},
+            "jobs": jobs,
+            **more,
+        }
+    )
+    decided, plan = current_placement(round_)
+    assert [one.running is not None for one in decided.jobs] == [True, True, False]
     assert verify(decided, plan).ok
 
 
