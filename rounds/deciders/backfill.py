@@ -22,6 +22,7 @@ from placewright.instances.derived.waiting import eligible, expected_end
 from placewright.instances.documents.plan import Decision, Detail, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
+from placewright.rounds.backfill.delays import MAY_START, MOST_JOBS, BesideSome, is_kept_off
 from placewright.rounds.backfill.places import SOURCE
 from placewright.rounds.backfill.profile import NEVER, Reservation
 from placewright.rounds.backfill.reserve import reserve, reserved_before
@@ -34,8 +35,6 @@ from placewright.rounds.sections.move_order import move_section
 from placewright.rounds.sections.reasons import reasons_of
 from placewright.rounds.sections.shares import share_section
 from placewright.rounds.state.memory import Memory
-
-_MAY_START = (Reason.NOT_CHOSEN, Reason.DISPLACED_BY_PRIORITY)
 
 
 def has_waiting_rules(round_: Round) -> bool:
@@ -107,7 +106,7 @@ class BackfillDecider:
         if any(job.running and not job.running.pinned for job in self._round.jobs):
             return False
         return not any(
-            why.reason in _MAY_START or (why.detail is not None and why.detail.unproven)
+            why.reason in MAY_START or (why.detail is not None and why.detail.unproven)
             for why in self._beside_head.values()
         )
 
@@ -160,7 +159,7 @@ class BackfillDecider:
             if j in reasons:
                 detail = Detail.model_construct(at=reservation.at)
                 reasons[j] = Why(Reason.RESERVED, detail)
-        doubtful = [j for j, why in reasons.items() if why.reason in _MAY_START]
+        doubtful = [j for j, why in reasons.items() if why.reason in MAY_START]
         if (mine or self._round.maintenance) and doubtful:
             is_head = candidate.starts.keys() == self._reserved.starts.starts.keys()
             inner = (
@@ -168,10 +167,20 @@ class BackfillDecider:
                 if is_head and not candidate.preempted
                 else reasons_of(self._problem, self._inner(candidate), startable=True)
             )
+            beside = BesideSome(lambda some: self._beside(some, candidate))
             for j in doubtful:
-                if _is_kept_off(reasons[j], inner[j]):
-                    reasons[j] = self._held_back(j, candidate, reasons[j])
+                if is_kept_off(reasons[j], inner[j]):
+                    reasons[j] = self._held_back(j, beside, reasons[j])
         return reasons
+
+    def _beside(self, reservations: Sequence[Reservation], candidate: Candidate) -> dict[int, Why]:
+        """Return why jobs wait beside maintenance and some of the reservations alone."""
+        if reservations:
+            rest = residual_round_of(self._round, self._reserved.starts)
+            problem = self._compile(replace(rest, round=self._restricted(rest, reservations)))
+        else:
+            problem = self._maintained
+        return reasons_of(problem, self._inner(candidate), startable=True)
 
     def sections(
         self, candidate: Candidate, decisions: Sequence[Decision]
@@ -199,7 +208,7 @@ class BackfillDecider:
         names, pools = self.whole.cluster.resources, self._reserved.pools
         return restricted_round(rest.round, self._round, reservations, names, pools)
 
-    def _held_back(self, job: int, candidate: Candidate, otherwise: Why) -> Why:
+    def _held_back(self, job: int, beside: BesideSome, otherwise: Why) -> Why:
         """Return which maintenance keeps a job off, or whose reservation it would delay.
 
         If it ends before all of them, return `otherwise` without the claim that it fits.
@@ -211,29 +220,20 @@ class BackfillDecider:
             for outage in self._round.maintenance
             if (outage.start or 0) < end and (outage.end or NEVER) > now
         ]
-        earlier = [r for r in self._reserved.reservations if r.at < end]
-        if coming and earlier:
-            inner = reasons_of(self._maintained, self._inner(candidate), startable=True)
-            if not _is_kept_off(otherwise, inner[job]):
-                coming = []
+        earlier = sorted((r for r in self._reserved.reservations if r.at < end), key=lambda r: r.at)
+        if coming and earlier and beside.fits(job, (), otherwise):
+            coming = []
         if coming:
             return Why(Reason.HELD_FOR_MAINTENANCE, Detail.model_construct(at=min(coming)))
-        for reservation in earlier:
-            name = self._round.jobs[reservation.job].name
-            detail = Detail.model_construct(at=reservation.at, job=name)
+        if earlier:
+            delayed = earlier[0]
+            if len(self._round.jobs) <= MOST_JOBS:
+                delayed = beside.first_delayed(job, earlier, otherwise)
+            name = self._round.jobs[delayed.job].name
+            detail = Detail.model_construct(at=delayed.at, job=name)
             return Why(Reason.HELD_FOR_RESERVATION, detail)
         facts = (otherwise.detail or Detail()).model_copy(update={"startable": False})
         return Why(otherwise.reason, None if facts == Detail() else facts)
-
-
-def _is_kept_off(whole: Why, restricted: Why) -> bool:
-    """Whether a job that might start in the whole round may not in a restricted one."""
-    may_start = restricted.reason in _MAY_START
-    return not may_start or (_is_startable(whole) and not _is_startable(restricted))
-
-
-def _is_startable(why: Why) -> bool:
-    return why.detail is not None and why.detail.startable
 
 
 def _without_further_shares(problem: Problem, resources: int) -> Problem:

@@ -14,6 +14,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds import prove_bounds
+from placewright.rounds.deciders import backfill
 
 
 def bundled(name: str) -> Round:
@@ -125,6 +126,26 @@ def test_a_job_that_ends_by_the_reservation_may_start_and_a_longer_one_may_not()
     assert long.reason is Reason.HELD_FOR_RESERVATION
     assert long.detail is not None
     assert (long.detail.job, long.detail.at) == ("gang", 150)
+
+
+@pytest.mark.parametrize(("most", "delayed", "at"), [(500, "second", 1150), (0, "head", 150)])
+def test_of_two_reservations_that_is_named_which_a_job_would_delay(
+    monkeypatch: pytest.MonkeyPatch, most: int, delayed: str, at: int
+) -> None:
+    """In large rounds it is the first that begins before the job has ended."""
+    monkeypatch.setattr(backfill, "MOST_JOBS", most)
+
+    def on(hosts: list[str], name: str, seconds: int, submitted: int) -> Mapping[str, Any]:
+        groups = [{"count": len(hosts), "gpu": 8, "hosts": hosts}]
+        options = {"options": [{"groups": groups}]}
+        return {**job(name, 8, seconds, submitted=submitted), **options}
+
+    head, second = on(["h0"], "head", 1000, 1), on(["h0", "h1"], "second", 10, 2)
+    round_ = at_100(head, second, on(["h1"], "long", 5000, 3), backfill={"depth": 2})
+    long = decided(round_)[1]["long"]
+    assert long.reason is Reason.HELD_FOR_RESERVATION
+    assert long.detail is not None
+    assert (long.detail.job, long.detail.at) == (delayed, at)
 
 
 def test_a_longer_job_may_start_on_other_gpus() -> None:
