@@ -56,6 +56,10 @@ class Reservation(NamedTuple):
     cause: str | None = None
 
 
+MOST_KNOWN = 20_000_000
+"""Amounts of hosts that are kept for later questions, over all times."""
+
+
 def gpus_taken(group: TaskGroup, tasks: int) -> int:
     """Return the whole GPUs that tasks of a group take of a host; shares fill GPU after GPU."""
     if group.mig:
@@ -83,6 +87,7 @@ class Profile:
         self.pools = PoolProfile(self._round, cluster)
         self._held: defaultdict[Account, list[tuple[int, Option]]] = defaultdict(list)  # with ends
         self._away: dict[tuple[int, int], Bools] = {}
+        self._known: dict[int, tuple[Ints, Ints]] = {}  # by time, beside kept reservations
         self._ends = {outage.end for outage in self._round.maintenance if outage.end is not None}
         self.reservations: list[Reservation] = []
         self.kept: list[Reservation] = []
@@ -108,6 +113,7 @@ class Profile:
             whole = 0 if gpus else gpus_taken(asked, number)
             self._rows.append((end, host, whole, number * self.demand_of(asked)))
         self._tables = None
+        self._known.clear()
         for account in accounts_of(job) if self._limits else ():
             self._held[account].append((end, option))
 
@@ -115,6 +121,9 @@ class Profile:
         """Add a reservation."""
         self.reservations.append(reservation)
         self._ends.add(reservation.end)
+        for at, (gpus, resources) in self._known.items():
+            if reservation.at <= at < reservation.end:
+                self._known[at] = gpus - reservation.gpus, resources - reservation.demand
 
     def _all(self) -> list[Reservation]:
         return [*self.reservations, *self.kept]
@@ -170,6 +179,21 @@ class Profile:
         return self.pools.free(at, (r.pools for r in self._all() if r.at <= at < r.end))
 
     def _free_at(self, at: int) -> tuple[Ints, Ints]:
+        """Return what is free at a time; less than nothing where kept reservations overlap."""
+        if at not in self._known:
+            found = self._free_beside_reserved(at)
+            if len(self._known) * found[1].size <= MOST_KNOWN:
+                self._known[at] = found
+        else:
+            found = self._known[at]
+        gpus, resources = found
+        for reservation in self.kept:
+            if reservation.at <= at < reservation.end:
+                gpus, resources = gpus - reservation.gpus, resources - reservation.demand
+        return gpus, resources
+
+    def _free_beside_reserved(self, at: int) -> tuple[Ints, Ints]:
+        """Return what is free at a time beside jobs and reservations, not those that are kept."""
         cluster = self._problem.cluster
         gpus = np.bincount(self._host_of_gpu[self._gpu_end <= at], minlength=cluster.num_hosts)
         resources = cluster.capacity.copy()
@@ -181,7 +205,7 @@ class Profile:
             alive = ends > at
             np.subtract.at(gpus, hosts[alive], whole[alive])
             np.subtract.at(resources, hosts[alive], demands[alive])
-        for reservation in self._all():
+        for reservation in self.reservations:
             if reservation.at <= at < reservation.end:
                 gpus, resources = gpus - reservation.gpus, resources - reservation.demand
         return gpus, resources

@@ -114,7 +114,7 @@ class EarliestTimes:
                     [self._timeline.may_arrive(group, host, times[0], end) for host in self._hosts],
                     dtype=np.bool_,
                 )
-            room = np.min([self._room(group, t, held, before) for t in times], axis=0)
+            room = self._room(group, times, held, before)
             room = np.where(self._allowed_known[where], room, 0)
             position = None if level is None else self._reading.cluster.levels[level]
             if self._pools:
@@ -149,9 +149,14 @@ class EarliestTimes:
             found += left.clip(np.where(of_host == d, room, 0), option.groups[0], option)
         return found
 
-    def _room(self, group: TaskGroup, at: int, held: int, before: Sequence[Reserved]) -> Ints:
-        """Return how many tasks of a group hosts have room for at a time, (hosts,)."""
-        gpus, free = self._free(at, held, before)
+    def _room(
+        self, group: TaskGroup, times: tuple[int, ...], held: int, before: Sequence[Reserved]
+    ) -> Ints:
+        """Return how many tasks of a group hosts have room for at all of some times, (hosts,)."""
+        gpus, free = self._free(times[0], held, before)
+        for at in times[1:]:
+            gpus_then, free_then = self._free(at, held, before)
+            gpus, free = np.minimum(gpus, gpus_then), np.minimum(free, free_then)
         room = gpus // (group.gpu // WHOLE_GPU)
         for name, amount in demand(group):
             if amount:
@@ -163,8 +168,13 @@ class EarliestTimes:
         """Return GPUs, (hosts,), and resources, (hosts, resources), that are free at a time."""
         key = at, held, len(before)
         if key not in self._free_known:
-            gpus, free = (each.copy() for each in self._beside(at, held))
-            for r in active_at(before, at):
+            # Reservations come in the order of the queue: mostly all but the last one are known.
+            known = self._free_known.get((at, held, len(before) - 1))
+            more = active_at(before if known is None else before[-1:], at)
+            gpus, free = known or self._beside(at, held)
+            if more:
+                gpus, free = gpus.copy(), free.copy()
+            for r in more:
                 for group, host, tasks in r.tasks:
                     gpus[self._number[host.name]] -= gpus_of(group, tasks)
                     self._take(free, host.name, group, tasks)
