@@ -281,10 +281,22 @@ class PackingParameters:
         the most seconds and the gap of that choice.
     max_domains
         In which a job that takes from pools is tried, the best ones first.
+    max_swapped_domains, max_swapped_items
+        Domains with which one exchanges items in a step, and items of it that may be exchanged.
+    max_idle_swaps
+        Steps that do not lower the excess of domains, after which items are dealt anew.
+    num_dealt_domains, max_deals
+        Domains whose items are dealt with those of one that has an excess, and how often that is
+        done without a gain.
     """
 
     gpu_worth_gpu_seconds: int = 1_000
     max_domains: int = 3
+    max_swapped_domains: int = 16
+    max_swapped_items: int = 64
+    max_idle_swaps: int = 64
+    num_dealt_domains: int = 2
+    max_deals: int = 32
     max_cutting_iterations: int = 100
     min_cutting_gain_rel: float = 1e-6
     cutting_share: float = 0.3

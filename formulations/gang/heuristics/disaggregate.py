@@ -49,7 +49,7 @@ def disaggregate(
         if n:
             starts[int(c), int(o)] += int(n)
     # Counts know pools in sums: what fits, and what comes in its place, is known by domain.
-    if pack_domains(placement, session):
+    if pack_domains(placement, session, starts):
         fill_by_policy(placement)
         return placement
     _place_gangs(counts, number, placement, starts)

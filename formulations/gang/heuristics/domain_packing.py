@@ -11,11 +11,16 @@ come first. Jobs that fit no domain are divided into their tasks, if those may b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
+from placewright.formulations.gang.heuristics.class_packing import StartCounts
+from placewright.formulations.gang.heuristics.domain_swaps import NOTHING, DomainSwaps
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, TaskPlacement
@@ -29,14 +34,26 @@ Floats = NDArray[np.float64]
 TOLERANCE = 1e-6
 
 
-def pack_domains(placement: Placement, session: Session) -> bool:
+def pack_domains(placement: Placement, session: Session, starts: StartCounts) -> bool:
     """Start waiting jobs by domain, as far as they fit; return whether a pool is scarce.
 
-    Nothing starts if none is: then where jobs are matters no more than without pools.
+    `starts` come first. Nothing starts if no pool is scarce: then where jobs are matters no more
+    than without pools.
     """
     if not placement.pools.pools or not any(placement.waiting):
         return False
-    return _Packing(placement).pack(session)
+    return _Packing(placement).pack(session, starts)
+
+
+class _Counted(NamedTuple):
+    """A job that counts start; `demand` is what it takes of a domain that holds all of it."""
+
+    job_class: int
+    option: int
+    choice: Choice
+    demand: Ints
+    divisible: bool
+    shapes: tuple[int, ...]
 
 
 class _Packing:
@@ -71,8 +88,8 @@ class _Packing:
         for k, left in enumerate(self.placement.pools.left):
             self.left[:, 1 + k] = left[self.around[k]]
 
-    def pack(self, session: Session) -> bool:
-        """Start jobs by value per price of what they take; return whether a pool has a price."""
+    def pack(self, session: Session, starts: StartCounts) -> bool:
+        """Start counted jobs, then others by value per price; return whether a pool has a price."""
         problem, options = self.placement.problem, self.placement.problem.options
         waiting = np.array(self.placement.waiting, dtype=np.int64)[options.job_class]
         mine = np.flatnonzero(waiting)
@@ -91,12 +108,101 @@ class _Packing:
         cost = (demand / self.unit) @ price
         density = worth / np.maximum(cost, 1e-9)
         size = (demand / self.unit).sum(axis=1)
+        self._start_counted(session, starts)
         # What is worth its price comes in any case: so the largest first, which fit last.
         worth_it = density > 1 + TOLERANCE
         later = np.where(worth_it, np.inf, density)
         for k in np.lexsort((-density, -size, -later)).tolist():
             self._start_all(int(options.job_class[mine[k]]), choices[k], demand[k])
         return True
+
+    def _start_counted(self, session: Session, starts: StartCounts) -> None:
+        """Start the jobs of counts where a search finds room for all of them, or for most."""
+        jobs = self._counted(starts)
+        if not jobs:
+            return
+        # An item is a task if tasks may be in several domains, else a job.
+        items = [max(job.choice.num_tasks if job.divisible else 1, 1) for job in jobs]
+        each = np.array(
+            [job.demand // n for job, n in zip(jobs, items, strict=True)], dtype=np.int64
+        )
+        of_job = np.repeat(np.arange(len(jobs)), items)
+        kinds = sorted({job.shapes for job in jobs})
+        allowed = np.stack([self._allowed(shapes) for shapes in kinds])
+        kind = np.array([kinds.index(job.shapes) for job in jobs])[of_job]
+        around = [np.arange(len(self.left)), *self.around]
+        left = [self.left[:, 0], *self.placement.pools.left]
+        swaps = DomainSwaps(each[of_job], kind, allowed, around, left, self.unit)
+        ends = np.cumsum(items)
+        together: list[Ints] = []
+        for job, n, end in zip(jobs, items, ends.tolist(), strict=True):
+            mine = np.arange(end - n, end)
+            whole = n == 1 or bool((job.demand <= self.widest).all())
+            together += [mine] if whole else np.split(mine, n)
+        swaps.deal(together)
+        swaps.search(session)
+        places = np.split(swaps.domain, ends[:-1])
+        last = self._least_loss(jobs, places, swaps.lacks())
+        size = (each / self.unit).sum(axis=1)
+        for k in np.lexsort((-size, last)).tolist():
+            self._start_at(jobs[k], places[k])
+        self._look_up_pools()
+
+    def _counted(self, starts: StartCounts) -> list[_Counted]:
+        """Return the jobs that are to start and fit one domain, or may be divided."""
+        jobs = list[_Counted]()
+        for (c, o), number in starts.items():
+            choice = self.placement.problem.classes[c].choices[o]
+            demand = np.array(self._demand(choice), dtype=np.int64)
+            divisible = self._is_divisible(choice)
+            if divisible or (demand <= self.widest).all():
+                shapes = tuple(sorted({group.shape for group in choice.groups}))
+                jobs += [_Counted(c, o, choice, demand, divisible, shapes)] * number
+        return jobs
+
+    def _allowed(self, shapes: tuple[int, ...]) -> NDArray[np.bool_]:
+        """Return the domains with hosts for tasks of each of these shapes, bool (domains,)."""
+        may: NDArray[np.bool_] = np.ones(len(self.left), dtype=np.bool_)
+        for shape in shapes:
+            some: NDArray[np.bool_] = np.zeros(len(self.left), dtype=np.bool_)
+            some[self.domain[self.placement.problem.shape_hosts[shape]]] = True
+            may &= some
+        return may
+
+    def _least_loss(
+        self, jobs: Sequence[_Counted], places: Sequence[Ints], lacks: Ints
+    ) -> NDArray[np.bool_]:
+        """Return which jobs come last: the least value that leaves no domain with an excess."""
+        last: NDArray[np.bool_] = np.zeros(len(jobs), dtype=np.bool_)
+        for d in np.flatnonzero(lacks.any(axis=1)).tolist():
+            here = [k for k, place in enumerate(places) if (place == d).any()]
+            enough = [k for k in here if (jobs[k].demand >= lacks[d]).all()]
+            if not last[here].any() and enough:
+                last[min(enough, key=lambda k: jobs[k].choice.value)] = True
+        return last
+
+    def _start_at(self, job: _Counted, domains: Ints) -> None:
+        """Start a job with a task in each of these domains, if it fits there."""
+        placement, puts = self.placement, list[TaskPlacement]()
+        accounts = placement.problem.classes[job.job_class].accounts
+        if domains[0] == NOTHING or placement.quota_excess(accounts, job.choice):
+            return
+        if not job.divisible:
+            one = self._place(job.choice, self.hosts[int(domains[0])])
+            if one is None:
+                return
+            puts = one
+        else:
+            shape = job.choice.groups[0].shape
+            for d, number in zip(*np.unique(domains, return_counts=True), strict=True):
+                some = self._best_fit(shape, int(number), self.hosts[int(d)])
+                if some is None:
+                    for put in puts:
+                        placement.lift(shape, put)
+                    return
+                puts += some
+        placement.start(job.job_class, job.option, puts)
+        np.subtract.at(self.left[:, 0], domains, job.demand[0] // len(domains))
 
     def _has(self) -> Floats:
         """Return what all domains have together, in units of a domain's mean."""
