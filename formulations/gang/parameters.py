@@ -281,10 +281,16 @@ class PackingParameters:
         the most seconds and the gap of that choice.
     max_domains
         In which a job that takes from pools is tried, the best ones first.
-    max_swapped_domains, max_swapped_items
-        Domains with which one exchanges items in a step, and items of it that may be exchanged.
-    max_idle_swaps
-        Steps that do not lower the excess of domains, after which items are dealt anew.
+    max_partners, max_swept_domains
+        Domains with which each that holds too much may swap items in a sweep; and of how many of
+        those the best swaps are sought at once, to limit memory.
+    max_swapped_items
+        Items of a domain that are looked at.
+    num_sweeps, least_fall
+        Sweeps after which the excess of domains must have fallen to this part of what it was; else
+        items are dealt anew.
+    excess_of_gap
+        Part of the gap asked for that the excess may be, of what all domains have.
     num_dealt_domains, max_deals
         Domains whose items are dealt with those of one that has an excess, and how often that is
         done without a gain.
@@ -292,9 +298,12 @@ class PackingParameters:
 
     gpu_worth_gpu_seconds: int = 1_000
     max_domains: int = 3
-    max_swapped_domains: int = 16
+    max_partners: int = 16
+    max_swept_domains: int = 512
     max_swapped_items: int = 64
-    max_idle_swaps: int = 64
+    num_sweeps: int = 32
+    least_fall: float = 0.9
+    excess_of_gap: float = 0.25
     num_dealt_domains: int = 2
     max_deals: int = 32
     max_cutting_iterations: int = 100

@@ -59,7 +59,7 @@ class DomainSwaps:
         self._kind = np.append(kind, len(allowed))
         self._allowed = np.vstack([allowed, np.ones_like(allowed[:1])])
         self._around, self._unit = around, unit
-        self._left = [one.copy() for one in left]
+        self._has, self._left = left, [one.copy() for one in left]
         self._number = np.zeros(allowed.shape[1], dtype=np.int64)
         self._members = np.full((allowed.shape[1], 1), NOTHING, dtype=np.int64)
         self.domain = np.full(len(demand), NOTHING, dtype=np.int64)
@@ -89,16 +89,24 @@ class DomainSwaps:
                 heapq.heappush(heap, entry)
 
     def search(self, session: Session) -> bool:
-        """Move and swap items until no domain has an excess; return whether none has."""
+        """Move and swap items until no domain has an excess; return whether none has.
+
+        What is left of it may be a small part of the gap asked for: it costs a few jobs of many.
+        """
         tuning = parameters.PARAMETERS.packing
         rng = np.random.default_rng(session.seed)
+        total = sum(
+            float(np.maximum(left, 0).sum() / unit)
+            for left, unit in zip(self._has, self._unit, strict=True)
+        )
+        enough = max(tuning.excess_of_gap * session.gap * total, TOLERANCE)
         best, found, failures = self.excess(), self.domain.copy(), 0
         while True:
             self._descend(session, rng)
             excess = self.excess()
             if excess < best - TOLERANCE:
                 best, found, failures = excess, self.domain.copy(), 0
-            if best <= TOLERANCE or failures == tuning.max_deals or session.expired():
+            if best <= enough or failures == tuning.max_deals or session.expired():
                 break
             failures += 1
             self._deal_anew(rng)
@@ -124,56 +132,75 @@ class DomainSwaps:
         )
 
     def _descend(self, session: Session, rng: np.random.Generator) -> None:
-        """Take steps until no domain has an excess, or many have not lowered it."""
-        now = least = self.excess()
-        idle = 0
-        while idle < parameters.PARAMETERS.packing.max_idle_swaps and not session.expired():
-            full = np.flatnonzero(self.lacks().any(axis=1))
-            if not len(full):
-                return
-            now += self._step(int(rng.choice(full)), rng)
-            idle = 0 if now < least - TOLERANCE else idle + 1
-            least = min(least, now)
-
-    def _step(self, a: int, rng: np.random.Generator) -> float:
-        """Take the best swap or move between a domain and some others; return what it changes."""
-        mine, theirs, others = self._neighbourhood(a, rng)
-        diff = self._demand[mine][:, None, :] - self._demand[theirs][None, :, :]
-        change = np.zeros(diff.shape[:2])
-        for k, (around, left) in enumerate(zip(self._around, self._left, strict=True)):
-            here, there = int(left[around[a]]), left[around[others]]
-            more = np.maximum(-(here + diff[:, :, k]), 0) + np.maximum(diff[:, :, k] - there, 0)
-            more -= max(-here, 0) + np.maximum(-there, 0)
-            change += np.where(around[others] == around[a], 0, more) / self._unit[k]
-        change[~self._allowed[self._kind[mine]][:, others]] = np.inf
-        change[:, ~self._allowed[self._kind[theirs], a]] = np.inf
-        change[np.ix_(mine == NOTHING, theirs == NOTHING)] = np.inf
-        least = float(change.min(initial=np.inf))
-        if least > TOLERANCE:
-            return 0.0
-        ties = np.flatnonzero(change <= least + TOLERANCE)
-        i, j = divmod(int(rng.choice(ties)), change.shape[1])
-        self._swap(int(mine[i]), int(theirs[j]), a, int(others[j]))
-        return least
-
-    def _neighbourhood(self, a: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
-        """Return items of a domain, items of some others, and the domains of those."""
+        """Sweep until no domain has an excess, or it falls too slowly."""
         tuning = parameters.PARAMETERS.packing
-        size = len(self._number)
-        mine = self._members[a, : self._number[a]]
-        if len(mine) > tuning.max_swapped_items:
-            mine = rng.choice(mine, tuning.max_swapped_items, replace=False)
-        some = np.arange(size)
-        if size > tuning.max_swapped_domains:
-            some = np.unique(rng.integers(size, size=tuning.max_swapped_domains))
-        some = some[some != a]
-        width = int(self._number[some].max(initial=0)) + 1
-        theirs, others = self._members[some, :width].ravel(), np.repeat(some, width)
-        most = tuning.max_swapped_items * tuning.max_swapped_domains
-        if len(theirs) > most:
-            kept = rng.choice(len(theirs), most, replace=False)
-            theirs, others = theirs[kept], others[kept]
-        return np.append(mine, NOTHING), theirs, others
+        before, now = np.inf, self.excess()
+        while TOLERANCE < now < tuning.least_fall * before:
+            before = now
+            for _ in range(tuning.num_sweeps):
+                if now <= TOLERANCE or session.expired():
+                    return
+                self._sweep(rng)
+                now = self.excess()
+
+    def _sweep(self, rng: np.random.Generator) -> None:
+        """Pair the domains that lack a resource with others, and take the best step of each.
+
+        Others that have some of it left come first: without them an excess is only passed on.
+        """
+        tuning = parameters.PARAMETERS.packing
+        lacking = [k for k, left in enumerate(self._left) if (left < 0).any()]
+        k = int(rng.choice(lacking))
+        around, left = self._around[k], self._left[k]
+        order = rng.permutation(len(around))
+        has = left[around[order]]
+        # One of those that share what they lack.
+        full = order[has < 0][np.unique(around[order[has < 0]], return_index=True)[1]]
+        full = rng.permutation(full)[: len(order) // 2]
+        others = np.concatenate([order[has > 0], order[has == 0]])
+        each = min(tuning.max_partners, len(others) // len(full))
+        if not each:
+            return
+        partners = others[: each * len(full)].reshape(each, len(full)).T
+        parts = -(-len(full) // tuning.max_swept_domains)
+        for a, b in zip(np.array_split(full, parts), np.array_split(partners, parts), strict=True):
+            mine, theirs, change = self._changes(np.repeat(a, each), b.ravel(), rng)
+            flat = change.reshape(len(a), -1)
+            best = flat.argmin(axis=1)
+            for n in np.flatnonzero(flat[np.arange(len(a)), best] < TOLERANCE).tolist():
+                pair, i, j = np.unravel_index(n * flat.shape[1] + int(best[n]), change.shape)
+                self._swap(
+                    int(mine[pair, i]), int(theirs[pair, j]), int(a[n]), int(b.ravel()[pair])
+                )
+
+    def _changes(self, a: Ints, b: Ints, rng: np.random.Generator) -> tuple[Ints, Ints, Floats]:
+        """Return the items of pairs of domains, and what swaps of two change of the excess.
+
+        Shapes are (pairs, items), (pairs, items) and (pairs, items, items).
+        """
+        mine, theirs = self._some_items(a, rng), self._some_items(b, rng)
+        # Of equal changes any may be taken.
+        change = rng.uniform(0, TOLERANCE / 2, (*mine.shape, theirs.shape[1]))
+        for k, (around, left) in enumerate(zip(self._around, self._left, strict=True)):
+            demand = self._demand[:, k]
+            moved = demand[mine][:, :, None] - demand[theirs][:, None, :]
+            here, there = left[around[a]][:, None, None], left[around[b]][:, None, None]
+            more = np.maximum(-(here + moved), 0) + np.maximum(moved - there, 0)
+            more -= np.maximum(-here, 0) + np.maximum(-there, 0)
+            more[around[a] == around[b]] = 0
+            change += more / self._unit[k]
+        if not self._allowed.all():
+            change[~self._allowed[self._kind[mine], b[:, None]]] = np.inf
+            change.transpose(0, 2, 1)[~self._allowed[self._kind[theirs], a[:, None]]] = np.inf
+        change[(mine == NOTHING)[:, :, None] & (theirs == NOTHING)[:, None, :]] = np.inf
+        return mine, theirs, change
+
+    def _some_items(self, domains: Ints, rng: np.random.Generator) -> Ints:
+        """Return items of domains, int64 (domains, items); the last one of each is nothing."""
+        most = parameters.PARAMETERS.packing.max_swapped_items
+        width = int(self._number[domains].max(initial=0))
+        columns = np.arange(width) if width <= most else rng.choice(width, most, replace=False)
+        return self._members[domains[:, None], np.append(columns, width)]
 
     def _deal_anew(self, rng: np.random.Generator) -> None:
         """Let items of a domain with an excess, and of a few others, change places at random."""
