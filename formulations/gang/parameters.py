@@ -279,11 +279,9 @@ class PackingParameters:
     pattern_share, max_pattern_seconds, pattern_gap_rel
         Of the time left for pricing patterns of one packing, and again for the choice among them;
         the most seconds and the gap of that choice.
-    max_domains
-        In which a job that takes from pools is tried, the best ones first.
-    max_partners, max_swept_domains
-        Domains with which each that holds too much may swap items in a sweep; and of how many of
-        those the best swaps are sought at once, to limit memory.
+    max_partners, max_swaps
+        Domains with which one that lacks something may swap items in a sweep, and swaps of all
+        domains that are looked at together, to limit memory.
     max_swapped_items
         Items of a domain that are looked at.
     num_sweeps, least_fall
@@ -297,9 +295,8 @@ class PackingParameters:
     """
 
     gpu_worth_gpu_seconds: int = 1_000
-    max_domains: int = 3
     max_partners: int = 16
-    max_swept_domains: int = 512
+    max_swaps: int = 1_000_000
     max_swapped_items: int = 64
     num_sweeps: int = 32
     least_fall: float = 0.9

@@ -21,6 +21,7 @@ from placewright.formulations.gang.heuristics.class_packing import (
     single_jobs,
 )
 from placewright.formulations.gang.heuristics.domain_packing import pack_domains
+from placewright.formulations.gang.heuristics.stopping import close_enough
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
@@ -42,22 +43,41 @@ def disaggregate(
     session: Session,
 ) -> Placement:
     """Place what the counts start, and fill the rest greedily."""
-    placement = Placement(counts.problem)
+    problem = counts.problem
     number = np.rint(values).astype(np.int64)
     starts: StartCounts = defaultdict(int)
     for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
         if n:
             starts[int(c), int(o)] += int(n)
-    # Counts know pools in sums: what fits, and what comes in its place, is known by domain.
-    if pack_domains(placement, session, starts):
-        fill_by_policy(placement)
-        return placement
+    packed = None
+    if problem.pools and starts:
+        # Counts know pools in sums.
+        packed = Placement(problem)
+        pack_domains(packed, session, starts)
+        fill_by_policy(packed)
+        if close_enough(problem, session, packed):
+            return packed
+    placement = Placement(problem)
+    _place_by_class(counts, patterns, number, placement, starts, session)
+    fill_by_policy(placement)
+    return placement if packed is None else max(packed, placement, key=lambda p: p.value)
+
+
+def _place_by_class(
+    counts: AggregateModel,
+    patterns: GpuPatterns | HostPatterns | None,
+    number: NDArray[np.int64],
+    placement: Placement,
+    starts: StartCounts,
+    session: Session,
+) -> None:
+    """Place gangs in the domains that the counts chose, and one-task jobs by host class."""
+    problem = counts.problem
     _place_gangs(counts, number, placement, starts)
     if isinstance(patterns, HostPatterns):
         _place_columns(counts, patterns, number, placement, starts)
     else:
         ClassPacking(counts, patterns, number, placement, starts, session).pack()
-    problem = counts.problem
     for (c, o), n in sorted(starts.items(), key=lambda s: priority_class_of(problem, s[0])):
         choice = problem.classes[c].choices[o]
         for _ in range(n):
@@ -65,8 +85,6 @@ def disaggregate(
             if puts is None:
                 break
             placement.start(c, o, puts)
-    fill_by_policy(placement)
-    return placement
 
 
 def gangs_of(counts: AggregateModel, number: NDArray[np.int64], starts: StartCounts) -> list[Gang]:

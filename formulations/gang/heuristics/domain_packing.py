@@ -1,12 +1,9 @@
-"""Packing by domain: jobs that take from pools, so that GPUs and pools are used up together.
+"""Packing by domain: the jobs that counts start, so that GPUs and pools are used up together.
 
-Each resource, GPUs and pools, has a price: the dual of its row in the linear knapsack of all
-waiting jobs over what all domains have together. Jobs that are worth more than what they take come
-first, the largest of them at the front, as those fit last; then all others by value per price. Each
-goes to the domain, of the innermost level with pools, whose GPUs and pools are then left in the
-most equal shares of what domains have on average. (Panigrahy, Talwar, Uyeda and Wieder compare such
-rules in Heuristics for Vector Bin Packing, 2011.) In a domain the hosts with the fewest free GPUs
-come first. Jobs that fit no domain are divided into their tasks, if those may be in several.
+Counts know what the domains of a level have in sums. A search of swaps (domain_swaps.py) finds a
+domain for each job, of the innermost level with pools. A job whose tasks may be anywhere is divided
+into tasks, which begin in one domain if that can hold them. In a domain the hosts with the fewest
+free GPUs come first. Jobs that need several domains at once come before all others.
 """
 
 from __future__ import annotations
@@ -18,264 +15,163 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
-from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.class_packing import StartCounts
 from placewright.formulations.gang.heuristics.domain_swaps import NOTHING, DomainSwaps
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, TaskPlacement
 from placewright.formulations.gang.problem.pools import taken_by_gang
-from placewright.formulations.gang.problem.terms import OPTION_SUMS, VALUE
 from placewright.formulations.session import Session
-from placewright.solver import Model
-
-Floats = NDArray[np.float64]
-
-TOLERANCE = 1e-6
 
 
-def pack_domains(placement: Placement, session: Session, starts: StartCounts) -> bool:
-    """Start waiting jobs by domain, as far as they fit; return whether a pool is scarce.
+def pack_domains(placement: Placement, session: Session, starts: StartCounts) -> None:
+    """Start jobs by domain, as far as they fit. The problem has pools of some level."""
+    jobs = [job for entry, number in starts.items() for job in [_job(placement, *entry)] * number]
+    domains = _Domains(placement)
+    fits = [job.is_divisible or bool((job.demand <= domains.widest).all()) for job in jobs]
+    for job, inside in zip(jobs, fits, strict=True):
+        if not inside and not placement.quota_excess(job.accounts, job.choice):
+            puts = place_choice(placement, job.choice)
+            if puts is not None:
+                placement.start(job.job_class, job.option, puts)
+    inside_one = [job for job, inside in zip(jobs, fits, strict=True) if inside]
+    if inside_one:
+        _Domains(placement).start(inside_one, session)
 
-    `starts` come first. Nothing starts if no pool is scarce: then where jobs are matters no more
-    than without pools.
+
+class _Job(NamedTuple):
+    """A job to be started; `demand` is what it takes of a domain that holds all of it.
+
+    It `is_divisible` if its tasks may be in several domains, wherever those are.
     """
-    if not placement.pools.pools or not any(placement.waiting):
-        return False
-    return _Packing(placement).pack(session, starts)
-
-
-class _Counted(NamedTuple):
-    """A job that counts start; `demand` is what it takes of a domain that holds all of it."""
 
     job_class: int
     option: int
     choice: Choice
+    accounts: tuple[int, ...]
     demand: Ints
-    divisible: bool
     shapes: tuple[int, ...]
+    is_divisible: bool
+
+    @property
+    def num_items(self) -> int:
+        """How many items it is for the search: its tasks, or the job as a whole."""
+        return self.choice.num_tasks if self.is_divisible else 1
 
 
-class _Packing:
-    """Options that wait, and what the domains have left of GPUs and pools.
+def _job(placement: Placement, job_class: int, option: int) -> _Job:
+    started = placement.problem.classes[job_class]
+    choice, pools = started.choices[option], placement.pools.pools
+    taken = [sum(taken_by_gang(pool, group) for group in choice.groups) for pool in pools]
+    alone = len(choice.groups) == 1 and not choice.is_tied and not choice.uses
+    return _Job(
+        job_class,
+        option,
+        choice,
+        started.accounts,
+        np.array([sum(group.milli_gpu for group in choice.groups), *taken], dtype=np.int64),
+        tuple(sorted({group.shape for group in choice.groups})),
+        alone and choice.groups[0].required == NO_LEVEL,
+    )
+
+
+class _Domains:
+    """The domains of the innermost level with pools, and what they have left.
 
     Attributes
     ----------
-    left : int64 (domains, 1 + pools)
-        Milli-GPU, and what pools have around each domain.
+    hosts : list of int64
+        Hosts of each domain.
+    around : list of int64 (domains,)
+        For milli-GPU and each pool the domain, of this level or an outer one, that gives it.
+    left : list of int64
+        For milli-GPU and each pool what those have left.
+    unit, widest : (1 + pools,)
+        What a domain has left in the mean, and what one has left at most.
     """
 
     def __init__(self, placement: Placement) -> None:
         self.placement, problem = placement, placement.problem
         cluster, pools = problem.cluster, placement.pools.pools
-        self.level = max(pool.level for pool in pools)
-        self.domain = cluster.domain[self.level]
+        level = max(pool.level for pool in pools)
+        self.domain, size = cluster.domain[level], len(cluster.names[level])
         order = np.argsort(self.domain, kind="stable")
-        size = len(cluster.names[self.level])
         self.hosts = np.split(order, np.searchsorted(self.domain[order], np.arange(1, size)))
         host = np.zeros(size, dtype=np.int64)
         host[self.domain] = np.arange(cluster.num_hosts)
-        # The domain of each pool that is around each of these domains.
-        self.around = [pool.domain[host] for pool in pools]
-        self.left = np.zeros((size, 1 + len(pools)), dtype=np.int64)
-        np.add.at(self.left[:, 0], self.domain, np.where(problem.open, placement.free_milli_gpu, 0))
-        self._look_up_pools()
-        some = self.left[np.unique(self.domain)]
+        self.around = [np.arange(size), *(pool.domain[host] for pool in pools)]
+        gpus = np.zeros(size, dtype=np.int64)
+        np.add.at(gpus, self.domain, np.where(problem.open, placement.free_milli_gpu, 0))
+        self.left = [gpus, *placement.pools.left]
+        some = np.stack([left[d] for left, d in zip(self.left, self.around, strict=True)], axis=1)
+        some = some[np.unique(self.domain)]
         self.unit = np.maximum(np.maximum(some, 0).mean(axis=0), 1.0)
         self.widest = some.max(axis=0, initial=0)
 
-    def _look_up_pools(self) -> None:
-        for k, left in enumerate(self.placement.pools.left):
-            self.left[:, 1 + k] = left[self.around[k]]
-
-    def pack(self, session: Session, starts: StartCounts) -> bool:
-        """Start counted jobs, then others by value per price; return whether a pool has a price."""
-        problem, options = self.placement.problem, self.placement.problem.options
-        waiting = np.array(self.placement.waiting, dtype=np.int64)[options.job_class]
-        mine = np.flatnonzero(waiting)
-        choices = [
-            problem.classes[c].choices[o]
-            for c, o in zip(
-                options.job_class[mine].tolist(), options.choice[mine].tolist(), strict=True
-            )
-        ]
-        demand = np.array([self._demand(choice) for choice in choices], dtype=np.int64)
-        first = problem.weighted_terms[0]
-        worth = options.amounts(first if first in OPTION_SUMS else VALUE)[mine].astype(np.float64)
-        price = prices(session, worth, demand / self.unit, waiting[mine], self._has())
-        if price is None or not price[1:].any():
-            return False
-        cost = (demand / self.unit) @ price
-        density = worth / np.maximum(cost, 1e-9)
-        size = (demand / self.unit).sum(axis=1)
-        self._start_counted(session, starts)
-        # What is worth its price comes in any case: so the largest first, which fit last.
-        worth_it = density > 1 + TOLERANCE
-        later = np.where(worth_it, np.inf, density)
-        for k in np.lexsort((-density, -size, -later)).tolist():
-            self._start_all(int(options.job_class[mine[k]]), choices[k], demand[k])
-        return True
-
-    def _start_counted(self, session: Session, starts: StartCounts) -> None:
-        """Start the jobs of counts where a search finds room for all of them, or for most."""
-        jobs = self._counted(starts)
-        if not jobs:
-            return
-        # An item is a task if tasks may be in several domains, else a job.
-        items = [max(job.choice.num_tasks if job.divisible else 1, 1) for job in jobs]
-        each = np.array(
-            [job.demand // n for job, n in zip(jobs, items, strict=True)], dtype=np.int64
-        )
+    def start(self, jobs: Sequence[_Job], session: Session) -> None:
+        """Start jobs where a search finds room for all of them, or for most."""
+        items = np.array([job.num_items for job in jobs])
+        each = np.stack([job.demand for job in jobs]) // items[:, None]
         of_job = np.repeat(np.arange(len(jobs)), items)
-        kinds = sorted({job.shapes for job in jobs})
-        allowed = np.stack([self._allowed(shapes) for shapes in kinds])
-        kind = np.array([kinds.index(job.shapes) for job in jobs])[of_job]
-        around = [np.arange(len(self.left)), *self.around]
-        left = [self.left[:, 0], *self.placement.pools.left]
-        swaps = DomainSwaps(each[of_job], kind, allowed, around, left, self.unit)
-        ends = np.cumsum(items)
-        together: list[Ints] = []
-        for job, n, end in zip(jobs, items, ends.tolist(), strict=True):
-            mine = np.arange(end - n, end)
-            whole = n == 1 or bool((job.demand <= self.widest).all())
-            together += [mine] if whole else np.split(mine, n)
-        swaps.deal(together)
+        shapes = {job.shapes: n for n, job in enumerate(jobs)}
+        rows = {one: row for row, one in enumerate(shapes)}
+        swaps = DomainSwaps(
+            each[of_job],
+            np.array([rows[job.shapes] for job in jobs])[of_job],
+            np.stack([self._allowed(one) for one in shapes]),
+            (items > 1)[of_job],
+            self.around,
+            self.left,
+            self.unit,
+        )
+        of_jobs = np.split(np.arange(len(of_job)), np.cumsum(items)[:-1])
+        swaps.deal(
+            [
+                part
+                for job, mine in zip(jobs, of_jobs, strict=True)
+                for part in ([mine] if (job.demand <= self.widest).all() else mine[:, None])
+            ]
+        )
         swaps.search(session)
-        places = np.split(swaps.domain, ends[:-1])
-        last = self._least_loss(jobs, places, swaps.lacks())
+        places = [swaps.domain[mine] for mine in of_jobs]
+        last = _least_loss(jobs, places, swaps.lacks())
         size = (each / self.unit).sum(axis=1)
         for k in np.lexsort((-size, last)).tolist():
-            self._start_at(jobs[k], places[k])
-        self._look_up_pools()
-
-    def _counted(self, starts: StartCounts) -> list[_Counted]:
-        """Return the jobs that are to start and fit one domain, or may be divided."""
-        jobs = list[_Counted]()
-        for (c, o), number in starts.items():
-            choice = self.placement.problem.classes[c].choices[o]
-            demand = np.array(self._demand(choice), dtype=np.int64)
-            divisible = self._is_divisible(choice)
-            if divisible or (demand <= self.widest).all():
-                shapes = tuple(sorted({group.shape for group in choice.groups}))
-                jobs += [_Counted(c, o, choice, demand, divisible, shapes)] * number
-        return jobs
+            self._start(jobs[k], places[k])
 
     def _allowed(self, shapes: tuple[int, ...]) -> NDArray[np.bool_]:
         """Return the domains with hosts for tasks of each of these shapes, bool (domains,)."""
-        may: NDArray[np.bool_] = np.ones(len(self.left), dtype=np.bool_)
+        may: NDArray[np.bool_] = np.ones(len(self.hosts), dtype=np.bool_)
         for shape in shapes:
-            some: NDArray[np.bool_] = np.zeros(len(self.left), dtype=np.bool_)
+            some: NDArray[np.bool_] = np.zeros(len(self.hosts), dtype=np.bool_)
             some[self.domain[self.placement.problem.shape_hosts[shape]]] = True
             may &= some
         return may
 
-    def _least_loss(
-        self, jobs: Sequence[_Counted], places: Sequence[Ints], lacks: Ints
-    ) -> NDArray[np.bool_]:
-        """Return which jobs come last: the least value that leaves no domain with an excess."""
-        last: NDArray[np.bool_] = np.zeros(len(jobs), dtype=np.bool_)
-        for d in np.flatnonzero(lacks.any(axis=1)).tolist():
-            here = [k for k, place in enumerate(places) if (place == d).any()]
-            enough = [k for k in here if (jobs[k].demand >= lacks[d]).all()]
-            if not last[here].any() and enough:
-                last[min(enough, key=lambda k: jobs[k].choice.value)] = True
-        return last
-
-    def _start_at(self, job: _Counted, domains: Ints) -> None:
-        """Start a job with a task in each of these domains, if it fits there."""
-        placement, puts = self.placement, list[TaskPlacement]()
-        accounts = placement.problem.classes[job.job_class].accounts
-        if domains[0] == NOTHING or placement.quota_excess(accounts, job.choice):
+    def _start(self, job: _Job, domains: Ints) -> None:
+        """Start a job with an item in each of these domains, if it fits there."""
+        if (domains == NOTHING).any() or self.placement.quota_excess(job.accounts, job.choice):
             return
-        if not job.divisible:
-            one = self._place(job.choice, self.hosts[int(domains[0])])
-            if one is None:
-                return
-            puts = one
+        if job.is_divisible:
+            puts = self._place_tasks(job.shapes[0], domains)
         else:
-            shape = job.choice.groups[0].shape
-            for d, number in zip(*np.unique(domains, return_counts=True), strict=True):
-                some = self._best_fit(shape, int(number), self.hosts[int(d)])
-                if some is None:
-                    for put in puts:
-                        placement.lift(shape, put)
-                    return
-                puts += some
-        placement.start(job.job_class, job.option, puts)
-        np.subtract.at(self.left[:, 0], domains, job.demand[0] // len(domains))
+            puts = self._place_whole(job.choice, self.hosts[int(domains[0])])
+        if puts is not None:
+            self.placement.start(job.job_class, job.option, puts)
 
-    def _has(self) -> Floats:
-        """Return what all domains have together, in units of a domain's mean."""
-        pools = [np.maximum(left, 0).sum() for left in self.placement.pools.left]
-        has: Floats = np.array([self.left[:, 0].sum(), *pools]) / self.unit
-        return has
-
-    def _demand(self, choice: Choice) -> list[int]:
-        """Return what a job takes of the domain that holds it, as `left` has it."""
-        pools = self.placement.pools.pools
-        taken = [sum(taken_by_gang(pool, group) for group in choice.groups) for pool in pools]
-        return [sum(group.milli_gpu for group in choice.groups), *taken]
-
-    def _start_all(self, c: int, choice: Choice, demand: Ints) -> None:
-        """Start the waiting jobs of a class with an option, as far as they fit."""
-        placement, accounts = self.placement, self.placement.problem.classes[c].accounts
-        o = placement.problem.classes[c].choices.index(choice)
-        whole, divisible = bool((demand <= self.widest).all()), self._is_divisible(choice)
-        while placement.waiting[c] and not placement.quota_excess(accounts, choice):
-            puts = self._whole(choice, demand) if whole else None
-            if puts is None and divisible:
-                whole, puts = False, self._divided(choice, demand)
-            if puts is None:
-                return
-            placement.start(c, o, puts)
-            self._look_up_pools()
-
-    def _is_divisible(self, choice: Choice) -> bool:
-        """Whether the tasks of a job may be in several domains, wherever those are."""
-        alone = len(choice.groups) == 1 and not choice.is_tied and not choice.uses
-        return alone and choice.groups[0].required == NO_LEVEL
-
-    def _whole(self, choice: Choice, demand: Ints) -> list[TaskPlacement] | None:
-        """Place a job in one domain; None if it fits none of the best."""
-        for d in self._best(demand):
-            puts = self._place(choice, self.hosts[d])
-            if puts is not None:
-                self.left[d, 0] -= demand[0]
-                return puts
-        return None
-
-    def _divided(self, choice: Choice, demand: Ints) -> list[TaskPlacement] | None:
-        """Place a job task by task; None if it does not fit."""
-        group, puts = choice.groups[0], list[TaskPlacement]()
-        each = demand // group.count
-        for _ in range(group.count):
-            for d in self._best(each):
-                one = self._best_fit(group.shape, 1, self.hosts[d])
-                if one is not None:
-                    puts += one
-                    self._charge(d, each, 1)
-                    break
-            else:
+    def _place_tasks(self, shape: int, domains: Ints) -> list[TaskPlacement] | None:
+        """Place a task in each of these domains; None if they do not all fit."""
+        puts: list[TaskPlacement] = []
+        for d, number in zip(*np.unique(domains, return_counts=True), strict=True):
+            some = self._best_fit(shape, int(number), self.hosts[int(d)])
+            if some is None:
                 for put in puts:
-                    self.placement.lift(group.shape, put)
-                    self._charge(int(self.domain[put.host]), each, -1)
+                    self.placement.lift(shape, put)
                 return None
+            puts += some
         return puts
 
-    def _charge(self, d: int, demand: Ints, times: int) -> None:
-        self.left[d, 0] -= times * demand[0]
-        self._look_up_pools()
-
-    def _best(self, demand: Ints) -> list[int]:
-        """Return the best domains with room for a demand."""
-        fits = np.flatnonzero((self.left >= demand).all(axis=1))
-        rest = (self.left[fits] - demand) / self.unit
-        order = np.lexsort((rest.sum(axis=1), rest.max(axis=1) - rest.min(axis=1)))
-        most = parameters.PARAMETERS.packing.max_domains
-        best: list[int] = fits[order[:most]].tolist()
-        return best
-
-    def _place(self, choice: Choice, hosts: Ints) -> list[TaskPlacement] | None:
+    def _place_whole(self, choice: Choice, hosts: Ints) -> list[TaskPlacement] | None:
         """Place a job on hosts of one domain; None if it does not fit."""
         group = choice.groups[0]
         if len(choice.groups) == 1 and not choice.is_tied and group.required <= self.level:
@@ -298,27 +194,15 @@ class _Packing:
         return None
 
 
-def prices(
-    session: Session, worth: Floats, demand: Floats, number: Ints, has: Floats
-) -> Floats | None:
-    """Return the duals of the knapsack of all jobs over some resources; None without time.
+def _least_loss(jobs: Sequence[_Job], places: Sequence[Ints], lacks: Ints) -> NDArray[np.bool_]:
+    """Return which jobs come last: in a domain that lacks something, of least value.
 
-    Parameters
-    ----------
-    worth : float64 (options,)
-    demand : float64 (options, resources)
-    number : int64 (options,)
-        How many jobs there are with each.
-    has : float64 (resources,)
+    Its demand covers what the domain lacks, so that all others fit.
     """
-    model = Model()
-    y = model.variables("y", len(worth), upper=number)
-    model.term(VALUE, y, worth, sense="max")
-    rows = model.rows("has", len(has), upper=has)
-    for r, row in enumerate(rows.tolist()):
-        some = np.flatnonzero(demand[:, r])
-        model.add([row] * len(some), y[some], demand[some, r])
-    outcome = session.optimise(model.arrays(VALUE, relax=True))
-    if outcome is None or outcome.row_duals is None:
-        return None
-    return np.abs(outcome.row_duals)
+    last: NDArray[np.bool_] = np.zeros(len(jobs), dtype=np.bool_)
+    for d in np.flatnonzero(lacks.any(axis=1)).tolist():
+        here = [k for k, place in enumerate(places) if (place == d).any()]
+        enough = [k for k in here if (jobs[k].demand >= lacks[d]).all()]
+        if not last[here].any() and enough:
+            last[min(enough, key=lambda k: jobs[k].choice.value)] = True
+    return last

@@ -24,6 +24,9 @@ NOTHING = -1
 
 TOLERANCE = 1e-9
 
+PLATEAU = 2 * TOLERANCE
+"""Change of the excess up to which it stays as it is."""
+
 
 class DomainSwaps:
     """The domain of each item, and what the domains have left.
@@ -38,6 +41,8 @@ class DomainSwaps:
     kind : int64 (items,)
         Row of `allowed` of each item.
     allowed : bool (kinds, domains)
+    joint : bool (items,)
+        Items that had better stay where they begin, with others of their job.
     around : sequence of int64 (domains,)
         Per resource the domain that gives it: of this level, or one around it that others share.
     left : sequence of int64
@@ -50,6 +55,7 @@ class DomainSwaps:
         demand: Ints,
         kind: Ints,
         allowed: NDArray[np.bool_],
+        joint: NDArray[np.bool_],
         around: Sequence[Ints],
         left: Sequence[Ints],
         unit: Floats,
@@ -58,8 +64,12 @@ class DomainSwaps:
         # One more kind, of nothing, which may be anywhere.
         self._kind = np.append(kind, len(allowed))
         self._allowed = np.vstack([allowed, np.ones_like(allowed[:1])])
+        self._anywhere = bool(allowed.all())
+        self._joint = np.append(joint, False)
         self._around, self._unit = around, unit
-        self._has, self._left = left, [one.copy() for one in left]
+        self._left = [one.copy() for one in left]
+        # What all domains have, in units.
+        self._total = sum(float(one.sum() / each) for one, each in zip(left, unit, strict=True))
         self._number = np.zeros(allowed.shape[1], dtype=np.int64)
         self._members = np.full((allowed.shape[1], 1), NOTHING, dtype=np.int64)
         self.domain = np.full(len(demand), NOTHING, dtype=np.int64)
@@ -88,18 +98,14 @@ class DomainSwaps:
             for entry in passed:
                 heapq.heappush(heap, entry)
 
-    def search(self, session: Session) -> bool:
-        """Move and swap items until no domain has an excess; return whether none has.
+    def search(self, session: Session) -> None:
+        """Move and swap items until no domain has an excess, or hardly any.
 
-        What is left of it may be a small part of the gap asked for: it costs a few jobs of many.
+        What is left may be a small part of the gap asked for: it costs a few jobs of many.
         """
         tuning = parameters.PARAMETERS.packing
         rng = np.random.default_rng(session.seed)
-        total = sum(
-            float(np.maximum(left, 0).sum() / unit)
-            for left, unit in zip(self._has, self._unit, strict=True)
-        )
-        enough = max(tuning.excess_of_gap * session.gap * total, TOLERANCE)
+        enough = max(tuning.excess_of_gap * session.gap * self._total, TOLERANCE)
         best, found, failures = self.excess(), self.domain.copy(), 0
         while True:
             self._descend(session, rng)
@@ -112,7 +118,6 @@ class DomainSwaps:
             self._deal_anew(rng)
         for item in np.flatnonzero(self.domain != found).tolist():
             self._move(item, int(found[item]))
-        return best <= TOLERANCE
 
     def excess(self) -> float:
         """Return what all domains lack, in units."""
@@ -144,11 +149,30 @@ class DomainSwaps:
                 now = self.excess()
 
     def _sweep(self, rng: np.random.Generator) -> None:
-        """Pair the domains that lack a resource with others, and take the best step of each.
+        """Take the best step of each domain that lacks a resource, with one of its partners."""
+        full, partners = self._partners(rng)
+        each = partners.shape[1]
+        if not each:
+            return
+        width = min(int(self._number.max()), parameters.PARAMETERS.packing.max_swapped_items) + 1
+        parts = -(-partners.size * width**2 // parameters.PARAMETERS.packing.max_swaps)
+        for some in np.array_split(np.arange(len(full)), parts):
+            a, b = np.repeat(full[some], each), partners[some].ravel()
+            mine, theirs, change = self._changes(a, b, rng)
+            change = change.reshape(len(some), -1)
+            best = change.argmin(axis=1)
+            shape = (len(some), each, mine.shape[1], theirs.shape[1])
+            for n in np.flatnonzero(change.min(axis=1, initial=np.inf) < PLATEAU).tolist():
+                _, pair, i, j = np.unravel_index(n * change.shape[1] + best[n], shape)
+                k = n * each + int(pair)
+                self._swap(int(mine[k, i]), int(theirs[k, j]), int(a[k]), int(b[k]))
 
-        Others that have some of it left come first: without them an excess is only passed on.
+    def _partners(self, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        """Draw domains that lack some resource, and others for each of them.
+
+        No domain comes twice. Others that have some of that resource left come first: without them
+        an excess is only passed on. Shapes are (domains,) and (domains, partners).
         """
-        tuning = parameters.PARAMETERS.packing
         lacking = [k for k, left in enumerate(self._left) if (left < 0).any()]
         k = int(rng.choice(lacking))
         around, left = self._around[k], self._left[k]
@@ -158,29 +182,19 @@ class DomainSwaps:
         full = order[has < 0][np.unique(around[order[has < 0]], return_index=True)[1]]
         full = rng.permutation(full)[: len(order) // 2]
         others = np.concatenate([order[has > 0], order[has == 0]])
-        each = min(tuning.max_partners, len(others) // len(full))
-        if not each:
-            return
-        partners = others[: each * len(full)].reshape(each, len(full)).T
-        parts = -(-len(full) // tuning.max_swept_domains)
-        for a, b in zip(np.array_split(full, parts), np.array_split(partners, parts), strict=True):
-            mine, theirs, change = self._changes(np.repeat(a, each), b.ravel(), rng)
-            flat = change.reshape(len(a), -1)
-            best = flat.argmin(axis=1)
-            for n in np.flatnonzero(flat[np.arange(len(a)), best] < TOLERANCE).tolist():
-                pair, i, j = np.unravel_index(n * flat.shape[1] + int(best[n]), change.shape)
-                self._swap(
-                    int(mine[pair, i]), int(theirs[pair, j]), int(a[n]), int(b.ravel()[pair])
-                )
+        most = parameters.PARAMETERS.packing.max_partners
+        each = min(most, len(others) // max(len(full), 1))
+        return full, others[: each * len(full)].reshape(each, len(full)).T
 
     def _changes(self, a: Ints, b: Ints, rng: np.random.Generator) -> tuple[Ints, Ints, Floats]:
-        """Return the items of pairs of domains, and what swaps of two change of the excess.
+        """Return the items of pairs of domains, and by how much swaps of two change the excess.
 
-        Shapes are (pairs, items), (pairs, items) and (pairs, items, items).
+        Shapes are (pairs, items), (pairs, items) and (pairs, items, items). Equal changes differ by
+        less than `PLATEAU`: those of joint items come last, and of the others any may come first.
         """
         mine, theirs = self._some_items(a, rng), self._some_items(b, rng)
-        # Of equal changes any may be taken.
-        change = rng.uniform(0, TOLERANCE / 2, (*mine.shape, theirs.shape[1]))
+        joint = self._joint[mine][:, :, None] + self._joint[theirs][:, None, :]
+        change = TOLERANCE * (rng.uniform(0, 0.5, joint.shape) + joint)
         for k, (around, left) in enumerate(zip(self._around, self._left, strict=True)):
             demand = self._demand[:, k]
             moved = demand[mine][:, :, None] - demand[theirs][:, None, :]
@@ -189,7 +203,7 @@ class DomainSwaps:
             more -= np.maximum(-here, 0) + np.maximum(-there, 0)
             more[around[a] == around[b]] = 0
             change += more / self._unit[k]
-        if not self._allowed.all():
+        if not self._anywhere:
             change[~self._allowed[self._kind[mine], b[:, None]]] = np.inf
             change.transpose(0, 2, 1)[~self._allowed[self._kind[theirs], a[:, None]]] = np.inf
         change[(mine == NOTHING)[:, :, None] & (theirs == NOTHING)[:, None, :]] = np.inf
@@ -200,7 +214,8 @@ class DomainSwaps:
         most = parameters.PARAMETERS.packing.max_swapped_items
         width = int(self._number[domains].max(initial=0))
         columns = np.arange(width) if width <= most else rng.choice(width, most, replace=False)
-        return self._members[domains[:, None], np.append(columns, width)]
+        items: Ints = self._members[domains[:, None], np.append(columns, width)]
+        return items
 
     def _deal_anew(self, rng: np.random.Generator) -> None:
         """Let items of a domain with an excess, and of a few others, change places at random."""
