@@ -238,7 +238,7 @@ def _counts_may_gain(search: Search) -> bool:
 def small(problem: Problem) -> bool:
     """Whether the host-indexed model of the whole round is small enough to solve."""
     limit = parameters.PARAMETERS.run.max_exact_variables
-    return len(problem.running) <= limit and num_task_variables(problem) <= limit
+    return len(problem.running) <= limit and num_task_variables(problem, limit) <= limit
 
 
 def _aggregate_model_of_small(problem: Problem, greedy: Placement) -> PricedModel | None:

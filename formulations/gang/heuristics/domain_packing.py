@@ -80,6 +80,7 @@ class _Domains:
 
     Attributes
     ----------
+    level : int
     hosts : list of int64
         Hosts of each domain.
     around : list of int64 (domains,)
@@ -93,8 +94,8 @@ class _Domains:
     def __init__(self, placement: Placement) -> None:
         self.placement, problem = placement, placement.problem
         cluster, pools = problem.cluster, placement.pools.pools
-        level = max(pool.level for pool in pools)
-        self.domain, size = cluster.domain[level], len(cluster.names[level])
+        self.level = max(pool.level for pool in pools)
+        self.domain, size = cluster.domain[self.level], len(cluster.names[self.level])
         order = np.argsort(self.domain, kind="stable")
         self.hosts = np.split(order, np.searchsorted(self.domain[order], np.arange(1, size)))
         host = np.zeros(size, dtype=np.int64)

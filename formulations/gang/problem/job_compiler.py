@@ -164,7 +164,9 @@ class JobCompiler:
         if option.required is not None and sum(g.count for g in option.groups) > 1:
             joint = self.shapes.levels[option.required]
         used = tuple((name, amount) for name, amount in sorted(option.uses.items()) if amount)
-        alone = used if len(option.groups) == 1 else ()
+        # Tasks differ in what they use only where places differ in what they have of it.
+        alone = tuple(use for use in used if use[0] in self.level_pools)
+        alone = alone if len(option.groups) == 1 else ()
         groups = tuple(
             [self.shapes.group(g, self.weights, rank, joint, alone) for g in option.groups]
         )

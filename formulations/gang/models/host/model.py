@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -121,23 +122,29 @@ class HostModel:
         return self.problem.classes[entry.job_class].choices[entry.choice]
 
 
-def num_task_variables(problem: Problem) -> int:
-    """Return about how many task variables the model of the whole round has."""
+def num_task_variables(problem: Problem, most: float = inf) -> int:
+    """Return about how many task variables the model of the whole round has.
+
+    Counting ends where there are more than `most`.
+    """
     hosts: list[int] = problem.shape_hosts.sum(axis=1).tolist()
     levels, pairs = len(problem.cluster.levels), "proximity" in problem.terms
+    kinds = len(TaskMix.of(problem).weight) if STRANDED in problem.terms else 0
     shared_shapes: set[int] = set()
-    of_own_sets = 0
+    number = int(problem.open.sum()) * kinds
     for job_class in problem.classes:
         for choice in job_class.choices:
-            if job_class.running or needs_own_entry(problem, choice):
-                for group in choice.groups:
+            own = job_class.running or needs_own_entry(problem, choice)
+            for group in choice.groups:
+                if own:
                     times = levels if pairs or group.counts_all_levels else 1
-                    of_own_sets += len(job_class.jobs) * hosts[group.shape] * times
-            else:
-                shared_shapes.update([group.shape for group in choice.groups])
-    kinds = len(TaskMix.of(problem).weight) if STRANDED in problem.terms else 0
-    of_shared_sets = sum(hosts[shape] for shape in shared_shapes)
-    return of_shared_sets + of_own_sets + int(problem.open.sum()) * kinds
+                    number += len(job_class.jobs) * hosts[group.shape] * times
+                elif group.shape not in shared_shapes:
+                    shared_shapes.add(group.shape)
+                    number += hosts[group.shape]
+        if number > most:
+            break
+    return number
 
 
 def build_host_model(
