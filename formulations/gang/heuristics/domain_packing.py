@@ -30,7 +30,7 @@ def pack_domains(placement: Placement, session: Session, starts: StartCounts) ->
     domains = _Domains(placement)
     fits = [job.is_divisible or bool((job.demand <= domains.widest).all()) for job in jobs]
     for job, inside in zip(jobs, fits, strict=True):
-        if not inside and not placement.quota_excess(job.accounts, job.choice):
+        if not inside and _may_start(placement, job):
             puts = place_choice(placement, job.choice)
             if puts is not None:
                 placement.start(job.job_class, job.option, puts)
@@ -73,6 +73,12 @@ def _job(placement: Placement, job_class: int, option: int) -> _Job:
         tuple(sorted({group.shape for group in choice.groups})),
         alone and choice.groups[0].required == NO_LEVEL,
     )
+
+
+def _may_start(placement: Placement, job: _Job) -> bool:
+    """Whether a job of its class still waits, and quotas have room for it."""
+    waits = placement.waiting[job.job_class] > 0
+    return waits and not placement.quota_excess(job.accounts, job.choice)
 
 
 class _Domains:
@@ -151,7 +157,7 @@ class _Domains:
 
     def _start(self, job: _Job, domains: Ints) -> None:
         """Start a job with an item in each of these domains, if it fits there."""
-        if (domains == NOTHING).any() or self.placement.quota_excess(job.accounts, job.choice):
+        if (domains == NOTHING).any() or not _may_start(self.placement, job):
             return
         if job.is_divisible:
             puts = self._place_tasks(job.shapes[0], domains)
