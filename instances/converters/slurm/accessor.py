@@ -44,6 +44,8 @@ def _text(value: Any) -> str:
         return ""
     if not isinstance(value, str) or len(value) > MAX_TEXT:
         raise ValueError(f"expected a text of at most {MAX_TEXT:,} characters, or null")
+    if any("\ud800" <= c <= "\udfff" for c in value if not c.isascii()):
+        raise ValueError("expected valid Unicode text")
     return value
 
 

@@ -26,6 +26,7 @@ PENDING = job(1, tres_per_node="gpu:1")
         ("jobs", {"tres_req_str": "cpu=x"}, "jobs[0].tres_req_str: 'cpu=x': expected an amount"),
         ("jobs", {"required_nodes": "h[0-"}, "jobs[0].required_nodes: 'h[0-': expected a list of"),
         ("jobs", {"account": "\x1b[2J"}, "jobs[0].account: '\\x1b[2J': expected only letters"),
+        ("jobs", {"user_name": "\ud800"}, "jobs[0].user_name: '\\ud800': expected valid Unicode"),
         ("jobs", {"job_resources": []}, "jobs[0].job_resources: []: expected a mapping"),
         ("nodes", {"name": "a b"}, "nodes[0].name: 'a b': expected only letters"),
         ("nodes", {"name": "h[0-3]"}, "nodes[0].name: 'h[0-3]': expected only letters"),
