@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from slurm_dumps import convert, job, node, running, write_dump
@@ -12,6 +13,8 @@ from placewright.instances.converters import read_slurm
 from placewright.instances.converters.slurm.licences import CHOICE, NOT_ASKED, UNKNOWN
 from placewright.instances.documents.plan import Reason
 from placewright.instances.errors import InvalidInputError
+
+DATA = Path(__file__).parents[2] / "data"
 
 TEXT = """\
 LicenseName=ansys
@@ -57,6 +60,15 @@ def test_a_pool_has_what_is_free_and_what_jobs_of_the_round_hold(tmp_path):
     plan = solve_round(made.round, time_limit=3.0, isolation="none")
     waits = {one.job: one.reason for one in plan.decisions if one.reason is not None}
     assert waits == {"3": Reason.CAPACITY}
+
+
+def test_a_captured_dump_has_its_licences_in_the_round():
+    made = read_slurm([DATA / "slurm" / "licences"])
+    assert pools_of(made) == {"license/ansys": 3, "license/matlab": 10}
+    held = sum(one.options[0].uses.get("license/matlab", 0) for one in made.round.jobs)
+    assert (held, made.book.left_out) == (8, {})
+    (waits,) = (one for one in made.round.jobs if one.running is None)
+    assert waits.options[0].uses == {"license/ansys": 2}
 
 
 def test_json_says_the_same(tmp_path):
