@@ -98,7 +98,12 @@ def read_slurm(
             name="slurm",
             levels=topology.levels,
             domains=topology.domains,
-            hosts=hosts(nodes, topology, made.occupied.amounts, alone=context.alone),
+            hosts=hosts(
+                nodes,
+                topology,
+                made.occupied.amounts,
+                made.occupied.nodes if context.alone else None,
+            ),
             pools=licences.pools(),
         ),
         host_sets=context.host_sets.used_by(made.jobs),

@@ -117,7 +117,10 @@ def gpu_model(node: SlurmNode) -> str | None:
 
 
 def hosts(
-    nodes: Nodes, topology: Topology, held: Mapping[str, tuple[int, int]], *, alone: bool
+    nodes: Nodes,
+    topology: Topology,
+    held: Mapping[str, tuple[int, int]],
+    alone: Mapping[str, int] | None,
 ) -> tuple[HostEntry, ...]:
     """Return the hosts of a cluster.
 
@@ -130,7 +133,8 @@ def hosts(
     held
         Millicores and MiB that running jobs hold of each host: a host has at least those.
     alone
-        Whether some job has its nodes alone, so that hosts have the resource `node`.
+        If some job has its nodes alone, so that hosts have the resource `node`: what running jobs
+        hold of it. More than all of it is held where a dump contradicts itself.
     """
     return tuple(
         HostEntry(
@@ -140,7 +144,7 @@ def hosts(
             gpu_model=gpu_model(node),
             cpu=f"{max(_cpus(node) * 1000, held.get(name, (0, 0))[0])}m",
             memory=f"{max(_memory(node), held.get(name, (0, 0))[1])}Mi",
-            resources={NODE: WHOLE_NODE} if alone else {},
+            resources={} if alone is None else {NODE: max(WHOLE_NODE, alone.get(name, 0))},
             healthy=not node.states & AWAY,
         )
         for name, node in sorted(nodes.by_name.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -34,10 +34,11 @@ class Placed(NamedTuple):
 
 @dataclass(slots=True)
 class Occupied:
-    """What running jobs hold: GPU indices, and millicores and MiB, by host."""
+    """What running jobs hold by host: GPU indices, millicores and MiB, and of `node`."""
 
     gpus: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     amounts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    nodes: Counter[str] = field(default_factory=Counter)
 
 
 def place(jobs: Sequence[SlurmJob], nodes: Nodes, occupied: Occupied, *, alone: bool) -> Placed:
@@ -85,6 +86,9 @@ def place(jobs: Sequence[SlurmJob], nodes: Nodes, occupied: Occupied, *, alone: 
     if any(max(amount) > MAX_AMOUNT for amount in amounts.values()):
         raise LeftOutError("holds more than a node can have")
     occupied.amounts |= amounts
+    for (at, _), places in groups.items():
+        for host, _ in places:
+            occupied.nodes[host] += _of_node(jobs[at])
     for host, used in taken.items():
         occupied.gpus[host] |= used
     return Placed(
@@ -95,7 +99,7 @@ def place(jobs: Sequence[SlurmJob], nodes: Nodes, occupied: Occupied, *, alone: 
                 gpu=hold.gpus,
                 cpu=f"{hold.cpu}m",
                 memory=f"{hold.memory}Mi",
-                resources={NODE: WHOLE_NODE if jobs[at].exclusive else 1} if alone else {},
+                resources={NODE: _of_node(jobs[at])} if alone else {},
             )
             for g, ((at, hold), places) in enumerate(groups.items())
         ),
@@ -106,6 +110,10 @@ def place(jobs: Sequence[SlurmJob], nodes: Nodes, occupied: Occupied, *, alone: 
         ),
         tuple(jobs[at] for at, _ in groups),
     )
+
+
+def _of_node(job: SlurmJob) -> int:
+    return WHOLE_NODE if job.exclusive else 1
 
 
 def _holdings(job: SlurmJob) -> list[tuple[HeldNode, Gres]]:

@@ -7,6 +7,7 @@ import json
 import pytest
 from slurm_dumps import convert, job, node, reason, running
 
+from placewright import solve_round
 from placewright.instances.converters.slurm.hostlist import compress
 from placewright.instances.derived.host_sets import AllowedHosts
 
@@ -418,3 +419,17 @@ def test_sets_of_odd_or_equal_names_are_told_apart_and_unused_ones_are_left_out(
         "without/2-nodes:1": ("h[0-1]",),
         "without/h3": ("h[0-2]",),
     }
+
+
+def test_a_job_alone_on_a_node_where_others_run_is_where_it_is(tmp_path):
+    jobs = [
+        running(1, ("h0", 1, 10, "gpu:h100:1(IDX:0)"), shared="none"),
+        running(2, ("h0", 1, 10, "gpu:h100:1(IDX:1)")),
+        job(3, tres_per_node="gpu:1"),
+    ]
+    made = convert(tmp_path, jobs, [node("h0")])
+    assert made.book.left_out == {}
+    (host,) = made.round.cluster.hosts
+    assert host.resources == {"node": 1001}
+    plan = solve_round(made.round, time_limit=1.0, isolation="none")
+    assert [one.decision for one in plan.decisions] == ["keep", "keep", "wait"]
