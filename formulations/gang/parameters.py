@@ -284,6 +284,8 @@ class PackingParameters:
         domains that are looked at together, to limit memory.
     max_swapped_items
         Items of a domain that are looked at.
+    joint_share
+        Part of the excess that a swap lowers which counts if it takes a task from its gang.
     num_sweeps, least_fall
         Sweeps after which the excess of domains must have fallen to this part of what it was; else
         items are dealt anew.
@@ -298,6 +300,7 @@ class PackingParameters:
     max_partners: int = 16
     max_swaps: int = 1_000_000
     max_swapped_items: int = 64
+    joint_share: float = 0.1
     num_sweeps: int = 32
     least_fall: float = 0.9
     excess_of_gap: float = 0.25

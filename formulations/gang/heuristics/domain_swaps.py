@@ -190,11 +190,12 @@ class DomainSwaps:
         """Return the items of pairs of domains, and by how much swaps of two change the excess.
 
         Shapes are (pairs, items), (pairs, items) and (pairs, items, items). Equal changes differ by
-        less than `PLATEAU`: those of joint items come last, and of the others any may come first.
+        less than `PLATEAU`, so that any may be the best. Joint items count a part of what they
+        lower, and do not move for nothing.
         """
         mine, theirs = self._some_items(a, rng), self._some_items(b, rng)
         joint = self._joint[mine][:, :, None] + self._joint[theirs][:, None, :]
-        change = TOLERANCE * (rng.uniform(0, 0.5, joint.shape) + joint)
+        change = TOLERANCE * rng.uniform(0, 1, joint.shape)
         for k, (around, left) in enumerate(zip(self._around, self._left, strict=True)):
             demand = self._demand[:, k]
             moved = demand[mine][:, :, None] - demand[theirs][:, None, :]
@@ -207,6 +208,8 @@ class DomainSwaps:
             change[~self._allowed[self._kind[mine], b[:, None]]] = np.inf
             change.transpose(0, 2, 1)[~self._allowed[self._kind[theirs], a[:, None]]] = np.inf
         change[(mine == NOTHING)[:, :, None] & (theirs == NOTHING)[:, None, :]] = np.inf
+        change[joint & (change > -PLATEAU)] = np.inf
+        change[joint] *= parameters.PARAMETERS.packing.joint_share
         return mine, theirs, change
 
     def _some_items(self, domains: Ints, rng: np.random.Generator) -> Ints:
