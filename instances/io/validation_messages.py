@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from types import NoneType, UnionType
@@ -64,13 +65,17 @@ def _error(details: ErrorDetails, document: type[BaseModel]) -> InvalidInputErro
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInputError):
         return cause.moved(lambda inner: path + inner)
-    known = _fields(document, path[:-1]) if details["type"] == "extra_forbidden" else None
+    unknown = None
+    if details["type"] == "extra_forbidden":
+        unknown = str(path[-1]), _fields(document, path[:-1])
+    elif details["type"] in ("literal_error", "enum") and isinstance(details["input"], str):
+        unknown = details["input"], re.findall("'([^']*)'", details["ctx"]["expected"])
     return InvalidInputError(
         _expected(details, document, path),
         path=path,
         value=details["input"],
         show_value=details["type"] != "missing" and not isinstance(details["input"], BaseModel),
-        unknown=(str(path[-1]), known) if known else None,
+        unknown=unknown,
     )
 
 

@@ -283,6 +283,19 @@ def text_path(path: str) -> str:
     return "".join(f"[{p}]" if p.isdigit() else f".{p}" for p in path.split(".")).removeprefix(".")
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "meant"),
+    [
+        ("policy.formulation", "gangs", "did you mean gang?"),
+        ("policy.terms.0", "Contention", "did you mean contention?"),
+        ("policy.terms.0", "xyz", "'imbalance' or 'hottest'"),
+    ],
+)
+def test_a_word_that_is_none_of_a_few_is_told_the_most_similar(tmp_path, path, value, meant):
+    raw = changed(ROUND, path, value)
+    assert refused_file(tmp_path, json.dumps(raw), "r.json", load_round).endswith(meant)
+
+
 @pytest.mark.parametrize(("path", "value", "message"), VALUES)
 def test_a_bad_value_is_refused_by_its_path(tmp_path, path, value, message):
     raw = changed(ROUND, path, value)
