@@ -36,6 +36,12 @@ LARGEST = 1e20
 INTERIOR = 1e-6
 """How near to an optimum an interior-point method stops, relative to the objective."""
 
+PRIMAL = 4
+"""The option `simplex_strategy` of the primal simplex method."""
+
+MOST_ITERATIONS = 5
+"""Iterations of the simplex method per row and column; linear programs mostly need one to three."""
+
 _STOPPED = "stopped"
 
 # OPTIMAL and INFEASIBLE are claims; _STOPPED becomes FEASIBLE or NO_SOLUTION.
@@ -81,7 +87,7 @@ def solve(
     highs = _run(plain, limits, start, trace)
     if _misled(highs, trace):
         left = max(0.0, limits.seconds - trace.seconds())
-        highs = _run(plain, replace(limits, seconds=left), start, trace, presolve=False)
+        highs = _run(plain, replace(limits, seconds=left), start, trace, again=True)
     code = highs.getModelStatus()
     outcome = _outcome(arrays, highs, code, trace)
     if limits.options.interior and not arrays.integer.any():
@@ -100,11 +106,16 @@ def solve(
 
 
 def _run(
-    plain: Arrays, limits: Limits, start: Floats | None, trace: Trace, *, presolve: bool = True
+    plain: Arrays, limits: Limits, start: Floats | None, trace: Trace, *, again: bool = False
 ) -> Any:
     highs = _loaded(plain, limits)
-    if not presolve:
+    if again:
         _require(highs.setOptionValue("presolve", "off"), "option presolve = off")
+        if not plain.integer.any():
+            _require(highs.setOptionValue("simplex_strategy", PRIMAL), "the primal simplex")
+    elif not plain.integer.any():
+        most = MOST_ITERATIONS * (plain.rows + plain.columns) + 1000
+        _require(highs.setOptionValue("simplex_iteration_limit", most), "a limit of iterations")
     if plain.integer.any():
         _listen(highs, trace)
         if start is not None:
@@ -115,12 +126,17 @@ def _run(
 
 
 def _misled(highs: Any, trace: Trace) -> bool:
-    """Whether presolve may be why there is no answer.
+    """Whether presolve or the dual simplex may be why there is no answer.
 
-    It can drop a row that no integer point keeps as one that forces its columns: the rest has an
-    optimum, which breaks the row, and HiGHS calls that an error instead of infeasible.
+    Presolve can drop a row that no integer point keeps as one that forces its columns: the rest has
+    an optimum, which breaks the row, and HiGHS calls that an error instead of infeasible. The dual
+    simplex gives up where duals are too large for its ratio test, as with weights of priority
+    classes of 10^12 and more, and says "Not Set" or "Unknown", or removes and adds perturbations of
+    costs in turn until it is stopped; the primal simplex does not.
     """
-    failed = _STATUS[highs.getModelStatus()] == Status.FAILED
+    code = highs.getModelStatus()
+    stuck = highspy.HighsModelStatus.kUnknown, highspy.HighsModelStatus.kIterationLimit
+    failed = _STATUS[code] == Status.FAILED or code in stuck
     return failed and trace.best.values is None
 
 

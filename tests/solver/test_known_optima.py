@@ -15,7 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import tried
-from placewright.solver import InProcess, Limits, Model, Status, get_backend
+from placewright.solver import (
+    InProcess,
+    Limits,
+    Model,
+    Status,
+    certified_bound,
+    get_backend,
+    multipliers,
+)
 
 LIMITS = Limits(seconds=30.0, gap=0.0)
 
@@ -133,3 +141,36 @@ def test_an_equation_without_integer_points_is_infeasible(
     model.term("cost", x, cost, sense="min")
     outcome = get_backend(backend)(model.arrays("cost"), LIMITS)
     assert outcome.status is Status.INFEASIBLE, outcome.message
+
+
+@pytest.mark.parametrize(
+    ("jobs", "hosts", "seed"), [*((8, 3, seed) for seed in range(70)), (60, 12, 106), (60, 12, 170)]
+)
+def test_weights_of_priority_classes_are_no_fault(jobs: int, hosts: int, seed: int) -> None:
+    """HiGHS's dual simplex fails at large duals in ten of these programs, in the last two cycles.
+
+    Those take it more than 20 seconds, and the primal simplex a hundred iterations.
+    """
+    rng = np.random.default_rng(seed)
+    model = Model()
+    tasks, level = rng.choice([1, 2, 3, 4], jobs), rng.integers(0, 6, jobs)
+    starts = model.variables("y", jobs, upper=rng.choice([1, 1, 2], jobs))
+    placed = model.variables("x", jobs * hosts, upper=20).reshape(jobs, hosts)
+    link = model.rows("link", jobs, lower=0, upper=0)
+    model.add(link, starts, -tasks)
+    model.add(link[:, None], placed, 1)
+    for resource in range(3):
+        size = rng.choice([1, 2, 4, 8, 5, 10, 20, 3, 15], jobs)
+        capacity = rng.choice([4, 8, 16, 20, 40, 9], hosts)
+        rows = model.rows(f"resource-{resource}", hosts, upper=capacity)
+        model.add(rows[None, :], placed, size[:, None])
+    weight = np.array([1, 40, 8_000, 4_800_000, 9_610_124_609, 7_392_403_546_000])[level]
+    model.term("value", starts, weight * rng.choice([1, 2, 3, 4, 5, 8, 16], jobs), sense="max")
+    arrays = model.arrays("value", relax=True)
+    outcome = get_backend("highs")(arrays, LIMITS)
+    assert outcome.status is Status.OPTIMAL, outcome.message
+    assert outcome.row_duals is not None
+    assert outcome.bound == pytest.approx(outcome.objective, rel=1e-12)
+    certified = certified_bound(arrays, multipliers(arrays, outcome.row_duals))
+    assert certified is not None
+    assert float(certified) == pytest.approx(outcome.objective, rel=1e-12)
