@@ -158,6 +158,8 @@ def _lack(detail: Detail, beside: str) -> str:
     if detail.tasks is not None:
         one = f" one {detail.level}" if where else ""
         text = f"at most {detail.places:,} of {detail.tasks:,} tasks{group} fit{one} {beside}"
+        if detail.apart is not None:
+            text = f"{text}, since they keep apart by {detail.apart}"
         if not free:
             return f"{text} ({where})" if where else text
         scarce = f"{where} has {free} free" if where else f"{free} free"

@@ -134,7 +134,8 @@ class Detail(Document):
     `excess` and `free` are amounts of `resource`, and with `cells`, which is how many of its
     tenant's cells are not in use, of what cells have. What a `cap` limits is a `resource`, GPUs of
     a `gpu_model`, or `jobs`. `places` is how many of the `tasks` of a
-    group have a place on `domain` of `level`, or on all hosts, under `geo` those of `region`.
+    group have a place on `domain` of `level`, or on all hosts, under `geo` those of `region`; it
+    has all of them but for what keeps its tasks `apart`, by that level.
     `startable`: the option fits even beside all that the plan starts. `message` says what is wrong
     with an invalid job. `unproven`: a test before this reason could not be decided. `at` is the
     time of a reservation or an offer, or from when on the job may start, and `job` whose
@@ -159,6 +160,7 @@ class Detail(Document):
     cells: Index | None = None
     tasks: Index | None = None
     places: Index | None = None
+    apart: Name | None = None
     startable: Flag = False
     message: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None
     unproven: Flag = False

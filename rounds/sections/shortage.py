@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,10 @@ def _of_group(placement: Placement, group: Group, open_: Bools) -> dict[str, Any
         return {}
     inside, where = _inside(placement, group.required, best)
     lack: dict[str, Any] = {**where, "tasks": group.count, "places": places}
+    if group.domain_limit is not None:
+        free = replace(group, domain_limit=None)
+        if most_places(placement, free, fitting, group.required)[0] == group.count:
+            return {**lack, "apart": placement.problem.cluster.levels[group.domain_limit.level]}
     return lack | scarce(placement, group, allowed & inside)
 
 

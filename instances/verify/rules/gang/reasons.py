@@ -169,6 +169,8 @@ class _Judgement:
         group = option.groups[detail.group or 0]
         if detail.tasks is not None and detail.tasks != group.count:
             return f"{detail.tasks} tasks; expected the {group.count} of the group"
+        if detail.apart is not None and (group.apart is None or group.apart.level != detail.apart):
+            return f"apart by {detail.apart!r}; expected the level of the group's field apart"
         if (
             not all(is_plain(one) for one in option.groups)
             or job.anti_affinity is not None
