@@ -89,7 +89,8 @@ def _fill_singles(placement: Placement, quota: dict[QuotaKey, int], c: int, o: i
     share = bool(problem.is_share[shape])
     while placement.waiting[c]:
         fits = placement.fits(shape)
-        hosts = np.flatnonzero(fits)
+        # Below 0 where a heuristic has overcommitted a host.
+        hosts = np.flatnonzero(fits > 0)
         if not len(hosts):
             return True
         if placement.waiting[c] == 1 and not share:

@@ -120,3 +120,15 @@ def test_a_stopped_job_fits_in_place_until_another_takes_what_it_had(tiny: Modul
 
     check()
     assert {True, False} <= set(answers)
+
+
+def test_the_greedy_ends_beside_a_host_that_holds_too_much() -> None:
+    job = {"options": [{"groups": [{"gpu": 2}]}]}
+    hosts = [{"name": "h", "gpus": 2, "gpu_model": "A"}]
+    jobs = [{"name": f"j{i}", **job} for i in range(3)]
+    problem = compile_round(Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs}))
+    placement = Placement(problem)
+    for _ in range(2):
+        placement.put(problem.classes[0].choices[0].groups[0].shape, 0)
+    fill_greedily(placement)
+    assert placement.waiting == [3]
