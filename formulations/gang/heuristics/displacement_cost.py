@@ -234,7 +234,9 @@ class DisplacementCost:
                 self.placement.stop(self.placement.start_of(job))
                 stopped.append(job)
                 running = self.placement.problem.running[job]
-                self._stale_hosts.update(place[2] for place in running.places)
+                others = {place[2] for place in running.places}
+                self._stale_hosts.update(others)
+                self._keep_pools_right(job, others - {host})
         table.loss[at] = np.inf
         self._stale_hosts.add(host)
         if stopped and self._budget is not None:
@@ -243,6 +245,18 @@ class DisplacementCost:
         for loss, number in self._of_count.values():
             loss[host], number[host] = np.inf, 0
         return stopped
+
+    def _keep_pools_right(self, job: int, hosts: Iterable[int]) -> None:
+        """Take what a stopped job held of pools on other hosts from what its stop there frees.
+
+        What pools have left has it by now.
+        """
+        for host in hosts if self._pools else ():
+            at, mine = slice_of(self._table.host, host), slice_of(self._jobs.host, host)
+            for k in np.flatnonzero(self._jobs.job[mine] == job).tolist():
+                rows = at.start + np.flatnonzero(self._table.stopped[at] >> k & 1)
+                gain = self._jobs.gain[mine.start + k, -len(self._pools) :]
+                self._table.capacity[rows, -len(self._pools) :] -= gain
 
     def within_budget(self, tasks: Iterable[tuple[int, Ints, Quota]]) -> bool:
         """Whether what is left of the disruption budget allows the victims for all these tasks.
@@ -268,14 +282,27 @@ class DisplacementCost:
         if not self._pools:
             return None
         left = [mine.copy() for mine in self.placement.pools.left]
+        stopped = set[int]()
         for host, wanted, quota in tasks:
-            at = slice_of(self._table.host, host)
+            at, mine = slice_of(self._table.host, host), slice_of(self._jobs.host, host)
             cost = self._row_cost(wanted, quota, at, left)
             if not np.isfinite(cost).any():
                 return host
-            more = self._table.capacity[at.start + int(cost.argmin())] - wanted @ self._sizes
-            for k, pool in enumerate(self._pools):
-                left[k][pool.domain[host]] += more[k - len(self._pools)]
+            row = at.start + int(cost.argmin())
+            need = wanted @ self._sizes
+            more = self._table.capacity[row] - need
+            victims = np.flatnonzero(
+                self._table.stopped[row] >> np.arange(mine.stop - mine.start) & 1
+            )
+            for k in (victims + mine.start).tolist():
+                # What a gang gives back of a domain counts once, though it leaves several hosts.
+                job = int(self._jobs.job[k])
+                more = more - self._jobs.gain[k] if job in stopped else more
+                stopped.add(job)
+            for k, pool in enumerate(self._pools, start=-len(self._pools)):
+                left[k][pool.domain[host]] += more[k]
+                if need[k] and left[k][pool.domain[host]] < 0:
+                    return host
         return None
 
     def _freed_quota(self, key: QuotaKey) -> Ints:
