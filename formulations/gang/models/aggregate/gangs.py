@@ -86,7 +86,7 @@ def gang_kinds(
         # Running jobs may stay, and then no level matters.
         for choice in () if job_class.running else job_class.choices:
             for group in choice.groups:
-                if not group.depends_on_levels or group in kind_of:
+                if group in kind_of or not _levels_matter(problem, group):
                     continue
                 fits = capacity[group.shape]
                 gpu = int(problem.shape_gpu[group.shape])
@@ -114,6 +114,12 @@ def gang_kinds(
                 kinds[known[key]].shapes.add(group.shape)
                 kind_of[group] = known[key]
     return kinds, kind_of
+
+
+def _levels_matter(problem: Problem, group: Group) -> bool:
+    """Whether it matters in which domains a group is: weights of levels count in `spread` alone."""
+    more = group.required != NO_LEVEL or group.is_arranged or group.counts_all_levels
+    return group.depends_on_levels and (more or "spread" in problem.terms)
 
 
 def gang_columns(problem: Problem, kinds: list[GangKind]) -> GangColumns:
