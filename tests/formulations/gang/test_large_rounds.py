@@ -53,6 +53,31 @@ def test_a_tenant_per_job_is_no_square(terms: list[str]) -> None:
     assert rows_by_name(counts.model, "share") == (number if "share" in terms else 0)
 
 
+@pytest.mark.parametrize(
+    ("terms", "required", "counted"),
+    [(["value"], None, False), (["value", "spread"], None, True), (["value"], "rack", True)],
+)
+def test_gangs_are_counted_by_domain_where_it_matters(
+    terms: list[str], required: str | None, counted: bool
+) -> None:
+    racks = range(50)
+    cluster = {
+        "levels": ["rack"],
+        "domains": [{"name": f"r{r}", "level": "rack"} for r in racks],
+        "hosts": [
+            {"name": f"r{r}-[0-3]", "parent": f"r{r}", "gpus": 8, "gpu_model": "A"} for r in racks
+        ],
+        "pools": [{"resource": "power_w", "level": "rack", "capacity": 3}],
+    }
+    group = {"gpu": 8, "count": 2, "required": required, "resources": {"power_w": 1}}
+    jobs = [{"name": f"j{i}", "options": [{"groups": [group]}]} for i in range(90)]
+    round_ = {"cluster": cluster, "jobs": jobs, "policy": {"terms": terms}}
+    problem = compile_round(Round.model_validate(round_))
+    counts, _ = next(aggregate_models(problem, Placement(problem)))
+    assert (len(counts.gangs.kind) >= len(racks)) is counted
+    assert bool(rows_by_name(counts.model, "pool")) is counted
+
+
 def test_a_gang_of_many_hosts_is_no_square() -> None:
     group = {"gpu": 8, "count": 50_000}
     hosts = [{"name": "h[00000-59999]", "gpus": 10, "gpu_model": "A"}]
