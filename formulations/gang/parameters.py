@@ -293,7 +293,7 @@ class PackingParameters:
         Part of the gap asked for that the excess may be, of what all domains have.
     num_dealt_domains, max_deals
         Domains whose items are dealt with those of one that has an excess, and how often that is
-        done without a gain.
+        done without a gain; also the most domains with an excess for which it is tried.
     """
 
     gpu_worth_gpu_seconds: int = 1_000

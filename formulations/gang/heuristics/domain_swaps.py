@@ -112,7 +112,9 @@ class DomainSwaps:
             excess = self.excess()
             if excess < best - TOLERANCE:
                 best, found, failures = excess, self.domain.copy(), 0
-            if best <= enough or failures == tuning.max_deals or session.expired():
+            # A deal mends one domain, so many are beyond it.
+            few = np.count_nonzero(self.lacks().any(axis=1)) <= tuning.max_deals
+            if best <= enough or failures == tuning.max_deals or not few or session.expired():
                 break
             failures += 1
             self._deal_anew(rng)
@@ -153,7 +155,7 @@ class DomainSwaps:
         full, partners = self._partners(rng)
         each = partners.shape[1]
         if not each:
-            return
+            return  # all domains lack it
         width = min(int(self._number.max()), parameters.PARAMETERS.packing.max_swapped_items) + 1
         parts = -(-partners.size * width**2 // parameters.PARAMETERS.packing.max_swaps)
         for some in np.array_split(np.arange(len(full)), parts):
@@ -180,8 +182,8 @@ class DomainSwaps:
         has = left[around[order]]
         # One of those that share what they lack.
         full = order[has < 0][np.unique(around[order[has < 0]], return_index=True)[1]]
-        full = rng.permutation(full)[: len(order) // 2]
         others = np.concatenate([order[has > 0], order[has == 0]])
+        full = rng.permutation(full)[: len(others)]
         most = parameters.PARAMETERS.packing.max_partners
         each = min(most, len(others) // max(len(full), 1))
         return full, others[: each * len(full)].reshape(each, len(full)).T

@@ -116,6 +116,20 @@ def test_items_that_are_too_many_end_with_what_lacks_least() -> None:
     assert swaps.excess() == pytest.approx(8 / 32)
 
 
+def test_most_domains_may_lack_something() -> None:
+    """Of ten domains nine get two large items, and the last one the small ones."""
+    demand = np.array([[30, 30]] * 18 + [[2, 2]] * 12)
+    here = np.arange(10)
+    has = [np.array([59] * 9 + [90])] * 2
+    swaps = swaps_of(demand, has, [here, here])
+    for item, domain in enumerate([*np.repeat(here[:9], 2).tolist(), *[9] * 12]):
+        swaps._move(item, domain)
+    before = swaps.excess()
+    swaps.search(session())
+    assert before > swaps.excess()
+    assert (swaps.lacks() == lacks_of(demand, swaps.domain, has, [here, here])).all()
+
+
 def test_one_domain_and_no_room_anywhere_end_the_search() -> None:
     demand = np.array([[8, 50], [8, 50]])
     for has in ([np.array([8]), np.array([50])], [np.array([0]), np.array([0])]):
