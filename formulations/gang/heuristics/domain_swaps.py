@@ -112,7 +112,7 @@ class DomainSwaps:
             excess = self.excess()
             if excess < best - TOLERANCE:
                 best, found, failures = excess, self.domain.copy(), 0
-            # A deal mends one domain, so many are beyond it.
+            # A deal repairs one domain, so many are beyond it.
             few = np.count_nonzero(self.lacks().any(axis=1)) <= tuning.max_deals
             if best <= enough or failures == tuning.max_deals or not few or session.expired():
                 break

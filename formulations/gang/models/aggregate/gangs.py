@@ -117,9 +117,13 @@ def gang_kinds(
 
 
 def _levels_matter(problem: Problem, group: Group) -> bool:
-    """Whether it matters in which domains a group is: weights of levels count in `spread` alone."""
+    """Whether it matters in which domains a group is.
+
+    Weights of levels count in `spread` alone. Without it they still tell where jobs are placed, but
+    with pools that is found for all jobs together (`heuristics/domain_packing.py`).
+    """
     more = group.required != NO_LEVEL or group.is_arranged or group.counts_all_levels
-    return group.depends_on_levels and (more or "spread" in problem.terms)
+    return group.depends_on_levels and (more or "spread" in problem.terms or not problem.pools)
 
 
 def gang_columns(problem: Problem, kinds: list[GangKind]) -> GangColumns:
