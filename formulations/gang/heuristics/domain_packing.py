@@ -120,12 +120,11 @@ class _Domains:
         items = np.array([job.num_items for job in jobs])
         each = np.stack([job.demand for job in jobs]) // items[:, None]
         of_job = np.repeat(np.arange(len(jobs)), items)
-        shapes = {job.shapes: n for n, job in enumerate(jobs)}
-        rows = {one: row for row, one in enumerate(shapes)}
+        row = {one: k for k, one in enumerate(dict.fromkeys(job.shapes for job in jobs))}
         swaps = DomainSwaps(
             each[of_job],
-            np.array([rows[job.shapes] for job in jobs])[of_job],
-            np.stack([self._allowed(one) for one in shapes]),
+            np.array([row[job.shapes] for job in jobs])[of_job],
+            np.stack([self._allowed(one) for one in row]),
             (items > 1)[of_job],
             self.around,
             self.left,
