@@ -20,10 +20,11 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import CLASS_VALUES, CONTENTION, VALUE
-from placewright.formulations.gang.problem.uplinks import pinned_loads, uplinks_of
+from placewright.formulations.gang.problem.uplinks import pinned_loads
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
 from placewright.topology.units import WHOLE_GPU
+from placewright.topology.uplinks import uplinks_of
 
 
 def contention_bounds(problem: Problem, session: Session) -> Iterator[Bound]:

@@ -11,11 +11,8 @@ import numpy as np
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.uplinks import (
-    NO_LINK_MBPS,
-    pinned_loads,
-    uplinks_of,
-)
+from placewright.formulations.gang.problem.uplinks import pinned_loads
+from placewright.topology.uplinks import NO_LINK_MBPS, uplinks_of
 
 Link: TypeAlias = tuple[int, int]
 """The position of a level among those with links, and a domain."""

@@ -8,9 +8,7 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.topology.uplinks import NO_LINK_MBPS, Uplinks, uplinks_of
-
-__all__ = ["NO_LINK_MBPS", "Uplinks", "pinned_loads", "rates_in_place", "uplinks_of"]
+from placewright.topology.uplinks import Uplinks
 
 
 def pinned_loads(problem: Problem, links: Sequence[Uplinks]) -> list[Ints]:

@@ -22,12 +22,8 @@ from placewright.formulations.gang.models.host.entries import TaskSet
 from placewright.formulations.gang.models.host.model import HostModel
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Group
 from placewright.formulations.gang.problem.terms import CONTENTION
-from placewright.formulations.gang.problem.uplinks import (
-    Uplinks,
-    pinned_loads,
-    rates_in_place,
-    uplinks_of,
-)
+from placewright.formulations.gang.problem.uplinks import pinned_loads, rates_in_place
+from placewright.topology.uplinks import Uplinks, uplinks_of
 
 
 def add_contention(m: HostModel) -> None:
