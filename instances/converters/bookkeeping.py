@@ -17,6 +17,7 @@ MAX_REASONS = 100
 """Reasons that an annotation tells apart: those of the most entries."""
 
 MAX_REASON = 200
+MAX_LINE = 2_000
 
 
 @dataclass(slots=True)
@@ -32,6 +33,8 @@ class Bookkeeping:
     unsaid : dict of str to list of str
         What the source says of entries that are in the round, and a round cannot say; by what it
         is, with the names of the entries.
+    fields : list of str
+        A line for each kind about its fields: how many are read, which rules are told.
     """
 
     taken: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -39,6 +42,7 @@ class Bookkeeping:
         default_factory=lambda: defaultdict(list)
     )
     unsaid: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    fields: list[str] = field(default_factory=list)
 
     def take(self, kind: str, number: int = 1) -> None:
         """Count entries that are in the round."""
@@ -69,14 +73,16 @@ class Bookkeeping:
             lines.append(f"left out: {number}: {reason}: {_some(names)}")
         for what, names in sorted(self.unsaid.items()):
             lines.append(f"not said by the round: {what}{': ' if names else ''}{_some(names)}")
+        lines += self.fields
         return [printable(line) for line in lines]
 
     def annotation(self) -> str:
         """Return the counts as JSON of one line, for the round.
 
         `taken`: entries in the round by kind; `left_out`: a list of `kind`, `reason`, `count` and
-        the first `names`; `unsaid`: a list of `what`, `count` and `names`. Beyond a hundred reasons
-        the rest of a kind has the reason "other reasons".
+        the first `names`; `unsaid`: a list of `what`, `count` and `names`; `fields`: a line about
+        the fields of each kind. Beyond a hundred reasons the rest of a kind has the reason "other
+        reasons".
         """
         kinds = dict.fromkeys((*self.taken, *(kind for kind, _ in self.left_out)))
         left_out = _most(self.left_out)
@@ -95,6 +101,7 @@ class Bookkeeping:
                     {"what": printable(what)[:MAX_REASON], **_counted(names)}
                     for what, names in sorted(_most(self.unsaid).items())
                 ],
+                "fields": [printable(line)[:MAX_LINE] for line in self.fields],
             }
         )
 

@@ -122,7 +122,7 @@ def _converted(
 def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> Round:
     eligibility = Eligibility(dump.nodes, gpus_of(dump.nodes))
     maker = Maker(dump.nodes, levels, eligibility)
-    workloads = Workloads(dump.workloads, dump.queues, levels, eligibility, dump.now)
+    workloads = Workloads(dump.workloads, dump.queues, levels, eligibility, dump.now, dump.caveats)
     jobs = PodJobs(dump, workloads, maker, book, movable)
     _add_jobs(dump, workloads, jobs)
     for name in over_full(dump.nodes, maker.held, jobs.background):
@@ -134,6 +134,7 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
     for name in above.unsaid():
         book.cannot_say("limits of a queue that others are in", name)
     tenants = _tenants(dump, caps, with_caps, book)
+    made = hosts(dump.nodes, levels, maker.held, jobs.background, maker.extended)
     cordoned = {name for name, node in dump.nodes.items() if node.spec.unschedulable}
     return Round(
         name="kubernetes",
@@ -142,7 +143,11 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
             name="kubernetes",
             levels=levels.names,
             domains=levels.domains,
-            hosts=hosts(dump.nodes, levels, maker.held, jobs.background, maker.extended),
+            hosts=tuple(
+                host.model_copy(update={"annotations": {**host.annotations, **told}})
+                for host in made
+                for told in [dump.caveats.of_node(dump.nodes[host.name])]
+            ),
         ),
         host_sets=eligibility.host_sets.used_by(with_caps),
         jobs=tuple(sorted(with_caps, key=_order)),

@@ -9,6 +9,7 @@ from itertools import chain
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import kueue, nodes
 from placewright.instances.converters.kubernetes import kueue_records as kr
+from placewright.instances.converters.kubernetes.caveats import Caveats, read_caveats
 from placewright.instances.converters.kubernetes.group_queues import QUEUE_KINDS, GroupQueue
 from placewright.instances.converters.kubernetes.groups import GROUP_KINDS, Gang, PodGroup
 from placewright.instances.converters.kubernetes.groups import KIND as GROUPS
@@ -46,6 +47,7 @@ class Dump:
     group_queues: Sequence[GroupQueue]
     topologies: Sequence[kr.Topology]
     tiers: Sequence[str]
+    caveats: Caveats
 
     @property
     def now(self) -> int:
@@ -116,6 +118,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
             for one in read_all(GroupQueue, sources.get(kind, ()), book, "queues")
         ],
         topologies=topologies,
+        caveats=read_caveats(sources, book),
     )
 
 

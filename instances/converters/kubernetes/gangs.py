@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.kubernetes import kueue_records as kr
 from placewright.instances.converters.kubernetes import pods
+from placewright.instances.converters.kubernetes.caveats import queues_above, queues_of_kueue
 from placewright.instances.converters.kubernetes.dump import PODS, Dump
 from placewright.instances.converters.kubernetes.groups import (
     KAI,
@@ -20,8 +22,9 @@ from placewright.instances.converters.kubernetes.groups import (
 from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
 from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.pods import State
-from placewright.instances.converters.kubernetes.records import Pod
+from placewright.instances.converters.kubernetes.records import Object, Pod
 from placewright.instances.converters.kubernetes.source_ids import of_gang
+from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.converters.kubernetes.workloads import Workloads
 
 _CLAIMS = "asks by resource claims (DRA)"
@@ -97,9 +100,8 @@ class PodJobs:
             for pod in members:
                 self.leave([pod], self._why_no_gpu(pod, wanted[pod.key]))
             return
-        self._note(members)
         group = self.dump.groups.get(gang)
-        head = self._head(gang, group, members)
+        head = self._with_caveats(self._head(gang, group, members), gang, group, members)
         asks = {pod.key: self._ask(pod, wanted[pod.key], group) for pod in members}
         bound = [pod for pod in members if pod.spec.nodeName is not None]
         waiting = [pod for pod in members if pod.spec.nodeName is None]
@@ -180,6 +182,22 @@ class PodJobs:
             ids=ids,
         )
 
+    def _with_caveats(
+        self, head: Head, gang: Gang, group: PodGroup | None, members: Sequence[Pod]
+    ) -> Head:
+        """Return a head whose annotations say what is told of its pods, group and queues."""
+        workload = None
+        if gang.by == WORKLOAD:
+            workload = self.workloads.by_key.get((gang.namespace, gang.name))
+        if workload is not None:
+            made: tuple[Kind, Object] | None = (kr.WORKLOAD, workload)
+            queues = list(queues_of_kueue(self.workloads.queues, workload))
+        else:
+            made = None if group is None else (Kind(gang.by, "PodGroup"), group)
+            above = {one.metadata.name: one.above for one in self.dump.group_queues}
+            queues = list(queues_above(above, head.tenant))
+        return replace(head, ids={**head.ids, **self.dump.caveats.of_job(members, made, queues)})
+
     def _ask(self, pod: Pod, wanted: Amounts, group: PodGroup | None) -> Ask:
         preferred: tuple[str, ...] | None = None
         if group is not None and group.preferred:
@@ -210,20 +228,6 @@ class PodJobs:
         if pods.slices(wanted) or pods.shares_gpus(pod):
             return _SHARES
         return _CLAIMS if pod.spec.resourceClaims else "asks for no GPU"
-
-    def _note(self, members: Sequence[Pod]) -> None:
-        """Note what pods in the round ask for beyond what a round can say."""
-        for pod in members:
-            spec, affinity = pod.spec, pod.spec.affinity
-            near = affinity is not None and bool(affinity.podAffinity or affinity.podAntiAffinity)
-            for given, what in (
-                (near, "affinity and anti-affinity between pods"),
-                (bool(spec.topologySpreadConstraints), "topology spread constraints"),
-                (bool(spec.resourceClaims), "resource claims (DRA)"),
-                (any(one.persistentVolumeClaim for one in spec.volumes), "volumes and their zones"),
-            ):
-                if given:
-                    self.book.cannot_say(what, pod.name)
 
 
 def _queue(group: PodGroup | None, pod: Pod) -> str | None:

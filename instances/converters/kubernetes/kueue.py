@@ -55,6 +55,22 @@ class Queues:
             seen.add(cohort)
         return cohort
 
+    def above(self, cohort: str) -> list[str]:
+        """Return the cohorts that one is in, from the inside out; none twice."""
+        found: list[str] = []
+        root = self.root_of(cohort)
+        while cohort != root and (one := self.cohorts.get(cohort)) is not None:
+            above = one.spec.parentName or one.spec.parent
+            if above is None or above in found:
+                break
+            found.append(above)
+            cohort = above
+        return found
+
+    def cohorts_of(self, queue: ClusterQueue) -> list[str]:
+        """Return the cohorts of a queue, from the inside out."""
+        return [] if queue.cohort is None else [queue.cohort, *self.above(queue.cohort)]
+
     def stopped(self, workload: Workload) -> bool:
         """Whether a queue of a workload admits none."""
         local, name = self._local(workload), self.queue_of(workload)

@@ -32,13 +32,13 @@ class QueueCaps:
         self._of_queue: dict[str, tuple[str, ...]] = {}
         members: dict[str, list[str]] = {}
         for name, queue in sorted(queues.cluster.items()):
-            for cohort in self._cohorts_of(queue):
+            for cohort in queues.cohorts_of(queue):
                 members.setdefault(cohort, []).append(name)
         for cohort, names in members.items():
             self._add_cohort(cohort, names)
         for name, queue in sorted(queues.cluster.items()):
             self._add_queue(name, queue)
-            found = [f"cohort/{cohort}" for cohort in self._cohorts_of(queue)]
+            found = [f"cohort/{cohort}" for cohort in queues.cohorts_of(queue)]
             mine = [one for one in (f"queue/{name}", *found) if one in self._caps]
             self._of_queue[name] = tuple(mine[:MAX_CAPS])
 
@@ -72,7 +72,9 @@ class QueueCaps:
         """Add what the queues in a cohort may hold together, if that is more than one's quota."""
         cohorts, own = self._queues.cohorts, self._queues.cohorts.get(cohort)
         inside = [self._queues.cluster[name] for name in names]
-        inside += [one for n, one in cohorts.items() if n == cohort or cohort in self._above(n)]
+        inside += [
+            one for n, one in cohorts.items() if n == cohort or cohort in self._queues.above(n)
+        ]
         by_model = self._by_model(inside)
         if len(names) < 2 and not by_model:
             return
@@ -116,24 +118,6 @@ class QueueCaps:
         by_model = {model: _milli(most) for model, most in amounts.items() if most is not None}
         if by_model:
             self._caps[f"queue/{name}"] = Cap(gpus_by_model=by_model)
-
-    def _cohorts_of(self, queue: ClusterQueue) -> Iterator[str]:
-        """Yield the cohorts of a queue, from the inside out."""
-        if queue.cohort is not None:
-            yield queue.cohort
-            yield from self._above(queue.cohort)
-
-    def _above(self, cohort: str) -> list[str]:
-        """Return the cohorts that one is in, from the inside out; none twice."""
-        found: list[str] = []
-        root = self._queues.root_of(cohort)
-        while cohort != root and (one := self._queues.cohorts.get(cohort)) is not None:
-            above = one.spec.parentName or one.spec.parent
-            if above is None or above in found:
-                break
-            found.append(above)
-            cohort = above
-        return found
 
 
 def _totals(queue: ClusterQueue) -> Iterator[Decimal]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.kubernetes.caveats import Caveats, queues_of_kueue
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
 from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue import (
@@ -14,7 +15,7 @@ from placewright.instances.converters.kubernetes.kueue import (
     assigned,
     tolerations,
 )
-from placewright.instances.converters.kubernetes.kueue_records import PodSet, Workload
+from placewright.instances.converters.kubernetes.kueue_records import WORKLOAD, PodSet, Workload
 from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.pods import requests, slices
 from placewright.instances.converters.kubernetes.records import Pod
@@ -34,6 +35,7 @@ class Workloads:
     levels: Levels
     eligibility: Eligibility
     now: int
+    caveats: Caveats
 
     def owners(self) -> dict[str, tuple[str, str]]:
         """Return the workload of each object that owns one, by uid."""
@@ -173,6 +175,10 @@ def add_workload(
         raise LeftOutError("has finished")
     sets = workloads.asks(workload, book)
     head = replace(workloads.head(workload), required=_joint(sets))
+    told = workloads.caveats.of_job(
+        members, (WORKLOAD, workload), queues_of_kueue(workloads.queues, workload)
+    )
+    head = replace(head, ids={**head.ids, **told})
     placed = workloads.places(workload, sets)
     if placed:
         since = [c.lastTransitionTime for c in workload.status.conditions if c.type == "Admitted"]

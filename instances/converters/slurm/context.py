@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from placewright.instances.converters.slurm.caveats import Caveats
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.nodes import Nodes
 from placewright.instances.converters.slurm.records import SlurmJob, SlurmReservation
@@ -44,6 +45,7 @@ class Context:
     movable: bool
     alone: bool
     host_sets: HostSets
+    caveats: Caveats = field(default_factory=Caveats)
     allowed: dict[object, Allowed] = field(default_factory=dict)
 
 
@@ -59,8 +61,8 @@ def common_fields(job: SlurmJob, context: Context) -> dict[str, object]:
     }
 
 
-def source_ids(job: SlurmJob, components: Sequence[SlurmJob]) -> dict[str, str]:
-    """Return what a job is in Slurm: number, user, component of each of its task groups."""
+def source_ids(job: SlurmJob, components: Sequence[SlurmJob], context: Context) -> dict[str, str]:
+    """Return what a job is in Slurm: number, user, component of each task group; its caveats."""
     numbers = [component.name for component in components]
     user = job.user_name if re.fullmatch(LINE, job.user_name) else ""
     texts = {
@@ -69,7 +71,8 @@ def source_ids(job: SlurmJob, components: Sequence[SlurmJob]) -> dict[str, str]:
         SLURM_USER: user,
         SLURM_OURS: ",".join(job.fields_of_ours),
     }
-    return {key: text for key, text in texts.items() if text}
+    caveats = context.caveats.of_job((job, *components), context.limits)
+    return {key: text for key, text in texts.items() if text} | caveats
 
 
 def required_level(components: Sequence[SlurmJob], context: Context) -> str | None:

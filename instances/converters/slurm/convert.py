@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.caveats import read_caveats
 from placewright.instances.converters.slurm.context import Context
 from placewright.instances.converters.slurm.eligibility import reservations_of_pending
 from placewright.instances.converters.slurm.jobs import jobs_of
@@ -77,6 +78,7 @@ def read_slurm(
         movable=movable,
         alone=any(job.exclusive for job in jobs.jobs),
         host_sets=HostSets(len(nodes.by_name), as_ranges),
+        caveats=read_caveats(found.parts, book),
     )
     licences = Licences(read_licences(found.parts.get("licenses")), book)
     made = jobs_of(jobs.jobs, context, licences, book)
@@ -103,6 +105,7 @@ def read_slurm(
                 topology,
                 made.occupied.amounts,
                 made.occupied.nodes if context.alone else None,
+                context.caveats,
             ),
             pools=licences.pools(),
         ),

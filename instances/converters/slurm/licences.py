@@ -10,13 +10,13 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.reading import read_records
 from placewright.instances.converters.slurm.records import Dump, SlurmJob, SlurmLicence
 from placewright.instances.converters.slurm.sources import Part
+from placewright.instances.converters.slurm.text import blocks
 from placewright.instances.documents.base import MAX_AMOUNT, NAME
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.pools import Pool
 
 MAX_NAME = 253
 _NAME = re.compile(NAME)
-_PAIR = re.compile(r"([A-Za-z]+)=(\S*)")
 _ASKED = re.compile(r"([^,:|]+)(?::([0-9]+))?")
 """One licence that a job asks for, `matlab@flex:2`; without a number it is one."""
 
@@ -39,13 +39,10 @@ def read_licences(part: Part | None) -> tuple[SlurmLicence, ...] | None:
         return None
     if part.text is None:
         return read_records(Dump, part, "licenses").licenses
-    rows: list[dict[str, str | int]] = []
-    for line in part.text.splitlines():
-        pairs = dict(_PAIR.findall(line))
-        if "LicenseName" in pairs:
-            rows.append({})
-        if rows:
-            rows[-1] |= {k: int(v) if v.isdecimal() else v for k, v in pairs.items()}
+    rows = [
+        {k: int(v) if v.isdecimal() else v for k, v in row.items()}
+        for row in blocks(part.text, "LicenseName")
+    ]
     return read_records(Dump, Part(part.file, raw={"licenses": rows}), "licenses").licenses
 
 

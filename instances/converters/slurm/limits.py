@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from placewright.instances.converters.slurm.sources import Part
+from placewright.instances.converters.slurm.text import table
 from placewright.instances.converters.slurm.tres import read_gres
 from placewright.instances.errors import InvalidInputError
 
@@ -154,7 +155,7 @@ def _associations(part: Part | None) -> Iterator[_Association]:
     if part is None:
         return
     if part.text is not None:
-        for i, row in _rows(part.text):
+        for i, row in table(part.text):
             yield _Association(
                 (row["Account"], row.get("User", ""), row.get("Partition", "")),
                 row.get(_PARENT, ""),
@@ -193,7 +194,7 @@ def _qos(part: Part | None) -> Iterator[tuple[str, tuple[str, ...], QosLimits, b
     if part is None:
         return
     if part.text is not None:
-        for i, row in _rows(part.text):
+        for i, row in table(part.text):
             limits = [
                 Limit(_text_limit(row, tres, part.file, i), _text_number(row, jobs, part.file, i))
                 for tres, jobs in (
@@ -231,16 +232,6 @@ def _qos(part: Part | None) -> Iterator[tuple[str, tuple[str, ...], QosLimits, b
             found,
             bool(limit("per", "job", jobs=()).gpus or limit("per", "node", jobs=()).gpus),
         )
-
-
-def _rows(text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the rows of what `sacctmgr -P` prints, by the columns of its header."""
-    header, *lines = text.splitlines()
-    columns = header.split("|")
-    for number, line in enumerate(lines, 2):
-        if line.strip():
-            cells = line.split("|")
-            yield number, dict(zip(columns, cells + [""] * len(columns), strict=False))
 
 
 def _entries(part: Part, name: str) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.caveats import Caveats
 from placewright.instances.converters.slurm.features import matches
 from placewright.instances.converters.slurm.hostlist import compress
 from placewright.instances.converters.slurm.records import SlurmNode
@@ -121,6 +122,7 @@ def hosts(
     topology: Topology,
     held: Mapping[str, tuple[int, int]],
     alone: Mapping[str, int] | None,
+    caveats: Caveats,
 ) -> tuple[HostEntry, ...]:
     """Return the hosts of a cluster.
 
@@ -135,6 +137,8 @@ def hosts(
     alone
         If some job has its nodes alone, so that hosts have the resource `node`: what running jobs
         hold of it. More than all of it is held where a dump contradicts itself.
+    caveats
+        Which of them the annotations have.
     """
     return tuple(
         HostEntry(
@@ -146,6 +150,7 @@ def hosts(
             memory=f"{max(_memory(node), held.get(name, (0, 0))[1])}Mi",
             resources={} if alone is None else {NODE: max(WHOLE_NODE, alone.get(name, 0))},
             healthy=not node.states & AWAY,
+            annotations=caveats.of_node(name),
         )
         for name, node in sorted(nodes.by_name.items())
     )

@@ -69,7 +69,7 @@ def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeep
         ),
         held=eligibility.held(job),
         not_before=eligibility.not_before(job, context.now),
-        annotations=source_ids(job, parts),
+        annotations=source_ids(job, parts, context),
     )
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 
 from placewright.instances.converters.slurm.reading import read_records
 from placewright.instances.converters.slurm.records import Dump, SlurmReservation
 from placewright.instances.converters.slurm.sources import Part
+from placewright.instances.converters.slurm.text import blocks
 from placewright.instances.errors import InvalidInputError
 
-_PAIR = re.compile(r"([A-Za-z]+)=(\S*)")
 _NO_TIME = ("", "(null)", "Unknown", "None", "N/A")
 
 
@@ -27,13 +26,7 @@ def read_reservations(part: Part | None) -> tuple[SlurmReservation, ...]:
         return ()
     if part.text is None:
         return read_records(Dump, part, "reservations").reservations
-    rows: list[dict[str, str]] = []
-    for line in part.text.splitlines():
-        pairs = dict(_PAIR.findall(line))
-        if "ReservationName" in pairs:
-            rows.append({})
-        if rows:
-            rows[-1] |= pairs
+    rows = blocks(part.text, "ReservationName")
     return tuple(_of_row(row, i, part.file) for i, row in enumerate(rows))
 
 

@@ -39,7 +39,7 @@ def running_job(components: Sequence[SlurmJob], context: Context, occupied: Occu
         options=(
             Option(groups=groups, required=required_level(components, context) if free else None),
         ),
-        annotations=source_ids(job, parts),
+        annotations=source_ids(job, parts, context),
         running=Running(
             tasks=tasks, pinned=not free, started=min(job.start_time or context.now, context.now)
         ),

@@ -1,0 +1,353 @@
+"""Ledger of fields of Kubernetes objects: what of each is read, has no effect, or is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from placewright.instances.converters.kubernetes import kueue_records as kr
+from placewright.instances.converters.kubernetes.groups import COSCHEDULING, KAI, NATIVE, VOLCANO
+from placewright.instances.converters.kubernetes.hyper_nodes import HYPER_NODE
+from placewright.instances.converters.kubernetes.sources import Kind
+from placewright.instances.converters.ledger import Ledger, Rule, Told
+
+_POD_AFFINITY = Rule("pod-affinity", "required affinity to other pods is not read")
+_POD_ANTI_AFFINITY = Rule("pod-anti-affinity", "required anti-affinity to other pods is not read")
+_SPREAD = Rule("topology-spread", "topology spread is not read")
+_WISHES = Rule("wishes", "preferred affinity, spread and taints are not read", hard=False)
+_PORTS = Rule("host-ports", "ports of the host are not read")
+_VOLUMES = Rule("volumes", "volumes and their zones are not read")
+_CLAIMS = Rule("resource-claims", "resource claims (DRA) are not read")
+_NEVER_PREEMPTS = Rule("never-preempts", "that it may preempt nobody is not read")
+_RESIZE = Rule("resize", "a resize of the running pod is not read", hard=False)
+_NOMINATED = Rule("nominated", "the node that its scheduler has nominated is not read", hard=False)
+_RESPONDERS = Rule("eviction-responders", "who answers evictions is not read", hard=False)
+_SUBGROUPS = Rule("subgroups", "groups within the pod group are not read")
+_TASK_MEMBERS = Rule("task-members", "the least number of pods per task is not read")
+_COMPOSITE = Rule("composite-group", "the group that the pod group is in is not read")
+_MIN_RUNTIME = Rule("min-runtime", "how long jobs are safe from preemption is not read")
+_QUEUE_QUOTA = Rule("queue-quota", "quotas of cores and memory of its queue are not read")
+_QUEUE_ORDER = Rule("queue-order", "the order of its queue is not read", hard=False)
+_QUEUE_NODES = Rule("queue-nodes", "to which nodes its queue is bound is not read")
+_CHECKS = Rule("admission-checks", "admission checks are not read")
+_NAMESPACES = Rule("namespace-selector", "which namespaces its queue admits is not read")
+_PREEMPTION = Rule("queue-preemption", "whom its queue may preempt is not read")
+_LENDING = Rule("lending-limit", "the lending limit of a queue is not read")
+_FLAVOR_TAINTS = Rule("flavor-taints", "taints of a flavor are not read")
+_SUBGROUP_TOPOLOGY = Rule("subgroup-topology", "the topology of subgroups is not read")
+_RECLAIMABLE = Rule("reclaimable-pods", "that some of its pods have ended is not read", hard=False)
+_UNHEALTHY = Rule("unhealthy-nodes", "which of its nodes Kueue replaces is not read", hard=False)
+_PREEMPTION_GATES = Rule("preemption-gates", "gates of preemption are not read")
+_REMOTE = Rule("multikueue", "that another cluster runs it is not read")
+_REGEX = Rule("regex-members", "members by regular expression are not read", hard=False)
+
+_META_READ = """
+    apiVersion kind metadata.name metadata.namespace metadata.uid metadata.labels
+    metadata.annotations metadata.ownerReferences metadata.creationTimestamp
+    metadata.deletionTimestamp
+"""
+_META_NO_EFFECT = """
+    metadata.deletionGracePeriodSeconds metadata.finalizers metadata.generateName
+    metadata.generation metadata.managedFields metadata.resourceVersion metadata.selfLink
+"""
+_CONDITIONS = "status.conditions status.observedGeneration"
+
+_VOLUME_KINDS = """
+    awsElasticBlockStore azureDisk cephfs cinder csi ephemeral fc flexVolume flocker
+    gcePersistentDisk glusterfs iscsi persistentVolumeClaim photonPersistentDisk portworxVolume
+    quobyte rbd scaleIO storageos vsphereVolume
+"""
+_CONTAINER_NO_EFFECT = """
+    args command env envFrom image imagePullPolicy lifecycle livenessProbe name readinessProbe
+    resizePolicy restartPolicyRules securityContext startupProbe stdin stdinOnce
+    terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir
+    ports.containerPort ports.hostIP ports.name ports.protocol
+"""
+
+
+def _prefixed(prefix: str, paths: str) -> str:
+    return " ".join(f"{prefix}{path}" for path in paths.split())
+
+
+_TEMPLATE_READ = """
+    spec.containers.resources.requests spec.containers.resources.limits
+    spec.containers.restartPolicy
+    spec.initContainers.resources.requests spec.initContainers.resources.limits
+    spec.initContainers.restartPolicy
+    spec.resources.requests spec.resources.limits spec.overhead spec.nodeName spec.nodeSelector
+    spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution
+    spec.tolerations.key spec.tolerations.operator spec.tolerations.value spec.tolerations.effect
+    spec.priority spec.schedulingGates spec.schedulingGroup spec.activeDeadlineSeconds
+"""
+_TEMPLATE_NO_EFFECT = " ".join(
+    (
+        """
+        spec.automountServiceAccountToken spec.dnsConfig spec.dnsPolicy spec.enableServiceLinks
+        spec.ephemeralContainers spec.hostAliases spec.hostIPC spec.hostPID spec.hostUsers
+        spec.hostname spec.hostnameOverride spec.imagePullSecrets spec.os spec.priorityClassName
+        spec.readinessGates spec.restartPolicy spec.runtimeClassName spec.schedulerName
+        spec.securityContext spec.serviceAccount spec.serviceAccountName spec.setHostnameAsFQDN
+        spec.shareProcessNamespace spec.subdomain spec.terminationGracePeriodSeconds
+        spec.tolerations.tolerationSeconds
+        spec.volumes.azureFile spec.volumes.configMap spec.volumes.downwardAPI
+        spec.volumes.emptyDir spec.volumes.gitRepo spec.volumes.hostPath spec.volumes.image
+        spec.volumes.name spec.volumes.nfs spec.volumes.projected spec.volumes.secret
+        spec.topologySpreadConstraints.labelSelector spec.topologySpreadConstraints.matchLabelKeys
+        spec.topologySpreadConstraints.maxSkew spec.topologySpreadConstraints.minDomains
+        spec.topologySpreadConstraints.nodeAffinityPolicy
+        spec.topologySpreadConstraints.nodeTaintsPolicy spec.topologySpreadConstraints.topologyKey
+        """,
+        _prefixed("spec.containers.", _CONTAINER_NO_EFFECT),
+        _prefixed("spec.initContainers.", _CONTAINER_NO_EFFECT),
+    )
+)
+_TEMPLATE_TOLD: Mapping[str, Told] = {
+    "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution": _WISHES,
+    "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution": _POD_AFFINITY,
+    "spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution": _WISHES,
+    "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution": (
+        _POD_ANTI_AFFINITY
+    ),
+    "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": _WISHES,
+    "spec.topologySpreadConstraints.whenUnsatisfiable": {
+        "DoNotSchedule": _SPREAD,
+        "ScheduleAnyway": _WISHES,
+    },
+    "spec.containers.ports.hostPort": _PORTS,
+    "spec.initContainers.ports.hostPort": _PORTS,
+    "spec.containers.resources.claims": _CLAIMS,
+    "spec.initContainers.resources.claims": _CLAIMS,
+    "spec.resources.claims": _CLAIMS,
+    "spec.resourceClaims": _CLAIMS,
+    "spec.preemptionPolicy": {"Never": _NEVER_PREEMPTS},
+    "spec.hostNetwork": _PORTS,
+    "spec.evictionResponders": _RESPONDERS,
+    **{f"spec.volumes.{kind}": _VOLUMES for kind in _VOLUME_KINDS.split()},
+}
+
+POD = Ledger(
+    "pods",
+    f"""{_META_READ} {_TEMPLATE_READ} status.phase status.startTime status.conditions""",
+    f"""{_META_NO_EFFECT} {_TEMPLATE_NO_EFFECT}
+    status.allocatedResources status.containerStatuses status.ephemeralContainerStatuses
+    status.hostIP status.hostIPs status.initContainerStatuses status.message
+    status.observedGeneration status.podIP status.podIPs status.qosClass status.reason
+    status.resources status.volumeHealth""",
+    {
+        **_TEMPLATE_TOLD,
+        "status.resize": _RESIZE,
+        "status.nominatedNodeName": _NOMINATED,
+        "status.resourceClaimStatuses": _CLAIMS,
+        "status.extendedResourceClaimStatus": _CLAIMS,
+        "status.nodeAllocatableResourceClaimStatuses": _CLAIMS,
+    },
+)
+
+NODE = Ledger(
+    "nodes",
+    f"""{_META_READ} spec.unschedulable spec.taints.key spec.taints.value
+    status.allocatable status.conditions""",
+    f"""{_META_NO_EFFECT} spec.configSource spec.externalID spec.podCIDR spec.podCIDRs
+    spec.providerID spec.taints.timeAdded status.addresses status.capacity status.config
+    status.daemonEndpoints status.declaredFeatures status.features status.images status.nodeInfo
+    status.phase status.runtimeHandlers status.volumesAttached status.volumesInUse""",
+    {
+        "spec.taints.effect": {"PreferNoSchedule": _WISHES},
+        "spec.podPreemptionPolicy": Rule(
+            "node-preemption", "preemption for resizes of its pods is not read", hard=False
+        ),
+    },
+)
+
+
+_SET = "spec.podSets.template."
+WORKLOAD = Ledger(
+    "workloads",
+    f"""{_META_READ} {_prefixed(_SET, _TEMPLATE_READ)}
+    spec.active spec.maximumExecutionTimeSeconds spec.podSets.count spec.podSets.minCount
+    spec.podSets.name spec.podSets.topologyRequest.podSetGroupName
+    spec.podSets.topologyRequest.podSetSliceRequiredTopology
+    spec.podSets.topologyRequest.podSetSliceSize spec.podSets.topologyRequest.preferred
+    spec.podSets.topologyRequest.required spec.priority spec.queueName
+    status.admission.clusterQueue status.admission.podSetAssignments.count
+    status.admission.podSetAssignments.flavors status.admission.podSetAssignments.name
+    status.admission.podSetAssignments.topologyAssignment status.admissionChecks.name
+    status.conditions status.requeueState""",
+    f"""{_META_NO_EFFECT} {_prefixed(_SET, _TEMPLATE_NO_EFFECT)} {_SET}metadata
+    spec.podSets.topologyRequest.podIndexLabel spec.podSets.topologyRequest.subGroupCount
+    spec.podSets.topologyRequest.subGroupIndexLabel spec.podSets.topologyRequest.unconstrained
+    spec.priorityClassName spec.priorityClassSource spec.priorityClassRef
+    status.accumulatedPastExexcutionTimeSeconds status.accumulatedPastExecutionTimeSeconds
+    status.admission.podSetAssignments.delayedTopologyRequest
+    status.admission.podSetAssignments.resourceUsage
+    status.admissionChecks.lastTransitionTime status.admissionChecks.message
+    status.admissionChecks.requeueAfterSeconds status.admissionChecks.retryCount
+    status.nominatedClusterNames status.preemptionGates status.resourceRequests
+    status.schedulingStats""",
+    {
+        **{f"{_SET}{path}": told for path, told in _TEMPLATE_TOLD.items()},
+        "spec.podSets.topologyRequest.podsetSliceRequiredTopologyConstraints": _SUBGROUP_TOPOLOGY,
+        "spec.preemptionGates": _PREEMPTION_GATES,
+        "status.admissionChecks.state": {"Pending": _CHECKS, "Retry": _CHECKS, "Rejected": _CHECKS},
+        "status.admissionChecks.podSetUpdates": _CHECKS,
+        "status.clusterName": _REMOTE,
+        "status.reclaimablePods": _RECLAIMABLE,
+        "status.unhealthyNodes": _UNHEALTHY,
+    },
+)
+
+_QUOTA_READ = """
+    spec.resourceGroups.coveredResources spec.resourceGroups.flavors.name
+    spec.resourceGroups.flavors.resources.name
+    spec.resourceGroups.flavors.resources.nominalQuota
+    spec.resourceGroups.flavors.resources.borrowingLimit spec.fairSharing
+"""
+_QUOTA_STATUS = """
+    status.admittedWorkloads status.fairSharing status.flavorsReservation status.flavorsUsage
+    status.flavorUsage status.flavors status.pendingWorkloads status.pendingWorkloadsStatus
+    status.reservingWorkloads
+"""
+_QUOTA_TOLD: Mapping[str, Told] = {
+    "spec.resourceGroups.flavors.resources.lendingLimit": _LENDING,
+}
+CLUSTER_QUEUE = Ledger(
+    "cluster queues",
+    f"{_META_READ} {_QUOTA_READ} spec.cohort spec.cohortName spec.stopPolicy",
+    f"""{_META_NO_EFFECT} {_CONDITIONS} {_QUOTA_STATUS} spec.flavorFungibility
+    spec.concurrentAdmissionPolicy""",
+    {
+        **_QUOTA_TOLD,
+        "spec.admissionChecks": _CHECKS,
+        "spec.admissionChecksStrategy": _CHECKS,
+        "spec.admissionScope": _QUEUE_ORDER,
+        "spec.namespaceSelector.matchLabels": _NAMESPACES,
+        "spec.namespaceSelector.matchExpressions": _NAMESPACES,
+        "spec.preemption.borrowWithinCohort": _PREEMPTION,
+        "spec.preemption.reclaimWithinCohort": _PREEMPTION,
+        "spec.preemption.withinClusterQueue": _PREEMPTION,
+        "spec.queueingStrategy": {"StrictFIFO": _QUEUE_ORDER},
+    },
+)
+COHORT = Ledger(
+    "cohorts",
+    f"{_META_READ} {_QUOTA_READ} spec.parentName spec.parent",
+    f"{_META_NO_EFFECT} {_CONDITIONS} status.fairSharing",
+    _QUOTA_TOLD,
+)
+LOCAL_QUEUE = Ledger(
+    "local queues",
+    f"{_META_READ} spec.clusterQueue spec.stopPolicy",
+    f"{_META_NO_EFFECT} {_CONDITIONS} {_QUOTA_STATUS}",
+    {"spec.fairSharing": _QUEUE_ORDER},
+)
+FLAVOR = Ledger(
+    "flavors",
+    f"""{_META_READ} spec.nodeLabels spec.topologyName spec.tolerations.key
+    spec.tolerations.operator spec.tolerations.value spec.tolerations.effect""",
+    f"{_META_NO_EFFECT} spec.tolerations.tolerationSeconds",
+    {"spec.nodeTaints": _FLAVOR_TAINTS},
+)
+TOPOLOGY = Ledger(
+    "topologies", f"{_META_READ} spec.levels.nodeLabel spec.levels.alias", _META_NO_EFFECT
+)
+
+_GROUP_READ = f"{_META_READ} spec.queue spec.minMember"
+_GROUP_STATUS = f"{_CONDITIONS} status.phase status.running status.succeeded status.failed"
+POD_GROUPS = {
+    NATIVE: Ledger(
+        "pod groups",
+        f"{_META_READ} spec.schedulingPolicy spec.schedulingConstraints.topology.key",
+        f"""{_META_NO_EFFECT} {_CONDITIONS} spec.priority spec.priorityClassName spec.workloadRef
+        spec.disruptionMode status.resourceClaimStatuses""",
+        {
+            "spec.parentCompositePodGroupName": _COMPOSITE,
+            "spec.preemptionPolicy": {"Never": _NEVER_PREEMPTS},
+            "spec.resourceClaims": _CLAIMS,
+        },
+    ),
+    KAI: Ledger(
+        "pod groups",
+        f"""{_GROUP_READ} spec.preemptibility spec.topologyConstraint.preferredTopologyLevel
+        spec.topologyConstraint.requiredTopologyLevel""",
+        f"""{_META_NO_EFFECT} {_CONDITIONS} spec.markUnschedulable spec.priorityClassName
+        spec.schedulingBackoff spec.stalenessGracePeriod spec.topologyConstraint.topology
+        status.resourcesStatus status.schedulingConditions""",
+        {
+            "spec.minSubGroup": _SUBGROUPS,
+            "spec.subGroups": _SUBGROUPS,
+            "spec.preemptionDelay": _MIN_RUNTIME,
+        },
+    ),
+    VOLCANO: Ledger(
+        "pod groups",
+        f"{_GROUP_READ} spec.networkTopology.highestTierAllowed spec.networkTopology.mode",
+        f"{_META_NO_EFFECT} {_GROUP_STATUS} spec.minResources spec.priorityClassName",
+        {
+            "spec.minTaskMember": _TASK_MEMBERS,
+            "spec.subGroupPolicy": _SUBGROUPS,
+            "spec.networkTopology.highestTierName": _SUBGROUP_TOPOLOGY,
+        },
+    ),
+    COSCHEDULING: Ledger(
+        "pod groups",
+        _GROUP_READ,
+        f"""{_META_NO_EFFECT} {_GROUP_STATUS} spec.minResources spec.scheduleTimeoutSeconds
+        status.scheduled status.occupiedBy status.scheduleStartTime""",
+    ),
+}
+QUEUES = {
+    KAI: Ledger(
+        "queues",
+        f"""{_META_READ} spec.parentQueue spec.resources.gpu.limit spec.resources.gpu.quota
+        spec.resources.gpu.overQuotaWeight""",
+        f"""{_META_NO_EFFECT} {_CONDITIONS} spec.displayName spec.resources.cpu.overQuotaWeight
+        spec.resources.memory.overQuotaWeight status.allocated status.allocatedNonPreemptible
+        status.childQueues status.requested""",
+        {
+            "spec.priority": _QUEUE_ORDER,
+            "spec.preemptMinRuntime": _MIN_RUNTIME,
+            "spec.reclaimMinRuntime": _MIN_RUNTIME,
+            "spec.resources.cpu.limit": _QUEUE_QUOTA,
+            "spec.resources.cpu.quota": _QUEUE_QUOTA,
+            "spec.resources.memory.limit": _QUEUE_QUOTA,
+            "spec.resources.memory.quota": _QUEUE_QUOTA,
+        },
+    ),
+    VOLCANO: Ledger(
+        "queues",
+        f"""{_META_READ} spec.capability spec.deserved spec.guarantee.resource spec.parent
+        spec.weight""",
+        f"""{_META_NO_EFFECT} {_CONDITIONS} spec.type status.allocated status.completed
+        status.inqueue status.pending status.reservation status.running status.state
+        status.unknown""",
+        {
+            "spec.affinity": _QUEUE_NODES,
+            "spec.dequeueStrategy": _QUEUE_ORDER,
+            "spec.extendClusters": _QUEUE_NODES,
+            "spec.priority": _QUEUE_ORDER,
+            "spec.reclaimable": _PREEMPTION,
+        },
+    ),
+}
+HYPER_NODES = Ledger(
+    "hypernodes",
+    f"""{_META_READ} spec.members.type spec.members.selector.exactMatch
+    spec.members.selector.labelMatch spec.tier""",
+    f"{_META_NO_EFFECT} {_CONDITIONS} spec.tierName status.nodeCount",
+    {"spec.members.selector.regexMatch": _REGEX},
+)
+
+LEDGERS: Mapping[Kind, Ledger] = {
+    Kind("", "Node"): NODE,
+    Kind("", "Pod"): POD,
+    kr.WORKLOAD: WORKLOAD,
+    kr.CLUSTER_QUEUE: CLUSTER_QUEUE,
+    kr.COHORT: COHORT,
+    kr.LOCAL_QUEUE: LOCAL_QUEUE,
+    kr.FLAVOR: FLAVOR,
+    kr.TOPOLOGY: TOPOLOGY,
+    Kind("kai.scheduler", "Topology"): TOPOLOGY,
+    HYPER_NODE: HYPER_NODES,
+    **{Kind(group, "PodGroup"): ledger for group, ledger in POD_GROUPS.items()},
+    **{Kind(group, "Queue"): ledger for group, ledger in QUEUES.items()},
+}
+"""By the kind of object; what has no table is no object that a reader takes."""

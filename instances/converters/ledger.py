@@ -1,0 +1,204 @@
+"""Ledger of fields: what becomes of each field of the objects that a reader takes.
+
+A field is read, has no effect on placement, or is told: a rule that the round cannot say, which the
+job or host that carries it has as a caveat. A field that is in no table is told as unknown, so that
+no release of a source adds a rule in silence.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
+
+from placewright.instances.documents.caveats import UNKNOWN_FIELD, Caveat
+from placewright.instances.errors import printable
+
+MAX_UNKNOWN = 5
+"""Unknown fields that are named together."""
+
+_MAX_PATH = 200
+
+
+class Use(Enum):
+    """What becomes of a field that no rule is told of."""
+
+    READ = "read"
+    NO_EFFECT = "no effect on placement"
+
+
+class Rule(NamedTuple):
+    """A rule that is told: the name by which it is accepted, its words, whether it can forbid."""
+
+    name: str
+    text: str
+    hard: bool = True
+
+    def caveat(self) -> Caveat:
+        """Return it as a caveat of a job or host."""
+        return Caveat(rule=self.name, text=self.text, hard=self.hard)
+
+
+OTHERWISE = ""
+"""Stands for all values that are not named."""
+
+Told: TypeAlias = Rule | Mapping[str, Rule | None]
+"""A rule; or rules by the value of the field, None for a value that has no effect."""
+
+
+class _ByValue(NamedTuple):
+    rules: Mapping[str, Rule | None]
+
+    def rule_of(self, value: Any) -> Rule | None:
+        """Return the rule that a value, or the number or texts that it wraps, stands for."""
+        number = value.get("number") if isinstance(value, dict) else value
+        text = ",".join(map(str, number)) if isinstance(number, list) else str(number)
+        return self.rules.get(text, self.rules.get(OTHERWISE))
+
+
+_Table: TypeAlias = dict[str, "Use | Rule | _ByValue | _Table"]
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The table of one kind of object; a path stands for all that is below it.
+
+    Attributes
+    ----------
+    kind
+        As the bookkeeping calls such objects.
+    read, no_effect
+        Paths, such as `spec.nodeName`, separated by white space; lists on the way have no index.
+    told
+        Rules by path.
+    """
+
+    kind: str
+    read: str
+    no_effect: str
+    told: Mapping[str, Told] = field(default_factory=dict)
+    table: _Table = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Put all paths into one tree."""
+        for path, use in self.uses():
+            *above, last = path.split(".")
+            at = self.table
+            for name in above:
+                below = at.setdefault(name, {})
+                if not isinstance(below, dict):
+                    raise TypeError(f"{self.kind}: {path} is below another path of the table")
+                at = below
+            if last in at:
+                raise ValueError(f"{self.kind}: {path} is in the table twice")
+            at[last] = use if isinstance(use, Use | Rule) else _ByValue(use)
+
+    def uses(self) -> Iterator[tuple[str, Use | Told]]:
+        """Yield each path of the table, and what becomes of it."""
+        for path in self.read.split():
+            yield path, Use.READ
+        for path in self.no_effect.split():
+            yield path, Use.NO_EFFECT
+        yield from self.told.items()
+
+    def knows(self, path: str) -> bool:
+        """Whether a field is in the table: itself, one above it, or some below it."""
+        at: Any = self.table
+        for name in path.split("."):
+            if not isinstance(at, dict):
+                return True
+            if name not in at:
+                return False
+            at = at[name]
+        return True
+
+
+@dataclass(slots=True)
+class Reading:
+    """The objects of one kind, gone through: which fields of the table they have, what is told.
+
+    Attributes
+    ----------
+    seen
+        Paths of the table that some object says something at, by what becomes of them.
+    told
+        Objects by the rule that is told of them.
+    unknown
+        Objects by the field that is in no table.
+    """
+
+    ledger: Ledger
+    seen: dict[Use, set[str]] = field(default_factory=lambda: {use: set() for use in Use})
+    told: Counter[Rule] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+
+    def take(self, raw: Any) -> tuple[Caveat, ...]:
+        """Go through an object as plain values, and return its caveats.
+
+        Null, an empty text, list or object, false and 0 say nothing.
+        """
+        rules: dict[Rule, None] = {}
+        unknown: dict[str, None] = {}
+        if isinstance(raw, dict):
+            for path, use in self._entries(raw, self.ledger.table, ""):
+                if isinstance(use, Use):
+                    self.seen[use].add(path)
+                elif use is None:
+                    unknown[path] = None
+                else:
+                    rules[use] = None
+        self.told.update(list(rules))
+        self.unknown.update(list(unknown))
+        found = tuple(rule.caveat() for rule in rules)
+        return (*found, _unknown(unknown)) if unknown else found
+
+    def line(self) -> str:
+        """Return a line about the fields, such as "fields of pods: 31 read, 40 of no effect"."""
+        read, other = len(self.seen[Use.READ]), len(self.seen[Use.NO_EFFECT])
+        parts = [f"fields of {self.ledger.kind}: {read} read, {other} of no effect on placement"]
+        parts += [f"{rule.text} ({count:,})" for rule, count in sorted(self.told.items())]
+        if self.unknown:
+            parts.append(_unknown(self.unknown).text)
+        return "; ".join(parts)
+
+    def _entries(
+        self, values: Mapping[str, Any], table: _Table, path: str
+    ) -> Iterator[tuple[str, Use | Rule | None]]:
+        for name, value in values.items():
+            use = table.get(name)
+            if isinstance(use, Use):
+                if value:
+                    yield f"{path}{name}", use
+            elif _says_nothing(value):
+                continue
+            elif isinstance(use, dict):
+                for part in value if isinstance(value, list) else [value]:
+                    if isinstance(part, dict):
+                        yield from self._entries(part, use, f"{path}{name}.")
+                    elif not _says_nothing(part):
+                        yield f"{path}{name}", None
+            elif isinstance(use, _ByValue):
+                yield f"{path}{name}", use.rule_of(value) or Use.NO_EFFECT
+            else:
+                yield f"{path}{name}", use
+
+
+def _unknown(paths: Iterable[str]) -> Caveat:
+    named = printable(", ".join(sorted(paths)[:MAX_UNKNOWN]))[:_MAX_PATH]
+    return Caveat(rule=UNKNOWN_FIELD, text=f"unknown fields ({named}) are not read", hard=False)
+
+
+def _says_nothing(value: Any) -> bool:
+    """Whether a value says nothing, with all that is in it.
+
+    Slurm wraps numbers, as `{"set": false, "number": 0}`; one that is infinite limits nothing.
+    """
+    if isinstance(value, list):
+        return all(map(_says_nothing, value))
+    if not isinstance(value, dict):
+        return not value
+    if "set" in value and "number" in value:
+        return not value["set"] or bool(value.get("infinite")) or not value["number"]
+    return all(map(_says_nothing, value.values()))

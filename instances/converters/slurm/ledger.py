@@ -1,0 +1,171 @@
+"""Ledger of fields of Slurm's objects: what of each is read, has no effect, or is told."""
+
+from __future__ import annotations
+
+from placewright.instances.converters.ledger import OTHERWISE, Ledger, Rule
+
+_SOCKETS = Rule("sockets", "how tasks lie on sockets, boards, cores and threads is not read")
+_SPECIAL_CORES = Rule("special-cores", "cores kept for the system at the job's wish are not read")
+_FEDERATION = Rule("federation", "sibling clusters are not read", hard=False)
+_LIMITS = Rule("limits", "limits of accounts on what a round does not count are not read")
+_QOS_LIMITS = Rule("qos-limits", "limits of its QOS on what a round does not count are not read")
+_QOS_PREEMPTION = Rule("qos-preemption", "how its QOS preempts is not read", hard=False)
+_NO_VALUE_THREADS = "32766"
+
+JOB = Ledger(
+    "jobs",
+    """job_id job_state state_reason admin_comment account user_name qos partition priority hold
+    requeue dependency submit_time eligible_time start_time last_sched_evaluation time_limit
+    node_count max_nodes tasks tasks_per_node cpus minimum_cpus_per_node memory_per_node
+    memory_per_cpu cpus_per_tres memory_per_tres tres_per_job tres_per_node tres_per_socket
+    tres_per_task tres_req_str gres_detail job_resources nodes required_nodes excluded_nodes
+    features shared licenses resv_name required_switches minimum_switches switches segment_size
+    flags het_job_id het_job_offset array_job_id array_task_string""",
+    """accrue_time allocating_node array_max_tasks array_task_id association_id batch_flag
+    batch_host
+    billable_tres burst_buffer_state cluster command comment container container_id container_type
+    cpu_frequency_governor cpu_frequency_maximum cpu_frequency_minimum cpus_per_task cron
+    current_working_directory delay_boot derived_exit_code end_time exit_code extra failed_node
+    federation_origin group_id group_name het_job_id_set job_size_str licenses_allocated mail_type
+    mail_user memory_update_delay memory_update_margin name nice oversubscribe exclusive power
+    pre_sus_time preempt_time profile reboot resize_time restart_cnt scheduled_nodes
+    selinux_context show_flags standard_error standard_input standard_output state_description
+    stderr_expanded stdin_expanded stdout_expanded step_id submit_line suspend_time system_comment
+    tres_alloc_str tres_bind tres_freq user_id wckey""",
+    {
+        "batch_features": Rule("batch-features", "features of its first node are not read"),
+        "burst_buffer": Rule("burst-buffer", "burst buffers are not read"),
+        "cluster_features": _FEDERATION,
+        "contiguous": Rule("contiguous", "--contiguous is not read"),
+        "core_spec": _SPECIAL_CORES,
+        "cores_per_socket": _SOCKETS,
+        "deadline": Rule("deadline", "its deadline (--deadline) is not read"),
+        "federation_siblings_active": _FEDERATION,
+        "federation_siblings_viable": _FEDERATION,
+        "max_cpus": Rule("max-cpus", "the most CPUs that it takes are not read", hard=False),
+        "maximum_switch_wait_time": Rule(
+            "switch-wait", "how long it waits for few switches is not read", hard=False
+        ),
+        "mcs_label": Rule("mcs-label", "its MCS label is not read"),
+        "minimum_tmp_disk_per_node": Rule("tmp-disk", "temporary disk (--tmp) is not read"),
+        "network": Rule("network", "what it asks of the network is not read"),
+        "preemptable_time": Rule(
+            "preempt-exempt", "from when on it may be preempted is not read", hard=False
+        ),
+        "prefer": Rule("prefer", "features that it prefers are not read", hard=False),
+        "priority_by_partition": Rule(
+            "partition-priorities", "its priorities in each partition are not read", hard=False
+        ),
+        "sockets_per_board": _SOCKETS,
+        "sockets_per_node": _SOCKETS,
+        "tasks_per_board": _SOCKETS,
+        "tasks_per_core": _SOCKETS,
+        "tasks_per_socket": _SOCKETS,
+        "tasks_per_tres": Rule("tasks-per-gpu", "--ntasks-per-gpu is not read", hard=False),
+        "thread_spec": {_NO_VALUE_THREADS: None, OTHERWISE: _SPECIAL_CORES},
+        "threads_per_core": _SOCKETS,
+        "time_minimum": Rule("time-min", "the least time (--time-min) is not read", hard=False),
+    },
+)
+
+NODE = Ledger(
+    "nodes",
+    """name state state_flags partitions active_features cpus effective_cpus threads real_memory
+    specialized_memory gres""",
+    """address alloc_cpus alloc_idle_cpus alloc_memory architecture boards boot_time
+    burstbuffer_network_address cert_flags cluster_name comment cores cpu_binding cpu_load energy
+    external_sensors extra features free_mem free_memory gres_used hostname idle_cpus instance_id
+    instance_type last_busy next_state_after_reboot next_state_after_reboot_flags operating_system
+    port power reason reason_changed_at reason_set_by_user reservation resume_after
+    slurmd_start_time slurmd_version sockets specialized_cores specialized_cpus suspend_time
+    temporary_disk tls_cert_last_renewal topology tres tres_used tres_weighted version weight""",
+    {
+        "gpu_spec": Rule("cores-of-gpus", "cores that are for GPUs alone are not read"),
+        "gres_drained": {
+            "N/A": None,
+            OTHERWISE: Rule("drained-gpus", "which of its GPUs are drained is not read"),
+        },
+        "mcs_label": Rule("mcs-label", "the MCS label of who has the node is not read"),
+        "owner": Rule("node-owner", "that one user alone has the node is not read"),
+        "res_cores_per_gpu": Rule("cores-of-gpus", "cores that are for GPUs alone are not read"),
+    },
+)
+
+RESERVATION = Ledger(
+    "reservations",
+    """name node_list start_time end_time flags ReservationName Nodes StartTime EndTime Flags""",
+    """accounts core_count features groups max_start_delay node_count partition purge_completed tres
+    users watts Accounts CoreCnt Duration Features Groups MaxStartDelay NodeCnt PartitionName State
+    TRES Users Watts""",
+    {
+        "burst_buffer": Rule("reserved-buffers", "reserved burst buffers are not read", hard=False),
+        "core_spec_cnt": Rule("reserved-cores", "reserved single cores are not read", hard=False),
+        "core_specializations": Rule(
+            "reserved-cores", "that some cores alone are reserved is not read", hard=False
+        ),
+        "licenses": Rule("reserved-licences", "reserved licences are not read"),
+    },
+)
+
+ASSOCIATION = Ledger(
+    "associations",
+    """account user partition parent_account max.jobs.active max.jobs.per.count max.tres.total
+    max.tres.per.job max.tres.per.node Account User Partition ParentName GrpTRES GrpJobs MaxJobs
+    MaxTRES MaxTRESPerNode""",
+    """accounting cluster comment default flags id is_default lineage max.jobs.accruing
+    max.jobs.total
+    max.jobs.per.accruing max.jobs.per.submitted min priority qos shares_raw usage
+    Cluster Share Priority GrpSubmit MaxSubmit QOS DefQOS""",
+    {
+        "max.jobs.per.wall_clock": _LIMITS,
+        "max.per": _LIMITS,
+        "max.tres.group": _LIMITS,
+        "max.tres.minutes": _LIMITS,
+        "GrpWall": _LIMITS,
+        "GrpTRESMins": _LIMITS,
+        "GrpTRESRunMins": _LIMITS,
+        "MaxWall": _LIMITS,
+        "MaxTRESMins": _LIMITS,
+    },
+)
+
+QOS = Ledger(
+    "qos",
+    """name preempt.list limits.max.active_jobs.count limits.max.jobs.active_jobs.per.account
+    limits.max.jobs.active_jobs.per.user limits.max.tres.total limits.max.tres.per.user
+    limits.max.tres.per.account limits.max.tres.per.job limits.max.tres.per.node
+    Name Preempt GrpTRES GrpJobs MaxTRESPU MaxJobsPU MaxTRESPA MaxJobsPA MaxTRES MaxTRESPerNode""",
+    """description id limits.factor limits.max.accruing limits.max.active_jobs.accruing
+    limits.max.jobs.count limits.max.jobs.per limits.min.priority_threshold priority usage_factor
+    usage_threshold Priority UsageThres UsageFactor GrpSubmit MaxSubmitPU MaxSubmitPA""",
+    {
+        "flags": _QOS_LIMITS,
+        "limits.grace_time": _QOS_PREEMPTION,
+        "limits.max.tres.minutes": _QOS_LIMITS,
+        "limits.max.wall_clock": _QOS_LIMITS,
+        "limits.min.tres": _QOS_LIMITS,
+        "preempt.exempt_time": _QOS_PREEMPTION,
+        "preempt.mode": {"DISABLED": None, "REQUEUE": None, OTHERWISE: _QOS_PREEMPTION},
+        "GraceTime": {"00:00:00": None, OTHERWISE: _QOS_PREEMPTION},
+        "PreemptExemptTime": _QOS_PREEMPTION,
+        "PreemptMode": {"cluster": None, "requeue": None, OTHERWISE: _QOS_PREEMPTION},
+        "Flags": _QOS_LIMITS,
+        "GrpTRESMins": _QOS_LIMITS,
+        "GrpTRESRunMins": _QOS_LIMITS,
+        "GrpWall": _QOS_LIMITS,
+        "MaxTRESMins": _QOS_LIMITS,
+        "MaxTRESRunMinsPA": _QOS_LIMITS,
+        "MaxTRESRunMinsPU": _QOS_LIMITS,
+        "MaxWall": _QOS_LIMITS,
+        "MinTRES": _QOS_LIMITS,
+    },
+)
+
+LICENCE = Ledger(
+    "licences",
+    "LicenseName Total Used Free Reserved",
+    "Remote LastConsumed LastDeficit LastUpdate",
+)
+
+LEDGERS = {one.kind: one for one in (JOB, NODE, RESERVATION, ASSOCIATION, QOS, LICENCE)}
+"""By the name of the part of a dump."""

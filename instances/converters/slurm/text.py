@@ -1,0 +1,39 @@
+"""What scontrol and sacctmgr print as text, as rows of texts by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_PAIR = re.compile(r"([A-Za-z]+)=(\S*)")
+_NOTHING = ("(null)", "N/A", "n/a")
+
+
+def table(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows of what `sacctmgr -P` prints, by the columns of its header, with lines."""
+    header, *lines = text.splitlines()
+    columns = header.split("|")
+    for number, line in enumerate(lines, 2):
+        if line.strip():
+            cells = line.split("|")
+            yield number, dict(zip(columns, cells + [""] * len(columns), strict=False))
+
+
+def blocks(text: str, first: str) -> list[dict[str, str]]:
+    """Return the pairs of each entry that `scontrol show` prints, which begins with one name."""
+    rows: list[dict[str, str]] = []
+    for line in text.splitlines():
+        pairs = dict(_PAIR.findall(line))
+        if first in pairs:
+            rows.append({})
+        if rows:
+            rows[-1] |= pairs
+    return rows
+
+
+def rows(text: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of any of these texts, without what says nothing and spaces in names."""
+    head = text.lstrip().partition("=")[0]
+    found = [row for _, row in table(text)] if "|" in head else blocks(text, head)
+    for row in found:
+        yield {k.replace(" ", ""): v for k, v in row.items() if v not in _NOTHING}
