@@ -241,7 +241,7 @@ with open(folder + "/log", "a") as log:
 if name == "squeue":
     job = state["jobs"].get(words[words.index("-j") + 1], {{}})
     if "admin_comment" in words[-1]:
-        print(job.get("comment", ""))
+        print(job.get("comment", "")[:int(words[-1].partition(":")[2])])
     elif words[-1] == "%N":
         print(job.get("hosts", ""))
     elif job:
