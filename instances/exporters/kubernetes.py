@@ -29,6 +29,9 @@ from placewright.instances.exporters.needs import VAIN, Needs, stopping
 
 ODD = "jobs or hosts with names that Kubernetes cannot have"
 WORKLOAD = "Workload"
+ELSEWHERE = ": export "
+"""What is counted and has this is said by another script."""
+
 _HOSTNAME = "/spec/nodeSelector/kubernetes.io~1hostname"
 
 

@@ -176,8 +176,10 @@ def test_all_calls_about_workloads_arrive_as_they_were_meant(tmp_path, way):
         (
             "PATCH",
             "status",
-            [("test", "u-asked"), ("test", "placewright"), ("test", "Pending")]
-            + [("replace", "Ready")],
+            [
+                *(("test", value) for value in ("u-asked", "placewright", "Pending")),
+                ("replace", "Ready"),
+            ],
         ),
     ]
 
