@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from placewright.instances.derived.slurm_marks import NODE_NAME
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
@@ -17,7 +18,6 @@ from placewright.instances.documents.source_keys import (
 )
 
 JOB = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")
-HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]*")
 CannotSay = Callable[[str, str], None]
 HOLD, FIELDS = "Hold", ("ReqNodeList", "ReservationName")
@@ -75,7 +75,7 @@ def _place(job: Job, decision: Decision, cannot_say: CannotSay) -> SlurmPlace | 
         return None
     before = () if job.running is None else _hosts(job.running.tasks)
     after = _hosts(decision.tasks)
-    if not all(HOST.fullmatch(name) for name in (*before, *after)):
+    if not all(NODE_NAME.fullmatch(name) for name in (*before, *after)):
         cannot_say("jobs on hosts with names that Slurm cannot have", number)
         return None
     user = job.annotations.get(SLURM_USER, "")

@@ -69,7 +69,7 @@ class SlurmSource:
             self._ask("nodes", _NODES, folder, needed=True)
             self._ask("jobs", _JOBS, folder, needed=True)
             try:
-                made = read_slurm([folder], movable=self._movable)
+                made = read_slurm([folder], movable=self._movable, lenient=True)
             except InvalidInputError as error:
                 raise SourceError(str(error).replace(f"{name}/", "")) from None
         return Reading(made, taken)
