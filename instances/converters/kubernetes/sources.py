@@ -153,9 +153,13 @@ def _kind(source: Source) -> Kind:
                 value=value,
                 show_value=value is not None,
             )
-    if not isinstance(source.raw.get("metadata"), dict):
+    meta = source.raw.get("metadata")
+    if not isinstance(meta, dict) or "name" not in meta:
         raise InvalidInputError(
-            f"{_EXPECTED}, with metadata", file=source.file, path=source.path, value=source.raw
+            f"{_EXPECTED}, with a name in its metadata",
+            file=source.file,
+            path=source.path,
+            value=source.raw,
         )
     group, slash, _ = source.raw["apiVersion"].rpartition("/")
     return Kind(group if slash else "", source.raw["kind"])
