@@ -130,16 +130,12 @@ def _leaves(place: SlurmPlace) -> bool:
 def _kept(places: Mapping[str, SlurmPlace], needs: Needs, made: Steps) -> list[str]:
     """Return the jobs for which hosts are reserved that others leave."""
     freed = {host for name in needs.users if name in places for host in places[name].before}
-    found = []
-    for name, place in places.items():
-        if name in needs.of and freed.intersection(place.after):
-            if place.user:
-                found.append(name)
-            else:
-                made.cannot_say(
-                    "hosts that moves free are not kept for jobs of unknown users", place.job
-                )
-    return found
+    found = [n for n, p in places.items() if n in needs.of and freed.intersection(p.after)]
+    for name in found:
+        if not places[name].user:
+            what = "hosts that moves free are not kept for jobs of unknown users"
+            made.cannot_say(what, places[name].job)
+    return [name for name in found if places[name].user]
 
 
 def _can_be_told(place: SlurmPlace, made: Steps) -> bool:
@@ -179,17 +175,12 @@ class _Jobs:
 
     def steps(self, stops: Sequence[str], plan: Plan) -> Iterator[Step]:
         starts = [name for name, p in self.places.items() if p.decision.decision is START]
-        for name in stops:
-            if self.needs.users[name]:
-                yield _check(self._stop(name))
-        for name in starts:
-            if self.needs.of[name]:
-                yield _check(self._start(name))
+        yield from (_check(self._stop(name)) for name in stops if self.needs.users[name])
+        yield from (_check(self._start(name)) for name in starts if self.needs.of[name])
         if self.kept:
             yield self._reserve()
         yield from self._moves(stops, plan)
-        for name in starts:
-            yield self._start(name)
+        yield from map(self._start, starts)
         if self.kept:
             yield from self._end()
 
@@ -199,24 +190,20 @@ class _Jobs:
         stopped = [name for name in stops if self.places[name].decision.decision is PREEMPT]
         spare = [n for n in section.get("needs_spare", ()) if n in stops and n not in stopped]
         yield from map(self._stop, stopped)
-        for name in spare:
-            yield self._stop(name, stopped)
+        yield from (self._stop(name, stopped) for name in spare)
         stopped += spare
-        for name in stops:
-            if name not in stopped:
-                yield self._stop(name, stopped)
-                yield self._restart(name)
-                stopped.append(name)
+        for name in (name for name in stops if name not in stopped):
+            yield self._stop(name, stopped)
+            yield self._restart(name)
+            stopped.append(name)
         yield from map(self._restart, spare)
 
     def _stop(self, name: str, before: Collection[str] = ()) -> Step:
         """Stop a job, if those have stopped `before` that it needs."""
-        place = self.places[name]
-        is_preempted = place.decision.decision is PREEMPT
+        place, users = self.places[name], self.needs.users[name]
         needed = [other for other in self.needs.of.get(name, ()) if other in before]
-        users = self.needs.users[name]
         kept = not {name, *users}.isdisjoint(self.kept)
-        return (_preempt if is_preempted else _stop)(place)._replace(
+        return (_preempt if place.decision.decision is PREEMPT else _stop)(place)._replace(
             needs=self._marks(name, *needed) + (self.reservation,) * kept,
             users=self._marks(*users),
         )

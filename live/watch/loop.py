@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from traceback import extract_tb, format_exception
@@ -121,7 +121,10 @@ class _Looks:
             solved, plan = self.follower.decide(round_)
             commands, unsaid = self.actor.commands(solved, plan)
             self.record.write(solved, plan, commands)
-            self._tell_once([*reading.made.book.lines(), *unsaid])
+            lines = [*reading.made.book.lines(), *unsaid]
+            for line in (line for line in lines if line not in self.told):
+                self.tell(line)
+            self.told = frozenset(lines)
             self.tell(f"{reading.made.summary}: {_counts(plan)}")
             done = _carry_out(reading, solved, plan, self.actor, self.sent, self.pace, self.tell)
             self.last, self.idle = (round_, 0) if done else (None, 0)
@@ -156,13 +159,6 @@ class _Looks:
             does()
         except Exception as error:  # noqa: BLE001
             self.tell(f"after a look: {_said(error)}")
-
-    def _tell_once(self, lines: Sequence[str]) -> None:
-        """Tell what is left out, and what cannot be said, as far as that is new."""
-        for line in lines:
-            if line not in self.told:
-                self.tell(line)
-        self.told = frozenset(lines)
 
 
 def _said(error: Exception) -> str:
