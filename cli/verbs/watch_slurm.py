@@ -9,6 +9,7 @@ import typer
 from placewright.cli.format.output import note
 from placewright.cli.format.times import read_seconds
 from placewright.cli.verbs.watch_options import (
+    EXIT_FAILED,
     Every,
     MaxAge,
     Rounds,
@@ -16,8 +17,6 @@ from placewright.cli.verbs.watch_options import (
     WatchTime,
     follow,
 )
-
-EXIT_FAILED = 1
 
 
 def watch_slurm(

@@ -32,6 +32,7 @@ MAX_MESSAGE = 1024
 """Characters of the message of an Event."""
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _UID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _VERSION = re.compile(r"(?:[a-z0-9.-]{1,253}/)?v[0-9][a-z0-9]{0,20}")
 _NO_GATE = "-"
@@ -165,9 +166,9 @@ class Hostnames:
             It is no label that Kubernetes could have.
         """
         label = self._labels.get(host, host)
-        if not _NAME.fullmatch(label):
+        if not _LABEL.fullmatch(label):
             raise InvalidInputError(
-                f"expected the name of a node, for host {host}",
+                f"expected the value of a label, for host {host}",
                 path=("cluster", "hosts"),
                 value=label,
             )

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.slurm.reading import read_records
-from placewright.instances.converters.slurm.records import Dump, SlurmJob, SlurmLicence
+from placewright.instances.converters.slurm.reading import read_list
+from placewright.instances.converters.slurm.records import SlurmJob, SlurmLicence
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.documents.base import MAX_AMOUNT, NAME
 from placewright.instances.documents.job import Job
@@ -25,7 +25,7 @@ CHOICE = "a choice of licences, or what is no number of them"
 UNKNOWN = "licences that the dump does not list, or that are of some nodes alone"
 
 
-def read_licences(part: Part | None) -> tuple[SlurmLicence, ...] | None:
+def read_licences(part: Part | None, book: Bookkeeping) -> tuple[SlurmLicence, ...] | None:
     """Return the licences of a dump, as JSON or as `scontrol show licenses` prints them.
 
     None: the dump does not say.
@@ -38,7 +38,7 @@ def read_licences(part: Part | None) -> tuple[SlurmLicence, ...] | None:
     if part is None:
         return None
     if part.text is None:
-        return read_records(Dump, part, "licenses").licenses
+        return read_list(SlurmLicence, part, "licenses", book)
     rows: list[dict[str, str | int]] = []
     for line in part.text.splitlines():
         pairs = dict(_PAIR.findall(line))
@@ -46,7 +46,7 @@ def read_licences(part: Part | None) -> tuple[SlurmLicence, ...] | None:
             rows.append({})
         if rows:
             rows[-1] |= {k: int(v) if v.isdecimal() else v for k, v in pairs.items()}
-    return read_records(Dump, Part(part.file, raw={"licenses": rows}), "licenses").licenses
+    return read_list(SlurmLicence, Part(part.file, raw={"licenses": rows}), "licenses", book)
 
 
 class Licences:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from placewright.instances.converters.slurm.reading import read_records
-from placewright.instances.converters.slurm.records import Dump, SlurmReservation
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.reading import read_list, read_records
+from placewright.instances.converters.slurm.records import SlurmReservation
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.errors import InvalidInputError
 
@@ -15,7 +16,7 @@ _PAIR = re.compile(r"([A-Za-z]+)=(\S*)")
 _NO_TIME = ("", "(null)", "Unknown", "None", "N/A")
 
 
-def read_reservations(part: Part | None) -> tuple[SlurmReservation, ...]:
+def read_reservations(part: Part | None, book: Bookkeeping) -> tuple[SlurmReservation, ...]:
     """Return the reservations of a dump; times of a text are local, as scontrol prints them.
 
     Raises
@@ -26,7 +27,7 @@ def read_reservations(part: Part | None) -> tuple[SlurmReservation, ...]:
     if part is None:
         return ()
     if part.text is None:
-        return read_records(Dump, part, "reservations").reservations
+        return read_list(SlurmReservation, part, "reservations", book)
     rows: list[dict[str, str]] = []
     for line in part.text.splitlines():
         pairs = dict(_PAIR.findall(line))
@@ -34,7 +35,16 @@ def read_reservations(part: Part | None) -> tuple[SlurmReservation, ...]:
             rows.append({})
         if rows:
             rows[-1] |= pairs
-    return tuple(_of_row(row, i, part.file) for i, row in enumerate(rows))
+    found = []
+    for i, row in enumerate(rows):
+        try:
+            found.append(_of_row(row, i, part.file))
+        except InvalidInputError as error:
+            book.refuse(error)
+            book.leave(
+                "reservations", f"cannot be read: {error.expectation}", row["ReservationName"]
+            )
+    return tuple(found)
 
 
 def _of_row(row: dict[str, str], index: int, file: str) -> SlurmReservation:
