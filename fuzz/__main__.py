@@ -10,6 +10,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from fuzz.explanations import command as explanations
@@ -33,12 +34,13 @@ def main(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     names = list(POLICIES) if EVERY in asked.policies else asked.policies
+    played = {name: _under(POLICIES[name], asked.setting) for name in names}
     if asked.seed is not None:
-        return max(_replay(POLICIES[name], asked.seed, asked.out, asked.shrink) for name in names)
+        return max(_replay(played[name], asked.seed, asked.out, asked.shrink) for name in names)
     failed = 0
     for name in names:
         try:
-            state = run(POLICIES[name], asked.rounds, asked.first, asked.state, _tell(name))
+            state = run(played[name], asked.rounds, asked.first, asked.state, _tell(name))
         except KeyboardInterrupt:
             print("interrupted; the state is kept" if asked.state else "interrupted")
             return 130
@@ -56,12 +58,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=100, help="how many rounds a policy")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--state", type=Path, help="folder of the state, to go on with later")
+    parser.add_argument("--setting", help="solve all rounds under it, such as counting")
     parser.add_argument("--seed", type=int, help="play one seed and write its files")
     parser.add_argument("--shrink", action="store_true", help="with --seed: make the round smaller")
     parser.add_argument(
         "--out", type=Path, default=Path("fuzz-seeds"), help="with --seed: where its files go"
     )
     return parser
+
+
+def _under(policy: Policy, name: str | None) -> Policy:
+    """Return a policy with one of its settings alone, all if none is named."""
+    mine = tuple(one for one in policy.settings if name in (None, one.name))
+    if not mine:
+        known = ", ".join(one.name for one in policy.settings)
+        raise SystemExit(f"--setting {name}: {policy.name} has none of this name; it has {known}")
+    return replace(policy, settings=mine)
 
 
 def _tell(name: str) -> Callable[[int, list[Failure]], None]:

@@ -79,7 +79,10 @@ def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
     find another place, which is no constraint of the gang models. So the first plan is greedy and
     avoids these hosts; if later ones are unlawful, a second search that avoids them comes last.
     """
-    rest, problem = cells.rest, cells.gangs
+    rest = cells.rest
+    # Counterfactuals lack jobs that start here as pinned ones, and limits of reservations.
+    fixed = bool(rest.placed.starts) or rest.round.policy.backfill is not None
+    problem = replace(cells.gangs, has_fixed_starts=fixed)
     offset = _offsets(rest, cells.base, problem)
     has_plan = session.best is not None
     left = sorted(rest.left_by(rest.evicted.jobs))

@@ -109,6 +109,9 @@ class Problem:
         Their weights in `value`, which heuristics maximise.
     budget : DisruptionBudget or None
         What may be done to running jobs; None: anything.
+    has_fixed_starts : bool
+        Whether some pinned jobs start in this round, or limits are not those of the round, so that
+        who may be preempted is not told by this problem alone.
     """
 
     round: Round
@@ -138,6 +141,7 @@ class Problem:
     class_weights: tuple[int, ...] = ()
     budget: DisruptionBudget | None = None
     pools: tuple[Pool, ...] = ()
+    has_fixed_starts: bool = False
 
     @cached_property
     def weighted_terms(self) -> tuple[str, ...]:
