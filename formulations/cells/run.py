@@ -80,9 +80,11 @@ def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
     avoids these hosts; if later ones are unlawful, a second search that avoids them comes last.
     """
     rest = cells.rest
-    # Counterfactuals lack jobs that start here as pinned ones, and limits of reservations.
-    fixed = bool(rest.placed.starts) or rest.round.policy.backfill is not None
-    problem = replace(cells.gangs, has_fixed_starts=fixed)
+    problem = replace(
+        cells.gangs,
+        fixed_rank=rest.fixed_rank,
+        has_reservations=rest.round.policy.backfill is not None,
+    )
     offset = _offsets(rest, cells.base, problem)
     has_plan = session.best is not None
     left = sorted(rest.left_by(rest.evicted.jobs))

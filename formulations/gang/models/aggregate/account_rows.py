@@ -16,8 +16,8 @@ left below k and all starts of a rank up to k'. Who has moved holds what it held
 a level from k on, all of these run, and the row follows from `quota`. It needs no rows of other
 levels: with the next level above, at which the account has a running job, the row says no less.
 
-That is so if who arrives with a rank above a level is taken away. Where the starts of some jobs are
-fixed, these are pinned jobs of the problem (`Problem.has_fixed_starts`): then it has `quota` alone.
+Where pinned jobs start (`Problem.fixed_rank`) nobody takes these away, so rows of levels below are
+left out; with limits of reservations, which no victim has to keep, all are.
 
 Options that alone exceed a row have no job: y <= floor(left / d) says more than the row.
 """
@@ -61,10 +61,11 @@ def account_limits(problem: Problem) -> list[AccountLimit]:
         mine = mine[total[amount][mine] > 0]
         each = total[amount][mine]
         limits.append(AccountLimit(mine, each, left))
-        if problem.has_fixed_starts or account in problem.totals_of_pools:
+        if problem.has_reservations or account in problem.totals_of_pools:
             continue
         runs, ranks = running[mine] > 0, rank[mine]
-        for level in np.unique(ranks[runs]).tolist():
+        levels = np.unique(ranks[runs])
+        for level in levels[levels >= problem.fixed_rank].tolist():
             stay, take = runs & (ranks >= level), np.where(runs, ranks < level, ranks <= level)
             if (take & ~runs).any():
                 most = left - int(each[stay] @ running[mine[stay]])
