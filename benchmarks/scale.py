@@ -32,6 +32,7 @@ SIZES = (
     (100_000, 30_000),
 )
 HUGE = (1_000_000, 100_000)
+TENANTS, SIZE_WITH_TENANTS = 6, (1024, 300)
 MIXES: tuple[MixName, ...] = ("easy", "hard", "tight")
 SEEDS = range(3)
 
@@ -43,18 +44,20 @@ SECONDS, HUGE_SECONDS, QUICK_SECONDS = 15.0, 120.0, 1.5
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A round of a mix of the generator, and the time limit of its solve in seconds."""
+    """A round of a mix of the generator, with tenants if any, and the seconds that a solve has."""
 
     gpus: int
     jobs: int
     mix: MixName
     seed: int
     seconds: float = SECONDS
+    tenants: int = 0
 
     @property
     def name(self) -> str:
         """What rows call it; the seed is named beside it."""
-        return f"{self.mix}-{self.gpus}-{self.jobs}"
+        tenants = f"-{self.tenants}-tenants" if self.tenants else ""
+        return f"{self.mix}-{self.gpus}-{self.jobs}{tenants}"
 
 
 def cases(*, quick: bool) -> list[Case]:
@@ -66,6 +69,9 @@ def cases(*, quick: bool) -> list[Case]:
             for mix in MIXES
         ]
     every = [Case(gpus, jobs, mix, seed) for gpus, jobs in SIZES for mix in MIXES for seed in SEEDS]
+    every += [
+        Case(*SIZE_WITH_TENANTS, mix, seed, tenants=TENANTS) for mix in MIXES for seed in SEEDS
+    ]
     return [*every, Case(*HUGE, "easy", SEEDS[0], HUGE_SECONDS)]
 
 
@@ -99,7 +105,9 @@ def draw(rows: Sequence[Row], target: Path) -> None:
 
 def _generate(case: Case, file: Path) -> None:
     """Write the round in a process that ends before anything is measured."""
-    size = ("--gpus", case.gpus, "--jobs", case.jobs)
+    size: tuple[object, ...] = ("--gpus", case.gpus, "--jobs", case.jobs)
+    if case.tenants:
+        size += ("--tenants", case.tenants)
     _placewright("generate", "round", *size, "--mix", case.mix, "--seed", case.seed, "-o", file)
 
 

@@ -6,6 +6,7 @@ are pending: one that starts elsewhere has migrated, one that does not start is 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -15,6 +16,7 @@ from placewright.formulations.cells.admission import pinned
 from placewright.formulations.cells.eviction import Evictions, evictions
 from placewright.formulations.cells.residual_pools import cluster_with_limits
 from placewright.formulations.common.priority_classes import PriorityClass
+from placewright.formulations.gang.problem.compile import precedence_levels
 from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.formulations.gang.problem.priority_classes import priority_classes
@@ -140,6 +142,20 @@ class ResidualRound:
             moved.remove(job)
             stopped.append(job)
         return stopped
+
+    @property
+    def fixed_rank(self) -> int:
+        """How many precedences of running jobs lie below that of some job whose start is fixed."""
+        levels = precedence_levels(self.round, self.borrowed)
+        if self.placed.starts and any(tenant.cells for tenant in self.whole.tenants):
+            return len(levels)
+        ranks = [0]
+        for inner, outer in enumerate(self.outer):
+            if outer in self.placed.starts:
+                entitled = self.placed.starts[outer][0] not in self.borrowed.get(inner, ())
+                mine = entitled, self.round.jobs[inner].priority
+                ranks.append(bisect_left(levels, mine))
+        return max(ranks)
 
     def base(self) -> Candidate:
         """Return the plan in which guaranteed jobs start, evicted ones stop, and no more."""

@@ -103,6 +103,10 @@ class ModelParameters:
         Programs that sifting solves before the whole relaxation is.
     sifting_gain_rel
         Reduced cost, relative to the largest cost, from which an option left out comes in.
+    max_account_table_entries, min_cut_fraction
+        Of the dynamic program of cuts of accounts; from which part of a job on one is sought.
+    num_idle_cut_rounds, min_cut_gain_rel
+        How often cuts are added that gain no more than this part of the bound together.
     max_core_columns
         Columns of a first core; a model of fewer is searched whole.
     core_loss_rel
@@ -150,6 +154,10 @@ class ModelParameters:
     num_options_per_class: int = 3
     max_sifting_rounds: int = 6
     sifting_gain_rel: float = 1e-9
+    max_account_table_entries: int = 5_000_000
+    min_cut_fraction: float = 1e-5
+    num_idle_cut_rounds: int = 3
+    min_cut_gain_rel: float = 1e-4
     max_core_columns: int = 1_000
     core_loss_rel: float = 1e-6
     max_search_seconds: float = 10.0
