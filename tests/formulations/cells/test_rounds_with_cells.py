@@ -406,7 +406,7 @@ def test_leftover_counts_no_host_where_a_task_of_an_evicted_job_stays():
     result = verify(round_, plan)
     assert result.violations == ()
     assert result.terms["leftover"] == 0
-    _, leftover = prove_bounds(round_, plan, isolation="none")
+    *_, leftover = prove_bounds(round_, plan, isolation="none")
     assert leftover.bound == 0
 
 
