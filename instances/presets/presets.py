@@ -18,7 +18,7 @@ from placewright.instances.documents.policy import Freeing, TermName
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.validation_messages import invalid_input
-from placewright.instances.policies import GANG
+from placewright.instances.policies import GANG, Priority
 from placewright.instances.presets.health import with_health
 from placewright.topology.units import HOST_LEVEL
 
@@ -133,7 +133,8 @@ def minimal_victims(round: Round, job: str) -> Round:  # noqa: A002
         for one in round.jobs
         if one is wanted or one.running is not None
     )
-    return with_policy(round.model_copy(update={"jobs": kept}), ("value", "disruption", "spread"))
+    alone = round.model_copy(update={"jobs": kept})
+    return with_policy(alone, ("value", "disruption", "spread"), priority="preemption")
 
 
 def with_policy(
@@ -142,8 +143,11 @@ def with_policy(
     *,
     vacate: tuple[str, ...] = (),
     freeing: Freeing | None = None,
+    priority: Priority | None = None,
 ) -> Round:
-    """Return a round with policy `gang`, these terms, and no other setting than these two.
+    """Return a round with policy `gang`, these terms, and no other setting than these three.
+
+    `priority` is as it was by default.
 
     Raises
     ------
@@ -157,7 +161,13 @@ def with_policy(
             value=round_.policy.formulation,
         )
     policy = round_.policy.model_copy(
-        update={"terms": terms, "vacate": vacate, "freeing": freeing, "mix": None}
+        update={
+            "terms": terms,
+            "vacate": vacate,
+            "freeing": freeing,
+            "mix": None,
+            "priority": priority or round_.policy.priority,
+        }
     )
     return round_.model_copy(update={"policy": policy})
 

@@ -78,7 +78,8 @@ def return_hosts(round: Round, hosts: Sequence[str], count: int) -> Round:  # no
     running = [job for job in round.jobs if job.running is not None]
     job = Job(name=_free_name(running), priority=HIGHEST_PRIORITY, options=tuple(options))
     jobs = (*(_below(without_value(one)) for one in running), job)
-    return with_policy(round.model_copy(update={"jobs": jobs}), ("value", "disruption"))
+    returned = round.model_copy(update={"jobs": jobs})
+    return with_policy(returned, ("value", "disruption"), priority="preemption")
 
 
 def _whole(count: int, names: list[str], hardware: Hardware) -> TaskGroup:
