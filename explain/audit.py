@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from placewright.explain.fragmentation import Fragmentation, fragmentation_of, is_measured
 from placewright.explain.move_curve import MoveCurve, Moves, WithinMoves, has_moves
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify
@@ -72,6 +73,7 @@ def audit(
         As for `solve_round`, of each search: that for bounds, that for moves, and that for the best
         plan with so many `moves`.
     """
+    round = checked(round)  # noqa: A001
     verification = verify(round, plan.model_copy(update={"certificate": None}))
     if not verification.ok:
         return Audit(verification=verification)

@@ -11,6 +11,7 @@ from typing import Self
 
 from placewright.collection import no_collection
 from placewright.formulations.gang.incremental import IncrementalGang
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
@@ -44,7 +45,7 @@ class Engine:
     Parameters
     ----------
     round
-        A round that `check_round` accepts, as the loaders return it.
+        The first round.
     time_limit, gap, backend, seed, deterministic, progress, isolation, executor
         As for `solve_round`, for each round, and checked as there.
 
@@ -70,7 +71,7 @@ class Engine:
         isolation: Isolation = "process",
         executor: Executor | None = None,
     ) -> None:
-        self.state = round
+        self.state = round = checked(round)  # noqa: A001
         self.round_solved: Round | None = None
         self._settings = Settings.of(
             round,

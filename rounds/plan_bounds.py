@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from placewright.formulations.gang import run as gang
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -42,12 +43,13 @@ def prove_bounds(
     Raises
     ------
     InvalidInputError
-        If an argument is out of its range.
+        If the round makes no sense, or an argument is out of its range.
     ValueError
         If the plan breaks a rule.
     InternalError
         If the plan beats a certified bound.
     """
+    round = checked(round)  # noqa: A001
     settings = Settings.of(round, time_limit=time_limit, backend=backend, isolation=isolation)
     verification = verify(round, plan.model_copy(update={"certificate": None}))
     if not verification.ok:

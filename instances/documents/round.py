@@ -11,6 +11,7 @@ from placewright.instances.documents.annotations import Annotations
 from placewright.instances.documents.base import (
     API_VERSION,
     MAX_AMOUNT,
+    MAX_NOW,
     Document,
     Flag,
     Index,
@@ -67,7 +68,7 @@ class Round(Document):
     apiVersion: Literal["placewright/v1alpha2"] = API_VERSION  # noqa: N815
     kind: Literal["Round"] = "Round"
     name: Name = "round"
-    now: Index = 0
+    now: Annotated[int, Field(strict=True, ge=0, le=MAX_NOW)] = 0
     cluster: ClusterDocument
     host_sets: dict[Name, Many[HostName]] = Field(default_factory=dict, max_length=MAX_HOST_SETS)
     jobs: Many[Job] = ()

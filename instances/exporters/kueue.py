@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.documents.quantities import small_number
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import (
     KUBERNETES_AFFINITY,
@@ -132,8 +133,8 @@ class _Calls:
         )
 
     def _as_answer(self, objects: ObjectsOf, decision: Decision) -> Iterator[Call]:
-        at = objects.text(KUBERNETES_CHECK)
-        if not at.isascii() or not at.isdigit():
+        at = small_number(objects.text(KUBERNETES_CHECK))
+        if at is None:
             self._cannot_say(f"Workloads without the check {OWN_CHECK}", decision.job)
             return
         updates = []
@@ -145,7 +146,7 @@ class _Calls:
             if HOSTNAME not in selector:
                 self._cannot_say("on which nodes of a domain pods go", decision.job)
             updates.append({"name": name, "nodeSelector": selector})
-        path, now = f"/status/admissionChecks/{int(at)}", time_text(self.round.now)
+        path, now = f"/status/admissionChecks/{at}", time_text(self.round.now)
         operations = [
             test("/metadata/uid", objects.uid),
             test(f"{path}/name", OWN_CHECK),

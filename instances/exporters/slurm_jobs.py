@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
@@ -60,7 +61,7 @@ def places_of(round_: Round, plan: Plan) -> dict[str, SlurmPlace]:
     InvalidInputError
         A job is not named by its number, or a host or user has a name that Slurm cannot have.
     """
-    jobs = {job.name: job for job in round_.jobs}
+    jobs = {job.name: job for job in checked(round_).jobs}
     return {
         decision.job: _place(jobs[decision.job], decision, i)
         for i, decision in enumerate(plan.decisions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from placewright.instances.checks.invalid_jobs import with_invalid_jobs
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import certificate, sections
@@ -93,8 +93,7 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     Parameters
     ----------
     round
-        A round that `check_round` accepts, as the loaders return it; which of its jobs are invalid
-        is found out again.
+        Any round; of one that was read leniently it is found out again which jobs are invalid.
     plan
         Any plan, also one that another scheduler made.
 
@@ -103,12 +102,16 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     Verification
         The broken rules, and every term of the round's policy.
 
+    Raises
+    ------
+    InvalidInputError
+        If the round makes no sense.
+
     Notes
     -----
     Time and memory grow with jobs, tasks and hosts, not with GPUs.
     """
-    if round.invalid:
-        round = with_invalid_jobs(round)  # noqa: A001
+    round = checked(round)  # noqa: A001
     policy = RULES[round.policy.formulation]
     reading = policy.read(read(round, plan))
     terms: dict[str, int] = {}

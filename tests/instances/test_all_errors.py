@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.cli.app import EXIT_INVALID_INPUT, main
+from placewright.cli.app import main
+from placewright.cli.format.exit_code import ExitCode
 from placewright.instances import load_round
 from placewright.instances.errors import MAX_ERRORS, InvalidInputError, merged, most_similar
 from placewright.instances.io.files import parse_round
@@ -73,7 +74,7 @@ def test_references_of_all_jobs_and_of_the_policy_are_told_with_their_lines(tmp_
         ),
         "22: policy.vacate: given without the term remaining; expected remaining in policy.terms",
     ]
-    assert main(["validate", str(tmp_path / "r.yaml")]) == EXIT_INVALID_INPUT
+    assert main(["validate", str(tmp_path / "r.yaml")]) == ExitCode.INVALID
     assert capsys.readouterr().err.splitlines() == [
         f"placewright: {tmp_path / 'r.yaml'}:{line}" for line in told
     ]

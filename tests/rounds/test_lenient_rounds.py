@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from placewright import Changes, Engine, instances, load_round, solve_round, verify
-from placewright.cli.app import EXIT_INVALID_INPUT, main
+from placewright.cli.app import main
+from placewright.cli.format.exit_code import ExitCode
 from placewright.instances.checks.invalid_jobs import with_invalid_jobs
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.reason_text import reason_text
@@ -116,7 +117,7 @@ def test_other_jobs_are_decided_as_in_the_round_without_the_invalid_ones(name, t
     Path(round_file).write_text(json.dumps(raw))
     Path(plan_file).write_text(plan.model_dump_json())
     for words in (["verify", round_file, plan_file], ["show", round_file, "--plan", plan_file]):
-        assert main(words) == EXIT_INVALID_INPUT
+        assert main(words) == ExitCode.INVALID
         assert main([*words, "--lenient"]) == 0
     assert main(["show", round_file, "--lenient"]) == 0
     assert main(["validate", round_file, "--lenient"]) == 0

@@ -21,6 +21,7 @@ from placewright.instances.converters.slurm.topology import read_topology
 from placewright.instances.converters.support.host_sets import HostSets
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.derived.slurm_marks import RESERVATION
+from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.leases import Outage
 from placewright.instances.documents.policy import Policy, Tenant
@@ -56,7 +57,8 @@ def read_slurm(
     book = Bookkeeping()
     jobs = read_records(Dump, found.parts["jobs"], "jobs")
     listed = read_records(Dump, found.parts["nodes"], "nodes")
-    now = jobs.last_update or max(_moments(jobs.jobs), default=listed.last_update or 0)
+    latest = jobs.last_update or max(_moments(jobs.jobs), default=listed.last_update or 0)
+    now = min(latest, MAX_NOW)
     nodes = take_nodes(listed.nodes, book)
     if not nodes.by_name:
         raise InvalidInputError(

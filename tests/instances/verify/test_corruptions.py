@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrupting import Corruption, Edit, Raw, assert_broken, broken_alone, set_in
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.policy import Freeing, Policy
 from placewright.instances.documents.round import Round
@@ -791,7 +792,7 @@ def test_no_plan_makes_the_verifier_stumble(noise: list[Raw], sections_: list[Ra
         classes = ("value_1", "value_2") if "value" in terms else ()
         expected = (*classes, *(term for term in terms if term != "value"))
         policy = ROUND.policy.model_copy(update={"terms": terms, "freeing": freeing})
-        round_ = ROUND.model_copy(update={"policy": policy})
+        round_ = trusted(ROUND.model_copy(update={"policy": policy}))
         plan = Plan.model_validate({"decisions": noise, "sections": sections_})
         assert tuple(verify(round_, plan).terms) == expected
         # The same section beside the decisions that it could be about.
