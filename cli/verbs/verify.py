@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import (
     STANDARD,
     note,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from placewright.instances.documents.round import Round
     from placewright.instances.verify import Verification
 
-EXIT_VIOLATIONS = 7
 MAX_VIOLATIONS = 20
 SHOWN_DIGITS = 12
 
@@ -296,4 +296,4 @@ def report_violations(verification: Verification, plan_file: str) -> int:
     note(
         f"placewright: {plan_file} breaks {', '.join(rules)}; expected a plan that keeps all rules"
     )
-    return EXIT_VIOLATIONS
+    return ExitCode.VIOLATIONS
