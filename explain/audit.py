@@ -49,7 +49,7 @@ class Audit:
     @property
     def ok(self) -> bool:
         """Whether the placement breaks no rule."""
-        return self.verification.ok
+        return self.verification.placement_ok
 
 
 def audit(
@@ -75,8 +75,9 @@ def audit(
     """
     round = checked(round)  # noqa: A001
     verification = verify(round, plan.model_copy(update={"certificate": None}))
-    if not verification.ok:
+    if not verification.placement_ok:
         return Audit(verification=verification)
+    plan = plan.completed(round.names)
     terms = prove_bounds(round, plan, time_limit=time_limit, backend=backend, isolation=isolation)
     curve = within = placed = moved = None
     if has_moves(round):

@@ -150,6 +150,7 @@ def compare(round_: Round, plan: Plan, round_after: Round, plan_after: Plan) -> 
         The second round and its plan. Jobs, hosts and domains of one name are the same.
     """
     round_, round_after = checked(round_), checked(round_after)
+    plan, plan_after = plan.completed(round_.names), plan_after.completed(round_after.names)
     jobs = {job.name: job for job in round_after.jobs}
     changes = _job_changes({job.name: job for job in round_.jobs}, plan, jobs, plan_after)
     order = {change: number for number, change in enumerate(CHANGES)}

@@ -102,6 +102,7 @@ def whatif(
             raise KeyboardInterrupt
     elif not (found := verify(round, plan)).ok:
         raise ValueError(f"the plan breaks a rule: {found.violations[0]}")
+    plan = plan.completed(round.names)
     try:
         after = plan if edited == round else solve(edited, start=plan)
     except KeyboardInterrupt:

@@ -58,7 +58,8 @@ def render_report(
         Seconds to look for what would let waiting jobs start; 0: what the plan says of them.
     """
     round = checked(round)  # noqa: A001
-    subject = Subject(round, [plan] if other is None else [plan, other])
+    plans = [plan] if other is None else [plan, other]
+    subject = Subject(round, [one.completed(round.names) for one in plans])
     both = zip(subject.names, subject.plans, strict=True)
     each = time_limit / len(subject.plans)
     script, style = _script(), text_of("page.css")

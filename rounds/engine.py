@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Self
+from typing import NoReturn, Self
 
 from placewright.collection import no_collection
 from placewright.formulations.gang.incremental import IncrementalGang
@@ -54,8 +54,15 @@ class Engine:
     state : Round
         What the last plan leads to; the round given, before the first. Links and storage are as
         given or changed.
-    round_solved : Round or None
+    round_solved : Round
         The round that the last plan is for, as `verify` wants it.
+
+    Raises
+    ------
+    RuntimeError
+        By `round_solved`, before the first round.
+    TypeError
+        By `pickle` and `copy`: an engine has a solver process, and threads wait for each other.
     """
 
     def __init__(
@@ -72,7 +79,7 @@ class Engine:
         executor: Executor | None = None,
     ) -> None:
         self.state = round = checked(round)  # noqa: A001
-        self.round_solved: Round | None = None
+        self._solved: Round | None = None
         self._settings = Settings.of(
             round,
             time_limit=time_limit,
@@ -91,6 +98,16 @@ class Engine:
         self._orders = TransferOrders()
         self._solver: Solver | None = None
         self._locks: dict[int, threading.RLock] = {}
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Engine cannot be pickled or copied; expected its `state`, a Round")
+
+    @property
+    def round_solved(self) -> Round:
+        """The round that the last plan is for."""
+        if self._solved is None:
+            raise RuntimeError("no round has been decided yet; expected a call of `round` before")
+        return self._solved
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -144,9 +161,9 @@ class Engine:
         self._orders = self._orders.after(round_, plan.sections)
         self._memory.ledger = Ledger.of(plan.sections)
         self._memory.reservations = reservations_of(plan.sections)
-        if self.round_solved is None:
+        if self._solved is None:
             self._memory.learn(self.state.valid_part())
-        self.round_solved = round_
+        self._solved = round_
         return plan
 
     def admit(self, job: Job) -> Admitted:
@@ -185,7 +202,7 @@ class Engine:
     def _admit(self, job: Job) -> Admitted:
         check_asks_for_promise(self.state, job)
         now = self.state.now
-        if self.round_solved is not None:
+        if self._solved is not None:
             now += self.state.leases.length_s
         coming = apply_changes(self.state, Changes(added=(job,), now=now), self._hosts)
         answer = answer_admission(coming.valid_part(), self._memory.ledger)

@@ -30,7 +30,8 @@ def prove_bounds(
     Parameters
     ----------
     round, plan
-        A round and a plan that `verify` accepts for it; the plan's certificate is not read.
+        A round and a plan whose placement `verify` accepts for it; what the plan says of it is not
+        read.
     time_limit, backend, isolation
         As for `solve_round`.
 
@@ -52,9 +53,11 @@ def prove_bounds(
     round = checked(round)  # noqa: A001
     settings = Settings.of(round, time_limit=time_limit, backend=backend, isolation=isolation)
     verification = verify(round, plan.model_copy(update={"certificate": None}))
-    if not verification.ok:
-        raise ValueError(f"the plan breaks a rule: {verification.violations[0]}")
-    round, plan = round.valid_part(), plan.without_jobs(round.invalid)  # noqa: A001
+    if not verification.placement_ok:
+        broken = next(found for found in verification.violations if not found.is_statement)
+        raise ValueError(f"the plan breaks a rule: {broken}")
+    round = round.valid_part()  # noqa: A001
+    plan = plan.completed(round.names)
     values = verification.terms
     terms = tuple(values)
     bounds = Bounds(DECIDERS[round.policy.formulation].classes(round))

@@ -80,6 +80,7 @@ def explain(
         checked = verify(round_, plan)
         if not checked.ok:
             raise typer.Exit(report_violations(checked, plan_file))
+        plan = plan.completed(round_.names)
     as_json = output_format is TextFormat.JSON
     if replica is not None:
         decided = _explain_replica(round_, replica, time_limit, as_json=as_json)

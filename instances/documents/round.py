@@ -107,6 +107,11 @@ class Round(Document):
         """Return the round without its invalid jobs: what there is to decide."""
         return self.without_jobs(self._invalid).with_invalid({}) if self._invalid else self
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all jobs."""
+        return tuple(job.name for job in self.jobs)
+
     def without_jobs(self, names: Collection[str]) -> Self:
         """Return the round without some jobs, and without conflicts of those."""
         pairs = self.sharing.conflicts

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from placewright.instances.checks.invalid_jobs import checked
-from placewright.instances.documents.plan import Certificate, Plan
+from placewright.instances.documents.plan import Certificate, Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import certificate, sections
 from placewright.instances.verify.cluster_facts import read_cluster
@@ -95,7 +95,7 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     round
         Any round; of one that was read leniently it is found out again which jobs are invalid.
     plan
-        Any plan, also one that another scheduler made.
+        Any plan, also one that another scheduler made. Jobs that wait may be left out.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     """
     round = checked(round)  # noqa: A001
     policy = RULES[round.policy.formulation]
-    reading = policy.read(read(round, plan))
+    reading = policy.read(read(round, _with_waiting(round, plan)))
     terms: dict[str, int] = {}
     for name in round.policy.terms:
         found = policy.terms[name](reading)
@@ -123,6 +123,19 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     if plan.certificate is not None:
         violations += verify_certificate(plan.certificate, terms, policy.classes(reading.round))
     return Verification(tuple(violations), terms)
+
+
+def _with_waiting(round_: Round, plan: Plan) -> Plan:
+    """Return a plan with decisions, after all others, of the pending jobs that it leaves out."""
+    decided = {decision.job for decision in plan.decisions}
+    left_out = tuple(
+        Decision.model_construct(job=job.name, decision=DecisionKind.WAIT)
+        for job in round_.jobs
+        if job.running is None and job.name not in decided
+    )
+    if not left_out:
+        return plan
+    return plan.model_copy(update={"decisions": (*plan.decisions, *left_out)})
 
 
 def class_terms(round_: Round) -> Mapping[str, ClassTerm]:

@@ -128,7 +128,8 @@ def test_what_progress_raises_reaches_the_caller_as_it_is(full_cluster: Round, c
         with pytest.raises(ValueError, match="boom"):
             engine.round()
         assert engine.state is full_cluster
-        assert engine.round_solved is None
+        with pytest.raises(RuntimeError, match="no round has been decided yet"):
+            engine.round_solved  # noqa: B018
         plan = engine.round()
         assert plan.certificate is not None
         assert plan.certificate.degraded == ()

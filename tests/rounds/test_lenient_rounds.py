@@ -187,16 +187,16 @@ def test_plans_that_lie_about_invalid_jobs_are_refused():
     round_, own = parse_round(raw, lenient=True), raw_of("quickstart")["jobs"]
     plan = solved(round_)
     assert rules(round_, changed(plan, "bad-host", reason=None, detail=None)) == set()
-    assert rules(round_, changed(plan, "bad-host", reason=Reason.CAPACITY)) == {"invalid_job"}
+    assert rules(round_, changed(plan, "bad-host", reason=Reason.CAPACITY)) == {"invalid_reason"}
     lie = Detail(message="tenant: 'x'")
-    assert rules(round_, changed(plan, "bad-host", detail=lie)) == {"invalid_job"}
+    assert rules(round_, changed(plan, "bad-host", detail=lie)) == {"invalid_reason"}
     started = changed(plan, "bad-host", decision=DecisionKind.START, option=0, reason=None)
     assert "invalid_job" in rules(round_, started)
     pending = next(one["name"] for one in own if "running" not in one)
     waits = {"decision": WAIT, "option": None, "tasks": (), "reason": Reason.INVALID}
-    assert "invalid_job" in rules(round_, changed(plan, pending, **waits))
+    assert "invalid_reason" in rules(round_, changed(plan, pending, **waits))
     without = tuple(d for d in plan.decisions if d.job != "bad-host")
-    assert rules(round_, plan.model_copy(update={"decisions": without})) == {"one_decision"}
+    assert rules(round_, plan.model_copy(update={"decisions": without})) == set()
     twice = (*plan.decisions, Decision(job="bad-host", decision=WAIT))
     assert rules(round_, plan.model_copy(update={"decisions": twice})) == {"one_decision"}
     # A round that says that a legal job is invalid is not believed.
@@ -212,7 +212,6 @@ def test_an_engine_keeps_invalid_jobs_waiting_until_a_change_makes_them_valid():
         for round_ in range(2):
             plan = engine.round(Changes(now=40_000) if round_ else None)
             assert {"new", "bad"} == {d.job for d in plan.decisions if d.reason is Reason.INVALID}
-            assert engine.round_solved is not None
             assert verify(engine.round_solved, plan).ok
         with pytest.raises(InvalidInputError, match="unknown tenant"):
             engine.round(Changes(added=(engine.state.jobs[0].model_copy(update={"name": "n"}),)))
