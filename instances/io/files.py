@@ -22,7 +22,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import MAX_ERRORS, InvalidInputError, merged
+from placewright.instances.errors import InvalidInputError, merged
 from placewright.instances.errors import Path as DocumentPath
 from placewright.instances.io import streams, yaml_json
 from placewright.instances.io.lines import lines_of
@@ -189,7 +189,7 @@ def _loaded(
 
 def _located(error: InvalidInputError, text: str, raw: Any) -> InvalidInputError:
     """Return the errors of a file with their lines, and the names of list entries."""
-    lines = lines_of(text, {one.path for one in error.errors[:MAX_ERRORS] if one.path})
+    lines = lines_of(text, {one.path for one, _ in error.told() if one.path})
 
     def entry(path: DocumentPath) -> str | None:
         try:
