@@ -21,6 +21,7 @@ from placewright.explain.oracle import Answer, Oracle, SolvingOracle
 from placewright.explain.proof import ConflictProof, prove
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
@@ -52,7 +53,7 @@ def explain_job(
     Parameters
     ----------
     round_
-        A round that `check_round` accepts.
+        The round in which it waits.
     plan
         A plan of the round that `verify` accepts, whoever made it; None: the round as it is.
     job
@@ -73,6 +74,7 @@ def explain_job(
     ValueError
         If the plan breaks a rule.
     """
+    round_ = checked(round_)
     check_waits(round_, plan, job)
     situations = Situations.checked(round_, plan)
     with SolvingOracle.opened(round_, **search) as solving:

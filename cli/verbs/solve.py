@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import (
     STANDARD,
     check_output,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from placewright.instances.documents.plan import Certificate, Plan
     from placewright.instances.documents.round import Round
 
-EXIT_BROKEN = 4
-EXIT_GAP_MISSED = 5
 MAX_BROKEN = 5
 """Jobs that one line names."""
 
@@ -212,8 +211,8 @@ def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:
             f"placewright: breaks what was promised to {several(broken, MAX_BROKEN)}; "
             f"{'proven' if proven else 'not proven'} to be the least loss"
         )
-        return EXIT_BROKEN
+        return ExitCode.BROKEN
     if gap is not None and (certificate.gap is None or certificate.gap > gap):
         note(f"placewright: gap {percent(certificate.gap)} missed; asked for {percent(gap)}")
-        return EXIT_GAP_MISSED
+        return ExitCode.GAP_MISSED
     return 0

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import note
 from placewright.cli.format.times import read_seconds
 from placewright.cli.verbs.watch_options import (
@@ -75,4 +76,4 @@ def _release(timeout: float) -> None:
         note(f"placewright: {line}")
     note(f"{count(released, 'job')} released")
     if failed:
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(ExitCode.REFUSED)

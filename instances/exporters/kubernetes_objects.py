@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, Task
+from placewright.instances.documents.quantities import small_number
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import (
     KUBERNETES_GATES,
@@ -98,7 +100,7 @@ class ObjectsOf:
                 found[g, i] = PodOf(
                     name,
                     uid,
-                    int(gate) if gate.isascii() and gate.isdigit() else None,
+                    small_number(gate),
                     i < len(chosen) and chosen[i] == "yes",
                 )
         return found
@@ -154,7 +156,7 @@ class Hostnames:
     def __init__(self, round_: Round) -> None:
         self._labels = {
             host.name: host.annotations.get(KUBERNETES_HOSTNAME, host.name)
-            for host in round_.cluster.hosts
+            for host in checked(round_).cluster.hosts
         }
 
     def of(self, host: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.documents.quantities import small_number
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import (
     KUBERNETES_AFFINITY,
@@ -111,8 +112,8 @@ class _WorkloadCalls(PodCalls):
         )
 
     def _as_answer(self, objects: ObjectsOf, decision: Decision) -> Iterator[Call]:
-        at = objects.text(KUBERNETES_CHECK)
-        if not at.isascii() or not at.isdigit():
+        at = small_number(objects.text(KUBERNETES_CHECK))
+        if at is None:
             self.cannot_say(f"Workloads without the check {OWN_CHECK}", decision.job)
             return
         updates = []
@@ -124,7 +125,7 @@ class _WorkloadCalls(PodCalls):
             if HOSTNAME not in selector:
                 self.cannot_say("on which nodes of a domain pods go", decision.job)
             updates.append({"name": name, "nodeSelector": selector})
-        path, now = f"/status/admissionChecks/{int(at)}", time_text(self.round.now)
+        path, now = f"/status/admissionChecks/{at}", time_text(self.round.now)
         operations = [
             test("/metadata/uid", objects.uid),
             test(f"{path}/name", OWN_CHECK),

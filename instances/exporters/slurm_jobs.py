@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.derived.slurm_marks import NODE_NAME
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
@@ -58,7 +59,7 @@ def places_of(round_: Round, plan: Plan, cannot_say: CannotSay) -> dict[str, Slu
     Those that have no number, or a host with a name that Slurm cannot have, are left out, which
     `cannot_say` is told. A user with such a name is not known.
     """
-    jobs = {job.name: job for job in round_.jobs}
+    jobs = {job.name: job for job in checked(round_).jobs}
     found = {}
     for decision in plan.decisions:
         if decision.decision is not DecisionKind.KEEP:

@@ -59,6 +59,8 @@ class Trace:
         Further columns (jobs,) that some policies declare: stage times, CPU per GPU ...
     left_out
         How many jobs of the file are not here, by reason.
+    unread
+        Columns of the file that are not here, and those that only policies read which declare them.
     """
 
     names: Sequence[str]
@@ -74,6 +76,7 @@ class Trace:
     models: tuple[str, ...] = ("",)
     extra: Mapping[str, Ints | Floats] = field(default_factory=lambda: MappingProxyType({}))
     left_out: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    unread: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)

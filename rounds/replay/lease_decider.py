@@ -110,7 +110,7 @@ class LeaseDecider(Decider):
             loop.withdraw(job)
             self._forget(job)
         plan = self._engine.round(self._changes(loop, now))
-        if self._watch is not None and self._engine.round_solved is not None:
+        if self._watch is not None:
             self._watch(self._engine.round_solved, plan)
         self._carry_out(loop, plan)
         self._end_ms = loop.now + 1000 * self._round.leases.length_s

@@ -27,6 +27,7 @@ from placewright.instances.converters.slurm.topology import Topology, read_topol
 from placewright.instances.converters.support.host_sets import HostSets
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.derived.slurm_marks import RESERVATION
+from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.leases import Outage
 from placewright.instances.documents.policy import Policy, Tenant
@@ -67,7 +68,7 @@ def read_slurm(
     of_jobs, of_nodes = (
         read_records(Dump, found.parts[part], part).last_update for part in ("jobs", "nodes")
     )
-    now = of_jobs or max(_moments(jobs), default=of_nodes or 0)
+    now = min(of_jobs or max(_moments(jobs), default=of_nodes or 0), MAX_NOW)
     nodes = take_nodes(listed, book)
     if not nodes.by_name:
         raise InvalidInputError(

@@ -13,6 +13,7 @@ from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.documents.base import MAX_AMOUNT, NAME
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.pools import Pool
+from placewright.instances.documents.quantities import small_number
 
 MAX_NAME = 253
 _NAME = re.compile(NAME)
@@ -45,7 +46,8 @@ def read_licences(part: Part | None, book: Bookkeeping) -> tuple[SlurmLicence, .
         if "LicenseName" in pairs:
             rows.append({})
         if rows:
-            rows[-1] |= {k: int(v) if v.isdecimal() else v for k, v in pairs.items()}
+            numbers = ((k, v, small_number(v)) for k, v in pairs.items())
+            rows[-1] |= {k: v if number is None else number for k, v, number in numbers}
     return read_list(SlurmLicence, Part(part.file, raw={"licenses": rows}), "licenses", book)
 
 

@@ -175,7 +175,7 @@ def test_wrong_usage_is_one_line(words, code, expected, tmp_path, monkeypatch, c
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main(["serve"]) == 3
+    assert main(["serve"]) == 10
     said = capsys.readouterr().err
     assert "pip install 'placewright[serve]'" in said
     assert len(said.splitlines()) == 1

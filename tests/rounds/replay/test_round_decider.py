@@ -64,7 +64,6 @@ def test_plans_verify_while_hosts_fail_and_engines_begin_anew(
     class CheckedEngine(Engine):
         def round(self, changes: Changes | None = None) -> Plan:
             plan = super().round(changes)
-            assert self.round_solved is not None
             assert verify(self.round_solved, plan).ok
             now_ms = 1000 * self.round_solved.now
             away = {f"h{o.host}" for o in outages if o.begin_ms <= now_ms < o.end_ms}
