@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 from placewright.explain.corrections.change import Form, edit_of
 from placewright.explain.corrections.cluster import cluster_changes
@@ -21,8 +23,10 @@ from placewright.instances.derived.phrases import counted
 from placewright.instances.documents.edits import Edit, Edits
 from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
-from placewright.instances.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError, printable
 from placewright.instances.policies import GANG
+
+T = TypeVar("T")
 
 _UP_TO: Mapping[Verdict, Stratum] = {
     Verdict.NEVER: Stratum.ASKS,
@@ -67,6 +71,7 @@ class JobCorrections:
         self._oracle, self._solving, self._costs = oracle, solving, costs
         self._job = explanation.job
         self._base = explanation.world.base
+        self._left_out: dict[str, None] = {}
         self._beside = None
         if situations.plan is not None and explanation.verdict is not Verdict.OTHERS_INSTEAD:
             self._beside = situations.policy.base(situations.after.round, self._job)
@@ -92,9 +97,9 @@ class JobCorrections:
             world = World(self._base, self._job, removed).round
             some_day = tuple(self._first(world, most))
         now = [self._beside_plan(one) for one in self._first(self._base, most)]
-        if (victims := self._victims()) is not None:
+        if (victims := self._tried("preempt", self._victims)) is not None:
             now = sorted([*now, victims], key=lambda one: one.cost)
-        return Corrections(some_day, tuple(now))
+        return Corrections(some_day, tuple(now), tuple(self._left_out))
 
     def _first(self, world: Round, most: int) -> list[Correction]:
         """Return the first corrections of a world; ones of many changes only where few help."""
@@ -108,20 +113,37 @@ class JobCorrections:
     def _verified(self, world: Round) -> Iterator[Correction]:
         """Yield corrections of a world of which a plan that starts the job passes `verify`."""
         job = named(self._job, world)
-        changes = [*own_changes(world, job), *cluster_changes(world, job, self._started)]
+        changes = [
+            *own_changes(world, job, self._leave_out),
+            *cluster_changes(world, job, self._started, self._leave_out),
+        ]
         changes = [change for change in changes if change.kind in self._costs]
-        for one in corrections(world, changes, self._starts, costs=self._costs):
+        for one in corrections(
+            world, changes, self._starts, costs=self._costs, failed=self._leave_out
+        ):
             if self._solving.left() <= 0:
                 return
-            if self._is_verified(world, one):
+            if self._tried(one.text, partial(self._is_verified, world, one)):
                 yield one
 
     def _is_verified(self, world: Round, correction: Correction) -> bool:
-        try:
-            edited = World(apply_edits(world, correction.edits), self._job)
-        except InvalidInputError:
-            return False
+        edited = World(apply_edits(world, correction.edits), self._job)
         return plan_that_starts(edited, self._solving) is not None
+
+    def _tried(self, what: str, answer: Callable[[], T]) -> T | None:
+        """Return an answer about a change; None if it makes no sense, or cannot be told."""
+        try:
+            return answer()
+        except InvalidInputError:
+            return None
+        except Exception as error:  # noqa: BLE001
+            self._leave_out(what, error)
+            return None
+
+    def _leave_out(self, what: str, error: Exception) -> None:
+        """Note a change that cannot be tried: it takes no other with it."""
+        why = printable(str(error).partition("\n")[0])
+        self._left_out.setdefault(f"{what} ({type(error).__name__}: {why})")
 
     def _beside_plan(self, correction: Correction) -> Correction:
         """Return a correction that says whether it suffices beside all that the plan starts."""
@@ -130,10 +152,8 @@ class JobCorrections:
         if self._beside is None:
             return correction
         edits = Edits(edits=tuple(_after_plan(self._beside, correction.edits.edits)))
-        try:
-            starts = self._starts(apply_edits(self._beside, edits), ())
-        except InvalidInputError:
-            starts = None
+        beside = self._beside
+        starts = self._tried(correction.text, lambda: self._starts(apply_edits(beside, edits), ()))
         return replace(correction, beside_plan=starts)
 
     def _starts(self, round_: Round, ended: Sequence[str]) -> bool | None:
@@ -148,12 +168,10 @@ class JobCorrections:
         seconds = self._solving.left()
         if seconds <= 0 or "preempt" not in self._costs or self._started:
             return None
-        try:
-            search = self._solving.search
-            search["time_limit"] = min(seconds, MAX_VICTIM_SECONDS)
-            victims = cheapest_victims(self._round, self._job, **search)
-        except InvalidInputError:  # a job that is worth nothing preempts nobody
-            return None
+        search = self._solving.search
+        search["time_limit"] = min(seconds, MAX_VICTIM_SECONDS)
+        # A job that is worth nothing preempts nobody: that makes no sense.
+        victims = cheapest_victims(self._round, self._job, **search)
         if victims is None or not (victims.preempted or victims.migrated):
             return None
         said = [f"preempt {counted(victims.preempted, 'job')}"] if victims.preempted else []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from placewright.explain.corrections.change import Change, Form
+from placewright.explain.corrections.change import Change, Failed, Form, raised
 from placewright.explain.corrections.costs import COSTS, Cost, Who
 from placewright.explain.corrections.minimal_sets import MAX_CHANGES, minimal_corrections
 from placewright.instances.documents.edits import Edit, Edits
@@ -96,15 +96,19 @@ class Corrections:
         does not last.
     now
         With these it starts while nobody else moves, or by preemption.
+    left_out
+        Changes that could not be tried, each with why.
     """
 
     some_day: tuple[Correction, ...] | None
     now: tuple[Correction, ...]
+    left_out: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the corrections as a part of a JSON document."""
         some_day = None if self.some_day is None else [one.document() for one in self.some_day]
-        return {"some_day": some_day, "now": [one.document() for one in self.now]}
+        now = [one.document() for one in self.now]
+        return {"some_day": some_day, "now": now, "left_out": list(self.left_out)}
 
 
 def corrections(
@@ -114,6 +118,7 @@ def corrections(
     *,
     costs: Mapping[str, Cost] = COSTS,
     most: int = MAX_CHANGES,
+    failed: Failed = raised,
 ) -> Iterator[Correction]:
     """Yield all minimal corrections of a waiting job, the cheapest first.
 
@@ -129,8 +134,11 @@ def corrections(
         By kind of change.
     most
         The largest number of changes of one correction.
+    failed
+        Is told of changes that cannot be tried; they are left out.
     """
-    world, told = _Edited(round_, starts), set[str]()
+    world, told = _Edited(round_, starts, failed), set[str]()
+    changes = [change for change in changes if world.takes(change)]
 
     def all_of(chosen: frozenset[int]) -> bool | None:
         return world.starts([changes[c].strongest for c in sorted(chosen)])
@@ -188,8 +196,8 @@ def _least_forms(
 class _Edited:
     """Asks whether the job starts in a round with some changes; each question once."""
 
-    def __init__(self, round_: Round, starts: Starts) -> None:
-        self._round, self._starts = round_, starts
+    def __init__(self, round_: Round, starts: Starts, failed: Failed) -> None:
+        self._round, self._starts, self._failed = round_, starts, failed
         self._known: dict[tuple[str, ...], bool | None] = {}
         self._made: dict[tuple[str, ...], Round] = {}
 
@@ -203,13 +211,26 @@ class _Edited:
             ended = [
                 name for last in changes[most:] for edit in last.edits for name in edit.end or ()
             ]
+            self._known[keys] = None
             try:
                 # What makes no sense is refused when the plan of the correction is verified.
                 self._known[keys] = self._starts(self._with(changes[:most], keys[:most]), ended)
             except InvalidInputError:
-                # Such as fewer tasks than the slices of another option have.
-                self._known[keys] = False
+                pass  # such as fewer tasks than the slices of another option have
+            except Exception as error:  # noqa: BLE001
+                self._failed(", and ".join(form.text for form in forms), error)
         return self._known[keys]
+
+    def takes(self, change: Change) -> bool:
+        """Whether a change can be made in the round."""
+        try:
+            edited(self._round, Edits(edits=change.strongest.edits))
+        except InvalidInputError:
+            return False
+        except Exception as error:  # noqa: BLE001
+            self._failed(change.kind, error)
+            return False
+        return True
 
     def _with(self, changes: Sequence[Edits], keys: tuple[str, ...]) -> Round:
         """Return the round with changes; the last rounds are kept, since many begin alike."""
