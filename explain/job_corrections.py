@@ -12,12 +12,15 @@ from placewright.explain.corrections.change import Form, edit_of
 from placewright.explain.corrections.cluster import cluster_changes
 from placewright.explain.corrections.costs import COSTS, Cost
 from placewright.explain.corrections.find import Correction, Corrections, Part, corrections
-from placewright.explain.corrections.own import own_changes
+from placewright.explain.corrections.own import own_changes, shorter_runs
 from placewright.explain.corrections.victims import cheapest_victims
 from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Stratum, World, ended_jobs, named
+from placewright.explain.facts.policies import FACTS
 from placewright.explain.oracle import Oracle, SolvingOracle
 from placewright.explain.proof import plan_that_starts
+from placewright.explain.reservations import Reservations
+from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
 from placewright.instances.derived.phrases import counted
 from placewright.instances.documents.edits import Edit, Edits
@@ -25,6 +28,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
 from placewright.instances.errors import InvalidInputError, printable
 from placewright.instances.policies import GANG
+from placewright.rounds import solve_round
 
 T = TypeVar("T")
 
@@ -35,8 +39,8 @@ _UP_TO: Mapping[Verdict, Stratum] = {
 }
 """Of verdicts that last, the facts that hold in the world of "some day": up to this stratum."""
 
-MAX_VICTIM_SECONDS = 5.0
-"""Wall-clock seconds of the search for victims: none are told of a round that takes longer."""
+MAX_PLAN_SECONDS = 5.0
+"""Wall-clock seconds of a search for a plan of the round: what takes longer is not told."""
 FEW_CHANGES = 2
 """Corrections of more changes than this are told only where no smaller ones have been found."""
 
@@ -72,9 +76,10 @@ class JobCorrections:
         self._job = explanation.job
         self._base = explanation.world.base
         self._left_out: dict[str, None] = {}
-        self._beside = None
-        if situations.plan is not None and explanation.verdict is not Verdict.OTHERS_INSTEAD:
-            self._beside = situations.policy.base(situations.after.round, self._job)
+        self._beside, self._reserved = None, Reservations(situations.plan, self._job)
+        is_beside = explanation.verdict is Verdict.OTHERS_INSTEAD
+        if situations.plan is not None and (self._reserved.times or not is_beside):
+            self._beside = self._reserved.kept(situations.after.round)
         waiting = {one.name for one in round_.jobs if one.running is None}
         self._started = [
             name
@@ -87,6 +92,8 @@ class JobCorrections:
     def found(self, most: int) -> Corrections:
         """Return the first corrections, up to `most` of each list, as far as the time allows."""
         verdict = self._explanation.verdict
+        if verdict is Verdict.HELD_FOR_RESERVATION and most:
+            return Corrections(None, tuple(self._shorter()), tuple(self._left_out))
         if verdict not in _BLOCKED or not most:
             return Corrections(None, ())
         some_day = None
@@ -147,18 +154,58 @@ class JobCorrections:
 
     def _beside_plan(self, correction: Correction) -> Correction:
         """Return a correction that says whether it suffices beside all that the plan starts."""
-        if self._explanation.verdict is Verdict.OTHERS_INSTEAD:
-            return replace(correction, beside_plan=True)  # its base is the round after the plan
         if self._beside is None:
-            return correction
+            # The base of one for which the plan starts others is the round after the plan.
+            is_beside = self._explanation.verdict is Verdict.OTHERS_INSTEAD
+            return replace(correction, beside_plan=True) if is_beside else correction
         edits = Edits(edits=tuple(_after_plan(self._beside, correction.edits.edits)))
         beside = self._beside
-        starts = self._tried(correction.text, lambda: self._starts(apply_edits(beside, edits), ()))
+        starts = self._tried(
+            correction.text, lambda: self._starts_beside(apply_edits(beside, edits))
+        )
         return replace(correction, beside_plan=starts)
 
     def _starts(self, round_: Round, ended: Sequence[str]) -> bool | None:
         removed = (ended_jobs(ended),) if ended else ()
         return self._oracle.start(World(round_, self._job, removed)).starts
+
+    def _starts_beside(self, after: Round) -> bool | None:
+        """Whether the job starts in a round after the plan, and delays no reservation."""
+        return self._starts(self._reserved.beside(after), ())
+
+    def _shorter(self) -> Iterator[Correction]:
+        """Yield the longest run time with which the job starts and delays no reservation.
+
+        A plan of the round with this run time starts it.
+        """
+        after, cost = self._beside, self._costs.get("runtime")
+        if after is None or cost is None:
+            return
+        job, times = named(self._job, after), self._reserved.times
+        times += [one.start for one in after.maintenance if one.start is not None]
+
+        def suffices(edits: Sequence[Edit]) -> bool | None:
+            return self._starts_beside(apply_edits(after, Edits(edits=tuple(edits))))
+
+        for change in shorter_runs(after, job, times):
+            form = change.strongest
+            if self._tried(form.text, partial(suffices, form.edits)):
+                form = change.least(suffices)
+                found = Correction((Part(cost.who, "runtime", form),), cost.price, form.least, True)
+                if self._tried(form.text, partial(self._is_planned, found)):
+                    yield found
+
+    def _is_planned(self, correction: Correction) -> bool:
+        """Whether a plan of the round with a correction, as `whatif` makes one, starts the job."""
+        edited = apply_edits(self._round, correction.edits)
+        plan = solve_round(edited, **self._search_of_round())
+        return self._job in FACTS[self._round.policy.formulation].started(plan)
+
+    def _search_of_round(self) -> SearchOptions:
+        """Return the options of a search for a plan of the round."""
+        search = self._solving.search
+        search["time_limit"] = min(self._solving.left(), MAX_PLAN_SECONDS)
+        return search
 
     def _victims(self) -> Correction | None:
         """Return the cheapest preemptions and moves of the real round, where there are any."""
@@ -168,10 +215,8 @@ class JobCorrections:
         seconds = self._solving.left()
         if seconds <= 0 or "preempt" not in self._costs or self._started:
             return None
-        search = self._solving.search
-        search["time_limit"] = min(seconds, MAX_VICTIM_SECONDS)
         # A job that is worth nothing preempts nobody: that makes no sense.
-        victims = cheapest_victims(self._round, self._job, **search)
+        victims = cheapest_victims(self._round, self._job, **self._search_of_round())
         if victims is None or not (victims.preempted or victims.migrated):
             return None
         said = [f"preempt {counted(victims.preempted, 'job')}"] if victims.preempted else []

@@ -15,7 +15,7 @@ from placewright.explain.corrections.change import (
     edit_of,
     raised,
 )
-from placewright.instances.derived.durations import span
+from placewright.instances.derived.durations import duration, span
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.phrases import count, plural
 from placewright.instances.documents.edits import Edit
@@ -51,6 +51,7 @@ def own_changes(round_: Round, job: Job, failed: Failed = raised) -> Iterator[Ch
         _fewer_tasks(job, groups),
         _sooner(job),
         _later_due(round_, job),
+        shorter_runs(round_, job, (one.start for one in round_.maintenance)),
         _other_regions(round_, job),
         _turns(round_, job),
     )
@@ -205,6 +206,28 @@ def _later_due(round_: Round, job: Job) -> Iterator[Change]:
         lambda leases: f"make it due {span(leases * length)} later",
         lambda leases: (_of(job, due_later_s=leases * length),),
     )
+
+
+def shorter_runs(round_: Round, job: Job, times: Iterable[int | None]) -> Iterator[Amounts]:
+    """Yield shorter run times: so that the job has ended by the last of some times, or an earlier.
+
+    Jobs that run for longer have to keep off what is taken from these times on.
+    """
+    now, runtime = round_.now, job.expected_runtime_s
+    lengths = sorted({at - now for at in times if at is not None and at > now}, reverse=True)
+    shorter = [one for one in lengths if runtime is None or one < runtime]
+
+    def left(number: int) -> float:
+        return 1.0 if runtime is None else shorter[number - 1] / runtime
+
+    if shorter:
+        yield Amounts(
+            "runtime",
+            len(shorter),
+            lambda number: f"ask for a run time of at most {duration(shorter[number - 1])}",
+            lambda number: (_of(job, expected_runtime_s=shorter[number - 1]),),
+            left,
+        )
 
 
 def _turns(round_: Round, job: Job) -> Iterator[Change]:

@@ -28,7 +28,6 @@ SHARE_OF_KINDS = 0.5
 
 NOTHING = "No change was found that lets it start."
 UNDECIDED = "Of the first the plan says:"
-NOT_BESIDE = " (not beside what this plan starts)"
 NO_TIME = "No time was left to look for what would let it start."
 
 
@@ -218,8 +217,10 @@ def _changes(
         return (), f"What would let it start could not be looked for ({type(error).__name__})."
     if found is None:
         return (), NOTHING
+    reserves = " or reserves" if subject.round.policy.backfill is not None else ""
+    not_beside = f" (not beside what this plan starts{reserves})"
     changes = [
-        Sentence(_who(one), one.text + NOT_BESIDE * (one.beside_plan is False))
+        Sentence(_who(one), one.text + not_beside * (one.beside_plan is False))
         for one in found.now[:MAX_CORRECTIONS]
     ] or [
         Sentence(_who(one), f"{one.text} (some day)")
