@@ -33,10 +33,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeldBy:
-    """The reservation that a job would delay: whose it is, from when, until when (None: ever).
-
-    Times are seconds on the round's clock.
-    """
+    """The reservation that a job would delay: whose, from when, until when (None: for ever)."""
 
     job: str
     at: int

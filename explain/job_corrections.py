@@ -76,10 +76,14 @@ class JobCorrections:
         self._job = explanation.job
         self._base = explanation.world.base
         self._left_out: dict[str, None] = {}
-        self._beside, self._reserved = None, Reservations(situations.plan, self._job)
-        is_beside = explanation.verdict is Verdict.OTHERS_INSTEAD
-        if situations.plan is not None and (self._reserved.times or not is_beside):
+        self._reserved = Reservations(situations.plan, self._job)
+        # The base of a job for which the plan starts others is the round after the plan.
+        self._is_beside = True if explanation.verdict is Verdict.OTHERS_INSTEAD else None
+        self._beside = None
+        if self._reserved.times:
             self._beside = self._reserved.kept(situations.after.round)
+        elif situations.plan is not None and not self._is_beside:
+            self._beside = situations.policy.base(situations.after.round, self._job)
         waiting = {one.name for one in round_.jobs if one.running is None}
         self._started = [
             name
@@ -111,10 +115,13 @@ class JobCorrections:
     def _first(self, world: Round, most: int) -> list[Correction]:
         """Return the first corrections of a world; ones of many changes only where few help."""
         found: list[Correction] = []
-        for one in islice(self._verified(world), most):
-            if len(one.parts) > FEW_CHANGES and found:
-                break
-            found.append(one)
+        try:
+            for one in islice(self._verified(world), most):
+                if len(one.parts) > FEW_CHANGES and found:
+                    break
+                found.append(one)
+        except Exception as error:  # noqa: BLE001
+            self._leave_out("further changes", error)
         return found
 
     def _verified(self, world: Round) -> Iterator[Correction]:
@@ -154,24 +161,21 @@ class JobCorrections:
 
     def _beside_plan(self, correction: Correction) -> Correction:
         """Return a correction that says whether it suffices beside all that the plan starts."""
-        if self._beside is None:
-            # The base of one for which the plan starts others is the round after the plan.
-            is_beside = self._explanation.verdict is Verdict.OTHERS_INSTEAD
-            return replace(correction, beside_plan=True) if is_beside else correction
-        edits = Edits(edits=tuple(_after_plan(self._beside, correction.edits.edits)))
-        beside = self._beside
-        starts = self._tried(
-            correction.text, lambda: self._starts_beside(apply_edits(beside, edits))
-        )
+        after = self._beside
+        if after is None:
+            return replace(correction, beside_plan=self._is_beside)
+        edits = [*_after_plan(after, correction.edits.edits)]
+        starts = self._tried(correction.text, lambda: self._starts_after(after, edits))
         return replace(correction, beside_plan=starts)
 
     def _starts(self, round_: Round, ended: Sequence[str]) -> bool | None:
         removed = (ended_jobs(ended),) if ended else ()
         return self._oracle.start(World(round_, self._job, removed)).starts
 
-    def _starts_beside(self, after: Round) -> bool | None:
-        """Whether the job starts in a round after the plan, and delays no reservation."""
-        return self._starts(self._reserved.beside(after), ())
+    def _starts_after(self, after: Round, edits: Sequence[Edit]) -> bool | None:
+        """Whether the job starts in the round after the plan with edits, and delays nobody."""
+        edited = apply_edits(after, Edits(edits=tuple(edits)))
+        return self._starts(self._reserved.beside(edited), ())
 
     def _shorter(self) -> Iterator[Correction]:
         """Yield the longest run time with which the job starts and delays no reservation.
@@ -181,13 +185,9 @@ class JobCorrections:
         after, cost = self._beside, self._costs.get("runtime")
         if after is None or cost is None:
             return
-        job, times = named(self._job, after), self._reserved.times
-        times += [one.start for one in after.maintenance if one.start is not None]
-
-        def suffices(edits: Sequence[Edit]) -> bool | None:
-            return self._starts_beside(apply_edits(after, Edits(edits=tuple(edits))))
-
-        for change in shorter_runs(after, job, times):
+        times = [*self._reserved.times, *(one.start for one in after.maintenance)]
+        suffices = partial(self._starts_after, after)
+        for change in shorter_runs(after, named(self._job, after), times):
             form = change.strongest
             if self._tried(form.text, partial(suffices, form.edits)):
                 form = change.least(suffices)

@@ -19,21 +19,14 @@ from placewright.rounds.backfill.section import reservations_of
 
 
 class Reservations:
-    """What a plan reserves for jobs before one that waits; of one without a reservation, all.
-
-    Parameters
-    ----------
-    plan
-        A valid plan; None: without reservations.
-    job
-        Name of the job that waits.
-    """
+    """What a plan reserves for jobs before one that waits; all if that has no reservation."""
 
     def __init__(self, plan: Plan | None, job: str) -> None:
         entries = {} if plan is None else reservations_of(plan.sections)
         names = list(entries)
         before = names[: names.index(job)] if job in entries else names
-        self._job, self._entries = job, {name: entries[name] for name in before}
+        in_time = sorted(before, key=lambda name: entries[name]["at"])
+        self._job, self._entries = job, {name: entries[name] for name in in_time}
         decided = () if plan is None else plan.decisions
         self._decision = next((one for one in decided if one.job == job), None)
 
@@ -51,17 +44,12 @@ class Reservations:
     def beside(self, round_: Round, most: int | None = None) -> Round:
         """Return a round in which the job waits, and starts where it delays none of the first ones.
 
-        Parameters
-        ----------
-        round_
-            One that the plan leads to, as it is `kept`, maybe with edits.
-        most
-            How many of them count; None: all.
+        `round_` is one that the plan leads to, as it is `kept`, maybe with edits.
         """
+        if not self._entries:
+            return round_
         jobs = {one.name for one in round_.jobs}
         entries = {n: e for n, e in islice(self._entries.items(), most) if n in jobs}
-        if not entries:
-            return without_waiting(round_, self._job)
         problem = compile_round(round_)
         reserved = reserved_before(problem, entries, Candidate({}, SOURCE))
         names = problem.cluster.resources
@@ -71,9 +59,8 @@ class Reservations:
     def verdict(self, fits: Callable[[int], bool | None]) -> tuple[Verdict, HeldBy | None]:
         """Return the verdict of a job that could start after the plan, and what it would delay.
 
-        That is the first reservation beside which, with those before it, the job does not start.
-
-        `fits` says whether the job starts beside the first ones, by their number.
+        That is the first in time beside which, with those before it, the job does not start;
+        `fits` says whether it starts beside the first ones, by their number.
         """
         every, decided = list(self._entries), self._decision
         if decided is not None and decided.reason is Reason.HELD_FOR_RESERVATION:

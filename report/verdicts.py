@@ -9,6 +9,7 @@ from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
 from placewright.explain.facts.replicas import stands_for_replica
 from placewright.instances.derived.durations import duration
+from placewright.report.proofs import PROOF
 
 if TYPE_CHECKING:
     from placewright.explain.explanation import Explanation
@@ -91,6 +92,13 @@ def beside_words(explanation: Explanation) -> Words:
 
 def verdict_text(explanation: Explanation, *, beside: bool) -> str:
     """Return what the verdict says; `beside` a plan, or of a round alone."""
+    text, proof = _verdict(explanation, beside), explanation.proof
+    if proof is None or proof.blocked == "certified":
+        return text
+    return f"{text} ({PROOF[proof.blocked]})"
+
+
+def _verdict(explanation: Explanation, beside: bool) -> str:
     said = words(explanation)
     run, start = said.run, said.start
     match explanation.verdict:

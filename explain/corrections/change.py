@@ -132,17 +132,14 @@ class Names:
         return None if found is None else Form(self.text(found), self.edits(found), known)
 
 
-def raised(_: str, error: Exception) -> None:
-    """Raise what went wrong: nothing is left out."""
-    raise error
-
-
-def each(sources: Sequence[Iterator[Change]], failed: Failed) -> Iterator[Change]:
-    """Yield the changes of all sources; one that fails takes no other source with it."""
+def each(sources: Sequence[Iterator[Change]], failed: Failed | None) -> Iterator[Change]:
+    """Yield the changes of all sources; one that fails takes no other with it if that is told."""
     for source in sources:
         try:
             yield from source
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
+            if failed is None:
+                raise
             failed("some changes", error)
 
 

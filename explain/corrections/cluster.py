@@ -16,7 +16,6 @@ from placewright.explain.corrections.change import (
     Suffices,
     each,
     edit_of,
-    raised,
 )
 from placewright.explain.corrections.least_amount import least_amount
 from placewright.explain.corrections.pools import pool_changes
@@ -81,7 +80,7 @@ class Until:
 
 
 def cluster_changes(
-    round_: Round, job: Job, started: Sequence[str] = (), failed: Failed = raised
+    round_: Round, job: Job, started: Sequence[str] = (), failed: Failed | None = None
 ) -> Iterator[Change]:
     """Return what would let a pending job start without changing what it asks.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from placewright.explain.corrections.change import Change, Failed, Form, raised
+from placewright.explain.corrections.change import Change, Failed, Form
 from placewright.explain.corrections.costs import COSTS, Cost, Who
 from placewright.explain.corrections.minimal_sets import MAX_CHANGES, minimal_corrections
 from placewright.instances.documents.edits import Edit, Edits
@@ -118,7 +118,7 @@ def corrections(
     *,
     costs: Mapping[str, Cost] = COSTS,
     most: int = MAX_CHANGES,
-    failed: Failed = raised,
+    failed: Failed | None = None,
 ) -> Iterator[Correction]:
     """Yield all minimal corrections of a waiting job, the cheapest first.
 
@@ -138,7 +138,6 @@ def corrections(
         Is told of changes that cannot be tried; they are left out.
     """
     world, told = _Edited(round_, starts, failed), set[str]()
-    changes = [change for change in changes if world.takes(change)]
 
     def all_of(chosen: frozenset[int]) -> bool | None:
         return world.starts([changes[c].strongest for c in sorted(chosen)])
@@ -153,6 +152,8 @@ def corrections(
             continue
         parts = [Part(costs[changes[c].kind].who, changes[c].kind, forms[c]) for c in forms]
         is_minimal = found.proven and all(form.least for form in forms.values())
+        # Who waits may meet maintenance: then less may suffice where more does not.
+        is_minimal &= not (round_.maintenance and any(part.kind == "time" for part in parts))
         parts.sort(key=lambda part: list(Who).index(part.who))
         correction = Correction(tuple(parts), found.cost, is_minimal)
         # Changes of one kind may have the same least amount.
@@ -196,7 +197,7 @@ def _least_forms(
 class _Edited:
     """Asks whether the job starts in a round with some changes; each question once."""
 
-    def __init__(self, round_: Round, starts: Starts, failed: Failed) -> None:
+    def __init__(self, round_: Round, starts: Starts, failed: Failed | None) -> None:
         self._round, self._starts, self._failed = round_, starts, failed
         self._known: dict[tuple[str, ...], bool | None] = {}
         self._made: dict[tuple[str, ...], Round] = {}
@@ -217,20 +218,11 @@ class _Edited:
                 self._known[keys] = self._starts(self._with(changes[:most], keys[:most]), ended)
             except InvalidInputError:
                 pass  # such as fewer tasks than the slices of another option have
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
+                if self._failed is None:
+                    raise
                 self._failed(", and ".join(form.text for form in forms), error)
         return self._known[keys]
-
-    def takes(self, change: Change) -> bool:
-        """Whether a change can be made in the round."""
-        try:
-            edited(self._round, Edits(edits=change.strongest.edits))
-        except InvalidInputError:
-            return False
-        except Exception as error:  # noqa: BLE001
-            self._failed(change.kind, error)
-            return False
-        return True
 
     def _with(self, changes: Sequence[Edits], keys: tuple[str, ...]) -> Round:
         """Return the round with changes; the last rounds are kept, since many begin alike."""

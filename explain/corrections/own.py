@@ -13,7 +13,6 @@ from placewright.explain.corrections.change import (
     Step,
     each,
     edit_of,
-    raised,
 )
 from placewright.instances.derived.durations import duration, span
 from placewright.instances.derived.hardware import hardware
@@ -36,7 +35,7 @@ Who asks whole GPUs is not offered parts of one.
 """
 
 
-def own_changes(round_: Round, job: Job, failed: Failed = raised) -> Iterator[Change]:
+def own_changes(round_: Round, job: Job, failed: Failed | None = None) -> Iterator[Change]:
     """Return what the owner of a pending job could do, in the order of application."""
     groups = {
         (o, g): group
@@ -216,17 +215,13 @@ def shorter_runs(round_: Round, job: Job, times: Iterable[int | None]) -> Iterat
     now, runtime = round_.now, job.expected_runtime_s
     lengths = sorted({at - now for at in times if at is not None and at > now}, reverse=True)
     shorter = [one for one in lengths if runtime is None or one < runtime]
-
-    def left(number: int) -> float:
-        return 1.0 if runtime is None else shorter[number - 1] / runtime
-
     if shorter:
         yield Amounts(
             "runtime",
             len(shorter),
             lambda number: f"ask for a run time of at most {duration(shorter[number - 1])}",
             lambda number: (_of(job, expected_runtime_s=shorter[number - 1]),),
-            left,
+            lambda number: 1.0 if runtime is None else shorter[number - 1] / runtime,
         )
 
 

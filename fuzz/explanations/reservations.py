@@ -72,7 +72,9 @@ class Beside:
         self._section = next((dict(s) for s in plan.sections if s["kind"] == KIND), empty)
         self._after, self._job = after, job
         names = [entry["job"] for entry in self._section["jobs"]]
-        self.before = names[: names.index(job)] if job in names else names
+        before = names[: names.index(job)] if job in names else names
+        at = {entry["job"]: entry["at"] for entry in self._section["jobs"]}
+        self.before = sorted(before, key=at.__getitem__)
 
     def starts(self, names: Sequence[str] | None = None, seconds: int | None = None) -> bool:
         """Whether it does beside those of some jobs, or of all before it, in a given run time."""
