@@ -67,7 +67,7 @@ def explain_all(
         oracle = ArrayOracle(solving)
         for jobs in alike.values():
             found = explained(situations, jobs[0].name, oracle, solving, in_full=False)
-            key = found.verdict, *(fact.text for fact in found.conflict)
+            key = found.verdict, found.held_by, *(fact.text for fact in found.conflict)
             kinds.setdefault(key, (found, []))[1].extend(jobs)
     order = {job.name: j for j, job in enumerate(situations.round.jobs)}
     made_kinds = (_kind(found, jobs, order) for found, jobs in kinds.values())
