@@ -37,6 +37,7 @@ class ExitCode(IntEnum):
     MISSING = 10, "a package that the verb needs is not installed; the line names the extra"
     REFUSED = 11, "the scheduler did not do all that it was asked: `watch slurm --release`"
     STATEMENTS = 12, "`verify`: the placement keeps all rules; what the plan says of it is wrong"
+    GIVEN_UP = 13, "`watch`: too many looks in a row failed; stderr says why the last one did"
     HANGUP = 129, "interrupted by SIGHUP; the best plan so far was written"
     INTERRUPT = 130, "interrupted by SIGINT (Ctrl-C); the best plan so far was written"
     PIPE = 141, "who read standard output is gone, as after `head`; no line says so"

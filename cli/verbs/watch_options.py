@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import note
 from placewright.cli.format.times import read_seconds
 from placewright.cli.verbs.options import SOLVING_TIME
@@ -14,7 +15,6 @@ from placewright.cli.verbs.options import SOLVING_TIME
 if TYPE_CHECKING:
     from placewright.live.watch.reading import Actor, Source
 
-EXIT_FAILED = 1
 
 WatchFolder = Annotated[
     str,
@@ -81,7 +81,7 @@ def follow(
             watch(source, follower, actor, record, pace, _tell)
         except GivenUpError as error:
             note(f"placewright: the watch gives up: {error}")
-            raise typer.Exit(EXIT_FAILED) from None
+            raise typer.Exit(ExitCode.GIVEN_UP) from None
 
 
 def _tell(line: str) -> None:

@@ -10,7 +10,6 @@ from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import note
 from placewright.cli.format.times import read_seconds
 from placewright.cli.verbs.watch_options import (
-    EXIT_FAILED,
     Every,
     MaxAge,
     Rounds,
