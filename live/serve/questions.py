@@ -1,7 +1,7 @@
 """What is done with the body of a request: parse, check, decide, and write the answer.
 
-All of it happens in a process of its own (`worker`), so that nothing that a caller sends is parsed
-in the service itself.
+All of it happens in a process of its own (`worker`), so that no document is parsed in the service
+itself; only arguments of the extender are, which are small.
 """
 
 from __future__ import annotations
