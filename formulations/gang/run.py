@@ -149,10 +149,21 @@ def _relax(search: Search) -> Steps:
         )
 
 
+def _without_improvement(search: Search) -> Session:
+    """Return the session of a search of counts; before an exact model it leaves out LNS.
+
+    That comes after the model, if the gap is still open.
+    """
+    session = search.session
+    if not small(search.problem):
+        return session
+    return replace(session, without=session.without | {"LNS", "LNS of counts"})
+
+
 def _migrate(search: Search) -> Steps:
     if search.tightest is not None:
         yield from migrate(
-            search.session,
+            _without_improvement(search),
             search.problem,
             search.tightest,
             search.relaxation,
@@ -175,7 +186,7 @@ def _repack(search: Search) -> Steps:
 def _search_counts(search: Search) -> Steps:
     if search.tightest is not None and search.greedy is not None:
         yield from search_counts(
-            search.session,
+            _without_improvement(search),
             search.problem,
             search.greedy,
             search.tightest,
