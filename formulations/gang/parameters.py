@@ -394,7 +394,7 @@ class RunParameters:
 
     max_exact_variables: int = 6_000
     max_last_times: int = 5
-    max_tiny_variables: int = 500
+    max_tiny_variables: int = 100
     counts_share: float = 0.3
     exact_share: float = 0.85
     min_pattern_variables: int = 100
