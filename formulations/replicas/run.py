@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placewright.array_types import Bools, Floats
-from placewright.formulations.common.phases import Phase, SearchState, run_phases
+from placewright.formulations.common.phases import Phase, SearchState, leaving_out, run_phases
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.data_relaxation import (
@@ -46,14 +46,14 @@ def run(
     without
         Names of phases to leave out, for an ablation.
     """
-    yield from ReplicaSearch(problem, session, without).steps()
+    yield from ReplicaSearch(problem, leaving_out(session, without, PHASES)).steps()
 
 
 class ReplicaSearch(SearchState):
     """The state of one round's search."""
 
-    def __init__(self, problem: Problem, session: Session, without: Collection[str] = ()) -> None:
-        super().__init__(session, without=without)
+    def __init__(self, problem: Problem, session: Session) -> None:
+        super().__init__(session)
         self.problem = problem
         self._incumbent = Incumbent(problem, session)
         self._greedy = self._incumbent.solution

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.bound_arithmetic import HOLD_SLACK
+from placewright.formulations.bound_arithmetic import HOLD_SLACK, near
 from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.count_search import search_counts
@@ -142,7 +142,6 @@ def migrate(
     tightest: PricedModel,
     relaxation: Outcome | None,
     incumbent: Placement | None = None,
-    without: Collection[str] = (),
 ) -> Steps:
     """Run the phases of `MIGRATION`: running jobs move or stop where that improves the plan.
 
@@ -153,10 +152,8 @@ def migrate(
     incumbent
         The placement with which the search begins, and to which it returns if none found by
         displacement is worth as much.
-    without
-        Names of phases to leave out.
     """
-    search = Search(session, problem, without=without)
+    search = Search(session, problem)
     search.tightest, search.relaxation, search.incumbent = tightest, relaxation, incumbent
     search.known = incumbent
     search.reported_value = -inf if incumbent is None else incumbent.value
@@ -292,9 +289,7 @@ def _search_residual(search: Search) -> Steps:
     # Where its first term is another, what is known of the round's ends no search.
     same = fixed.weighted_terms[0] == search.first
     session = search.session if same else search.session.inner()
-    for step in search_counts(
-        session, fixed, placement, next(models), models, without=search.without
-    ):
+    for step in search_counts(session, fixed, placement, next(models), models):
         # Bounds of the residual problem do not hold for this one.
         if isinstance(step, Candidate):
             yield replace(
@@ -307,7 +302,7 @@ def _search_residual(search: Search) -> Steps:
 def _run_scalarised(search: Search, scalarised: Problem) -> Steps:
     """Yield the plans of a scalarised round; its bounds are of another objective."""
     session = search.session.inner()
-    inner = Search(session, scalarised, without=search.without)
+    inner = Search(session, scalarised)
     placement = Placement(scalarised)
     fill_by_policy(placement)
     for step in run_phases(DISPLACEMENT, inner):
@@ -315,7 +310,7 @@ def _run_scalarised(search: Search, scalarised: Problem) -> Steps:
             yield step
     tightest = next(aggregate_models(scalarised, placement))
     _, relaxation = collect_bounds(bound_by_relaxation(session, *tightest, VALUE))
-    for step in migrate(session, scalarised, tightest, relaxation, inner.incumbent, search.without):
+    for step in migrate(session, scalarised, tightest, relaxation, inner.incumbent):
         if isinstance(step, Candidate):
             yield step
 
@@ -349,8 +344,16 @@ def _incumbent_may_gain(search: Search) -> bool:
 
 
 def _needs_search(search: Search) -> bool:
-    """Whether `value` or `entitled` comes first and is not yet proven, or another term does."""
-    return search.first not in (VALUE, ENTITLED) or not search.close_enough()
+    """Whether `value` or `entitled` comes first and is not yet proven, or another term does.
+
+    Also where `progress` comes next and is not proven.
+    """
+    if search.first not in (VALUE, ENTITLED) or not search.close_enough():
+        return True
+    best, bounds = search.session.best, search.session.best_known.bounds
+    if best is None or search.problem.weighted_terms[1:2] != (PROGRESS,):
+        return False
+    return not near(bounds.get(PROGRESS, inf), best[PROGRESS], search.session.gap)
 
 
 def _moves_running_jobs(search: Search) -> bool:
