@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.report import SKIPPED
 from placewright import Plan, Round, solve_round, verify
+from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model, num_task_variables
@@ -24,6 +25,7 @@ from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.plan import Certificate
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
 from placewright.rounds.sections.move_order import move_section
@@ -35,6 +37,7 @@ __all__ = [
     "Answer",
     "InvalidPlanError",
     "greedy",
+    "greedy_preemption",
     "literal",
     "of_certificate",
     "of_plan",
@@ -127,17 +130,34 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
     if outcome.values is None:
         return Answer(outcome.status.value, term, None, bound, outcome.message)
     start_jobs(model, slots, outcome.values, placement)
-    repair_preemptions(placement)
-    found = assign(placement, backend)
-    decisions = decisions_of(round, problem.cluster.hosts, DefaultDecisions()(round), found)
-    moves = move_section(round, decisions)
-    plan = Plan(decisions=decisions, sections=() if moves is None else (moves,))
-    value = _verified(round, plan)[term]
+    value = _value_of(round, problem, placement, backend)
     if outcome.status is Status.FEASIBLE:
         status = "feasible"
     else:
         status = "optimal" if value == bound else "within_gap"
     return Answer(status, term, value, bound, outcome.message)
+
+
+def greedy_preemption(round: Round) -> Answer:  # noqa: A002
+    """Insert waiting jobs by value per GPU, each where it costs least to displace lawful victims.
+
+    Placewright's own insertion, without any model after it, and without a bound.
+    """
+    problem = compile_round(round)
+    placement = Placement(problem)
+    displace_greedily(placement)
+    value = _value_of(round, problem, placement, "greedy preemption")
+    return Answer("feasible", problem.terms[0], value)
+
+
+def _value_of(round_: Round, problem: Problem, placement: Placement, source: str) -> int:
+    """Return the value of a placement in the first term, verified as a plan."""
+    repair_preemptions(placement)
+    found = assign(placement, source)
+    decisions = decisions_of(round_, problem.cluster.hosts, DefaultDecisions()(round_), found)
+    moves = move_section(round_, decisions)
+    plan = Plan(decisions=decisions, sections=() if moves is None else (moves,))
+    return _verified(round_, plan)[problem.terms[0]]
 
 
 def _verified(round_: Round, plan: Plan) -> dict[str, int]:

@@ -18,7 +18,7 @@ from benchmarks.lease_rules import Rule
 from placewright.array_types import Ints
 from placewright.formulations.deadline.problem.problem import Problem
 from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
-from placewright.instances.traces.trace import NEVER, PER_MS, Trace
+from placewright.instances.traces.trace import NEVER, Trace
 from placewright.rounds.policies.base import Columns, Keys, ListPolicy
 from placewright.rounds.replay.costs import Costs
 from placewright.rounds.replay.lease_loop import Served
@@ -44,14 +44,14 @@ def counted(
     """
     rows = [(1000 * job.submit_s, job.gpus, 1000 * job.duration_s) for job in jobs]
     table: Ints = np.array(rows, dtype=np.int64)
-    trace = replace(Trace.of(*table.T), submit_ms=table[:, 0])
-    stop_ms: Ints = np.array([1000 * overhead_s(job.gpus) for job in jobs], dtype=np.int64)
+    trace = replace(Trace.of(*table.T), submit_us=table[:, 0])
+    stop_us: Ints = np.array([1000 * overhead_s(job.gpus) for job in jobs], dtype=np.int64)
     admission = _Admission(rule, jobs, gpus, length_s)
     loop = Loop(
         trace,
         HostLedger([gpus], "counting"),
         admission,
-        costs=Costs(stop_ms=stop_ms),
+        costs=Costs(stop_us=stop_us),
         trigger=Trigger(1000 * length_s, leases=True),
     )
     loop.run()
@@ -63,11 +63,11 @@ class _Admission(PreemptiveList):
 
     def __init__(self, rule: Rule, jobs: Sequence[TraceJob], gpus: int, length_s: int) -> None:
         policy = ListPolicy(
-            "admission", self._order, frozenset({"remaining_ms"}), preempts=True, skips=True
+            "admission", self._order, frozenset({"remaining_us"}), preempts=True, skips=True
         )
         super().__init__(policy, len(jobs), "kept")
         self._rule, self._jobs, self._gpus, self._length = rule, jobs, gpus, length_s
-        self._last_ms: Ints = np.array(
+        self._last_us: Ints = np.array(
             [1000 * job.due[-1][0] if job.due else NEVER for job in jobs], dtype=np.int64
         )
         self._promise: list[tuple[int, int] | None] = [None] * len(jobs)
@@ -88,7 +88,7 @@ class _Admission(PreemptiveList):
 
     def _order(self, jobs: Columns) -> Keys:
         """Who has a lease now, then who has no promise, by GPU time that is left."""
-        numbers, left = jobs.numbers, jobs.remaining_ms * jobs.gpus
+        numbers, left = jobs.numbers, jobs.remaining_us * jobs.gpus
         rank = np.where(self._must[numbers], 0, 1 + self._promised[numbers])
         order = np.lexsort((numbers, left, rank))
         keys: Ints = np.empty_like(order)
@@ -98,9 +98,9 @@ class _Admission(PreemptiveList):
     def _withdraw(self, loop: Loop) -> None:
         """Let jobs leave that can meet none of their deadlines."""
         alive = np.fromiter(loop.alive, dtype=np.int64, count=len(loop.alive))
-        ends = loop.now + loop.overhead_due[alive] + loop.left[alive] // PER_MS
+        ends = loop.now + loop.overhead_due[alive] + loop.left[alive]
         ends = np.where(loop.running[alive] > 0, loop.due[alive], ends)
-        gone = alive[ends > self._last_ms[alive]]
+        gone = alive[ends > self._last_us[alive]]
         for job in gone.tolist():
             loop.withdraw(job)
         self._list = self._list[~np.isin(self._list, gone)]
@@ -108,7 +108,7 @@ class _Admission(PreemptiveList):
 
     def _promise_leases(self, loop: Loop) -> None:
         asked = [j for j in sorted(loop.alive) if self._jobs[j].due]
-        left_s = loop.column("remaining_ms", np.array(asked, dtype=np.int64)) // 1000
+        left_s = loop.column("remaining_us", np.array(asked, dtype=np.int64)) // 1000
         problem, due = self._problem(asked, left_s.tolist(), loop.now // 1000)
         self._must[:] = False
         if problem is None:

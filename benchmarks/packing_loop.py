@@ -20,7 +20,7 @@ from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["ByRule", "Placing", "play"]
 
-LONG_MS = 10**12
+LONG_US = 10**12
 """Longer than any pods arrive."""
 
 
@@ -82,7 +82,7 @@ def play(arriving: Arrivals, decider: Placing, batch: int = 1) -> Ledger:
     """Let so many pods arrive at a time; return what is free in the end."""
     pods: Pods = arriving.pods
     count = len(arriving.kinds)
-    trace = Trace.of(np.arange(count) // batch, pods.milli[arriving.kinds], np.full(count, LONG_MS))
+    trace = Trace.of(np.arange(count) // batch, pods.milli[arriving.kinds], np.full(count, LONG_US))
     loop = Loop(trace, HostLedger((WHOLE_GPU * pods.gpus).tolist()), decider)
-    loop.run(until_ms=count)
+    loop.run(until_us=count)
     return decider.ledger

@@ -52,6 +52,7 @@ class Case:
     hosts: tuple[int, ...]
     muri: bool = False
     at_once: bool = False
+    jobs: int | None = None
 
     @property
     def name(self) -> str:
@@ -59,11 +60,16 @@ class Case:
         return f"{self.trace.replace(' ', '-')}-{len(self.hosts)}x{self.hosts[0]}"
 
     def read(self) -> Trace:
-        """Read the trace; all jobs are submitted at once in Muri's traces that end in `_pr`."""
+        """Read the trace; all jobs are submitted at once in Muri's traces that end in `_pr`.
+
+        With `jobs`, its jobs over and over again until there are so many.
+        """
         trace = read_trace(TRACES / self.file)
         if not self.at_once:
             return trace
-        return trace.arriving(np.zeros(len(trace), dtype=np.int64))
+        count = len(trace) if self.jobs is None else self.jobs
+        at_once = np.zeros(count, dtype=np.int64)
+        return trace.arriving(at_once, np.resize(np.arange(len(trace)), count))
 
     @property
     def is_there(self) -> bool:
@@ -78,7 +84,10 @@ class Case:
 
     def plays_groups(self, policy: str) -> bool:
         """Return whether a policy of groups ends soon: matchings of hundreds of jobs take long."""
-        return self.trace == "trace3" or policy not in ("muri-s-matching", "muri-l-matching")
+        return self.trace.startswith("trace3") or policy not in (
+            "muri-s-matching",
+            "muri-l-matching",
+        )
 
     def published(self) -> dict[tuple[str, Placer], float]:
         """Return published mean completion times by policy and placer."""
@@ -157,6 +166,7 @@ def cases(*, quick: bool) -> list[Case]:
         Case("trace1", "muri/trace1.csv", (8,) * 8, muri=True),
         Case("trace1_pr", "muri/trace1.csv", (8,) * 8, muri=True, at_once=True),
         Case("trace3_pr", "muri/trace3.csv", (8,) * 8, muri=True, at_once=True),
+        Case("trace1_many", "muri/trace1.csv", (8,) * 8, muri=True, at_once=True, jobs=5000),
     ]
 
 
@@ -168,9 +178,9 @@ def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
             yield Row(case.name, "all", None, SKIPPED, note=note)
             continue
         trace, published = case.read(), case.published()
-        rounds = not quick and not case.at_once
-        lists_only = ListPolicy | TunedPolicy
-        kinds = lists_only | RoundPolicy | GroupPolicy if rounds else lists_only
+        kinds = ListPolicy | TunedPolicy
+        if not quick:
+            kinds |= GroupPolicy if case.at_once else GroupPolicy | RoundPolicy
         lists = [
             name
             for name, policy in POLICIES.items()
@@ -180,11 +190,8 @@ def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
         ]
         plain: list[tuple[str, Placer]] = [(name, "first-fit") for name in lists if name != "edf"]
         for policy, placer in dict.fromkeys([*published, *plain]):
-            if isinstance(POLICIES[policy], GroupPolicy) and not (
-                rounds and case.plays_groups(policy)
-            ):
-                continue
-            yield _row(case, trace, policy, placer, published.get((policy, placer)))
+            if isinstance(POLICIES[policy], kinds) and case.plays_groups(policy):
+                yield _row(case, trace, policy, placer, published.get((policy, placer)))
 
 
 def _row(case: Case, trace: Trace, policy: str, placer: Placer, published: float | None) -> Row:

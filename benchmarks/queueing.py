@@ -30,7 +30,7 @@ STUDENT = 3.883
 """99.9 % of Student's t, two-sided, of 19 degrees of freedom."""
 
 SEED = 0
-SERVICE_MS = 1_000_000
+SERVICE_US = 1_000_000
 """Mean service."""
 
 
@@ -102,14 +102,14 @@ class Case:
         """Play so many jobs; return their mean time and the half-width of its 99.9 % interval."""
         rng, batch = np.random.default_rng(SEED), jobs // BATCHES
         count = batch * (1 + BATCHES)
-        submit = np.cumsum(rng.exponential(SERVICE_MS / self.load / self.servers, count))
+        submit = np.cumsum(rng.exponential(SERVICE_US / self.load / self.servers, count))
         trace = Trace.of(
             np.rint(submit).astype(np.int64),
             np.ones(count, dtype=np.int64),
-            np.maximum(np.rint(rng.exponential(SERVICE_MS, count)), 1).astype(np.int64),
+            np.maximum(np.rint(rng.exponential(SERVICE_US, count)), 1).astype(np.int64),
         )
         found = play(trace, ReplaySpec(self.policy, (self.servers,)))
-        times = (found.end_ms - found.trace.submit_ms)[batch:] / SERVICE_MS
+        times = (found.end_us - found.trace.submit_us)[batch:] / SERVICE_US
         means = times.reshape(BATCHES, batch).mean(axis=1)
         return float(means.mean()), STUDENT * float(means.std(ddof=1)) / BATCHES**0.5
 

@@ -1,4 +1,4 @@
-"""`scale`: from a file to a verified plan by the command line, with 512 to 1,000,000 GPUs.
+"""`scale`: from a file to a verified plan by the command line, with 64 to 1,000,000 GPUs.
 
 docs/benchmarks/scale.md says what is measured.
 """
@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.baselines import Answer, of_certificate
+from benchmarks.baselines import Answer, greedy_preemption, literal, of_certificate
 from benchmarks.compare import Runs, compared
-from benchmarks.measure import REPEATS, Measured, RunError, command
+from benchmarks.measure import REPEATS, Measured, RunError, command, measured
 from benchmarks.plots import over_size
 from benchmarks.report import ERROR, OURS, Row
+from placewright import Round, load_round
 from placewright.instances.documents.plan import Certificate
 from placewright.instances.generators.mixes import MixName
 
@@ -32,6 +33,20 @@ SIZES = (
     (100_000, 30_000),
 )
 HUGE = (1_000_000, 100_000)
+TENANTS, SIZE_WITH_TENANTS = 6, (1024, 300)
+COMMON_SIZES = (64, 128, 256, 512, 1024)
+"""GPUs of the clusters that most people have; two pending jobs for five of them."""
+
+COMMON_MIXES: tuple[tuple[MixName, int], ...] = (
+    ("easy", 0), ("hard", 0), ("tight", 0), ("shared", 0), ("tight", 3), ("tight", 6),
+)  # fmt: skip
+"""Their mixes, and how many tenants have quotas."""
+
+COMMON_SEEDS = range(10)
+COMMON_SECONDS = (2.0, 10.0, 60.0)
+RIVALS = ("cp-sat", "highs")
+"""Solvers that get the literal program of a common size."""
+
 MIXES: tuple[MixName, ...] = ("easy", "hard", "tight")
 SEEDS = range(3)
 
@@ -43,18 +58,26 @@ SECONDS, HUGE_SECONDS, QUICK_SECONDS = 15.0, 120.0, 1.5
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A round of a mix of the generator, and the time limit of its solve in seconds."""
+    """A round of a mix of the generator, with tenants if any, and the seconds that a solve has.
+
+    The other methods of baselines.py are asked, too, if it is one of a `common` size.
+    """
 
     gpus: int
     jobs: int
     mix: MixName
     seed: int
     seconds: float = SECONDS
+    tenants: int = 0
+    common: bool = False
 
     @property
     def name(self) -> str:
         """What rows call it; the seed is named beside it."""
-        return f"{self.mix}-{self.gpus}-{self.jobs}"
+        name = f"{self.mix}-{self.gpus}-{self.jobs}"
+        if self.tenants:
+            name += f"-{self.tenants}-tenants"
+        return f"common-{name}-{self.seconds:g}s" if self.common else name
 
 
 def cases(*, quick: bool) -> list[Case]:
@@ -66,7 +89,17 @@ def cases(*, quick: bool) -> list[Case]:
             for mix in MIXES
         ]
     every = [Case(gpus, jobs, mix, seed) for gpus, jobs in SIZES for mix in MIXES for seed in SEEDS]
-    return [*every, Case(*HUGE, "easy", SEEDS[0], HUGE_SECONDS)]
+    every += [
+        Case(*SIZE_WITH_TENANTS, mix, seed, tenants=TENANTS) for mix in MIXES for seed in SEEDS
+    ]
+    common = [
+        Case(gpus, gpus * 2 // 5, mix, seed, seconds, tenants, common=True)
+        for gpus in COMMON_SIZES
+        for mix, tenants in COMMON_MIXES
+        for seed in COMMON_SEEDS
+        for seconds in COMMON_SECONDS
+    ]
+    return [*every, Case(*HUGE, "easy", SEEDS[0], HUGE_SECONDS), *common]
 
 
 def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:
@@ -81,7 +114,12 @@ def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:
                 yield Row(case.name, OURS, case.seed, ERROR, note=str(error))
                 continue
             limits = {OURS: case.seconds, "greedy": 0.0}
-            methods = {name: partial(_runs, file, limit, repeats) for name, limit in limits.items()}
+            methods: dict[str, Callable[[], Runs]] = {
+                name: partial(_runs, file, limit, 1 if case.common else repeats)
+                for name, limit in limits.items()
+            }
+            if case.common:
+                methods |= _rivals(file, case.seconds)
             yield from compared(case.name, case.seed, methods)
 
 
@@ -97,10 +135,24 @@ def draw(rows: Sequence[Row], target: Path) -> None:
     )
 
 
+def _rivals(file: Path, seconds: float) -> dict[str, Callable[[], Runs]]:
+    """Return the literal program with each solver, and greedy preemption, one call each."""
+    ways: dict[str, Callable[[Round], Answer]] = {
+        name: partial(literal, name, seconds) for name in RIVALS
+    }
+    ways["greedy preemption"] = greedy_preemption
+    return {
+        name: partial(measured, partial(load_round, file), way, 1) for name, way in ways.items()
+    }
+
+
 def _generate(case: Case, file: Path) -> None:
     """Write the round in a process that ends before anything is measured."""
     size = ("--gpus", case.gpus, "--jobs", case.jobs)
-    _placewright("generate", "round", *size, "--mix", case.mix, "--seed", case.seed, "-o", file)
+    tenants = ("--tenants", case.tenants) if case.tenants else ()
+    _placewright(
+        "generate", "round", *size, "--mix", case.mix, "--seed", case.seed, *tenants, "-o", file
+    )
 
 
 def _runs(file: Path, limit: float, repeats: int) -> Runs:

@@ -9,18 +9,17 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.standard_streams import CompleteStream, flushed, standard_streams
 from placewright.cli.interrupts import Interrupted, interrupts
 
-EXIT_INTERNAL = 1
-EXIT_INVALID_INPUT = 3
-EXIT_INTERRUPTED = 6
-EXIT_MACHINE = 8
 MACHINE = "fault of the machine"
 NO_MEMORY = "failed to map segment", "cannot allocate memory"
 """How an import says that there is none left."""
 
 NO_THREAD = "can't start new thread"
+QUIET = ExitCode.DONE, ExitCode.INTERNAL, ExitCode.INVALID, ExitCode.MACHINE
+"""How a run ends whose reader is gone, as after `| head`; the second is click's own."""
 
 
 class _End(NamedTuple):
@@ -42,12 +41,9 @@ def main(args: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 done; 1 internal error; 2 usage; 3 invalid input, or what cannot be read or written; 4 a
-        promise is broken; 5 the asked gap was missed; 6 interrupted, nothing was written, or
-        `explain` decided nothing; 7 verification failed; 8 a fault of the machine; 129, 130, 143
-        interrupted by SIGHUP, SIGINT, SIGTERM, and what was asked for is written.
+        An `ExitCode`, or 128 and the number of a signal.
     """
-    end = _End(EXIT_INTERRUPTED)
+    end = _End(ExitCode.INTERRUPTED)
     try:
         with interrupts.taken(for_good=args is None), standard_streams() as out:
             end = _run(args, out)
@@ -63,8 +59,10 @@ def _run(args: Sequence[str] | None, out: CompleteStream | None) -> _End:
         failure = flushed(out)
     except Interrupted:
         return _interrupted(out)
-    if failure is not None and end.code != EXIT_INVALID_INPUT:
-        return _End(EXIT_INVALID_INPUT, f"standard output cannot be written ({_reason(failure)})")
+    if isinstance(failure, BrokenPipeError) and _reason(failure) in (end.line or _reason(failure)):
+        return _End(ExitCode.PIPE if end.code in QUIET else end.code)
+    if failure is not None and end.code != ExitCode.INVALID:
+        return _End(ExitCode.INVALID, f"standard output cannot be written ({_reason(failure)})")
     return end
 
 
@@ -76,7 +74,7 @@ def _verb(args: Sequence[str] | None) -> _End:
         with no_collection():
             return _End(run(args))
     except SystemExit as stop:
-        return _End(stop.code if isinstance(stop.code, int) else EXIT_INTERNAL)
+        return _End(stop.code if isinstance(stop.code, int) else ExitCode.INTERNAL)
     except Exception as error:
         if interrupts.raised:  # some libraries make an error of their own of it
             raise Interrupted from error
@@ -88,8 +86,9 @@ def _interrupted(out: CompleteStream | None) -> _End:
         line = f"interrupted while printing; {interrupts.wrote} is written"
         return _End(interrupts.exit_code, line)
     if out is not None and out.begun:
-        return _End(EXIT_INTERRUPTED, "interrupted while printing; what is printed is incomplete")
-    return _End(EXIT_INTERRUPTED, "interrupted before there was a result; nothing was written")
+        line = "interrupted while printing; what is printed is incomplete"
+        return _End(ExitCode.INTERRUPTED, line)
+    return _End(ExitCode.INTERRUPTED, "interrupted before there was a result; nothing was written")
 
 
 def _fault(error: Exception) -> _End:
@@ -99,16 +98,17 @@ def _fault(error: Exception) -> _End:
     from placewright.instances.errors import InvalidInputError, printable
 
     if isinstance(error, InvalidInputError):
-        return _End(EXIT_INVALID_INPUT, str(error))
+        return _End(ExitCode.INVALID, str(error))
     text = str(error)
     if isinstance(error, MemoryError) or any(words in text for words in NO_MEMORY):
-        return _End(EXIT_MACHINE, f"{MACHINE}: out of memory; expected more, or a smaller document")
+        text = "out of memory; expected more, or a smaller document"
+        return _End(ExitCode.MACHINE, f"{MACHINE}: {text}")
     if isinstance(error, OSError) or NO_THREAD in text:
-        return _End(EXIT_MACHINE, printable(f"{MACHINE}: {text}"))
+        return _End(ExitCode.MACHINE, printable(f"{MACHINE}: {text}"))
     frame = extract_tb(error.__traceback__)[-1]
     place = f"{Path(frame.filename).name}:{frame.lineno}"
     line = f"internal error: {type(error).__name__}: {text} ({place}); please report it"
-    return _End(EXIT_INTERNAL, printable(line))
+    return _End(ExitCode.INTERNAL, printable(line))
 
 
 def _reason(error: OSError) -> str:

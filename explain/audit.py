@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from placewright.explain.fragmentation import Fragmentation, fragmentation_of, is_measured
 from placewright.explain.move_curve import MoveCurve, Moves, WithinMoves, has_moves
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify
@@ -48,7 +49,7 @@ class Audit:
     @property
     def ok(self) -> bool:
         """Whether the placement breaks no rule."""
-        return self.verification.ok
+        return self.verification.placement_ok
 
 
 def audit(
@@ -72,9 +73,11 @@ def audit(
         As for `solve_round`, of each search: that for bounds, that for moves, and that for the best
         plan with so many `moves`.
     """
+    round = checked(round)  # noqa: A001
     verification = verify(round, plan.model_copy(update={"certificate": None}))
-    if not verification.ok:
+    if not verification.placement_ok:
         return Audit(verification=verification)
+    plan = plan.completed(round.names)
     terms = prove_bounds(round, plan, time_limit=time_limit, backend=backend, isolation=isolation)
     curve = within = placed = moved = None
     if has_moves(round):

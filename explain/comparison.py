@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, get_args
 
 from placewright.explain.free_domains import FreeDomains, free_domains
 from placewright.explain.term_differences import TermDifference, term_differences
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import (
     Decision,
@@ -148,6 +149,8 @@ def compare(round_: Round, plan: Plan, round_after: Round, plan_after: Plan) -> 
     round_after, plan_after
         The second round and its plan. Jobs, hosts and domains of one name are the same.
     """
+    round_, round_after = checked(round_), checked(round_after)
+    plan, plan_after = plan.completed(round_.names), plan_after.completed(round_after.names)
     jobs = {job.name: job for job in round_after.jobs}
     changes = _job_changes({job.name: job for job in round_.jobs}, plan, jobs, plan_after)
     order = {change: number for number, change in enumerate(CHANGES)}

@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection
 
 from placewright.formulations.gang.problem.quotas import accounts_of, held_before, limits_of
+from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import trusted
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.pools import pools_of, running_places
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
@@ -24,12 +26,13 @@ def current_placement(round: Round) -> tuple[Round, Plan]:  # noqa: A002
     which all hold more than it has, or their host has failed since, or takes no new jobs. What
     waits goes on waiting.
     """
+    round = checked(round)  # noqa: A001
     pinned = {j.name for j in round.jobs if j.running is not None and j.running.pinned}
     pinned |= _beyond_limits(round)
     decided, plan = _decided(round, pinned)
     refused = {
         plan.decisions[int(found[1])].job
-        for violation in verify(decided, plan).violations
+        for violation in verify(trusted(decided), plan).violations
         if (found := _DECISION.match(violation.where))
     }
     return _decided(round, pinned | refused) if refused else (decided, plan)

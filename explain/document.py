@@ -63,6 +63,7 @@ def kinds_document(kinds: Sequence[WaitingKind], digest: str) -> dict[str, Any]:
 def _verdict(explanation: Explanation) -> dict[str, Any]:
     return {
         "verdict": str(explanation.verdict),
+        **({} if explanation.held_by is None else {"held_by": asdict(explanation.held_by)}),
         "conflict": [
             {"stratum": fact.stratum.title, "kind": fact.kind, **fact.about, "text": fact.text}
             for fact in explanation.conflict

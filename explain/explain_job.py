@@ -19,10 +19,12 @@ from placewright.explain.loss import Loss, can_be_asked, loss_of_starting
 from placewright.explain.loss_at_most import MAX_SECONDS, loss_at_most
 from placewright.explain.oracle import Answer, Oracle, SolvingOracle
 from placewright.explain.proof import ConflictProof, prove
+from placewright.explain.reservations import Reservations
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.derived.names import check_known
-from placewright.instances.documents.plan import Plan, Reason
+from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 
@@ -52,7 +54,7 @@ def explain_job(
     Parameters
     ----------
     round_
-        A round that `check_round` accepts.
+        The round in which it waits.
     plan
         A plan of the round that `verify` accepts, whoever made it; None: the round as it is.
     job
@@ -73,6 +75,7 @@ def explain_job(
     ValueError
         If the plan breaks a rule.
     """
+    round_ = checked(round_)
     check_waits(round_, plan, job)
     situations = Situations.checked(round_, plan)
     with SolvingOracle.opened(round_, **search) as solving:
@@ -152,17 +155,22 @@ class _Search:
         found = self._of(self._situations.now)
         if found.verdict is Verdict.COULD_START and self._plan is not None:
             found = self._of(self._situations.after)
-            if found.verdict is Verdict.COULD_START and self._is_held(self._plan):
-                found = replace(found, verdict=Verdict.HELD_FOR_RESERVATION)
+            if found.verdict is Verdict.COULD_START:
+                verdict, held_by = Reservations(self._plan, self._job).verdict(self._fits)
+                found = replace(found, verdict=verdict, held_by=held_by)
         if not self._in_full:
             return found
         places = self._policy.places(self._base, self._job)
         return replace(found, places=places, cost=self._cost(found.verdict))
 
-    def _is_held(self, plan: Plan) -> bool:
-        """Whether the plan lets the job wait for the sake of a reservation."""
-        decision = next(one for one in plan.decisions if one.job == self._job)
-        return decision.reason is Reason.HELD_FOR_RESERVATION
+    def _fits(self, most: int) -> bool | None:
+        """Whether the job starts after the plan beside its first reservations."""
+        if self._solving.left() <= 0:
+            return None
+        reserved = Reservations(self._plan, self._job)
+        beside = reserved.beside(reserved.kept(self._situations.after.round), most)
+        self._questions += 1
+        return self._oracle.start(World(beside, self._job)).starts
 
     def _of(self, situation: Situation) -> Explanation:
         self._base = self._policy.base(situation.round, self._job)

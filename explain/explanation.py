@@ -17,7 +17,7 @@ class Verdict(StrEnum):
     """Since when, and for how long, a job cannot start: the last stratum of its conflict.
 
     `could_start`: nothing keeps it from starting, of a plan beside all that the plan starts.
-    `held_for_reservation`: neither, but the plan says that it would delay a reservation.
+    `held_for_reservation`: neither, but it would delay a reservation of the plan.
     `undecided`: that was not known within the limit.
     """
 
@@ -29,6 +29,15 @@ class Verdict(StrEnum):
     HELD_FOR_RESERVATION = "held_for_reservation"
     COULD_START = "could_start"
     UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBy:
+    """The reservation that a job would delay: whose, from when, until when (None: for ever)."""
+
+    job: str
+    at: int
+    end: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,8 @@ class Explanation:
         What would let it run; None if that was not asked.
     questions
         How often the oracle was asked.
+    held_by
+        The reservation that it would delay, if there is one.
     """
 
     job: str
@@ -74,6 +85,7 @@ class Explanation:
     cost: Loss | None
     corrections: Corrections | None
     questions: int
+    held_by: HeldBy | None = None
 
     @property
     def facts(self) -> int:

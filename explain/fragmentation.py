@@ -16,6 +16,7 @@ from placewright.explain.free_domains import free_and_total
 from placewright.formulations.gang.placement.host_state import HostState
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import GANG
@@ -148,4 +149,4 @@ def _stranded(round_: Round, kept: Plan) -> float | None:
         return None
     policy = round_.policy.model_copy(update={"terms": ("value", "stranded")})
     asked = round_.model_copy(update={"policy": policy})
-    return verify(asked, kept).terms["stranded"] / weight
+    return verify(trusted(asked), kept).terms["stranded"] / weight

@@ -13,6 +13,7 @@ from placewright.explain.gang.oracle import ArrayOracle
 from placewright.explain.oracle import SolvingOracle
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
@@ -54,6 +55,7 @@ def explain_all(
     ValueError
         If the plan breaks a rule.
     """
+    round_ = checked(round_)
     situations = Situations.checked(round_, plan)
     alike: dict[str, list[Job]] = {}
     for job in _waiting(situations):
@@ -65,7 +67,7 @@ def explain_all(
         oracle = ArrayOracle(solving)
         for jobs in alike.values():
             found = explained(situations, jobs[0].name, oracle, solving, in_full=False)
-            key = found.verdict, *(fact.text for fact in found.conflict)
+            key = found.verdict, found.held_by, *(fact.text for fact in found.conflict)
             kinds.setdefault(key, (found, []))[1].extend(jobs)
     order = {job.name: j for j, job in enumerate(situations.round.jobs)}
     made_kinds = (_kind(found, jobs, order) for found, jobs in kinds.values())

@@ -17,6 +17,7 @@ from math import inf
 from typing import Literal, Unpack
 
 from placewright.explain.search import SearchOptions
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import (
     Certificate,
@@ -162,7 +163,7 @@ def loss_of_starting(
         raise InvalidInputError("expected a job that waits in the plan", path=("job",), value=job)
     # A gap of 0: the first term counts one start, so any other would end with the first plan.
     other = solve_round(
-        above,
+        trusted(above),
         gap=0.0,
         **search,
     )

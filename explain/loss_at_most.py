@@ -14,6 +14,7 @@ from placewright.explain.facts.fact import edit_job, named
 from placewright.explain.facts.policies import FACTS
 from placewright.explain.loss import Loss, exchanges
 from placewright.explain.search import SearchOptions
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, Plan, Precedence
 from placewright.instances.documents.round import Round
@@ -49,7 +50,7 @@ def loss_at_most(
     """
     before = verify(round_, plan)
     made = solve_round(
-        edit_job(job, _worth_more)(round_),
+        trusted(edit_job(job, _worth_more)(round_)),
         start=plan,
         **search,
     )

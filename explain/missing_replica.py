@@ -11,6 +11,7 @@ from typing import Unpack
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Explanation
 from placewright.explain.search import SearchOptions
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.documents.geo import Read
@@ -35,7 +36,7 @@ def explain_missing_replica(
     Parameters
     ----------
     round_
-        A round of policy `replicas` that `check_round` accepts.
+        A round of policy `replicas`.
     dataset, region
         Names; the region has neither a replica nor a copy under way.
     search
@@ -46,7 +47,7 @@ def explain_missing_replica(
     InvalidInputError
         If the round has another policy, a name is unknown, or the replica exists or comes.
     """
-    asked, name = probing(round_, dataset, region)
+    asked, name = probing(checked(round_), dataset, region)
     return explain_job(
         asked,
         None,

@@ -66,11 +66,6 @@ class MoveCurve:
         """The bound of `term`; None if there is none."""
         return None if self.result is None else self.result.bound
 
-    @property
-    def is_proven_best(self) -> bool:
-        """Whether no plan is better than the best one found, in any term."""
-        return bool(self.results) and all(result.gap == 0 for result in self.results)
-
     def gain(self, point: MovePoint) -> int:
         """Return what a point gains in `term` over the placement."""
         if self.term is None:

@@ -13,6 +13,7 @@ from placewright.explain.facts.fact import World
 from placewright.explain.facts.policies import FACTS, says_yes
 from placewright.explain.search import SearchOptions
 from placewright.formulations.gang import run as gang
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.rounds import prove_bounds
@@ -104,7 +105,7 @@ class SolvingOracle:
     def bounds(self, question: Round, plan: Plan) -> tuple[TermResult, ...]:
         """Return the terms of a plan with bounds that are proven afresh."""
         isolation = self._search.get("isolation", "process")
-        return prove_bounds(question, plan, time_limit=self.left(), isolation=isolation)
+        return prove_bounds(trusted(question), plan, time_limit=self.left(), isolation=isolation)
 
     def left(self) -> float:
         """Return the seconds that are left for questions."""

@@ -40,7 +40,8 @@ class Situations:
             return cls(round_.valid_part(), None)
         if not (checked := verify(round_, plan)).ok:
             raise ValueError(f"the plan breaks a rule: {checked.violations[0]}")
-        return cls(round_.valid_part(), plan.without_jobs(round_.invalid))
+        valid = round_.valid_part()
+        return cls(valid, plan.completed(valid.names))
 
     @cached_property
     def after(self) -> Situation:

@@ -9,6 +9,7 @@ from typing import Unpack
 
 from placewright.explain.comparison import Comparison, compare
 from placewright.explain.search import SearchOptions
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -71,7 +72,7 @@ def whatif(
     Parameters
     ----------
     round
-        A round that `check_round` accepts.
+        The round as it is.
     edits
         What is changed.
     plan
@@ -91,8 +92,8 @@ def whatif(
         one of the edited round; one that comes later ends the search, and the answer is what is
         known.
     """
+    round = checked(round)  # noqa: A001
     edited = apply_edits(round, edits)
-
     solve = partial(solve_round, gap=gap, **search)
     given = plan is not None
     if plan is None:
@@ -101,6 +102,7 @@ def whatif(
             raise KeyboardInterrupt
     elif not (found := verify(round, plan)).ok:
         raise ValueError(f"the plan breaks a rule: {found.violations[0]}")
+    plan = plan.completed(round.names)
     try:
         after = plan if edited == round else solve(edited, start=plan)
     except KeyboardInterrupt:

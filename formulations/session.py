@@ -146,6 +146,8 @@ class Session:
     inner_rounds, region_rounds, gang, lawful
         Services: who decides rounds of gangs inside another decision, those of regions side by
         side, and gang problems; and who puts needless victims back.
+    without
+        Names of phases left out, to measure what a phase is worth (ablation).
     best_known
         What is known of the round.
     clock, degraded
@@ -165,6 +167,7 @@ class Session:
     region_rounds: RegionRounds = _unavailable
     gang: GangFormulation = _unavailable
     lawful: Lawful = _unavailable
+    without: frozenset[str] = frozenset()
     best_known: BestKnown = field(default_factory=BestKnown)
     clock: Clock = field(default_factory=Clock)
     degraded: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""`python -m fuzz POLICY [POLICY ...] [--rounds N] [--state DIR]`, from the root.
+"""`python -m fuzz POLICY [POLICY ...] [--rounds N] [--setting NAME] [--state DIR]`, from the root.
 
 `python -m fuzz explain --policy POLICY` compares explanations of jobs that wait.
 """
@@ -10,6 +10,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from fuzz.explanations import command as explanations
@@ -28,17 +29,19 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["explain"]:
         return explanations.main(words[1:])
-    asked = _parser().parse_args(words)
+    parser = _parser()
+    asked = parser.parse_args(words)
     # In the background a shell lets Ctrl-C be ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     names = list(POLICIES) if EVERY in asked.policies else asked.policies
+    policies = {name: _under(POLICIES[name], asked.setting, parser) for name in names}
     if asked.seed is not None:
-        return max(_replay(POLICIES[name], asked.seed, asked.out, asked.shrink) for name in names)
+        return max(_replay(policies[name], asked.seed, asked.out, asked.shrink) for name in names)
     failed = 0
-    for name in names:
+    for name, policy in policies.items():
         try:
-            state = run(POLICIES[name], asked.rounds, asked.first, asked.state, _tell(name))
+            state = run(policy, asked.rounds, asked.first, asked.state, _tell(name))
         except KeyboardInterrupt:
             print("interrupted; the state is kept" if asked.state else "interrupted")
             return 130
@@ -55,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=100, help="how many rounds a policy")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--setting", metavar="NAME", help="the only one to solve under")
     parser.add_argument("--state", type=Path, help="folder of the state, to go on with later")
     parser.add_argument("--seed", type=int, help="play one seed and write its files")
     parser.add_argument("--shrink", action="store_true", help="with --seed: make the round smaller")
@@ -62,6 +66,17 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("fuzz-seeds"), help="with --seed: where its files go"
     )
     return parser
+
+
+def _under(policy: Policy, name: str | None, parser: argparse.ArgumentParser) -> Policy:
+    """Return the policy with the setting of a name alone; None: with all of them."""
+    if name is None:
+        return policy
+    chosen = tuple(setting for setting in policy.settings if setting.name == name)
+    if not chosen:
+        known = ", ".join(repr(setting.name) for setting in policy.settings)
+        parser.error(f"--setting {name!r}: {policy.name} has no such setting; expected {known}")
+    return replace(policy, settings=chosen)
 
 
 def _tell(name: str) -> Callable[[int, list[Failure]], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Self
@@ -12,6 +13,9 @@ from typing import Self
 MAX_VALUE_CHARS = 60
 MAX_ERRORS = 20
 """Of one file that are told; of the others, how many."""
+
+FEW = 3
+"""Equal errors of list entries that are told one by one; of more the first, with their number."""
 
 MAX_COMPARED = 10_000
 """Known names that an unknown one is compared with."""
@@ -65,7 +69,8 @@ def printable(text: str) -> str:
 class InvalidInputError(ValueError):
     """A file or document that cannot be used.
 
-    As text, a line for each of its first `MAX_ERRORS` errors, and how many more there are.
+    As text, a line for each of its first `MAX_ERRORS` errors, and how many more there are. Errors
+    of many hosts or jobs that differ in nothing else are one line with their number.
 
     Parameters
     ----------
@@ -115,12 +120,40 @@ class InvalidInputError(ValueError):
         return alone, *self.others
 
     def __str__(self) -> str:
-        lines = [error.text() for error in self.errors[:MAX_ERRORS]]
-        more = len(self.others) + 1 - len(lines)
+        told = self.told()
+        lines = [
+            error.text() + (f" ({n - 1:,} more like this)" if n > 1 else "") for error, n in told
+        ]
+        more = len(self.others) + 1 - sum(number for _, number in told)
         if more:
             file = f"{printable(self.file)}: " if self.file else ""
             lines.append(f"{file}{more:,} more error{'s' if more > 1 else ''}; expected none")
         return "\n".join(lines)
+
+    def told(self) -> list[tuple[InvalidInputError, int]]:
+        """Return the first errors of all, and for how many equal ones each of them stands."""
+        errors = self.errors
+        kinds = [error._kind() for error in errors]
+        numbers = Counter(kinds)
+        rows: list[tuple[InvalidInputError, int]] = []
+        for error, kind in zip(errors, kinds, strict=True):
+            number = numbers[kind]
+            if number > FEW:
+                numbers[kind] = 0
+            if number:
+                rows.append((error, number if number > FEW else 1))
+            if len(rows) == MAX_ERRORS:
+                break
+        return rows
+
+    def _kind(self) -> tuple[object, ...]:
+        """Return what errors of several list entries have in common."""
+        path = list(self.path)
+        first = next((at for at, part in enumerate(path) if isinstance(part, int)), None)
+        if first is not None:
+            path[first] = "*"
+        value = value_text(self.value) if self.show_value else None
+        return self.file, *path, self.expected, value
 
     @property
     def expectation(self) -> str:

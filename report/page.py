@@ -13,6 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.digest import round_digest
@@ -56,7 +57,9 @@ def render_report(
     time_limit
         Seconds to look for what would let waiting jobs start; 0: what the plan says of them.
     """
-    subject = Subject(round, [plan] if other is None else [plan, other])
+    round = checked(round)  # noqa: A001
+    plans = [plan] if other is None else [plan, other]
+    subject = Subject(round, [one.completed(round.names) for one in plans])
     both = zip(subject.names, subject.plans, strict=True)
     each = time_limit / len(subject.plans)
     script, style = _script(), text_of("page.css")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
 from placewright.explain.facts.replicas import stands_for_replica
+from placewright.instances.derived.durations import duration
+from placewright.report.proofs import PROOF
 
 if TYPE_CHECKING:
     from placewright.explain.explanation import Explanation
@@ -39,6 +41,7 @@ LABELS: Mapping[Stratum, str] = {
     Stratum.HELD: "runs",
     Stratum.TAKEN: "plan",
 }
+LEFT_OUT = "Left out, as they could not be tried:"
 FOR_NOW = "held", "not_before", "ready", "copying", "data"
 """Kinds of facts that hold for now and speak of no running job."""
 
@@ -80,8 +83,22 @@ def words(explanation: Explanation) -> Words:
     return PROMISE if asks_promise else Words()
 
 
+def beside_words(explanation: Explanation) -> Words:
+    """Return the same words, of what a plan gives others beside all that it may reserve."""
+    said = words(explanation)
+    reserves = explanation.world.base.policy.backfill is not None
+    return said._replace(gives=f"{said.gives} or reserves") if reserves else said
+
+
 def verdict_text(explanation: Explanation, *, beside: bool) -> str:
     """Return what the verdict says; `beside` a plan, or of a round alone."""
+    text, proof = _verdict(explanation, beside), explanation.proof
+    if proof is None or proof.blocked == "certified":
+        return text
+    return f"{text} ({PROOF[proof.blocked]})"
+
+
+def _verdict(explanation: Explanation, beside: bool) -> str:
     said = words(explanation)
     run, start = said.run, said.start
     match explanation.verdict:
@@ -96,11 +113,24 @@ def verdict_text(explanation: Explanation, *, beside: bool) -> str:
         case Verdict.OTHERS_INSTEAD:
             return f"could have {said.started}, but for what the plan {said.gives} instead"
         case Verdict.HELD_FOR_RESERVATION:
-            return "could start, but would delay a reservation of the plan"
+            return f"could start, but would delay {_reservation(explanation)}"
         case Verdict.COULD_START:
-            return f"could {start} {'beside all that the plan starts' if beside else 'now'}"
+            if beside:
+                return f"could {start} beside all that the plan starts"
+            known = explanation.world.base.policy.backfill is None
+            return f"could {start} now{'' if known else ', as far as reservations of a plan allow'}"
         case Verdict.UNDECIDED:
             return "could not be decided within the limit"
+
+
+def _reservation(explanation: Explanation) -> str:
+    """Say which reservation a job would delay: whose it is, and from when until when."""
+    held, now = explanation.held_by, explanation.world.base.now
+    if held is None:
+        return "a reservation of the plan"
+    when = f"from {duration(max(0, held.at - now))}"
+    until = " from now on" if held.end is None else f" to {duration(held.end - now)} from now"
+    return f"the reservation of job {held.job}, {when}{until}"
 
 
 def because_text(explanation: Explanation) -> str:

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Self
+from typing import NoReturn, Self
 
 from placewright.collection import no_collection
 from placewright.formulations.gang.incremental import IncrementalGang
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
@@ -44,7 +45,7 @@ class Engine:
     Parameters
     ----------
     round
-        A round that `check_round` accepts, as the loaders return it.
+        The first round.
     time_limit, gap, backend, seed, deterministic, progress, isolation, executor
         As for `solve_round`, for each round, and checked as there.
 
@@ -53,8 +54,15 @@ class Engine:
     state : Round
         What the last plan leads to; the round given, before the first. Links and storage are as
         given or changed.
-    round_solved : Round or None
+    round_solved : Round
         The round that the last plan is for, as `verify` wants it.
+
+    Raises
+    ------
+    RuntimeError
+        By `round_solved`, before the first round.
+    TypeError
+        By `pickle` and `copy`: an engine has a solver process, and threads wait for each other.
     """
 
     def __init__(
@@ -70,8 +78,8 @@ class Engine:
         isolation: Isolation = "process",
         executor: Executor | None = None,
     ) -> None:
-        self.state = round
-        self.round_solved: Round | None = None
+        self.state = round = checked(round)  # noqa: A001
+        self._solved: Round | None = None
         self._settings = Settings.of(
             round,
             time_limit=time_limit,
@@ -90,6 +98,16 @@ class Engine:
         self._orders = TransferOrders()
         self._solver: Solver | None = None
         self._locks: dict[int, threading.RLock] = {}
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Engine cannot be pickled or copied; expected its `state`, a Round")
+
+    @property
+    def round_solved(self) -> Round:
+        """The round that the last plan is for."""
+        if self._solved is None:
+            raise RuntimeError("no round has been decided yet; expected a call of `round` before")
+        return self._solved
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -143,9 +161,9 @@ class Engine:
         self._orders = self._orders.after(round_, plan.sections)
         self._memory.ledger = Ledger.of(plan.sections)
         self._memory.reservations = reservations_of(plan.sections)
-        if self.round_solved is None:
+        if self._solved is None:
             self._memory.learn(self.state.valid_part())
-        self.round_solved = round_
+        self._solved = round_
         return plan
 
     def admit(self, job: Job) -> Admitted:
@@ -184,7 +202,7 @@ class Engine:
     def _admit(self, job: Job) -> Admitted:
         check_asks_for_promise(self.state, job)
         now = self.state.now
-        if self.round_solved is not None:
+        if self._solved is not None:
             now += self.state.leases.length_s
         coming = apply_changes(self.state, Changes(added=(job,), now=now), self._hosts)
         answer = answer_admission(coming.valid_part(), self._memory.ledger)

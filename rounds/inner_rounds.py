@@ -12,6 +12,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import CLASS_VALUES, VALUE
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -54,7 +55,7 @@ def solve_inner_round(
             plan = Plan.model_construct(
                 decisions=decisions, sections=tuple(section for section in sections if section)
             )
-            checked = verify(round_, plan)
+            checked = verify(trusted(round_), plan)
             if not checked.ok:
                 session.degraded.append(f"{found.source}: invalid plan: {checked.violations[0]}")
             else:

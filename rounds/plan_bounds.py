@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from placewright.formulations.gang import run as gang
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -29,7 +30,8 @@ def prove_bounds(
     Parameters
     ----------
     round, plan
-        A round and a plan that `verify` accepts for it; the plan's certificate is not read.
+        A round and a plan whose placement `verify` accepts for it; what the plan says of it is not
+        read.
     time_limit, backend, isolation
         As for `solve_round`.
 
@@ -42,17 +44,20 @@ def prove_bounds(
     Raises
     ------
     InvalidInputError
-        If an argument is out of its range.
+        If the round makes no sense, or an argument is out of its range.
     ValueError
         If the plan breaks a rule.
     InternalError
         If the plan beats a certified bound.
     """
+    round = checked(round)  # noqa: A001
     settings = Settings.of(round, time_limit=time_limit, backend=backend, isolation=isolation)
     verification = verify(round, plan.model_copy(update={"certificate": None}))
-    if not verification.ok:
-        raise ValueError(f"the plan breaks a rule: {verification.violations[0]}")
-    round, plan = round.valid_part(), plan.without_jobs(round.invalid)  # noqa: A001
+    if not verification.placement_ok:
+        broken = next(found for found in verification.violations if not found.is_statement)
+        raise ValueError(f"the plan breaks a rule: {broken}")
+    round = round.valid_part()  # noqa: A001
+    plan = plan.completed(round.names)
     values = verification.terms
     terms = tuple(values)
     bounds = Bounds(DECIDERS[round.policy.formulation].classes(round))

@@ -54,10 +54,8 @@ class Settings:
         Raises
         ------
         InvalidInputError
-            If `round_` is no Round, or an argument is out of its range.
+            If an argument is out of its range.
         """
-        if not isinstance(round_, Round):
-            raise _refused("round", type(round_).__name__, "expected a Round, as loaders return it")
         _check_one_of("backend", backend, BACKENDS)
         _check_one_of("isolation", isolation, ISOLATIONS)
         if not isinstance(deterministic, bool | None):

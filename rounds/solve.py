@@ -11,6 +11,8 @@ from placewright.collection import no_collection
 from placewright.formulations.gang import run as gang_formulation
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import GangFormulation, Session
+from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Certificate, Decision, Plan
 from placewright.instances.documents.policy import headline
 from placewright.instances.documents.round import Round
@@ -64,7 +66,7 @@ def solve_round(
     Parameters
     ----------
     round
-        A round that `check_round` accepts, as the loaders return it.
+        What is to be decided.
     time_limit
         Wall-clock seconds; 0 gives the greedy plan.
     gap
@@ -99,11 +101,12 @@ def solve_round(
     Raises
     ------
     InvalidInputError
-        If the round refers to what it does not have, an argument is out of its range, or the round
-        has no use for the executor given.
+        If the round makes no sense, as where it refers to what it does not have, an argument is out
+        of its range, or the round has no use for the executor given.
     InternalError
         If no candidate passes verification, or a verified plan beats a certified bound.
     """
+    round = checked(round)  # noqa: A001
     settings = Settings.of(
         round,
         time_limit=time_limit,
@@ -120,7 +123,10 @@ def solve_round(
 
 
 class Solve:
-    """One round being decided: `plan` runs the formulation and keeps the best it yields."""
+    """One round being decided: `plan` runs the formulation and keeps the best it yields.
+
+    The round was checked, or made of one that was.
+    """
 
     def __init__(
         self,
@@ -131,7 +137,7 @@ class Solve:
         gang: GangFormulation,
         executor: Executor | None = None,
     ) -> None:
-        self.given, self.round = round_, round_.valid_part()
+        self.given, self.round = trusted(round_), trusted(round_.valid_part())
         self.settings, self.progress = settings, progress
         self.memory = memory
         self.resources = Resources(settings, gang, memory, executor)

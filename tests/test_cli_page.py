@@ -110,7 +110,7 @@ ROUND = {
 
 OWN_POLICY = """
 from placewright.rounds.policies.base import ListPolicy
-laxity = ListPolicy("laxity", lambda jobs: jobs.deadline_ms, frozenset({"deadline_ms"}))
+laxity = ListPolicy("laxity", lambda jobs: jobs.deadline_us, frozenset({"deadline_us"}))
 """
 
 JOB_SET = """

@@ -14,7 +14,10 @@ from placewright.instances import parse_round
 
 ROOT = Path(__file__).parents[1]
 BUNDLED = sorted((ROOT / "instances" / "library").glob("*.yaml"))
-POLICIES = ("gang", "cells", "interleaving", "deadline", "geo", "replicas")
+POLICIES = (
+    "gang", "priorities", "crowds", "pools", "queue", "cells", "interleaving", "deadline", "geo",
+    "replicas",
+)  # fmt: skip
 TINY = 10
 
 
@@ -24,6 +27,10 @@ def guards() -> Iterator[ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
         yield importlib.import_module("benchmarks.guards.rounds")
+
+
+def test_every_policy_of_the_fuzz_is_among_them(guards):
+    assert tuple(guards.POLICIES) == POLICIES
 
 
 @pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.stem)

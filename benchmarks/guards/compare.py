@@ -19,6 +19,9 @@ TOLERANCE = 5e-4
 SLACK = 1e-6
 """Relative, of bounds against values: solvers' claims have a tolerance."""
 
+SHOWN = 5
+"""So many names of rounds that are not compared are told."""
+
 
 @dataclass(slots=True)
 class Comparison:
@@ -28,6 +31,8 @@ class Comparison:
     ----------
     golden, skipped
         Rounds with equal plans in all runs of the baseline, and those with others.
+    absent, unsolved
+        Rounds that not all runs have, and those on which the baseline failed.
     failures
         What must not be.
     later, bounds
@@ -36,6 +41,8 @@ class Comparison:
 
     golden: int = 0
     skipped: int = 0
+    absent: list[str] = field(default_factory=list)
+    unsolved: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     later: tuple[float, str] = (0.0, "")
     bounds: tuple[float, str] = (0.0, "")
@@ -48,6 +55,13 @@ class Comparison:
             f"golden: {self.golden} rounds compared, {self.skipped} left out that the baseline "
             f"does not repeat"
         )
+        for what, names in (
+            ("not in all runs", self.absent),
+            ("without a plan of the baseline", self.unsolved),
+        ):
+            if names:
+                shown = ", ".join(names[:SHOWN]) + ", ..." * (len(names) > SHOWN)
+                yield f"not compared, {what}: {len(names)} ({shown})"
         for what, (loss, where) in (("later term", self.later), ("certified", self.bounds)):
             yield f"largest loss of a {what}: {100 * loss:.3f} % {where}".rstrip()
         yield f"CPU s: {self.cpu_s[0]:.1f} before, {self.cpu_s[1]:.1f} now"
@@ -56,9 +70,16 @@ class Comparison:
 
 def compared(baseline: Sequence[Rows], new: Rows) -> Comparison:
     """Compare a run with one or more of the baseline on the rounds that all have."""
-    found = Comparison()
-    for name in sorted(set(new).intersection(*baseline)):
+    common = set(new).intersection(*baseline)
+    found = Comparison(absent=sorted(set(new).union(*baseline) - common))
+    for name in sorted(common):
         olds = [run[name] for run in baseline]
+        if "error" in new[name]:
+            found.failures.append(f"{name}: {new[name]['error']}")
+            continue
+        if any("error" in old for old in olds):
+            found.unsolved.append(name)
+            continue
         if new[name]["degraded"]:
             found.failures.append(f"{name}: degraded: {'; '.join(new[name]['degraded'])}")
         if name.startswith(VALUE):

@@ -7,19 +7,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from benchmarks import deadline, geo, interleaving
+from benchmarks import deadline, geo, interleaving, lease_rounds
 from benchmarks.guards.solve import VALUE
 from fuzz.policies import POLICIES
 from fuzz.small_units import as_document
-from placewright import Round, defragment, drain, load_round, minimal_victims, write
+from placewright import (
+    InvalidInputError,
+    Round,
+    defragment,
+    drain,
+    load_round,
+    minimal_victims,
+    write,
+)
+from placewright.instances import parse_round
 from placewright.instances.generators.gang import generate_round
 
-__all__ = ["tiny_document", "write_rounds"]
+__all__ = ["Named", "tiny_document", "write_rounds"]
 
 Make: TypeAlias = Callable[[], Round]
 
@@ -98,30 +108,71 @@ VALUES: Mapping[str, Make] = {
 }
 
 
+NEEDS: Mapping[str, Path] = {
+    "deadline": lease_rounds.TRACE,
+    "interleaving": interleaving.TRACES,
+}
+"""What golden rounds and those with values are drawn from, by the first word of their name."""
+
+
+class Named(NamedTuple):
+    """A round by its name, and what is missing without which it cannot be written."""
+
+    name: str
+    missing: Path | None = None
+
+
 def tiny_document(policy: str, seed: int) -> dict[str, Any]:
-    """Draw the document of a tiny round as the fuzzer does; priority is what it was at first."""
-    drawn = POLICIES[policy].draw(Random(f"guard {policy} {seed}"))
+    """Draw the document of a tiny round as the fuzzer does; priority is what it was at first.
+
+    The fuzzer reads its rounds leniently. Both versions have to accept these as any other: rounds
+    that name what is not there are drawn anew.
+    """
+    random = Random(f"guard {policy} {seed}")
+    while True:
+        document = _drawn(policy, random)
+        try:
+            parse_round(document)
+        except InvalidInputError:
+            continue
+        return document
+
+
+def _drawn(policy: str, random: Random) -> dict[str, Any]:
+    drawn = POLICIES[policy].draw(random)
     head = {"apiVersion": "placewright/v1alpha2", "kind": "Round"}
     drawn["policy"] = {"priority": "preemption", **drawn.get("policy", {})}
     document: dict[str, Any] = as_document({**head, **drawn})
     return document
 
 
-def write_rounds(folder: Path) -> Iterator[str]:
-    """Write all rounds into a folder; yield the name of each file."""
+def write_rounds(folder: Path, pattern: str = "*") -> Iterator[Named]:
+    """Write the rounds whose names match into a folder; yield each, also if it is left out."""
     folder.mkdir(parents=True, exist_ok=True)
+    for name, missing, write_to in _rounds():
+        if fnmatchcase(name, pattern):
+            if missing is None:
+                write_to(folder / f"{name}.json")
+            yield Named(name, missing)
+
+
+def _rounds() -> Iterator[tuple[str, Path | None, Callable[[Path], None]]]:
+    """Yield names, what is missing, and functions that write."""
     for path in sorted(LIBRARY.glob("*.yaml")):
-        yield _written(folder / f"bundled-{path.stem}.json", load_round(path))
+        yield f"bundled-{path.stem}", None, partial(_write, partial(load_round, path))
     for policy in POLICIES:
         for seed in range(TINY):
-            file = folder / f"tiny-{policy}-{seed}.json"
-            file.write_text(json.dumps(tiny_document(policy, seed)))
-            yield file.name
+            yield f"tiny-{policy}-{seed}", None, partial(_write_tiny, policy, seed)
     for prefix, makers in (("golden", GOLDEN), (VALUE, VALUES)):
         for name, make in makers.items():
-            yield _written(folder / f"{prefix}-{name}.json", make())
+            needed = NEEDS.get(name.partition("-")[0])
+            missing = None if needed is None or needed.exists() else needed
+            yield f"{prefix}-{name}", missing, partial(_write, make)
 
 
-def _written(file: Path, round_: Round) -> str:
-    write(round_, file)
-    return file.name
+def _write(make: Make, file: Path) -> None:
+    write(make(), file)
+
+
+def _write_tiny(policy: str, seed: int, file: Path) -> None:
+    file.write_text(json.dumps(tiny_document(policy, seed)))

@@ -20,23 +20,30 @@ SECONDS, WORK_SECONDS = 10.0, 120.0
 
 
 def rows(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """Yield what came of each round, as JSON has it."""
+    """Yield what came of each round, as JSON has it; `error` is what a version died of."""
     for file in files:
-        clock = file.name.startswith(VALUE)
-        limit = SECONDS if clock else WORK_SECONDS
-        plan = solve_round(load_round(file), time_limit=limit, deterministic=not clock)
-        document = plan.model_dump(mode="json")
-        certificate = document["certificate"]
-        run = certificate.pop("run")
-        # Versions differ in which sums of terms they bound, not in plans.
-        certificate.pop("sums", None)
-        text = json.dumps(document, sort_keys=True)
-        yield {
-            "round": file.stem,
-            "sha256": hashlib.sha256(text.encode()).hexdigest(),
-            "repeatable": certificate["repeatable"],
-            "degraded": certificate["degraded"],
-            "status": certificate["status"],
-            "terms": certificate["terms"],
-            "cpu_s": run["cpu_s"],
-        }
+        try:
+            yield _row(file)
+        except Exception as error:  # noqa: BLE001 (whatever one version raises, others are solved)
+            yield {"round": file.stem, "error": f"{type(error).__name__}: {error}"}
+
+
+def _row(file: Path) -> dict[str, Any]:
+    clock = file.name.startswith(VALUE)
+    limit = SECONDS if clock else WORK_SECONDS
+    plan = solve_round(load_round(file), time_limit=limit, deterministic=not clock)
+    document = plan.model_dump(mode="json")
+    certificate = document["certificate"]
+    run = certificate.pop("run")
+    # Versions differ in which sums of terms they bound, not in plans.
+    certificate.pop("sums", None)
+    text = json.dumps(document, sort_keys=True)
+    return {
+        "round": file.stem,
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "repeatable": certificate["repeatable"],
+        "degraded": certificate["degraded"],
+        "status": certificate["status"],
+        "terms": certificate["terms"],
+        "cpu_s": run["cpu_s"],
+    }

@@ -104,7 +104,7 @@ def audit(
     else:
         print_verdict(out(), plan_file, round_, found.verification)
         if found.ok:
-            _print(found)
+            _print(round_, found)
     if not found.ok:
         raise typer.Exit(report_violations(found.verification, plan_file))
     if picture is not None:
@@ -128,7 +128,7 @@ def _current(source: str, *, lenient: bool) -> tuple[Round, Plan]:
     return current_placement(made.round)
 
 
-def _print(found: Audit) -> None:
+def _print(round_: Round, found: Audit) -> None:
     from placewright.cli.format.table import print_table
     from placewright.cli.views.gang.audit_tables import (
         fragmentation_table,
@@ -138,7 +138,7 @@ def _print(found: Audit) -> None:
     from placewright.cli.views.gang.tables import terms_table
 
     console = out()
-    console.print(verdict_text(found.terms, found.curve), soft_wrap=True)
+    console.print(verdict_text(round_, found.terms, found.curve), soft_wrap=True)
     console.print()
     print_table(console, terms_table(found.terms, "Distance from the proven bounds"))
     moves = 0

@@ -230,6 +230,8 @@ def _job(text: str) -> dict[str, Any]:
         if span is None or not span.is_integer():
             raise _wrong(text, "--set", "JOB.due=+TIME, later, or -TIME, earlier")
         return {job: {"due_later_s": int(span) * (1 if value[0] == "+" else -1)}}
+    if field == "expected_runtime_s" and (span := seconds(value)) is not None:
+        return {job: {field: int(span) if span.is_integer() else span}}
     if value[0] == "-" and field == "host_sets":
         return {job: {"drop_host_sets": _names(value[1:])}}
     if value[0] == "+" and field in ("gpu_models", "regions"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import out, warn_of_invalid_jobs
 from placewright.cli.verbs.options import SOLVING_TIME, Lenient
 from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
@@ -15,8 +16,6 @@ from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_vio
 if TYPE_CHECKING:
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.round import Round
-
-EXIT_UNDECIDED = 6
 
 
 class TextFormat(StrEnum):
@@ -58,7 +57,7 @@ def explain(
 
     Or why data has no replica in a region, under policy replicas.
 
-    Without a plan: why it cannot start in the round as it is. Exit 6 if nothing could be decided
+    Without a plan: why it cannot start in the round as it is. Exit 9 if nothing could be decided
     within the limit.
 
     Example: placewright explain round.yaml plan.json --job pretrain
@@ -81,6 +80,7 @@ def explain(
         checked = verify(round_, plan)
         if not checked.ok:
             raise typer.Exit(report_violations(checked, plan_file))
+        plan = plan.completed(round_.names)
     as_json = output_format is TextFormat.JSON
     if replica is not None:
         decided = _explain_replica(round_, replica, time_limit, as_json=as_json)
@@ -89,7 +89,7 @@ def explain(
     else:
         decided = _explain_all(round_, plan, time_limit, as_json=as_json)
     if not decided:
-        raise typer.Exit(EXIT_UNDECIDED)
+        raise typer.Exit(ExitCode.UNDECIDED)
 
 
 def _explain_job(

@@ -77,9 +77,9 @@ def export_kai(round_file: RoundFile, plan_file: PlanFile, output: ExportOutput 
     round_, plan = valid_pair(round_file, plan_file, output)
     from placewright.instances.exporters.kai import bind_requests
 
-    made, unknown = bind_requests(round_, plan)
-    if unknown:
-        note(f"KAI cannot be told: jobs whose pods are not known: {count(len(unknown), 'job')}")
+    made, unsaid = bind_requests(round_, plan)
+    for what, jobs in sorted(unsaid.items()):
+        note(f"KAI cannot be told: {what}: {count(len(jobs), 'job')}")
     text = json.dumps(made, indent=2) + "\n"
     write_export(text, output, f"kai: {count(len(made['items']), 'BindRequest')}")
 

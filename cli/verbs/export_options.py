@@ -39,7 +39,7 @@ def valid_pair(round_file: str, plan_file: str, output: str) -> tuple[Round, Pla
     verification = verify(round_, plan)
     if not verification.ok:
         raise typer.Exit(report_violations(verification, plan_file))
-    return round_, plan
+    return round_, plan.completed(round_.names)
 
 
 def write_export(text: str, output: str, what: str) -> None:

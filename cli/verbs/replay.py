@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import ExitStack
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -232,14 +234,15 @@ def _play_one(trace_file: str, spec: ReplaySpec, output: str | None, output_form
     from placewright.rounds.replay.spec import play
     from placewright.rounds.replay.sweep import play_file
 
+    look = partial(_note_unused, specs=[spec])
     with replay_progress(err()) as watch:
         if output is None:
             trace = read_trace(trace_file)
-            _note_left_out(trace)
+            look(trace)
             result = play(trace, spec, watch=watch)
             summary = summary_of(result, spec, Path(trace_file).name)
         else:
-            summary = play_file(trace_file, spec, output, watch=watch, look=_note_left_out)
+            summary = play_file(trace_file, spec, output, watch=watch, look=look)
             note_written(output)
     if output_format is Format.JSON:
         typer.echo(json.dumps(summary, indent=2))
@@ -247,12 +250,16 @@ def _play_one(trace_file: str, spec: ReplaySpec, output: str | None, output_form
         print_summary(out(), summary)
 
 
-def _note_left_out(trace: Trace) -> None:
-    """Say on stderr how many jobs of the file are not played, and why."""
+def _note_unused(trace: Trace, specs: Iterable[ReplaySpec]) -> None:
+    """Say on stderr how many jobs of the file are not played, and which columns nobody reads."""
     from placewright.instances.traces.left_out import told
+    from placewright.rounds.policies.named import policy_named
 
     if trace.left_out:
         note(told(trace.left_out))
+    seen = {column for spec in specs for column in policy_named(spec.policy).sees}
+    if unread := [column for column in trace.unread if column not in seen]:
+        note(f"columns that nobody reads: {', '.join(unread)}")
 
 
 def _play_sweep(
@@ -275,7 +282,8 @@ def _play_sweep(
         except InvalidInputError as error:
             raise wrong_argument(error, "--executor") from error
         done = open_.enter_context(sweep_progress(err(), len(specs)))
-        for name in play_all(trace_file, specs, folder, workers, look=_note_left_out):
+        look = partial(_note_unused, specs=specs.values())
+        for name in play_all(trace_file, specs, folder, workers, look=look):
             done(name)
     note_written(output)
     summaries = {name: json.loads((folder / name / SUMMARY).read_text()) for name in specs}

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import note
 from placewright.cli.verbs.options import SOLVING_TIME
 
 EXTRA = "placewright: serve needs packages that are missing; expected the extra `serve`: "
 INSTALL = "pip install 'placewright[serve]'"
 NEEDED = "fastapi", "uvicorn", "prometheus_client"
-EXIT_MISSING = 3
 MIN_TOKEN = 16
 LOOPBACK = "127.0.0.1"
 
@@ -106,7 +106,7 @@ def _check_extra() -> None:
 
     if any(find_spec(name) is None for name in NEEDED):
         note(f"{EXTRA}{INSTALL}")
-        raise typer.Exit(EXIT_MISSING)
+        raise typer.Exit(ExitCode.MISSING)
 
 
 def _token_of(file: str) -> str:

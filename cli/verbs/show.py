@@ -152,4 +152,5 @@ def _read(
     verification = verify(round_, plan)
     if not verification.ok:
         raise typer.Exit(report_violations(verification, plan_file))
-    return round_.valid_part(), plan.without_jobs(round_.invalid)
+    valid = round_.valid_part()
+    return valid, plan.completed(valid.names)

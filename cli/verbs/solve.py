@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import (
     STANDARD,
     check_output,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from placewright.instances.documents.plan import Certificate, Plan
     from placewright.instances.documents.round import Round
 
-EXIT_BROKEN = 4
-EXIT_GAP_MISSED = 5
 MAX_BROKEN = 5
 """Jobs that one line names."""
 
@@ -196,6 +195,7 @@ def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:
     """Report on stderr what the plan falls short of, and return the exit code."""
     from placewright.instances.derived.phrases import several
     from placewright.report.facts.promises import broken_in
+    from placewright.report.proofs import PROOF, proven
     from placewright.report.text import percent, term_name
 
     for what in certificate.degraded:
@@ -207,13 +207,14 @@ def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:
         return interrupts.exit_code
     broken = broken_in(plan)
     if broken:
-        proven = any(term.name == "broken" and term.gap == 0 for term in certificate.terms)
+        known = proven(certificate.terms[:1])  # under this policy the first term is what is broken
         note(
             f"placewright: breaks what was promised to {several(broken, MAX_BROKEN)}; "
-            f"{'proven' if proven else 'not proven'} to be the least loss"
+            f"{'proven' if known else 'not proven'} to be the least loss"
+            + (f" ({PROOF['claimed']})" if known and known[0].proof == "claimed" else "")
         )
-        return EXIT_BROKEN
+        return ExitCode.BROKEN
     if gap is not None and (certificate.gap is None or certificate.gap > gap):
         note(f"placewright: gap {percent(certificate.gap)} missed; asked for {percent(gap)}")
-        return EXIT_GAP_MISSED
+        return ExitCode.GAP_MISSED
     return 0

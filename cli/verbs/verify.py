@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import (
     STANDARD,
     note,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from placewright.instances.documents.round import Round
     from placewright.instances.verify import Verification
 
-EXIT_VIOLATIONS = 7
 MAX_VIOLATIONS = 20
 SHOWN_DIGITS = 12
 
@@ -58,6 +58,7 @@ def verify(
 ) -> None:
     """Check a plan independently of what made it, rule by rule (exit 7 if it breaks one).
 
+    Where only what the plan says is wrong (reasons, certificate ...), the exit code is 12.
     Every objective term is computed again and compared with the plan's own certificate.
 
     Example: placewright verify round.yaml plan.json --bound
@@ -74,14 +75,15 @@ def verify(
         check_moves(round_)
     verification = check(round_, plan)
     bounds = within = None
-    if bound and verification.ok:
+    if bound and verification.placement_ok:
         from placewright.rounds import prove_bounds
 
         bounds = prove_bounds(round_, plan, time_limit=time_limit)
-    if moves is not None and verification.ok:
+    if moves is not None and verification.placement_ok:
         from placewright.explain.move_curve import Moves
 
-        within = Moves(round_, plan, time_limit=time_limit).within(moves)
+        whole = plan.completed(round_.names)
+        within = Moves(round_, whole, time_limit=time_limit).within(moves)
     if output_format is Format.JSON:
         made = verdict_object(plan, verification, bounds)
         if within is not None:
@@ -208,6 +210,7 @@ def verdict_object(
 
     return {
         "valid": verification.ok,
+        "placement_valid": verification.placement_ok,
         "violations": [
             {"rule": found.rule, "path": found.where, "message": found.message}
             for found in verification.violations
@@ -232,7 +235,12 @@ def print_verdict(
         console.print(f"{plan_file}: valid, a plan for round {round_.name}", soft_wrap=True)
         return
     violations = verification.violations
-    console.print(f"{plan_file}: not valid, {count(len(violations), 'violation')}", soft_wrap=True)
+    found = count(len(violations), "violation")
+    if verification.placement_ok:
+        found = f"a valid placement for round {round_.name}, but {found} in what it says"
+    else:
+        found = f"not valid, {found}"
+    console.print(f"{plan_file}: {found}", soft_wrap=True)
     shown = violations if verbose else violations[:MAX_VIOLATIONS]
     for violation in shown:
         console.print(str(violation), soft_wrap=True)
@@ -287,7 +295,7 @@ def valid_plan(round_: Round, round_file: str, plan_file: str) -> Plan:
     found = verify(round_, plan)
     if not found.ok:
         raise typer.Exit(report_violations(found, plan_file))
-    return plan
+    return plan.completed(round_.names)
 
 
 def report_violations(verification: Verification, plan_file: str) -> int:
@@ -296,4 +304,4 @@ def report_violations(verification: Verification, plan_file: str) -> int:
     note(
         f"placewright: {plan_file} breaks {', '.join(rules)}; expected a plan that keeps all rules"
     )
-    return EXIT_VIOLATIONS
+    return ExitCode.STATEMENTS if verification.placement_ok else ExitCode.VIOLATIONS

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import note
 from placewright.cli.format.times import read_seconds
 from placewright.cli.verbs.watch_options import (
@@ -16,8 +17,6 @@ from placewright.cli.verbs.watch_options import (
     WatchTime,
     follow,
 )
-
-EXIT_MISSING = 3
 
 
 def watch_kubernetes(
@@ -59,7 +58,7 @@ def watch_kubernetes(
             "placewright: watch kubernetes needs a package that is missing; expected the extra "
             "`watch`: pip install 'placewright[watch]'"
         )
-        raise typer.Exit(EXIT_MISSING)
+        raise typer.Exit(ExitCode.MISSING)
     from placewright.live.watch.api_server import ApiServer
     from placewright.live.watch.kubernetes_actor import KubernetesActor
     from placewright.live.watch.kubernetes_source import KubernetesSource

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import note
 from placewright.cli.format.times import read_seconds
 from placewright.cli.verbs.options import SOLVING_TIME
 
 if TYPE_CHECKING:
     from placewright.live.watch.reading import Actor, Source
+
 
 WatchFolder = Annotated[
     str,
@@ -54,6 +56,8 @@ def follow(
     ------
     typer.BadParameter
         A search may take longer than its state may be old, or the folder cannot be made.
+    typer.Exit
+        Too many looks in a row failed; stderr says why.
     """
     if time_limit >= max_age:
         raise typer.BadParameter(
@@ -61,7 +65,7 @@ def follow(
             param_hint="--max-age",
         )
     from placewright.live.watch.follow import Follower
-    from placewright.live.watch.loop import Pace, watch
+    from placewright.live.watch.loop import GivenUpError, Pace, watch
     from placewright.live.watch.record import Record
 
     try:
@@ -73,7 +77,11 @@ def follow(
         ) from error
     pace = Pace(every_s=every, max_age_s=max_age, rounds=rounds)
     with Follower(time_limit=time_limit) as follower:
-        watch(source, follower, actor, record, pace, _tell)
+        try:
+            watch(source, follower, actor, record, pace, _tell)
+        except GivenUpError as error:
+            note(f"placewright: the watch gives up: {error}")
+            raise typer.Exit(ExitCode.GIVEN_UP) from None
 
 
 def _tell(line: str) -> None:

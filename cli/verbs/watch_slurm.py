@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import note
 from placewright.cli.format.times import read_seconds
 from placewright.cli.verbs.watch_options import (
@@ -16,8 +17,6 @@ from placewright.cli.verbs.watch_options import (
     WatchTime,
     follow,
 )
-
-EXIT_FAILED = 1
 
 
 def watch_slurm(
@@ -76,4 +75,4 @@ def _release(timeout: float) -> None:
         note(f"placewright: {line}")
     note(f"{count(released, 'job')} released")
     if failed:
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(ExitCode.REFUSED)

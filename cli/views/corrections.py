@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from placewright.explain.corrections.costs import Who
 from placewright.explain.corrections.first import try_first
 from placewright.instances.derived.phrases import several
+from placewright.report.verdicts import LEFT_OUT
 
 if TYPE_CHECKING:
     from placewright.explain.corrections.find import Correction, Corrections
@@ -42,6 +43,9 @@ def corrections_text(
     `started` are the jobs that the plan starts where this one could be, and `most` is how many
     corrections of a list were looked for.
     """
+    if found.left_out:
+        yield ""
+        yield f"  {LEFT_OUT} {several(found.left_out)}"
     some_day = found.some_day or ()
     if [one.text for one in some_day] == [one.text for one in found.now]:
         some_day = ()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from placewright.instances.derived.phrases import several
 from placewright.instances.policies import term_of
+from placewright.report.proofs import PROOF
 from placewright.report.text import priorities, term_text
 
 if TYPE_CHECKING:
@@ -14,11 +15,6 @@ if TYPE_CHECKING:
 
 MAX_JOBS = 3
 
-PROOF: Mapping[str | None, str] = {
-    "certified": "certified",
-    "claimed": "as a solver claims",
-    None: "not proven",
-}
 _WOULD: Mapping[tuple[str, str], str] = {
     ("start", "wait"): "would wait",
     ("wait", "start"): "would start",

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from placewright.cli.format.table import table
 from placewright.cli.views.corrections import corrections_text, first_text
-from placewright.cli.views.cost_of_starting import PROOF, cost_text
+from placewright.cli.views.cost_of_starting import cost_text
 from placewright.cli.views.nearest_places import places_text
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
+from placewright.instances.derived.durations import duration
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.reason_text import reason_text
-from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.documents.plan import DecisionKind, Reason
+from placewright.report.panels.source import unsaid_of
+from placewright.report.proofs import PROOF
 from placewright.report.text import count_gpus, gpus, shortened
-from placewright.report.verdicts import because_text, label, verdict_text, words
+from placewright.report.verdicts import because_text, beside_words, label, verdict_text, words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,7 +31,9 @@ if TYPE_CHECKING:
 
 MAX_JOBS = 3
 MANY = 1000
-SHORT = frozenset({Verdict.NEVER, Verdict.NOT_UNTIL_HOSTS_ARE_BACK, Verdict.NOT_NOW})
+SHORT = frozenset(Verdict) - {
+    *(Verdict.NEVER_WITHIN_RULES, Verdict.OTHERS_INSTEAD, Verdict.COULD_START, Verdict.UNDECIDED)
+}
 """Verdicts of which a plan's reason says the same in one sentence."""
 
 
@@ -41,10 +47,12 @@ def lines(
     started = _started(plan)
     beside = plan is not None
     yield f"job {job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
+    if unsaid := unsaid_of(explanation.world.base, job.name):
+        yield f"  Not in the round, and so not looked at: {several(unsaid)}"
     if short := _short(job, explanation, plan):
         yield f"  In short: {short}"
     if explanation.corrections is not None:
-        yield from first_text(explanation.corrections, words(explanation), started)
+        yield from first_text(explanation.corrections, beside_words(explanation), started)
     if explanation.conflict:
         yield from _because(explanation)
     elif explanation.proof is not None:
@@ -55,7 +63,7 @@ def lines(
             after = explanation.verdict is Verdict.OTHERS_INSTEAD
             yield from places_text(places, job.options[0].groups, after_plan=after)
     if explanation.corrections is not None:
-        said = words(explanation)
+        said = beside_words(explanation)
         yield from corrections_text(explanation.corrections, said, started, most)
     if explanation.cost is not None:
         yield ""
@@ -78,9 +86,14 @@ def _short(job: Job, explanation: Explanation, plan: Plan | None) -> str:
         return f"the plan {doing} {several(taken)} where it could be" if taken else ""
     decisions = () if plan is None or explanation.verdict not in SHORT else plan.decisions
     decided = next((one for one in decisions if one.job == job.name), None)
-    if decided is None or decided.reason is None:
-        return ""
-    return reason_text(decided.reason, decided.detail)
+    if decided is None or decided.reason in (None, Reason.HELD_FOR_RESERVATION):
+        return ""  # the verdict says more of a reservation
+    left = partial(_left, explanation.world.base.now)
+    return reason_text(decided.reason, decided.detail, left)
+
+
+def _left(now: int, at: int) -> str:
+    return f"in {duration(max(0, at - now))}"
 
 
 def replica_lines(dataset: str, region: str, explanation: Explanation) -> Iterator[str]:

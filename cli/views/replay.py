@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from placewright.rounds.replay.loop import Loop
 
-_EVENTS_BETWEEN = 200
+_SECONDS_BETWEEN = 0.2
 
 COLUMNS = {
     "jobs": "jobs",
@@ -72,14 +72,14 @@ def replay_progress(console: Console) -> Iterator[Callable[[Loop], None] | None]
     if not console.is_terminal:
         yield None
         return
-    began, events = monotonic(), 0
+    began = shown = monotonic()
     with console.status("playing ...") as status:
 
         def show(loop: Loop) -> None:
-            nonlocal events
-            events += 1
-            if events % _EVENTS_BETWEEN:
+            nonlocal shown
+            if monotonic() < shown + _SECONDS_BETWEEN:
                 return
+            shown = monotonic()
             ended, jobs = loop.next_arrival - len(loop.alive), len(loop.trace)
             left = (monotonic() - began) * (jobs - ended) / max(1, ended)
             alive = f"{len(loop.alive):,} alive"

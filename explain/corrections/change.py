@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -13,6 +13,9 @@ from placewright.instances.documents.edits import Edit
 Suffices: TypeAlias = Callable[[Sequence[Edit]], bool | None]
 """Whether the job starts once a round is edited so; None if that is not known."""
 
+
+Failed: TypeAlias = Callable[[str, Exception], None]
+"""Is told of a change that cannot be tried, by what it is, and why."""
 
 MAX_NEEDED = 32
 """Hosts or jobs of one change, beyond which it is of no use to people."""
@@ -127,6 +130,17 @@ class Names:
 
         found = minimal_subset(self.names, enough, accepts=up_to(MAX_NEEDED))
         return None if found is None else Form(self.text(found), self.edits(found), known)
+
+
+def each(sources: Sequence[Iterator[Change]], failed: Failed | None) -> Iterator[Change]:
+    """Yield the changes of all sources; one that fails takes no other with it if that is told."""
+    for source in sources:
+        try:
+            yield from source
+        except Exception as error:
+            if failed is None:
+                raise
+            failed("some changes", error)
 
 
 def edit_of(**change: Any) -> Edit:

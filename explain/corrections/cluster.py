@@ -9,10 +9,12 @@ from placewright.explain.corrections.change import (
     MAX_NEEDED,
     Amounts,
     Change,
+    Failed,
     Form,
     Names,
     Step,
     Suffices,
+    each,
     edit_of,
 )
 from placewright.explain.corrections.least_amount import least_amount
@@ -77,20 +79,32 @@ class Until:
         return Form(f"wait {duration(at - self.now)}{until}", (edit_of(at=at),), least)
 
 
-def cluster_changes(round_: Round, job: Job, started: Sequence[str] = ()) -> Iterator[Change]:
-    """Yield what would let a pending job start without changing what it asks.
+def cluster_changes(
+    round_: Round, job: Job, started: Sequence[str] = (), failed: Failed | None = None
+) -> Iterator[Change]:
+    """Return what would let a pending job start without changing what it asks.
 
     Parameters
     ----------
     started
         Names of jobs that a plan starts: they could give way.
+    failed
+        Is told of changes that cannot be listed.
     """
-    yield from _quotas(round_, job)
-    yield from _caps(round_, job)
-    yield from pool_changes(round_, job)
-    yield from _quotas_of_regions(round_, job)
-    yield from _hosts_back(round_)
-    yield from _ends(round_, set(started))
+    sources = (
+        _quotas(round_, job),
+        _caps(round_, job),
+        pool_changes(round_, job),
+        _quotas_of_regions(round_, job),
+        _hosts_back(round_),
+        _ends(round_, set(started)),
+        _give_way(round_, started),
+        _data(round_, job),
+    )
+    return each(sources, failed)
+
+
+def _give_way(round_: Round, started: Sequence[str]) -> Iterator[Change]:
     if started:
         priority = {one.name: one.priority for one in round_.jobs}
         yield Names(
@@ -99,7 +113,6 @@ def cluster_changes(round_: Round, job: Job, started: Sequence[str] = ()) -> Ite
             lambda names: f"let {counted(names, 'job')} wait",
             lambda names: (edit_of(remove=list(names)),),
         )
-    yield from _data(round_, job)
 
 
 def _quotas(round_: Round, job: Job) -> Iterator[Change]:

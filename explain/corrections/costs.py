@@ -51,6 +51,7 @@ COSTS: Mapping[str, Cost] = {
     "cpu": Cost(Who.USER, 3),
     "memory": Cost(Who.USER, 3),
     "due": Cost(Who.USER, 3),
+    "runtime": Cost(Who.USER, 3),
     "slowdown": Cost(Who.USER, 3),
     "load": Cost(Who.USER, 3),
     "conflicts": Cost(Who.USER, 3),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from placewright.explain.corrections.change import Change, Form
+from placewright.explain.corrections.change import Change, Failed, Form
 from placewright.explain.corrections.costs import COSTS, Cost, Who
 from placewright.explain.corrections.minimal_sets import MAX_CHANGES, minimal_corrections
 from placewright.instances.documents.edits import Edit, Edits
@@ -96,15 +96,19 @@ class Corrections:
         does not last.
     now
         With these it starts while nobody else moves, or by preemption.
+    left_out
+        Changes that could not be tried, each with why.
     """
 
     some_day: tuple[Correction, ...] | None
     now: tuple[Correction, ...]
+    left_out: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the corrections as a part of a JSON document."""
         some_day = None if self.some_day is None else [one.document() for one in self.some_day]
-        return {"some_day": some_day, "now": [one.document() for one in self.now]}
+        now = [one.document() for one in self.now]
+        return {"some_day": some_day, "now": now, "left_out": list(self.left_out)}
 
 
 def corrections(
@@ -114,6 +118,7 @@ def corrections(
     *,
     costs: Mapping[str, Cost] = COSTS,
     most: int = MAX_CHANGES,
+    failed: Failed | None = None,
 ) -> Iterator[Correction]:
     """Yield all minimal corrections of a waiting job, the cheapest first.
 
@@ -129,8 +134,10 @@ def corrections(
         By kind of change.
     most
         The largest number of changes of one correction.
+    failed
+        Is told of changes that cannot be tried; they are left out.
     """
-    world, told = _Edited(round_, starts), set[str]()
+    world, told = _Edited(round_, starts, failed), set[str]()
 
     def all_of(chosen: frozenset[int]) -> bool | None:
         return world.starts([changes[c].strongest for c in sorted(chosen)])
@@ -145,6 +152,8 @@ def corrections(
             continue
         parts = [Part(costs[changes[c].kind].who, changes[c].kind, forms[c]) for c in forms]
         is_minimal = found.proven and all(form.least for form in forms.values())
+        # Who waits may meet maintenance: then less may suffice where more does not.
+        is_minimal &= not (round_.maintenance and any(part.kind == "time" for part in parts))
         parts.sort(key=lambda part: list(Who).index(part.who))
         correction = Correction(tuple(parts), found.cost, is_minimal)
         # Changes of one kind may have the same least amount.
@@ -188,8 +197,8 @@ def _least_forms(
 class _Edited:
     """Asks whether the job starts in a round with some changes; each question once."""
 
-    def __init__(self, round_: Round, starts: Starts) -> None:
-        self._round, self._starts = round_, starts
+    def __init__(self, round_: Round, starts: Starts, failed: Failed | None) -> None:
+        self._round, self._starts, self._failed = round_, starts, failed
         self._known: dict[tuple[str, ...], bool | None] = {}
         self._made: dict[tuple[str, ...], Round] = {}
 
@@ -203,12 +212,16 @@ class _Edited:
             ended = [
                 name for last in changes[most:] for edit in last.edits for name in edit.end or ()
             ]
+            self._known[keys] = None
             try:
                 # What makes no sense is refused when the plan of the correction is verified.
                 self._known[keys] = self._starts(self._with(changes[:most], keys[:most]), ended)
             except InvalidInputError:
-                # Such as fewer tasks than the slices of another option have.
-                self._known[keys] = False
+                pass  # such as fewer tasks than the slices of another option have
+            except Exception as error:
+                if self._failed is None:
+                    raise
+                self._failed(", and ".join(form.text for form in forms), error)
         return self._known[keys]
 
     def _with(self, changes: Sequence[Edits], keys: tuple[str, ...]) -> Round:

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from placewright.explain.corrections.change import Amounts, Change, Form, Step, edit_of
-from placewright.instances.derived.durations import span
+from placewright.explain.corrections.change import (
+    Amounts,
+    Change,
+    Failed,
+    Form,
+    Step,
+    each,
+    edit_of,
+)
+from placewright.instances.derived.durations import duration, span
+from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.phrases import count, plural
 from placewright.instances.documents.edits import Edit
 from placewright.instances.documents.job import Job
@@ -26,23 +35,26 @@ Who asks whole GPUs is not offered parts of one.
 """
 
 
-def own_changes(round_: Round, job: Job) -> Iterator[Change]:
-    """Yield what the owner of a pending job could do, in the order of application."""
+def own_changes(round_: Round, job: Job, failed: Failed | None = None) -> Iterator[Change]:
+    """Return what the owner of a pending job could do, in the order of application."""
     groups = {
         (o, g): group
         for o, option in enumerate(job.options)
         for g, group in enumerate(option.groups)
     }
-    yield from _elsewhere(round_, job, groups)
-    yield from _levels(round_, job, groups)
-    yield from _arrangement(job, groups)
-    for field in ("cpu", "memory", "gpu_memory", "gpu"):
-        yield from _less(job, groups, field)
-    yield from _fewer_tasks(job, groups)
-    yield from _sooner(job)
-    yield from _later_due(round_, job)
-    yield from _other_regions(round_, job)
-    yield from _turns(round_, job)
+    sources = (
+        _elsewhere(round_, job, groups),
+        _levels(round_, job, groups),
+        _arrangement(job, groups),
+        *(_less(job, groups, field) for field in ("cpu", "memory", "gpu_memory", "gpu")),
+        _fewer_tasks(job, groups),
+        _sooner(job),
+        _later_due(round_, job),
+        shorter_runs(round_, job, (one.start for one in round_.maintenance)),
+        _other_regions(round_, job),
+        _turns(round_, job),
+    )
+    return each(sources, failed)
 
 
 def _step(kind: str, text: str, *edits: Edit) -> Step:
@@ -64,11 +76,11 @@ def _same(groups: dict[Where, TaskGroup], of: Callable[[TaskGroup], T]) -> dict[
 
 
 def _elsewhere(round_: Round, job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
-    models = dict.fromkeys(entry.gpu_model for entry in round_.cluster.hosts)
+    models = dict.fromkeys(hardware(entry).gpu_model for entry in round_.cluster.hosts)
     asked = [set(group.gpu_models) for group in groups.values() if group.gpu_models is not None]
     # A cap of GPUs of a model has to know what a task group counts: it may have no other model.
     capped = {model for name in job.caps for model in round_.caps[name].gpus_by_model}
-    for model in models:
+    for model in filter(None, models):
         known = all(capped.isdisjoint({model, *allowed}) for allowed in asked)
         if known and any(model not in allowed for allowed in asked):
             yield _step("models", f"allow {model}, too", _of(job, add_gpu_models=[model]))
@@ -193,6 +205,24 @@ def _later_due(round_: Round, job: Job) -> Iterator[Change]:
         lambda leases: f"make it due {span(leases * length)} later",
         lambda leases: (_of(job, due_later_s=leases * length),),
     )
+
+
+def shorter_runs(round_: Round, job: Job, times: Iterable[int | None]) -> Iterator[Amounts]:
+    """Yield shorter run times: so that the job has ended by the last of some times, or an earlier.
+
+    Jobs that run for longer have to keep off what is taken from these times on.
+    """
+    now, runtime = round_.now, job.expected_runtime_s
+    lengths = sorted({at - now for at in times if at is not None and at > now}, reverse=True)
+    shorter = [one for one in lengths if runtime is None or one < runtime]
+    if shorter:
+        yield Amounts(
+            "runtime",
+            len(shorter),
+            lambda number: f"ask for a run time of at most {duration(shorter[number - 1])}",
+            lambda number: (_of(job, expected_runtime_s=shorter[number - 1]),),
+            lambda number: 1.0 if runtime is None else shorter[number - 1] / runtime,
+        )
 
 
 def _turns(round_: Round, job: Job) -> Iterator[Change]:

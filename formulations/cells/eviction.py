@@ -159,8 +159,7 @@ def _least_cost(job: Job, now: int) -> int:
     if running is None:
         return 0
     option = job.options[running.option]
-    lost = 0 if running.checkpoint is None else now - running.checkpoint
-    stop = option.milli_gpu * (lost + running.restart_s)
+    stop = option.milli_gpu * (running.unsaved_s(now) + running.restart_s)
     migrate = stop if running.migrate_cost is None else running.migrate_cost
     preempt = stop if running.preempt_cost is None else running.preempt_cost
     smallest = min(group.gpu for group in option.groups)

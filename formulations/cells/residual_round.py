@@ -6,6 +6,7 @@ are pending: one that starts elsewhere has migrated, one that does not start is 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -15,13 +16,16 @@ from placewright.formulations.cells.admission import pinned
 from placewright.formulations.cells.eviction import Evictions, evictions
 from placewright.formulations.cells.residual_pools import cluster_with_limits
 from placewright.formulations.common.priority_classes import PriorityClass
+from placewright.formulations.gang.problem.compile import precedence_levels
 from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
 from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.formulations.gang.problem.priority_classes import priority_classes
+from placewright.formulations.gang.problem.quotas import held_before, limits_of, quota_of
 from placewright.formulations.gang.problem.terms import OPTION_SUMS
 from placewright.formulations.plan_messages import Candidate, Place, Slots
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
@@ -141,6 +145,20 @@ class ResidualRound:
             stopped.append(job)
         return stopped
 
+    @property
+    def fixed_rank(self) -> int:
+        """How many precedences of running jobs lie below that of some job whose start is fixed."""
+        levels = precedence_levels(self.round, self.borrowed)
+        if self.placed.starts and any(tenant.cells for tenant in self.whole.tenants):
+            return len(levels)
+        ranks = [0]
+        for inner, outer in enumerate(self.outer):
+            if outer in self.placed.starts:
+                entitled = self.placed.starts[outer][0] not in self.borrowed.get(inner, ())
+                mine = entitled, self.round.jobs[inner].priority
+                ranks.append(bisect_left(levels, mine))
+        return max(ranks)
+
     def base(self) -> Candidate:
         """Return the plan in which guaranteed jobs start, evicted ones stop, and no more."""
         return replace(self.placed, preempted=self.evicted.jobs)
@@ -222,7 +240,9 @@ def residual_round_of(whole: Round, placed: Candidate) -> ResidualRound:
     )
     if evicted.jobs:
         # What evicted jobs hold beyond a capacity counts, too.
-        left = left.model_copy(update={"cluster": cluster_with_limits(whole)})
+        left = left.model_copy(
+            update={"cluster": cluster_with_limits(whole), **_limits(left, whole)}
+        )
     priorities = priority_classes(whole, borrowed)
     budget = DisruptionBudget.of(whole)
     return ResidualRound(
@@ -244,6 +264,22 @@ def _starts(placed: Candidate, names: list[str]) -> dict[int, tuple[int, tuple[T
         slots = placed.slots.get(j) or (None,) * len(places)
         starts[j] = option, tuple(map(_task, places, slots, repeat(names)))
     return starts
+
+
+def _limits(left: Round, whole: Round) -> dict[str, object]:
+    """Return tenants and caps with as much as their jobs may hold after the whole round."""
+    limits = limits_of(whole)
+    held = held_before(whole, limits)
+    most = {
+        account: {measure: max(limit, held[account][measure]) for measure, limit in mine.items()}
+        for account, mine in limits.items()
+    }
+    tenants = tuple(
+        one.model_copy(update={"quota": quota_of(most.get(("tenant", one.name), {}))})
+        for one in left.tenants
+    )
+    caps = {name: Cap.of(most.get(("cap", name), {})) for name in left.caps}
+    return {"tenants": tenants, "caps": caps}
 
 
 def _policy(whole: Round, *, some: bool) -> Policy:

@@ -79,7 +79,12 @@ def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:
     find another place, which is no constraint of the gang models. So the first plan is greedy and
     avoids these hosts; if later ones are unlawful, a second search that avoids them comes last.
     """
-    rest, problem = cells.rest, cells.gangs
+    rest = cells.rest
+    problem = replace(
+        cells.gangs,
+        fixed_rank=rest.fixed_rank,
+        has_reservations=rest.round.policy.backfill is not None,
+    )
     offset = _offsets(rest, cells.base, problem)
     has_plan = session.best is not None
     left = sorted(rest.left_by(rest.evicted.jobs))

@@ -8,7 +8,7 @@ stands in the state of the search.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from placewright.formulations.session import Session
@@ -22,15 +22,12 @@ class SearchState:
     ----------
     session
         That of the phase that runs: it ends with its share of the time.
-    without
-        Names of phases left out, to measure what a phase is worth (ablation).
     finished
         Set by a phase after which no later one can improve the plan or a bound, though some term
         is not proven.
     """
 
     session: Session
-    without: Collection[str] = field(default=(), kw_only=True)
     finished: bool = field(default=False, kw_only=True)
 
     def ended(self) -> bool:
@@ -67,7 +64,7 @@ class Phase(Generic[State, Step]):
     Attributes
     ----------
     name
-        Unique in its list; `without` refers to it.
+        Unique in its list; `leaving_out` refers to it.
     run
         Yields plans and bounds, and may change the state.
     applies
@@ -93,13 +90,29 @@ class Phase(Generic[State, Step]):
     needs_gap: bool = False
 
 
+def leaving_out(
+    session: Session, names: Collection[str], *lists: Sequence[Phase[Any, Any]]
+) -> Session:
+    """Return a session in which phases of such names are left out, in inner lists, too.
+
+    Raises
+    ------
+    ValueError
+        If no phase of the lists has such a name.
+    """
+    known = {phase.name for phases in lists for phase in phases}
+    if unknown := sorted(set(names) - known):
+        raise ValueError(f"phases {unknown} are unknown; some of {sorted(known)} were expected")
+    return replace(session, without=frozenset(names))
+
+
 def run_phases(phases: Sequence[Phase[State, Step]], state: State) -> Iterator[Step]:
     """Yield the steps of the phases that apply, until the search has ended."""
     session = state.session
     for phase in phases:
         if state.ended():
             return
-        if phase.name in state.without or not phase.applies(state):
+        if phase.name in session.without or not phase.applies(state):
             continue
         if phase.needs_gap and state.close_enough():
             continue

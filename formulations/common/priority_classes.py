@@ -1,9 +1,9 @@
 """Strict priority: the priority classes of a round, by which a term is written out.
 
-A **priority class** holds the jobs of one precedence. Where the pending jobs that count in a term
-have several precedences, the classes are those of all jobs that compete, pending ones and running
-ones that may stop, and the term is written out: `value_1` counts the jobs of the highest
-precedence, `value_2` those of the next.
+A **priority class** holds the jobs of one precedence. Where the jobs that compete in a term,
+pending ones and running ones that may stop or move, have several precedences, the term is written
+out: `value_1` counts the jobs of the highest precedence, `value_2` those of the next. So a job that
+starts nowhere adds a class of its own at most, and the others are decided as without it.
 
 No more than `MAX_CLASSES`: while there are more, the two neighbours of least weight are merged (the
 weight of a class is what its jobs are worth; of equal pairs the lowest).
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import NamedTuple
 
 from placewright.formulations.bound_arithmetic import SHARPNESS
@@ -96,17 +97,19 @@ def classes_by_precedence(
         elif pinned or not job.running.pinned:
             option = job.running.option
             running[precedence(j, option)] += worth(job, option)
-    if len(pending) < 2:
-        return ()
     levels = sorted({*pending, *running}, reverse=True)
+    if len(levels) < 2:
+        return ()
     return _merged([PriorityClass((level,), pending[level], running[level]) for level in levels])
 
 
 def _merged(classes: list[PriorityClass]) -> tuple[PriorityClass, ...]:
     """Merge neighbours of least weight until there are no more than `MAX_CLASSES`."""
+    weight = [one.pending + one.running for one in classes]
     while len(classes) > MAX_CLASSES:
-        weight = [one.pending + one.running for one in classes]
-        at = min(range(len(classes) - 1), key=lambda k: (weight[k] + weight[k + 1], -k))
+        both = list(map(add, weight, weight[1:]))
+        at = len(both) - 1 - both[::-1].index(min(both))
+        weight[at : at + 2] = [both[at]]
         first, second = classes[at : at + 2]
         classes[at : at + 2] = [
             PriorityClass(

@@ -17,13 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placewright.formulations.common.phases import Phase, SearchState, run_phases
+from placewright.formulations.common.phases import Phase, SearchState, leaving_out, run_phases
 from placewright.formulations.common.priority_classes import class_terms
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.admission import AdmissionBound, admit, bound_admitted
 from placewright.formulations.deadline.bounds.trivial import trivial_bounds
 from placewright.formulations.deadline.heuristics.earliest_offers import Offers
 from placewright.formulations.deadline.heuristics.list_scheduling import objective
+from placewright.formulations.deadline.heuristics.master_subproblem import PHASES as ADMISSION
 from placewright.formulations.deadline.heuristics.place_current_lease import place_current_lease
 from placewright.formulations.deadline.heuristics.repair_promises import with_promises
 from placewright.formulations.deadline.models.integrated.solve import solve_integrated
@@ -114,7 +115,8 @@ def run(
         Names of phases to leave out, for an ablation.
     """
     seconds = max(0.0, session.remaining())
-    state = _Run(session, admission, admission.steady_only(), seconds, without=without)
+    session = leaving_out(session, without, PHASES, ADMISSION)
+    state = _Run(session, admission, admission.steady_only(), seconds)
     for step in run_phases(PHASES, state):
         if isinstance(step, Bound):
             state.bounds.append(step)

@@ -103,6 +103,10 @@ class ModelParameters:
         Programs that sifting solves before the whole relaxation is.
     sifting_gain_rel
         Reduced cost, relative to the largest cost, from which an option left out comes in.
+    max_account_table_entries, min_cut_fraction
+        Of the dynamic program of cuts of accounts; from which part of a job on one is sought.
+    num_idle_cut_rounds, min_cut_gain_rel
+        How often cuts are added that gain no more than this part of the bound together.
     max_core_columns
         Columns of a first core; a model of fewer is searched whole.
     core_loss_rel
@@ -150,6 +154,10 @@ class ModelParameters:
     num_options_per_class: int = 3
     max_sifting_rounds: int = 6
     sifting_gain_rel: float = 1e-9
+    max_account_table_entries: int = 5_000_000
+    min_cut_fraction: float = 1e-5
+    num_idle_cut_rounds: int = 3
+    min_cut_gain_rel: float = 1e-4
     max_core_columns: int = 1_000
     core_loss_rel: float = 1e-6
     max_search_seconds: float = 10.0
@@ -328,8 +336,8 @@ class NeighbourhoodParameters:
     max_hosts, max_hosts_with_parts
         Hosts of a neighbourhood; fewer where tasks ask for GPU memory or slices, as a host then has
         many more variables.
-    max_repair_seconds, repair_gap_rel
-        Of the model that repairs a neighbourhood.
+    max_repair_seconds, repair_share, repair_gap_rel
+        Of the model that repairs a neighbourhood; the share is of the time for all repairs.
     reported_gain_rel
         Growth of the value, relative to the last plan yielded, from which a plan is yielded before
         the end.
@@ -354,6 +362,7 @@ class NeighbourhoodParameters:
     max_hosts: int = 12
     max_hosts_with_parts: int = 4
     max_repair_seconds: float = 3.0
+    repair_share: float = 0.1
     repair_gap_rel: float = 1e-4
     reported_gain_rel: float = 1e-3
     num_ruins_per_task: int = 2
@@ -377,6 +386,14 @@ class RunParameters:
     ----------
     max_exact_variables
         Task variables of a host-indexed model up to which a round is small: solved whole.
+    max_last_times
+        How many times as many a larger round may have for that model to be tried at the end.
+    max_tiny_variables
+        Task variables up to which that model comes first, without a search of counts.
+    counts_share
+        Of the time left, for each search of counts before that model, in a small round.
+    exact_share
+        Of the time left after them, for that model: later bounds need some.
     min_pattern_variables
         Task variables of a small round from which host patterns are tried before that model.
     pattern_search_share
@@ -384,6 +401,10 @@ class RunParameters:
     """
 
     max_exact_variables: int = 6_000
+    max_last_times: int = 5
+    max_tiny_variables: int = 100
+    counts_share: float = 0.3
+    exact_share: float = 0.85
     min_pattern_variables: int = 100
     pattern_search_share: float = 0.1
 

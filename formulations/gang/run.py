@@ -1,4 +1,4 @@
-"""The gang formulation: a greedy plan, then exact models of small rounds, aggregate ones of large.
+"""The gang formulation: a greedy plan, aggregate models, and the exact model where it is small.
 
 `models/host/`, `models/aggregate/model.py` and `models/aggregate/host_columns.py` say what each
 model is exact for. The first term is bounded over a relaxation. Every later one is bounded with the
@@ -11,15 +11,17 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from placewright.formulations.common.phases import Phase, run_phases
+from placewright.formulations.common.phases import Phase, leaving_out, run_phases
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.bounds.freed import freed_bounds
 from placewright.formulations.gang.bounds.trivial import trivial_bounds
-from placewright.formulations.gang.heuristics.count_search import search_counts
+from placewright.formulations.gang.heuristics.count_search import COUNT_SEARCH, search_counts
 from placewright.formulations.gang.heuristics.disaggregate import disaggregate
 from placewright.formulations.gang.heuristics.fragmentation_search import search_fragmentation
+from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
 from placewright.formulations.gang.heuristics.migration import (
     DISPLACEMENT,
+    MIGRATION,
     decide_by_precedence,
     decides_by_precedence,
     evacuate_at_once,
@@ -47,11 +49,12 @@ from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.completion import complete
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
+from placewright.formulations.gang.placement.from_candidate import placement_of
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
-from placewright.formulations.gang.problem.terms import PROGRESS, VALUE
+from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
 from placewright.formulations.gang.relieved_plan import with_relieved_links
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
@@ -69,12 +72,23 @@ def run(
     ----------
     without
         Names of phases to leave out, also of those in `migration.py` and `count_search.py`.
+
+    Raises
+    ------
+    ValueError
+        If there is no phase of such a name.
     """
 
     def phases(problem: Problem, session: Session) -> Steps:
-        yield from run_phases(PHASES, Search(session, problem, without=without))
+        search = Search(session, problem)
+        for step in run_phases(PHASES, search):
+            known = session.best
+            yield step
+            if isinstance(step, Candidate) and session.best != known:
+                search.best_plan = step
 
-    yield from with_relieved_links(problem, session, phases)
+    lists = PHASES, MIGRATION, COUNT_SEARCH
+    yield from with_relieved_links(problem, leaving_out(session, without, *lists), phases)
 
 
 def _greedy(search: Search) -> Steps:
@@ -108,7 +122,8 @@ def _search_small_counts(search: Search) -> Steps:
 
 
 def _solve_exactly(search: Search) -> Steps:
-    yield from run_exact(search.problem, search.session)
+    search.solved_exactly = True
+    yield from run_exact(search.problem, search.session, search.best_plan)
 
 
 def _bound_freed(search: Search) -> Steps:
@@ -134,15 +149,25 @@ def _relax(search: Search) -> Steps:
         )
 
 
+def _without_improvement(search: Search) -> Session:
+    """Return the session of a search of counts; before an exact model it leaves out LNS.
+
+    That comes after the model, if the gap is still open.
+    """
+    session = search.session
+    if not small(search.problem):
+        return session
+    return replace(session, without=session.without | {"LNS", "LNS of counts"})
+
+
 def _migrate(search: Search) -> Steps:
     if search.tightest is not None:
         yield from migrate(
-            search.session,
+            _without_improvement(search),
             search.problem,
             search.tightest,
             search.relaxation,
             search.incumbent,
-            search.without,
         )
 
 
@@ -161,14 +186,13 @@ def _repack(search: Search) -> Steps:
 def _search_counts(search: Search) -> Steps:
     if search.tightest is not None and search.greedy is not None:
         yield from search_counts(
-            search.session,
+            _without_improvement(search),
             search.problem,
             search.greedy,
             search.tightest,
             search.models,
             search.relaxation,
             search.first_relaxation,
-            search.without,
         )
 
 
@@ -192,8 +216,38 @@ def _small(search: Search) -> bool:
     return small(search.problem)
 
 
-def _large(search: Search) -> bool:
-    return not small(search.problem)
+def _tiny(search: Search) -> bool:
+    """Whether the host-indexed model is solved sooner than any search of counts ends."""
+    tuning = parameters.PARAMETERS.run
+    limit = min(tuning.max_tiny_variables, tuning.max_exact_variables)
+    return num_task_variables(search.problem, limit) <= limit
+
+
+def _searches_counts(search: Search) -> bool:
+    """Whether counts are searched before the host-indexed model, if there is one at all.
+
+    Not in a tiny round, nor where the aggregate model cannot help the first term of a small one.
+    """
+    if not small(search.problem):
+        return True
+    helps = search.first in (VALUE, PROGRESS, ENTITLED) and not search.close_enough()
+    return helps and not _tiny(search)
+
+
+def _share_of_counts(search: Search) -> float:
+    """Return the share of the time for a phase before the host-indexed model of a small round."""
+    return parameters.PARAMETERS.run.counts_share if small(search.problem) else 1.0
+
+
+def _leaves_gap(search: Search) -> bool:
+    return search.first == VALUE and search.best_plan is not None
+
+
+def _improve_best(search: Search) -> Steps:
+    """Improve the best plan of all phases by LNS with the time that they left."""
+    if search.best_plan is not None:
+        placement = placement_of(search.problem, search.best_plan)
+        yield from large_neighbourhood_search(search.problem, search.session, placement)
 
 
 def _relaxed(search: Search) -> bool:
@@ -233,6 +287,19 @@ def _counts_may_gain(search: Search) -> bool:
     if packed is None or PROGRESS in search.problem.terms:
         return True
     return not close_enough(search.problem, search.session, packed)
+
+
+def _exact_is_left(search: Search) -> bool:
+    """Whether to solve the host-indexed model, now that counts have been searched.
+
+    In a round that is not small it may take all the time: not for later terms alone.
+    """
+    if search.solved_exactly or small(search.problem):
+        return not search.solved_exactly
+    tuning = parameters.PARAMETERS.run
+    limit = tuning.max_last_times * tuning.max_exact_variables
+    few = len(search.problem.running) <= limit and not search.close_enough()
+    return few and num_task_variables(search.problem, limit) <= limit
 
 
 def small(problem: Problem) -> bool:
@@ -290,25 +357,40 @@ PHASES = (
         lambda s: STRANDED in s.problem.terms,
         needs_time=True,
     ),
-    # Small rounds.
     Phase("counts of a small round", _search_small_counts, _counts_may_prove, needs_time=True),
-    Phase("host-indexed model", _solve_exactly, _small, needs_time=True),
-    # Large rounds.
-    *(replace(phase, applies=_both(_large, phase.applies)) for phase in DISPLACEMENT),
     Phase(
-        "bound of freed", _bound_freed, lambda s: _large(s) and s.first == FREED, needs_time=True
+        "host-indexed model at once",
+        _solve_exactly,
+        lambda s: small(s.problem) and not _searches_counts(s),
+        needs_time=True,
     ),
-    Phase("relaxation", _relax, _large, needs_time=True),
+    *(replace(p, applies=_both(_searches_counts, p.applies)) for p in DISPLACEMENT),
+    Phase(
+        "bound of freed",
+        _bound_freed,
+        lambda s: s.first == FREED and not small(s.problem),
+        needs_time=True,
+    ),
+    Phase("relaxation", _relax, _searches_counts, share=_share_of_counts, needs_time=True),
     Phase(
         "precedence",
         decide_by_precedence,
         lambda s: _migrates(s) and decides_by_precedence(s),
+        share=_share_of_counts,
         needs_time=True,
         needs_gap=True,
     ),
-    Phase("migration", _migrate, _migrates),
-    Phase("repacking", _repack, _repacks, needs_time=True, needs_gap=True),
-    Phase("counts", _search_counts, _counts_may_gain),
+    Phase("migration", _migrate, _migrates, share=_share_of_counts),
+    Phase("repacking", _repack, _repacks, share=_share_of_counts, needs_time=True, needs_gap=True),
+    Phase("counts", _search_counts, _counts_may_gain, share=_share_of_counts),
+    Phase(
+        "host-indexed model",
+        _solve_exactly,
+        _exact_is_left,
+        share=lambda _: parameters.PARAMETERS.run.exact_share,
+        needs_time=True,
+    ),
     Phase("bounds of later terms", _bound_later_terms, _relaxed),
+    Phase("LNS of the best plan", _improve_best, _leaves_gap, needs_time=True, needs_gap=True),
 )
 """The portfolio. Shares of the time of single solves stand in `parameters.py`."""

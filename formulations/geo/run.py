@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from placewright.formulations.bound_arithmetic import SHARPNESS, near
-from placewright.formulations.common.phases import Phase, SearchState, run_phases
+from placewright.formulations.common.phases import Phase, SearchState, leaving_out, run_phases
 from placewright.formulations.gang.problem.terms import PROGRESS, VALUE
 from placewright.formulations.geo import parameters
 from placewright.formulations.geo.bounds.assignment_bounds import (
@@ -41,8 +41,8 @@ UNREACHABLE = 2**62
 class Context(SearchState):
     """What the phases share: the round, its size, and its job classes once they are needed."""
 
-    def __init__(self, problem: Problem, session: Session, without: Collection[str] = ()) -> None:
-        super().__init__(session, without=without)
+    def __init__(self, problem: Problem, session: Session) -> None:
+        super().__init__(session)
         self.problem = problem
         self.value_bound = float("inf")
         size, tuning = len(problem.round.jobs) * problem.cluster.num_hosts, parameters.PARAMETERS
@@ -90,7 +90,7 @@ def run(
         yield Bound(term, one.pending, certified=True)
     for term in problem.round.policy.terms[1:]:
         yield Bound(term, 0, certified=True)
-    yield from run_phases(PHASES, Context(problem, session, without))
+    yield from run_phases(PHASES, Context(problem, leaving_out(session, without, PHASES)))
 
 
 def _monolithic(context: Context) -> Iterator[Candidate | Bound]:

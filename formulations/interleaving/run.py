@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import islice
 
 from placewright.formulations.common.inner_rounds import inner_plans
-from placewright.formulations.common.phases import Phase, SearchState, run_phases
+from placewright.formulations.common.phases import Phase, SearchState, leaving_out, run_phases
 from placewright.formulations.common.priority_classes import classes_by_term
 from placewright.formulations.interleaving.heuristics.packing_search import (
     PackingSearch,
@@ -66,10 +66,8 @@ class _Run(SearchState):
         The round of gangs in which every job has its GPUs alone, None if somebody can share them.
     """
 
-    def __init__(
-        self, fixed: Interleaving, session: Session, without: Collection[str] = ()
-    ) -> None:
-        super().__init__(session, without=without)
+    def __init__(self, fixed: Interleaving, session: Session) -> None:
+        super().__init__(session)
         self.fixed = fixed
         self.gangs = gangs_without_sharing(fixed.round)
         self._gang_steps: Iterator[Candidate | Bound] | None = None
@@ -104,7 +102,7 @@ def run(
     without
         Names of phases to leave out, for an ablation.
     """
-    yield from run_phases(PHASES, _Run(fixed, session, without))
+    yield from run_phases(PHASES, _Run(fixed, leaving_out(session, without, PHASES)))
 
 
 def _place_alone(state: _Run) -> Iterator[Candidate | Bound]:

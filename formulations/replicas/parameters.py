@@ -40,7 +40,7 @@ class Parameters:
     """Of the time left, for testing which copies links can carry alone."""
     guided_regions: int = 2
     """Regions of the dataset that the tree branches on first, one per run of annealing."""
-    compilation_wait_time_share: float = 0.5
+    compilation_wait_time_share: float = 0.7
     """Of the time before bounds, that annealing may wait for machine code."""
     max_starts: int = 10
     """Runs of annealing; twice as many if the tree guides them."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placewright.array_types import Bools, Floats
-from placewright.formulations.common.phases import Phase, SearchState, run_phases
+from placewright.formulations.common.phases import Phase, SearchState, leaving_out, run_phases
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.data_relaxation import (
@@ -24,7 +24,7 @@ from placewright.formulations.replicas.heuristics.incumbent import Incumbent
 from placewright.formulations.replicas.heuristics.multi_start import anneal, anneal_repeatedly
 from placewright.formulations.replicas.heuristics.restricted_search import search_restricted
 from placewright.formulations.replicas.heuristics.timed_lns import search_neighbourhoods
-from placewright.formulations.replicas.machine_code import MACHINE_CODE
+from placewright.formulations.replicas.machine_code import ANNEALING, DESCENTS
 from placewright.formulations.replicas.models.lexicographic import is_small, solve_lexicographically
 from placewright.formulations.replicas.problem.problem import DATA, Problem
 from placewright.formulations.session import Session
@@ -46,14 +46,14 @@ def run(
     without
         Names of phases to leave out, for an ablation.
     """
-    yield from ReplicaSearch(problem, session, without).steps()
+    yield from ReplicaSearch(problem, leaving_out(session, without, PHASES)).steps()
 
 
 class ReplicaSearch(SearchState):
     """The state of one round's search."""
 
-    def __init__(self, problem: Problem, session: Session, without: Collection[str] = ()) -> None:
-        super().__init__(session, without=without)
+    def __init__(self, problem: Problem, session: Session) -> None:
+        super().__init__(session)
         self.problem = problem
         self._incumbent = Incumbent(problem, session)
         self._greedy = self._incumbent.solution
@@ -171,16 +171,18 @@ class ReplicaSearch(SearchState):
         For a part of the time at most, of which some seconds are kept.
         """
         session = self.session
-        if not MACHINE_CODE.available(session) and MACHINE_CODE.missing is not None:
+        if not ANNEALING.available(session) and ANNEALING.missing is not None:
             late = session.remaining() - parameters.PARAMETERS.compilation_wait_time_share * (
                 session.remaining() - reserve
             )
             yield from search_neighbourhoods(
-                self._incumbent, None, late, lambda: MACHINE_CODE.available(session)
+                self._incumbent, None, late, lambda: ANNEALING.available(session)
             )
-        found = MACHINE_CODE.available(session)
-        if MACHINE_CODE.missing is not None:
-            session.degraded.append(f"nothing was annealed: {MACHINE_CODE.missing}")
+        found = ANNEALING.available(session)
+        if found:
+            DESCENTS.available(session)  # for the tree; it is made while the first run goes on
+        if ANNEALING.missing is not None:
+            session.degraded.append(f"nothing was annealed: {ANNEALING.missing}")
         return found
 
     def _solve_exactly(self) -> Iterator[Candidate | Bound]:

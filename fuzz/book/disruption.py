@@ -43,6 +43,6 @@ def _gpus(job: Job) -> int:
 def _lost(facts: Facts, job: Job) -> int:
     running = facts.raw["jobs"][job.number]["running"]
     seconds = running.get("restart_s", 0)
-    if running.get("checkpoint") is not None:
-        seconds += facts.raw.get("now", 0) - running["checkpoint"]
+    saved = running.get("started") if running.get("checkpoint") is None else running["checkpoint"]
+    seconds += 0 if saved is None else facts.raw.get("now", 0) - saved
     return int(_gpus(job) * seconds)

@@ -330,8 +330,9 @@ class Facts:
             )
             for task in running["tasks"]
         ]
-        checkpoint = running.get("checkpoint")
-        lost = 0 if checkpoint is None else self.raw.get("now", 0) - checkpoint
+        saved = [running.get(name) for name in ("checkpoint", "started")]
+        since = next((at for at in saved if at is not None), self.raw.get("now", 0))
+        lost = self.raw.get("now", 0) - since
         usual = options[number].asks["gpu"] * (lost + running.get("restart_s", 0))
         migrate, preempt = running.get("migrate_cost"), running.get("preempt_cost")
         return Running(

@@ -129,7 +129,6 @@ class Terms:
         if policy.get("priority") == "preemption":
             return []
         worth: dict[Precedence, int] = {}
-        waiting: set[Precedence] = set()
         for job in self.facts.jobs:
             pinned = job.running is not None and job.running.pinned
             if pinned if counted is None else not counted(job):
@@ -139,8 +138,7 @@ class Terms:
             for level in levels:
                 best = max(worth_of(job, n) for n in numbers if of(job, n) == level)
                 worth[level] = worth.get(level, 0) + best
-            waiting |= levels if job.running is None else set()
-        classes = [[level] for level in sorted(worth, reverse=True)] if len(waiting) > 1 else []
+        classes = [[level] for level in sorted(worth, reverse=True)] if len(worth) > 1 else []
         while len(classes) > MOST_CLASSES:
             weights = [sum(worth[level] for level in one) for one in classes]
             both = [a + b for a, b in pairwise(weights)]

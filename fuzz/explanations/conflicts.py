@@ -15,6 +15,7 @@ from placewright.explain.facts.fact import Fact, Stratum, World, named
 from placewright.explain.facts.policies import says_yes
 from placewright.explain.proof import question_of
 from placewright.explain.situations import Situations
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -140,7 +141,7 @@ def _of_proof(found: Explanation, starts: Starts) -> Iterator[str]:
         if witness.plan is not None:
             bare = witness.plan.model_copy(update={"round": None, "certificate": None})
             question = question_of(world)
-            if not verify(question, bare).ok or not says_yes(question, bare, world.job):
+            if not verify(trusted(question), bare).ok or not says_yes(question, bare, world.job):
                 yield "the plan of a witness is not valid, or does not start the job"
 
 

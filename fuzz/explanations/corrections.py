@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import TypeAlias
 
 from fuzz.explanations.questions import Starts
+from fuzz.explanations.reservations import Beside
 from fuzz.explanations.samples import Sample
 from placewright.explain.corrections.change import Amounts, Change, Names
 from placewright.explain.corrections.cluster import cluster_changes
@@ -17,6 +18,7 @@ from placewright.explain.corrections.own import own_changes
 from placewright.explain.explanation import Explanation, Verdict
 from placewright.explain.facts.fact import Stratum, World, named
 from placewright.explain.facts.policies import FACTS
+from placewright.explain.reservations import Reservations
 from placewright.explain.situations import Situations
 from placewright.instances.documents.edits import Edit, Edits
 from placewright.instances.documents.round import Round
@@ -185,6 +187,7 @@ def beside_plan_faults(found: Explanation, sample: Sample, starts: Starts) -> It
     plan = sample.plan.without_jobs(sample.round.invalid)
     situations = Situations(sample.round.valid_part(), plan)
     base = situations.policy.base(situations.after.round, sample.job)
+    reserved = Reservations(plan, sample.job)
     for one in found.corrections.now:
         if one.beside_plan is None or any(part.kind == "preempt" for part in one.parts):
             continue
@@ -192,7 +195,11 @@ def beside_plan_faults(found: Explanation, sample: Sample, starts: Starts) -> It
             edited = apply_edits(base, one.edits)
         except InvalidInputError:
             continue
-        if starts(World(edited, sample.job)) is not one.beside_plan:
+        could = starts(World(edited, sample.job))
+        if could and reserved.times:
+            kept = apply_edits(reserved.kept(situations.after.round), one.edits)
+            could = Beside(kept, plan, sample.job).starts()
+        if could is not one.beside_plan:
             yield f"{one.text}: wrong about what the plan starts"
 
 

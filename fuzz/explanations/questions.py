@@ -16,6 +16,8 @@ from fuzz.book.cells import Cells
 from fuzz.book.choices import WAIT, Enumeration
 from fuzz.book.facts import Facts
 from fuzz.book.judgement import Judgement
+from fuzz.book.reservations import maintained
+from fuzz.book.waiting import Waiting
 from fuzz.policies import deadline, geo, interleaving, replicas
 from fuzz.policy import Judged, Raw, TooManyPlansError
 from fuzz.small_units import in_small_units
@@ -66,13 +68,15 @@ def gang_starts(world: World) -> bool:
     vacate = document.get("policy", {}).get("vacate", ())
     document["policy"] = {"terms": ["value"], "priority": "preemption", "vacate": list(vacate)}
     facts = Facts(document)
-    judgement = Judgement(facts)
+    judgement, queue = Judgement(facts), Waiting(facts)
     enumeration = Enumeration(facts, cells.admits)
     (index,) = (i for i, job in enumerate(facts.jobs) if job.name == world.job)
     for number, choices in enumerate(enumeration):
         if number >= MAX_PLACES:
             raise TooManyPlansError
         if choices[index].kind == WAIT or judgement.between(choices, room=enumeration.room):
+            continue
+        if not maintained(queue, choices):
             continue
         if any(not cells.broken(choices, bound) for bound in cells.bindings(choices)):
             return True

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fuzz.explanations import conflicts
+from fuzz.explanations import conflicts, reservations
 from fuzz.explanations.command_line import CommandLine
 from fuzz.explanations.corrections import MOST, Enumerated, beside_plan_faults, lists
 from fuzz.explanations.questions import STARTS
-from fuzz.explanations.samples import MissingReplica, Sample, missing_replicas, waiting
+from fuzz.explanations.samples import RESERVED, MissingReplica, Sample, missing_replicas, waiting
 from fuzz.play import told as error_told
 from fuzz.policies import POLICIES
 from fuzz.policy import TooManyPlansError
@@ -22,7 +22,18 @@ from placewright.explain.explanation import Explanation, Verdict
 MISSING = "missing-replicas"
 """Replicas that do not come, in place of jobs that wait."""
 
-NAMES = ("gang", "cells", "pools", "interleaving", "deadline", "geo", "replicas", MISSING)
+NAMES = (
+    "gang",
+    "queue",
+    RESERVED.name,
+    "cells",
+    "pools",
+    "interleaving",
+    "deadline",
+    "geo",
+    "replicas",
+    MISSING,
+)
 
 
 @dataclass(slots=True)
@@ -97,7 +108,7 @@ def run(
 def _samples(name: str, seed: int) -> Iterator[Sample | MissingReplica]:
     if name == MISSING:
         return missing_replicas(POLICIES["replicas"], [seed])
-    return waiting(POLICIES[name], [seed])
+    return waiting(RESERVED if name == RESERVED.name else POLICIES[name], [seed])
 
 
 def _look(
@@ -171,6 +182,8 @@ class _Look:
 
     def _at_corrections(self, sample: Sample, found: Explanation) -> None:
         starts = STARTS[sample.round.policy.formulation]
+        if found.verdict == Verdict.HELD_FOR_RESERVATION and found.corrections is not None:
+            self.corrections += len(found.corrections.now)
         for listed in lists(found, sample):
             self.corrections += len(listed.found)
             if not self.open and any(not one.minimal for one in listed.found):
@@ -183,6 +196,7 @@ class _Look:
             self.faults += self._shell.faults(given, sample.job, listed.found)
         try:
             self.faults += beside_plan_faults(found, sample, starts)
+            self.faults += reservations.faults(found, sample)
         except TooManyPlansError:
             self.uncompared = True
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
+from fuzz import drawing
 from fuzz.data.homes import layouts
 from fuzz.data.world import read_world
 from fuzz.play import read
-from fuzz.policy import Policy, TooManyPlansError
+from fuzz.policies import queue
+from fuzz.policy import Policy, Raw, TooManyPlansError
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Explanation
 from placewright.explain.facts.policies import FACTS
@@ -19,6 +22,27 @@ from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 
 SOLVE_S = 1.0
+
+
+def _behind_a_gang(rng: Random) -> Raw:
+    """Draw a queue whose head asks for nearly all GPUs: others wait for its reservation."""
+    round_ = queue.POLICY.draw(rng)
+    while not any(job.get("running", {}).get("started") for job in round_["jobs"]):
+        round_ = queue.POLICY.draw(rng)
+    for job in round_["jobs"]:
+        if "running" in job:
+            job["running"]["pinned"] = True
+    gpus = sum(host["gpus"] for host in round_["cluster"]["hosts"])
+    group = {"gpu": 1000, "count": max(1, gpus - rng.choice((0, 0, 1, 2)))}
+    head = {"name": "head", "priority": 3, "submitted": drawing.NOW - 9}
+    runs = {"expected_runtime_s": rng.choice(queue.TIMES)}
+    round_["jobs"].append({**head, **runs, "options": [{"groups": [group]}]})
+    round_["policy"]["backfill"] = {"depth": rng.choice((1, 1, 2, "all"))}
+    return round_
+
+
+RESERVED = replace(queue.POLICY, name="reservations", draw=_behind_a_gang)
+"""Rounds in which most jobs wait for reservations."""
 
 
 class Sample(NamedTuple):

@@ -18,7 +18,7 @@ from fuzz.book.terms import Terms
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, cluster, costs, options, settle
 from fuzz.drawing_caps import draw_caps
-from fuzz.policies.gang import disruption_limits
+from fuzz.policies.gang import INNER_SETTINGS, disruption_limits
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 
 LENGTH = 10
@@ -340,4 +340,4 @@ def _pace(rng: Random) -> Raw:
     return pace
 
 
-POLICY = Policy("deadline", draw, plans, untrue=untrue)
+POLICY = Policy("deadline", draw, plans, INNER_SETTINGS, untrue=untrue)

@@ -152,4 +152,6 @@ def counting() -> Iterator[None]:
 
 
 SETTINGS = (Setting("exact", 3), Setting("counting", 2, counting))
+INNER_SETTINGS = (Setting("usual", 4), Setting("counting", 1, counting))
+"""Of policies that make rounds of gangs inside themselves."""
 POLICY = Policy("gang", draw, plans, SETTINGS, untrue=untrue, fault=fault, features=features)

@@ -29,7 +29,7 @@ from fuzz.data.replay import broken
 from fuzz.data.world import World, read_world
 from fuzz.drawing import chance, costs, options, settle
 from fuzz.drawing_caps import draw_caps
-from fuzz.policies.gang import disruption_limits
+from fuzz.policies.gang import counting, disruption_limits
 from fuzz.policy import Judged, Policy, Raw, Setting, TooManyPlansError
 from placewright.formulations.geo import parameters
 
@@ -284,6 +284,7 @@ def _sizes(**values: Any) -> Callable[[], Any]:
 
 SETTINGS = (
     Setting("whole", 4),
+    Setting("counting", 1, counting),
     Setting("regions", 3, _sizes(max_monolithic_size=0, max_refined_size=0)),
     Setting("both", 2, _sizes(max_monolithic_size=0)),
     Setting("hurried", 1, seconds=0.02),

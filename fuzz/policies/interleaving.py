@@ -20,7 +20,7 @@ from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, cluster, costs, group, settle
 from fuzz.drawing_caps import draw_caps
 from fuzz.drawing_pools import draw_pools
-from fuzz.policies.gang import disruption_limits
+from fuzz.policies.gang import INNER_SETTINGS, disruption_limits
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
 
 RATES = ("throughput", "weighted_throughput", "efficiency")
@@ -413,4 +413,4 @@ def _settle(rng: Random, round_: Raw, job: Raw) -> None:
     settle(rng, round_, [job])
 
 
-POLICY = Policy("interleaving", draw, plans, untrue=untrue)
+POLICY = Policy("interleaving", draw, plans, INNER_SETTINGS, untrue=untrue)

@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placewright.instances.checks.round import check_round
+from placewright.instances.checks.round import check_round, is_checked, trusted
 from placewright.instances.documents.plan import MAX_MESSAGE
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import ENTRY, InvalidInputError, Path, merged
+
+
+def checked(round_: Round) -> Round:
+    """Return a round that is known to make sense: every public function begins with this.
+
+    Of a round with invalid jobs it is found out again which are, so the result is another object.
+
+    Raises
+    ------
+    InvalidInputError
+        It is no Round, or one that a loader would refuse; with the loader's words.
+    """
+    if not isinstance(round_, Round):
+        expected, given = "expected a Round, as loaders return it", type(round_).__name__
+        raise InvalidInputError(expected, path=("round",), value=given)
+    if round_.invalid:
+        return with_invalid_jobs(round_)
+    check_round(round_)
+    return round_
 
 
 def with_invalid_jobs(round_: Round) -> Round:
@@ -21,6 +40,8 @@ def with_invalid_jobs(round_: Round) -> Round:
     InvalidInputError
         All errors elsewhere: in running jobs, or outside of jobs.
     """
+    if is_checked(round_):
+        return round_
     found: dict[str, list[InvalidInputError]] = {}
     rest = round_
     while True:
@@ -40,7 +61,8 @@ def with_invalid_jobs(round_: Round) -> Round:
             # What is checked of a legal round only may find more.
             rest = round_.without_jobs(found)
         else:
-            return round_.with_invalid({name: _message(of) for name, of in found.items()})
+            messages = {name: _message(of) for name, of in found.items()}
+            return trusted(round_.with_invalid(messages))
 
 
 def _job(path: Path, round_: Round) -> str | None:

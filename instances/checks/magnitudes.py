@@ -129,9 +129,8 @@ def _stop(job: Job, now: int) -> int:
     running = job.running
     if running is None:
         return 0
-    lost = 0 if running.checkpoint is None else now - running.checkpoint
     milli = job.options[running.option].milli_gpu
-    default = milli * (lost + running.restart_s)
+    default = milli * (running.unsaved_s(now) + running.restart_s)
     costs = (running.migrate_cost, running.preempt_cost)
     return milli + max(default if cost is None else cost for cost in costs)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from weakref import WeakValueDictionary
 
 from placewright.instances.checks.arrangement import check_arrangement
 from placewright.instances.checks.caps import check_caps, check_caps_of_jobs
@@ -30,18 +31,38 @@ __all__ = [
     "check_limits",
     "check_round",
     "hosts_by_name",
+    "is_checked",
     "known_hosts",
+    "trusted",
 ]
+
+_CHECKED: WeakValueDictionary[int, Round] = WeakValueDictionary()
+"""Rounds that passed, by id. What `model_copy` or anything else makes of one is another object."""
+
+
+def is_checked(round_: Round) -> bool:
+    """Whether this very object has passed its checks."""
+    return _CHECKED.get(id(round_)) is round_
+
+
+def trusted(round_: Round) -> Round:
+    """Return a round that counts as checked from now on: it was made of a checked one."""
+    _CHECKED[id(round_)] = round_
+    return round_
 
 
 def check_round(round_: Round) -> None:
     """Refuse a round whose cluster, names, running jobs or policy make no sense.
+
+    An object is checked once: it is immutable.
 
     Raises
     ------
     InvalidInputError
         All errors of the cluster, or else of the rest, with their paths in the Round document.
     """
+    if is_checked(round_):
+        return
     try:
         check_cluster(round_.cluster)
     except InvalidInputError as error:
@@ -64,6 +85,7 @@ def check_round(round_: Round) -> None:
         check_limits(round_, hosts)
     errors.refuse()
     check_cells(round_)
+    trusted(round_)
 
 
 def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:

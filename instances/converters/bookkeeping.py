@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from placewright.instances.errors import printable
+from placewright.instances.errors import InvalidInputError, printable
 
 MAX_NAMES = 5
 """Names that a line shows of those it counts."""
@@ -18,6 +18,8 @@ MAX_REASONS = 100
 
 MAX_REASON = 200
 MAX_LINE = 2_000
+MAX_WRONG = 1000
+"""Entries that cannot be read, beyond which a source is none of a cluster."""
 
 
 @dataclass(slots=True)
@@ -35,6 +37,9 @@ class Bookkeeping:
         is, with the names of the entries.
     fields : list of str
         A line for each kind about its fields: how many are read, which rules are told.
+    lenient : bool
+        Entries that cannot be read are left out, as where a cluster is followed; else the first one
+        is an error.
     """
 
     taken: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -43,6 +48,14 @@ class Bookkeeping:
     )
     unsaid: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     fields: list[str] = field(default_factory=list)
+    lenient: bool = False
+    _wrong: int = 0
+
+    def refuse(self, error: InvalidInputError) -> None:
+        """Raise an error of one entry, unless it is to be left out, which the caller does then."""
+        self._wrong += 1
+        if not self.lenient or self._wrong > MAX_WRONG:
+            raise error
 
     def take(self, kind: str, number: int = 1) -> None:
         """Count entries that are in the round."""

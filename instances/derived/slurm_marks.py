@@ -6,6 +6,11 @@ by Placewright, which may release it; holds of users and administrators have no 
 
 from __future__ import annotations
 
+import re
+
+NODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+"""Names of nodes that Slurm's commands take as such."""
+
 HELD = "placewright: held"
 """Held by Placewright, be it from its submission on or while it moves."""
 

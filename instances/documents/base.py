@@ -14,6 +14,9 @@ MAX_AMOUNT = 10**12
 MAX_TOTAL = 10**18
 """What a plan's terms stay within: sums over its jobs, which arrays of 64 bits hold."""
 
+MAX_NOW = 253_402_300_799
+"""The last second of the year 9999: no calendar date comes later."""
+
 MAX_MOMENT = 10**13
 MAX_COUNT = 100_000
 

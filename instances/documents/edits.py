@@ -46,6 +46,7 @@ Asked = Literal[
     "due",
     "regions",
     "not_before",
+    "expected_runtime_s",
     "slowdown",
     "load",
     "conflicts",
@@ -54,6 +55,7 @@ Asked = Literal[
 profile; `conflicts` are those of the round that name it."""
 
 Seconds = Annotated[int, Field(strict=True, ge=-MAX_AMOUNT, le=MAX_AMOUNT)]
+Runtime = Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)]
 Hosts = Annotated[Many[HostName], Field(min_length=1)]
 Names = Annotated[Many[Name], Field(min_length=1)]
 
@@ -166,10 +168,10 @@ class LimitsEdit(Document):
 class JobEdit(Document):
     """What one job asks from now on; what is not named stays.
 
-    `priority`, `weight`, `held`, `not_before` and `anti_affinity` are fields of the job. `due`
-    takes the place of all its due times, and `due_later_s` moves each of them. `regions` are all in
-    which it may run and `add_regions` further ones; with `remote` it may (or may not) read any of
-    its data in another region.
+    `priority`, `weight`, `held`, `not_before`, `expected_runtime_s` and `anti_affinity` are fields
+    of the job. `due` takes the place of all its due times, and `due_later_s` moves each of them.
+    `regions` are all in which it may run and `add_regions` further ones; with `remote` it may (or
+    may not) read any of its data in another region.
 
     `only` leaves it one of its options, by index. All other fields are of its options and
     task groups, all of them or those chosen by `option` and `group`: `joint_required` is the level
@@ -181,6 +183,7 @@ class JobEdit(Document):
     weight: Annotated[int, Field(strict=True, ge=0, le=10**6)] | None = None
     held: Flag | None = None
     not_before: Index | None = None
+    expected_runtime_s: Runtime | None = None
     anti_affinity: AntiAffinity | None = None
     due: Annotated[Many[Due], Field(min_length=1, max_length=MAX_DUE)] | None = None
     due_later_s: Seconds | None = None

@@ -32,9 +32,9 @@ class Running(Document):
 
     A `pinned` job stays; any other may migrate, or be preempted for a job of strictly higher
     priority. Stopping it costs `migrate_cost` or `preempt_cost` (milli-GPU-seconds); by default its
-    milli-GPU times the seconds since its last `checkpoint` (on the round's clock; None: no work is
-    lost) plus `restart_s`. The milli-GPU of every task that moves or stops come on top. `started`
-    is when it started, on the round's clock (None: not known).
+    milli-GPU times the seconds of work that it loses (`unsaved_s`) plus `restart_s`. The milli-GPU
+    of every task that moves or stops come on top. Its last `checkpoint` and when it `started` are
+    on the round's clock (None: not known).
     """
 
     option: Index = 0
@@ -45,6 +45,14 @@ class Running(Document):
     restart_s: Index = 0
     migrate_cost: Amount | None = None
     preempt_cost: Amount | None = None
+
+    def unsaved_s(self, now: int) -> int:
+        """Seconds of work that it loses if it stops: since its checkpoint, else since its start.
+
+        0 where neither is known.
+        """
+        saved = self.started if self.checkpoint is None else self.checkpoint
+        return 0 if saved is None else now - saved
 
 
 class Job(Document):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -290,6 +290,21 @@ class Plan(Document):
     decisions: Many[Decision]
     sections: Many[Section] = ()
     certificate: Certificate | None = None
+
+    def __getitem__(self, job: str) -> Decision:
+        """Return what is decided about a job; `KeyError` if nothing is."""
+        for decision in self.decisions:
+            if decision.job == job:
+                return decision
+        raise KeyError(job)
+
+    def completed(self, names: Iterable[str]) -> Self:
+        """Return the plan with the decisions of these jobs, in their order: who has none waits."""
+        known = {decision.job: decision for decision in self.decisions}
+        made = tuple(
+            known.get(name) or Decision(job=name, decision=DecisionKind.WAIT) for name in names
+        )
+        return self if made == self.decisions else self.model_copy(update={"decisions": made})
 
     def without_jobs(self, names: Collection[str]) -> Self:
         """Return the plan without the decisions of some jobs; itself for none."""

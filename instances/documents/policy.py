@@ -135,7 +135,8 @@ class DisruptionLimits(Document):
 
     `preempted_jobs` and `preempted_gpus` limit the jobs that are preempted and the GPUs they held,
     `migrated_jobs` the jobs that migrate. `lost_gpu_s` limits the work lost by all of these: GPUs
-    held times the seconds since the last checkpoint and those of a restart. A job that has run for
+    held times the seconds since the last checkpoint, without one since the start, and those of a
+    restart. A job that has run for
     less than `min_run_s` since it `started` is not preempted. Jobs on hosts that failed or are to
     be vacated do not count.
     """

@@ -92,7 +92,13 @@ def read_mib(text: str) -> int:
     ValueError
         Says what was expected.
     """
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else _memory(text)
+    number = small_number(text)
+    return _memory(text) if number is None else number
+
+
+def small_number(text: str) -> int | None:
+    """Return the number that a text of at most 15 digits is; None for any other text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def is_zero(raw: Any) -> bool:

@@ -11,6 +11,7 @@ from placewright.instances.documents.annotations import Annotations
 from placewright.instances.documents.base import (
     API_VERSION,
     MAX_AMOUNT,
+    MAX_NOW,
     Document,
     Flag,
     Index,
@@ -67,7 +68,7 @@ class Round(Document):
     apiVersion: Literal["placewright/v1alpha2"] = API_VERSION  # noqa: N815
     kind: Literal["Round"] = "Round"
     name: Name = "round"
-    now: Index = 0
+    now: Annotated[int, Field(strict=True, ge=0, le=MAX_NOW)] = 0
     cluster: ClusterDocument
     host_sets: dict[Name, Many[HostName]] = Field(default_factory=dict, max_length=MAX_HOST_SETS)
     jobs: Many[Job] = ()
@@ -105,6 +106,11 @@ class Round(Document):
     def valid_part(self) -> Self:
         """Return the round without its invalid jobs: what there is to decide."""
         return self.without_jobs(self._invalid).with_invalid({}) if self._invalid else self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all jobs."""
+        return tuple(job.name for job in self.jobs)
 
     def without_jobs(self, names: Collection[str]) -> Self:
         """Return the round without some jobs, and without conflicts of those."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from placewright.instances.checks.invalid_jobs import with_invalid_jobs
-from placewright.instances.checks.round import check_round
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.edits import Edit, Edits
 from placewright.instances.documents.round import Round
 from placewright.instances.edits import caps, clock, hosts, jobs, pools, regions, tenants
@@ -38,28 +37,28 @@ def apply_edits(round_: Round, edits: Edits) -> Round:
     Parameters
     ----------
     round_
-        A round that `check_round` accepts, or read leniently.
+        The round as it is.
     edits
         The changes. An edit that changes nothing leaves the round as it is.
 
     Raises
     ------
     InvalidInputError
-        An edit names what the round does not have, or leads to a round that makes no sense. The
-        path begins with `edits` and the index of the edit.
+        The round makes no sense; or an edit names what it does not have, or leads to one that makes
+        none, and the path begins with `edits` and the index of the edit.
     """
-    made = [round_]
+    made = [checked(round_)]
     for i, edit in enumerate(edits.edits):
         made.append(_applied(made[-1], edit, i))
     if made[-1] == round_:
-        return round_
+        return made[0]
     try:
-        return _checked(made[-1])
+        return checked(made[-1])
     except InvalidInputError:
         # Only now is it worth the time to look for the edit from which on the round is wrong.
         for i, one in enumerate(made[1:]):
             try:
-                _checked(one)
+                checked(one)
             except InvalidInputError as error:
                 raise _of_edit(error, i, edits.edits[i]) from None
         raise
@@ -83,13 +82,6 @@ def _applied(round_: Round, edit: Edit, index: int) -> Round:
         return _FUNCTIONS[edit.verb](round_, edit.value)
     except InvalidInputError as error:
         raise error.under("edits", index, edit.verb) from None
-
-
-def _checked(round_: Round) -> Round:
-    if round_.invalid:  # an edit may have made them valid
-        return with_invalid_jobs(round_)
-    check_round(round_)
-    return round_
 
 
 def _of_edit(error: InvalidInputError, index: int, edit: Edit) -> InvalidInputError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placewright.instances.derived.arrived_copies import with_arrived_copies
 from placewright.instances.derived.work_done import jobs_after_work, work_left
-from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Leases
 from placewright.instances.documents.round import Round
@@ -26,8 +26,8 @@ def advance(round_: Round, seconds: int) -> Round:
     under way have arrived if they are ready.
     """
     now = round_.now + seconds
-    if now > MAX_AMOUNT:
-        raise InvalidInputError(f"expected a time of at most {MAX_AMOUNT}", value=now)
+    if now > MAX_NOW:
+        raise InvalidInputError(f"expected a time of at most {MAX_NOW}", value=now)
     if not seconds:
         return round_
     ended = {job.name for job in round_.jobs if _has_ended(job, now, round_.leases, seconds)}

@@ -12,7 +12,8 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 
-_OF_JOB = ("priority", "weight", "held", "not_before", "anti_affinity", "regions")
+_CLEARED = ("not_before", "expected_runtime_s", "anti_affinity", "regions")
+_OF_JOB = ("priority", "weight", "held", *_CLEARED)
 _NO_PROFILE: Mapping[str, Any] = {"slowdown": None, "load": ()}
 _OF_GROUP = (
     "count",
@@ -87,7 +88,7 @@ def _changed(one: Job, edit: JobEdit) -> Job:
     update: dict[str, Any] = {
         name: getattr(edit, name) for name in _OF_JOB if getattr(edit, name) is not None
     }
-    for name in ("not_before", "anti_affinity", "regions"):
+    for name in _CLEARED:
         if name in edit.without:
             update[name] = None
     if edit.add_regions and one.regions is not None:

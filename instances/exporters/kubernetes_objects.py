@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, Task
+from placewright.instances.documents.quantities import small_number
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import (
     KUBERNETES_GATES,
@@ -32,6 +34,7 @@ MAX_MESSAGE = 1024
 """Characters of the message of an Event."""
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _UID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _VERSION = re.compile(r"(?:[a-z0-9.-]{1,253}/)?v[0-9][a-z0-9]{0,20}")
 _NO_GATE = "-"
@@ -97,7 +100,7 @@ class ObjectsOf:
                 found[g, i] = PodOf(
                     name,
                     uid,
-                    int(gate) if gate.isascii() and gate.isdigit() else None,
+                    small_number(gate),
                     i < len(chosen) and chosen[i] == "yes",
                 )
         return found
@@ -153,7 +156,7 @@ class Hostnames:
     def __init__(self, round_: Round) -> None:
         self._labels = {
             host.name: host.annotations.get(KUBERNETES_HOSTNAME, host.name)
-            for host in round_.cluster.hosts
+            for host in checked(round_).cluster.hosts
         }
 
     def of(self, host: str) -> str:
@@ -165,9 +168,9 @@ class Hostnames:
             It is no label that Kubernetes could have.
         """
         label = self._labels.get(host, host)
-        if not _NAME.fullmatch(label):
+        if not _LABEL.fullmatch(label):
             raise InvalidInputError(
-                f"expected the name of a node, for host {host}",
+                f"expected the value of a label, for host {host}",
                 path=("cluster", "hosts"),
                 value=label,
             )

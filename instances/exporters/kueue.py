@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.documents.quantities import small_number
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import (
     KUBERNETES_AFFINITY,
@@ -24,13 +24,12 @@ from placewright.instances.documents.source_keys import (
     KUBERNETES_TOPOLOGY,
     OWN_CHECK,
 )
-from placewright.instances.exporters.kubectl import Call, Script, delete, patch, script, test
-from placewright.instances.exporters.kubernetes import WORKLOAD, in_order_of_moves
+from placewright.instances.exporters.kubectl import Call, Script, delete, patch, test
+from placewright.instances.exporters.kubernetes import WORKLOAD, PodCalls
 from placewright.instances.exporters.kubernetes_objects import (
     Hostnames,
     ObjectsOf,
     time_text,
-    waiting_event,
 )
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -40,14 +39,10 @@ _JOB = ("batch/v1", "Job")
 def kueue_script(round_: Round, plan: Plan) -> Script:
     """Return the calls of kubectl by which Kueue admits what a valid plan starts, where it says.
 
-    Raises
-    ------
-    InvalidInputError
-        A job or host lacks the annotations of `convert kubernetes`, or has a name that Kubernetes
-        cannot have.
+    Pods that stop for these workloads alone are deleted first. What cannot be said is counted and
+    left out, also jobs and hosts with names that Kubernetes cannot have.
     """
-    made = _Calls(round_, Hostnames(round_))
-    return script([*made.of(plan)], made.unsaid)
+    return _WorkloadCalls(round_, plan).script()
 
 
 def topology_assignments(round_: Round, plan: Plan) -> dict[str, Any]:
@@ -71,28 +66,13 @@ def topology_assignments(round_: Round, plan: Plan) -> dict[str, Any]:
     }
 
 
-@dataclass
-class _Calls:
-    round: Round
-    hostnames: Hostnames
-    unsaid: dict[str, list[str]] = field(default_factory=dict)
+class _WorkloadCalls(PodCalls):
+    of_kueue = True
+    elsewhere = "jobs that stop for others than workloads of Kueue: export kubernetes"
 
-    def of(self, plan: Plan) -> Iterator[Call]:
-        objects = {job.name: ObjectsOf(job, at) for at, job in enumerate(self.round.jobs)}
-        for name in in_order_of_moves(plan):
-            self._cannot_say("jobs of Kueue that stop or move", name)
-        for decision in plan.decisions:
-            if decision.decision is DecisionKind.START:
-                yield from self._start(objects[decision.job], decision)
-        for decision in plan.decisions:
-            if decision.decision is DecisionKind.WAIT and objects[decision.job].kind == WORKLOAD:
-                event = waiting_event(objects[decision.job], decision, self.round.now)
-                if event is not None:
-                    yield event
-
-    def _start(self, objects: ObjectsOf, decision: Decision) -> Iterator[Call]:
+    def start(self, objects: ObjectsOf, decision: Decision) -> Iterator[Call]:
         if objects.kind != WORKLOAD:
-            self._cannot_say("jobs that are not Kueue's: export kubernetes", decision.job)
+            self.cannot_say("jobs that are not Kueue's: export kubernetes", decision.job)
         elif objects.text(KUBERNETES_TOPOLOGY) == "yes":
             yield from self._as_affinity(objects, decision)
         else:
@@ -104,14 +84,14 @@ class _Calls:
             objects.text(f"{KUBERNETES_OWNER}kind"),
         )
         if owner != _JOB:
-            self._cannot_say("jobs of other kinds than Job of batch/v1", decision.job)
+            self.cannot_say("jobs of other kinds than Job of batch/v1", decision.job)
             return
         if objects.text(KUBERNETES_AFFINITY) == "yes":
-            self._cannot_say("jobs with an affinity of their own", decision.job)
+            self.cannot_say("jobs with an affinity of their own", decision.job)
             return
         hosts = [self.hostnames.of(task.host) for task in decision.tasks]
         if len(set(Counter(hosts).values())) > 1:
-            self._cannot_say("how many pods go to each node, where they differ", decision.job)
+            self.cannot_say("how many pods go to each node, where they differ", decision.job)
         job = objects.name_at(f"{KUBERNETES_OWNER}name")
         nodes = sorted(set(hosts))
         operations = [
@@ -132,20 +112,20 @@ class _Calls:
         )
 
     def _as_answer(self, objects: ObjectsOf, decision: Decision) -> Iterator[Call]:
-        at = objects.text(KUBERNETES_CHECK)
-        if not at.isascii() or not at.isdigit():
-            self._cannot_say(f"Workloads without the check {OWN_CHECK}", decision.job)
+        at = small_number(objects.text(KUBERNETES_CHECK))
+        if at is None:
+            self.cannot_say(f"Workloads without the check {OWN_CHECK}", decision.job)
             return
         updates = []
         for name, tasks in _pod_sets(objects, decision).items():
             selector = self._selector(tasks)
             if selector is None:
-                self._cannot_say("pod sets on nodes that no label has in common", decision.job)
+                self.cannot_say("pod sets on nodes that no label has in common", decision.job)
                 return
             if HOSTNAME not in selector:
-                self._cannot_say("on which nodes of a domain pods go", decision.job)
+                self.cannot_say("on which nodes of a domain pods go", decision.job)
             updates.append({"name": name, "nodeSelector": selector})
-        path, now = f"/status/admissionChecks/{int(at)}", time_text(self.round.now)
+        path, now = f"/status/admissionChecks/{at}", time_text(self.round.now)
         operations = [
             test("/metadata/uid", objects.uid),
             test(f"{path}/name", OWN_CHECK),
@@ -181,9 +161,6 @@ class _Calls:
         if label.startswith("@") or ":" in label:  # stands for a label that is missing or too long
             return None
         return {key_of[domain.level]: label}
-
-    def _cannot_say(self, what: str, job: str) -> None:
-        self.unsaid.setdefault(what, []).append(job)
 
 
 def _pod_sets(objects: ObjectsOf, decision: Decision) -> dict[str, list[Task]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.plan import DecisionKind, Plan
+from placewright.instances.documents.quantities import small_number
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import RAY_BUNDLES, RAY_GROUP, RAY_NODE
 
@@ -19,6 +21,7 @@ def bundle_selectors(round_: Round, plan: Plan) -> list[dict[str, Any]]:
     Its job, its id in Ray, `bundles`, and `bundle_label_selector`, one entry per bundle in the
     order of the bundles. A group that is pending keeps its own selectors: make it anew with these.
     """
+    round_ = checked(round_)
     ids = {host.name: host.annotations.get(RAY_NODE, host.name) for host in round_.cluster.hosts}
     jobs = {job.name: job for job in round_.jobs}
     found = []
@@ -31,7 +34,8 @@ def bundle_selectors(round_: Round, plan: Plan) -> list[dict[str, Any]]:
         for at, task in enumerate(decision.tasks):
             given = job.annotations.get(f"{RAY_BUNDLES}{task.group}", "").split(",")
             text = given[task.index] if task.index < len(given) else ""
-            index = int(text) if text.isascii() and text.isdigit() else at
+            number = small_number(text)
+            index = at if number is None else number
             group = option.groups[task.group]
             bundle = {
                 "GPU": group.gpu / 1000,

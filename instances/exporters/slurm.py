@@ -8,6 +8,8 @@ from typing import NamedTuple
 from placewright.instances.derived.slurm_marks import HELD
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import printable
+from placewright.instances.exporters.kubectl import GUARDS, guards
 from placewright.instances.exporters.slurm_steps import State, Step, slurm_steps
 
 PATIENCE_S = 120
@@ -16,40 +18,41 @@ PATIENCE_S = 120
 _HEAD = f"""\
 #!/bin/sh
 # Made by placewright export slurm: safe to run twice. A step is skipped if its job is no longer
-# in the state that the plan was made for.
-status=0
+# in the state that the plan was made for, or if something that it needs was not done.
+status=0 undone=' ' why='is not as it was'
 
 # pending JOB: it waits, and no user or administrator holds it; sets `held` to yes or no
 pending() {{
     held=no
-    case $(squeue -h -j "$1" -o '%T|%r' 2>/dev/null) in
+    case $(squeue -h -j "$1" -o '%T|%r' </dev/null 2>/dev/null) in
         'PENDING|JobHeldAdmin') return 1 ;;
         'PENDING|'*[Hh][eo]ld*) held=yes ;;
         'PENDING|'*) return 0 ;;
         *) return 1 ;;
     esac
-    [ "$(squeue -h -j "$1" -O admin_comment:{len(HELD)} 2>/dev/null)" = {shlex.quote(HELD)} ]
+    mark=$(squeue -h -j "$1" -O admin_comment:{len(HELD)} </dev/null 2>/dev/null)
+    [ "$mark" = {shlex.quote(HELD)} ]
 }}
 
 # running JOB HOST...: it runs on these hosts and no others
 running() {{
     job=$1
     shift
-    found=$(squeue -h -j "$job" -t RUNNING -o %N 2>/dev/null)
+    found=$(squeue -h -j "$job" -t RUNNING -o %N </dev/null 2>/dev/null)
     [ -n "$found" ] || return 1
-    found=$(scontrol show hostnames "$found" | LC_ALL=C sort | tr '\\n' ' ')
+    found=$(scontrol show hostnames "$found" </dev/null | LC_ALL=C sort | tr '\\n' ' ')
     [ "$found" = "$* " ]
 }}
 
 # unreserved NAME, reserved NAME: whether there is such a reservation
 unreserved() {{ ! reserved "$1"; }}
-reserved() {{ scontrol show reservation "$1" >/dev/null 2>&1; }}
+reserved() {{ scontrol show reservation "$1" </dev/null >/dev/null 2>&1; }}
 
 # started JOB: it runs, or has not started for long
 started() {{
     left={PATIENCE_S}
     while :; do
-        case $(squeue -h -j "$1" -o %T 2>/dev/null) in
+        case $(squeue -h -j "$1" -o %T </dev/null 2>/dev/null) in
             PENDING) [ "$left" -gt 0 ] || return 0 ;;
             '') return 1 ;;
             *) return 0 ;;
@@ -73,12 +76,15 @@ stopped() {{
     done
 }}
 
-skipped() {{ echo "placewright: $1 is not as it was: skipped" >&2; }}
+skipped() {{
+    case $undone in *" $1 "*) ;; *) echo "placewright: $1 $why: skipped" >&2 ;; esac
+    undone="$undone$1 " why='is not as it was'
+}}
 failed() {{
     echo "placewright: $1: a command failed" >&2
-    status=1
+    undone="$undone$1 " status=1
 }}
-"""
+{GUARDS}"""
 
 
 class Script(NamedTuple):
@@ -90,13 +96,7 @@ class Script(NamedTuple):
 
 
 def slurm_script(round_: Round, plan: Plan) -> Script:
-    """Return the commands that carry a valid plan out on Slurm, as `slurm_steps` has them.
-
-    Raises
-    ------
-    InvalidInputError
-        A job or host has a name that Slurm cannot have.
-    """
+    """Return the commands that carry a valid plan out on Slurm, as `slurm_steps` has them."""
     made = slurm_steps(round_, plan)
     parts = [_HEAD, *(_block(step) for step in made.steps), "exit $status\n"]
     unsaid = tuple(
@@ -108,9 +108,9 @@ def slurm_script(round_: Round, plan: Plan) -> Script:
 
 def _block(step: Step) -> str:
     hosts = step.hosts if step.state is State.RUNNING else ()
-    guard = shlex.join((step.state.value, step.job, *hosts))
+    guard = guards(step.users, step.needs) + shlex.join((step.state.value, step.job, *hosts))
     if_held, if_not = (
-        [shlex.join(one.words) for one in step.commands if one.held in (None, held)]
+        [f"{shlex.join(one.words)} </dev/null" for one in step.commands if one.held in (None, held)]
         for held in (True, False)
     )
     if if_held == if_not:
@@ -126,7 +126,7 @@ def _block(step: Step) -> str:
     job = shlex.quote(step.job)
     return "\n".join(
         (
-            f"# {step.does}",
+            f"# {printable(step.does)}",
             f"if {guard}; then",
             *lines,
             f"        failed {job}",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.derived.slurm_marks import NODE_NAME
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
@@ -15,11 +17,10 @@ from placewright.instances.documents.source_keys import (
     SLURM_OURS,
     SLURM_USER,
 )
-from placewright.instances.errors import InvalidInputError
 
 JOB = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")
-HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]*")
+CannotSay = Callable[[str, str], None]
 HOLD, FIELDS = "Hold", ("ReqNodeList", "ReservationName")
 
 
@@ -52,47 +53,36 @@ class SlurmPlace(NamedTuple):
     released: bool
 
 
-def places_of(round_: Round, plan: Plan) -> dict[str, SlurmPlace]:
+def places_of(round_: Round, plan: Plan, cannot_say: CannotSay) -> dict[str, SlurmPlace]:
     """Return what a plan decides about jobs that it does not keep, by their name in the round.
 
-    Raises
-    ------
-    InvalidInputError
-        A job is not named by its number, or a host or user has a name that Slurm cannot have.
+    Those that have no number, or a host with a name that Slurm cannot have, are left out, which
+    `cannot_say` is told. A user with such a name is not known.
     """
-    jobs = {job.name: job for job in round_.jobs}
-    return {
-        decision.job: _place(jobs[decision.job], decision, i)
-        for i, decision in enumerate(plan.decisions)
-        if decision.decision is not DecisionKind.KEEP
-    }
+    jobs = {job.name: job for job in checked(round_).jobs}
+    found = {}
+    for decision in plan.decisions:
+        if decision.decision is not DecisionKind.KEEP:
+            place = _place(jobs[decision.job], decision, cannot_say)
+            if place is not None:
+                found[decision.job] = place
+    return found
 
 
-def _place(job: Job, decision: Decision, at: int) -> SlurmPlace:
+def _place(job: Job, decision: Decision, cannot_say: CannotSay) -> SlurmPlace | None:
     number = job.annotations.get(SLURM_JOB, job.name)
     if not JOB.fullmatch(number):
-        raise InvalidInputError(
-            "expected the number of a Slurm job, such as 17 or 17_4, which convert slurm gives",
-            path=("decisions", at, "job"),
-            value=number,
-        )
+        cannot_say("jobs without a number such as 17 or 17_4, which convert slurm gives", job.name)
+        return None
     before = () if job.running is None else _hosts(job.running.tasks)
     after = _hosts(decision.tasks)
-    for name in (*before, *after):
-        if not HOST.fullmatch(name):
-            raise InvalidInputError(
-                "expected the name of a Slurm node: letters, digits, '.', '_' and '-', not '-' "
-                "first",
-                path=("decisions", at, "tasks"),
-                value=name,
-            )
+    if not all(NODE_NAME.fullmatch(name) for name in (*before, *after)):
+        cannot_say("jobs on hosts with names that Slurm cannot have", number)
+        return None
     user = job.annotations.get(SLURM_USER, "")
     if user and not USER.fullmatch(user):
-        raise InvalidInputError(
-            "expected the name of a user: letters, digits, '.', '_', '@' and '-', not '-' first",
-            path=("decisions", at, "job"),
-            value=user,
-        )
+        cannot_say("users with names that no reservation can have: as if not known", number)
+        user = ""
     named = job.annotations.get(SLURM_OURS, "").split(",")
     return SlurmPlace(
         job=number,

@@ -5,7 +5,7 @@ Steps can be written as text of a shell (`slurm`), or be run one by one without 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from placewright.instances.derived.slurm_marks import (
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import printable
+from placewright.instances.exporters.needs import VAIN, Needs, stopping
 from placewright.instances.exporters.slurm_jobs import SlurmPlace, places_of
 
 MAX_COMMENT = 500
@@ -67,7 +68,8 @@ class Step(NamedTuple):
     """Commands about a job, given only in some state; `does` says what for.
 
     `job` is its number, or the name of a reservation. `hosts` are those on which a running job has
-    to be.
+    to be. It is taken only if no step was skipped, and no command failed, of any job that it
+    `needs`, and of at least one of its `users`, if it has some.
     """
 
     job: str
@@ -75,6 +77,14 @@ class Step(NamedTuple):
     state: State
     commands: tuple[Command, ...]
     hosts: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+    def unmet(self, undone: Collection[str]) -> str:
+        """Return a job that this step needs and that is undone, "" if there is none."""
+        if self.users and all(job in undone for job in self.users):
+            return self.users[0]
+        return next((job for job in self.needs if job in undone), "")
 
 
 @dataclass(slots=True)
@@ -92,46 +102,40 @@ class Steps:
 def slurm_steps(round_: Round, plan: Plan) -> Steps:
     """Return the steps that carry a valid plan out, in the order of its moves.
 
-    Hosts that moves free for other jobs are reserved. Then jobs are preempted, those stop that
-    cannot move directly, the others move, these restart, jobs start, and the reservation ends. Last
-    those that wait are told why.
-
-    Raises
-    ------
-    InvalidInputError
-        A job is not named by its number, as `convert slurm` does, or a host or user has a name that
-        Slurm cannot have.
+    First it is seen whether jobs that others need are as they were. Hosts that moves free for other
+    jobs are reserved. Then jobs are preempted, those stop that cannot move directly, the others
+    move, these restart, jobs start, and the reservation ends. Last those that wait are told why.
+    What Slurm cannot be told is counted and left out, with what depends on it.
     """
     made = Steps()
-    places = {
-        name: place for name, place in places_of(round_, plan).items() if _can_be_told(place, made)
-    }
-    sent = [place for place in places.values() if place.decision.decision in (START, MIGRATE)]
-    freed = {
-        host
-        for p in places.values()
-        if p.decision.decision in (PREEMPT, MIGRATE)
-        for host in p.before
-    }
-    kept = [place for place in sent if freed.intersection(place.after)]
-    reservation = f"{RESERVATION}{round_.now}" if all(p.user for p in kept) and kept else ""
-    if reservation:
-        made.steps.append(_reserve(reservation, kept))
-    elif kept:
-        made.unsaid["hosts that moves free are kept for nobody, as users are not known"] = [
-            place.job for place in kept
-        ]
-    names = {place.job for place in kept} if reservation else set()
-    made.steps += _moves(places, plan, dict.fromkeys(names, reservation))
-    for place in sent:
-        if place.decision.decision is START:
-            made.steps.append(_start(place, reservation if place.job in names else ""))
-    if reservation:
-        made.steps += _end(reservation, kept)
-    for place in places.values():
-        if place.decision.decision is DecisionKind.WAIT:
-            made.steps.append(_wait(place))
+    places = places_of(round_, plan, made.cannot_say)
+    can = {name for name, place in places.items() if _can_be_told(place, made)}
+    sent = [one.job for one in plan.decisions if one.decision in (START, MIGRATE)]
+    stops = [name for name in stopping(plan) if name not in places or _leaves(places[name])]
+    needs = Needs(round_, plan, stops=stops, starts=sent)
+    said = needs.consistent(can)
+    for name in sorted(can - said):
+        made.cannot_say(VAIN, places[name].job)
+    places = {name: place for name, place in places.items() if name in said}
+    jobs = _Jobs(places, needs, _kept(places, needs, made), round_.now)
+    made.steps += jobs.steps([name for name in stops if name in places], plan)
+    made.steps += (_wait(p) for p in places.values() if p.decision.decision is DecisionKind.WAIT)
     return made
+
+
+def _leaves(place: SlurmPlace) -> bool:
+    return place.decision.decision is PREEMPT or place.before != place.after
+
+
+def _kept(places: Mapping[str, SlurmPlace], needs: Needs, made: Steps) -> list[str]:
+    """Return the jobs for which hosts are reserved that others leave."""
+    freed = {host for name in needs.users if name in places for host in places[name].before}
+    found = [n for n, p in places.items() if n in needs.of and freed.intersection(p.after)]
+    for name in found:
+        if not places[name].user:
+            what = "hosts that moves free are not kept for jobs of unknown users"
+            made.cannot_say(what, places[name].job)
+    return [name for name in found if places[name].user]
 
 
 def _can_be_told(place: SlurmPlace, made: Steps) -> bool:
@@ -155,61 +159,114 @@ def _can_be_told(place: SlurmPlace, made: Steps) -> bool:
     return True
 
 
-def _reserve(name: str, kept: Sequence[SlurmPlace]) -> Step:
-    """Keep hosts for some jobs; others run on there, and these may use hosts beyond, and later."""
-    hosts = sorted({host for place in kept for host in place.after})
-    users = sorted({place.user for place in kept})
-    return Step(
-        job=name,
-        does=f"keep {','.join(hosts)} for {', '.join(place.job for place in kept)}",
-        state=State.UNRESERVED,
-        commands=(
-            Command(
-                (
-                    *("scontrol", "create", "reservation", f"reservationname={name}"),
-                    *("starttime=now", f"duration={RESERVED_MINUTES}", "flags=flex,ignore_jobs"),
-                    *(f"users={','.join(users)}", f"nodes={','.join(hosts)}"),
-                )
-            ),
-        ),
-    )
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """Steps about the jobs of a plan that stop, move and start; hosts are reserved for `kept`."""
 
+    places: Mapping[str, SlurmPlace]
+    needs: Needs
+    kept: Sequence[str]
+    now: int
 
-def _end(name: str, kept: Sequence[SlurmPlace]) -> Iterator[Step]:
-    for place in kept:
-        yield Step(
-            job=place.job,
-            does=f"{place.job} needs no reservation once it runs",
-            state=State.STARTED,
-            commands=(Command(("scontrol", "update", f"jobid={place.job}", "ReservationName=")),),
+    @property
+    def reservation(self) -> str:
+        """The name of the reservation, "" if there is none."""
+        return f"{RESERVATION}{self.now}" if self.kept else ""
+
+    def steps(self, stops: Sequence[str], plan: Plan) -> Iterator[Step]:
+        starts = [name for name, p in self.places.items() if p.decision.decision is START]
+        yield from (_check(self._stop(name)) for name in stops if self.needs.users[name])
+        yield from (_check(self._start(name)) for name in starts if self.needs.of[name])
+        if self.kept:
+            yield self._reserve()
+        yield from self._moves(stops, plan)
+        yield from map(self._start, starts)
+        if self.kept:
+            yield from self._end()
+
+    def _moves(self, stops: Sequence[str], plan: Plan) -> Iterator[Step]:
+        """Preempt; stop what has no place yet; move; and start these again."""
+        section = next((s for s in plan.sections if s["kind"] == "moves"), {})
+        stopped = [name for name in stops if self.places[name].decision.decision is PREEMPT]
+        spare = [n for n in section.get("needs_spare", ()) if n in stops and n not in stopped]
+        yield from map(self._stop, stopped)
+        yield from (self._stop(name, stopped) for name in spare)
+        stopped += spare
+        for name in (name for name in stops if name not in stopped):
+            yield self._stop(name, stopped)
+            yield self._restart(name)
+            stopped.append(name)
+        yield from map(self._restart, spare)
+
+    def _stop(self, name: str, before: Collection[str] = ()) -> Step:
+        """Stop a job, if those have stopped `before` that it needs."""
+        place, users = self.places[name], self.needs.users[name]
+        needed = [other for other in self.needs.of.get(name, ()) if other in before]
+        kept = not {name, *users}.isdisjoint(self.kept)
+        return (_preempt if place.decision.decision is PREEMPT else _stop)(place)._replace(
+            needs=self._marks(name, *needed) + (self.reservation,) * kept,
+            users=self._marks(*users),
         )
-    yield Step(
-        job=name,
-        does="keep no hosts any longer",
-        state=State.RESERVED,
-        commands=(Command(("scontrol", "delete", f"reservationname={name}")),),
-    )
+
+    def _restart(self, name: str) -> Step:
+        place, needed = self.places[name], self.needs.of[name]
+        step = _restart(place, self.reservation if name in self.kept else "")
+        return step._replace(needs=self._marks(name, *needed))
+
+    def _start(self, name: str) -> Step:
+        reservation = self.reservation if name in self.kept else ""
+        needs = self._marks(name, *self.needs.of[name]) + (reservation,) * bool(reservation)
+        return _start(self.places[name], reservation)._replace(needs=needs)
+
+    def _marks(self, *names: str) -> tuple[str, ...]:
+        """Return the numbers of jobs, by which steps are noted that are not done."""
+        return tuple(self.places[name].job for name in names if name in self.places)
+
+    def _reserve(self) -> Step:
+        """Keep hosts for some jobs; others run on there, and these may use hosts beyond, later."""
+        kept = [self.places[name] for name in self.kept]
+        hosts = sorted({host for place in kept for host in place.after})
+        users = sorted({place.user for place in kept})
+        jobs = self._marks(*self.kept)
+        return Step(
+            job=self.reservation,
+            does=f"keep {','.join(hosts)} for {', '.join(jobs)}",
+            state=State.UNRESERVED,
+            commands=(
+                Command(
+                    (
+                        *("scontrol", "create", "reservation"),
+                        *(f"reservationname={self.reservation}", "starttime=now"),
+                        *(f"duration={RESERVED_MINUTES}", "flags=flex,ignore_jobs"),
+                        *(f"users={','.join(users)}", f"nodes={','.join(hosts)}"),
+                    )
+                ),
+            ),
+            users=jobs,
+        )
+
+    def _end(self) -> Iterator[Step]:
+        for job in self._marks(*self.kept):
+            yield Step(
+                job=job,
+                does=f"{job} needs no reservation once it runs",
+                state=State.STARTED,
+                commands=(Command(("scontrol", "update", f"jobid={job}", "ReservationName=")),),
+                needs=(job,),
+            )
+        yield Step(
+            job=self.reservation,
+            does="keep no hosts any longer",
+            state=State.RESERVED,
+            commands=(Command(("scontrol", "delete", f"reservationname={self.reservation}")),),
+            needs=(self.reservation,),
+        )
 
 
-def _moves(
-    places: Mapping[str, SlurmPlace], plan: Plan, reserved: Mapping[str, str]
-) -> Iterator[Step]:
-    section = next((s for s in plan.sections if s["kind"] == "moves"), None)
-    if section is None:
-        return
-    order = [places[name] for name in section["steps"] if name in places]
-    spare = [places[name] for name in section["needs_spare"] if name in places]
-    for place in order:
-        if place.decision.decision is PREEMPT:
-            yield _preempt(place)
-    for place in spare:
-        yield _stop(place)
-    for place in order:
-        if place.decision.decision is MIGRATE:
-            yield _stop(place)
-            yield _restart(place, reserved)
-    for place in spare:
-        yield _restart(place, reserved)
+def _check(step: Step) -> Step:
+    """Return the step that only sees whether another one could be taken."""
+    needs = tuple(name for name in step.needs if not name.startswith(RESERVATION))
+    return step._replace(does=f"try: {step.does}", commands=(), needs=needs, users=())
 
 
 def _preempt(place: SlurmPlace) -> Step:
@@ -242,12 +299,12 @@ def _stop(place: SlurmPlace) -> Step:
     )
 
 
-def _restart(place: SlurmPlace, reserved: Mapping[str, str]) -> Step:
+def _restart(place: SlurmPlace, reservation: str) -> Step:
     return Step(
         job=place.job,
         does=f"start {place.job} again on {','.join(place.after)}",
         state=State.STOPPED,
-        commands=_commands_of_start(place, reserved.get(place.job, ""), "StartTime=now"),
+        commands=_commands_of_start(place, reservation, "StartTime=now"),
     )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any
 
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.round import Round
 
@@ -47,7 +48,7 @@ def round_digest(round_: Round) -> str:
     added, and so are annotations. Spelling does not count (JSON or YAML, `"4Gi"` or 4096, a cluster
     inline or referred to); order, names and host ranges do.
     """
-    return Digester()(round_)
+    return Digester()(checked(round_))
 
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode

@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from placewright.instances.checks.invalid_jobs import with_invalid_jobs
-from placewright.instances.checks.round import check_cluster, check_round
+from placewright.instances.checks.invalid_jobs import checked, with_invalid_jobs
+from placewright.instances.checks.round import check_cluster
 from placewright.instances.documents.base import API_VERSION, Document
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import MAX_ERRORS, InvalidInputError, merged
+from placewright.instances.errors import InvalidInputError, merged
 from placewright.instances.errors import Path as DocumentPath
 from placewright.instances.io import streams, yaml_json
 from placewright.instances.io.lines import lines_of
@@ -189,7 +189,7 @@ def _loaded(
 
 def _located(error: InvalidInputError, text: str, raw: Any) -> InvalidInputError:
     """Return the errors of a file with their lines, and the names of list entries."""
-    lines = lines_of(text, {one.path for one in error.errors[:MAX_ERRORS] if one.path})
+    lines = lines_of(text, {one.path for one, _ in error.told() if one.path})
 
     def entry(path: DocumentPath) -> str | None:
         try:
@@ -228,8 +228,8 @@ def parse_round(raw: Mapping[str, Any], file: str | None = None, *, lenient: boo
             raise (error.inside(file) if file else error) from None
     if "jobs" in raw:
         raw = {**raw, "jobs": with_shared_options(raw["jobs"])}
-    checked = with_invalid_jobs if lenient else _checked
-    return _document(Round, raw, file, checked, lambda forms: reference_errors(raw, forms, checked))
+    check = with_invalid_jobs if lenient else checked
+    return _document(Round, raw, file, check, lambda forms: reference_errors(raw, forms, check))
 
 
 def parse_cluster(raw: Mapping[str, Any], file: str | None = None) -> ClusterDocument:
@@ -439,11 +439,6 @@ def _document(
         raise (refused.inside(file) if file else refused) from None
     except InvalidInputError as error:
         raise (error.inside(file) if file else error) from None
-
-
-def _checked(round_: Round) -> Round:
-    check_round(round_)
-    return round_
 
 
 def _checked_cluster(cluster: ClusterDocument) -> ClusterDocument:

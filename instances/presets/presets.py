@@ -1,8 +1,7 @@
 """Presets that move running jobs, as rounds that `solve_round` decides like any other.
 
 A preset replaces the terms of a round's policy, and what they need; reservations, quotas, limits
-and spread weights stay. Each is a pure function of a round that `check_round` accepts,
-and returns another such round.
+and spread weights stay. Each is a pure function from a round to a round.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.checks.round import hosts_by_name, known_hosts
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.job import Job
@@ -18,7 +18,7 @@ from placewright.instances.documents.policy import Freeing, TermName
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.validation_messages import invalid_input
-from placewright.instances.policies import GANG
+from placewright.instances.policies import GANG, Priority
 from placewright.instances.presets.health import with_health
 from placewright.topology.units import HOST_LEVEL
 
@@ -41,6 +41,7 @@ def drain(round: Round, hosts: Sequence[str]) -> Round:  # noqa: A002
     InvalidInputError
         If there is no host, or one is not of the cluster; the path begins with `hosts`.
     """
+    round = checked(round)  # noqa: A001
     _expanded(round, hosts)
     terms: tuple[TermName, ...] = ("remaining", "disruption", "value", "spread", "opened")
     return with_policy(round, terms, vacate=tuple(hosts))
@@ -63,6 +64,7 @@ def hot_swap(round: Round, hosts: Sequence[str]) -> Round:  # noqa: A002
     InvalidInputError
         If there is no host, or one is not of the cluster; the path begins with `hosts`.
     """
+    round = checked(round)  # noqa: A001
     cluster = with_health(round.cluster, dict.fromkeys(_expanded(round, hosts), False))
     return drain(round.model_copy(update={"cluster": cluster}), hosts)
 
@@ -87,6 +89,7 @@ def defragment(round: Round, level: str, gpu_worth_s: int) -> Round:  # noqa: A0
     InvalidInputError
         If the level is unknown or the worth is not an integer from 1 to 1,000,000.
     """
+    round = checked(round)  # noqa: A001
     check_known(level, (*round.cluster.levels, HOST_LEVEL), "level", ("level",))
     try:
         freeing = Freeing(level=level, gpu_worth_s=gpu_worth_s)
@@ -119,6 +122,7 @@ def minimal_victims(round: Round, job: str) -> Round:  # noqa: A002
     InvalidInputError
         If the job is unknown, runs already, or has no option of any value.
     """
+    round = checked(round)  # noqa: A001
     jobs = {one.name: one for one in round.jobs}
     check_known(job, jobs, "job", ("job",))
     wanted = jobs[job]
@@ -133,7 +137,8 @@ def minimal_victims(round: Round, job: str) -> Round:  # noqa: A002
         for one in round.jobs
         if one is wanted or one.running is not None
     )
-    return with_policy(round.model_copy(update={"jobs": kept}), ("value", "disruption", "spread"))
+    alone = round.model_copy(update={"jobs": kept})
+    return with_policy(alone, ("value", "disruption", "spread"), priority="preemption")
 
 
 def with_policy(
@@ -142,8 +147,11 @@ def with_policy(
     *,
     vacate: tuple[str, ...] = (),
     freeing: Freeing | None = None,
+    priority: Priority | None = None,
 ) -> Round:
-    """Return a round with policy `gang`, these terms, and no other setting than these two.
+    """Return a round with policy `gang`, these terms, and no other setting than these three.
+
+    `priority` is as it was by default.
 
     Raises
     ------
@@ -157,7 +165,13 @@ def with_policy(
             value=round_.policy.formulation,
         )
     policy = round_.policy.model_copy(
-        update={"terms": terms, "vacate": vacate, "freeing": freeing, "mix": None}
+        update={
+            "terms": terms,
+            "vacate": vacate,
+            "freeing": freeing,
+            "mix": None,
+            "priority": priority or round_.policy.priority,
+        }
     )
     return round_.model_copy(update={"policy": policy})
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.arrangement import Apart
 from placewright.instances.documents.cluster import ClusterDocument
@@ -86,6 +87,7 @@ def replica_teams(
         If the level is unknown, a number is not in range, or a job does not run, or on too few
         hosts.
     """
+    round = checked(round)  # noqa: A001
     check_known(level, round.cluster.levels, "level", ("level",))
     for name, given, least, most in (
         ("copies", copies, 2, MOST_COPIES),

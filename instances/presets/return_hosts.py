@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.checks.round import hosts_by_name, known_hosts
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.documents.job import Job
@@ -50,6 +51,7 @@ def return_hosts(round: Round, hosts: Sequence[str], count: int) -> Round:  # no
         If a host is not of the cluster, there are fewer than `count`, or too many ways to choose
         among their kinds of hardware.
     """
+    round = checked(round)  # noqa: A001
     known = hosts_by_name(round.cluster)
     loaned = dict.fromkeys(
         one for i, name in enumerate(hosts) for one in known_hosts(name, known, ("hosts", i))
@@ -78,7 +80,8 @@ def return_hosts(round: Round, hosts: Sequence[str], count: int) -> Round:  # no
     running = [job for job in round.jobs if job.running is not None]
     job = Job(name=_free_name(running), priority=HIGHEST_PRIORITY, options=tuple(options))
     jobs = (*(_below(without_value(one)) for one in running), job)
-    return with_policy(round.model_copy(update={"jobs": jobs}), ("value", "disruption"))
+    returned = round.model_copy(update={"jobs": jobs})
+    return with_policy(returned, ("value", "disruption"), priority="preemption")
 
 
 def _whole(count: int, names: list[str], hardware: Hardware) -> TaskGroup:

@@ -27,7 +27,7 @@ from placewright.instances.io.files import load_values
 from placewright.instances.speed_models.gavel import ALONE, speed
 from placewright.instances.traces.first_line import first_line
 from placewright.instances.traces.tables import MAX_GPUS, MAX_S, MAX_WORK_S, numbered, positive
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import NEVER, SECOND, Trace
 
 THROUGHPUTS = "simulation_throughputs.json"
 """The file of Gavel's artifact that has to be in the folder of its trace."""
@@ -83,10 +83,10 @@ def gavel_trace(path: str | os.PathLike[str]) -> Trace:
         if rate is None:
             told = f"expected a job type that {THROUGHPUTS} has for {gpus[row]} GPUs {GPU_MODEL}"
             raise table.error(row, "job_type", told)
-        milliseconds = int(steps[row]) * 1000 / rate
-        if milliseconds > MAX_WORK_S * 1000:
+        worked = int(steps[row]) * SECOND / rate
+        if worked > MAX_WORK_S * SECOND:
             raise table.error(row, "total_steps", f"expected at most {MAX_WORK_S} s of steps")
-        work[row] = max(1, round(milliseconds))
+        work[row] = max(1, round(worked))
     return _trace(table, gpus, work)
 
 
@@ -103,12 +103,12 @@ def shockwave_trace(path: str | os.PathLike[str]) -> Trace:
     """
     table = read_table(path, SHOCKWAVE, tabs=True)
     gpus = positive(table, "scale_factor", MAX_GPUS)
-    return _trace(table, gpus, positive(table, "duration", MAX_WORK_S) * 1000)
+    return _trace(table, gpus, positive(table, "duration", MAX_WORK_S) * SECOND)
 
 
 def _trace(table: Table, gpus: Ints, work: Ints) -> Trace:
     """Return the trace; a job is due when its SLO, in multiples of its running time, has passed."""
-    arrival = table.decimals("arrival_time", _PLACES, MAX_S) // (_UNIT // 1000)
+    arrival = table.decimals("arrival_time", _PLACES, MAX_S)
     without = _negative(table, "SLO")
     cells = [
         "0" if none else cell for none, cell in zip(without, table.columns["SLO"], strict=True)
@@ -116,8 +116,8 @@ def _trace(table: Table, gpus: Ints, work: Ints) -> Trace:
     filled = Table(table.file, {"SLO": cells}, table.lines)
     slo = filled.decimals("SLO", _PLACES, _MAX_SLO).tolist()
     due = [
-        NEVER if none else at + times * ms // _UNIT
-        for none, at, times, ms in zip(
+        NEVER if none else at + times * us // _UNIT
+        for none, at, times, us in zip(
             without.tolist(), arrival.tolist(), slo, work.tolist(), strict=True
         )
     ]
@@ -126,7 +126,7 @@ def _trace(table: Table, gpus: Ints, work: Ints) -> Trace:
         arrival,
         gpus,
         work,
-        deadline_ms=np.array(due, dtype=np.int64),
+        deadline_us=np.array(due, dtype=np.int64),
         value=np.where(without, 0, 1),
         model=model,
         models=models,

@@ -20,7 +20,7 @@ from placewright.instances.traces.left_out import (
 )
 from placewright.instances.traces.stamps import EXPECTED, UNKNOWN, stamps
 from placewright.instances.traces.tables import MAX_GPUS, MAX_WORK_S, given_once, numbered
-from placewright.instances.traces.trace import Trace
+from placewright.instances.traces.trace import SECOND, Trace
 
 
 def helios_trace(table: Table) -> Trace:
@@ -61,9 +61,9 @@ def _log_trace(table: Table, tenant: str, model: str | None) -> Trace:
     tenants, tenant_of = numbered(table.columns[tenant], len(gpus))
     models, model_of = numbered(None if model is None else table.columns[model], len(gpus))
     return Trace.of(
-        1000 * submit[rows],
+        SECOND * submit[rows],
         gpus[rows],
-        1000 * work[rows],
+        SECOND * work[rows],
         names=tuple(names[row] for row in rows.tolist()),
         tenant=tenant_of[rows],
         tenants=tenants,

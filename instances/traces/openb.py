@@ -13,7 +13,7 @@ import numpy as np
 from placewright.instances.converters.support.csv_table import Table
 from placewright.instances.converters.traces.openb import pod_gpus
 from placewright.instances.traces.tables import MAX_S, MAX_WORK_S, given_once
-from placewright.instances.traces.trace import Trace
+from placewright.instances.traces.trace import SECOND, Trace
 
 _BLANK = -1
 
@@ -41,9 +41,9 @@ def openb_trace(table: Table) -> Trace:
         raise table.error(row, "deletion_time", f"expected at most {MAX_WORK_S} s of running")
     rows = np.flatnonzero((gpus > 0) & (work > 0))
     return Trace.of(
-        created[rows] * 1000,
+        created[rows] * SECOND,
         gpus[rows],
-        work[rows] * 1000,
+        work[rows] * SECOND,
         names=tuple(names[row] for row in rows.tolist()),
         extra={"gpu_milli": milli[rows]},
     )

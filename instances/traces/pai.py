@@ -26,7 +26,7 @@ from placewright.instances.traces.left_out import (
     rows_kept,
 )
 from placewright.instances.traces.tables import MAX_GPUS, MAX_S, MAX_WORK_S, given_once, numbered
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import NEVER, SECOND, Trace
 
 TASKS = (
     *("job_name", "task_name", "inst_num", "status", "start_time", "end_time"),
@@ -44,7 +44,7 @@ PERCENT = "gpu_percent"
 """The further column: what a job asked, in hundredths of a GPU, before it was rounded up."""
 
 _READ = {"job_name", "inst_num", "start_time", "end_time", "plan_gpu", "user"}
-_MS, _PLACES, _UNIT = 1000, 3, 1000
+_PLACES, _UNIT = 6, 10**6
 _MAX_PERCENT, _GPU_PLACES = 10**5, 6
 _UNKNOWN = -1
 _NUMBER = r"([0-9]+(\.[0-9]+)?)?"
@@ -96,7 +96,7 @@ def pai_trace(path: str | os.PathLike[str]) -> Trace:
     runs[of[until == _UNKNOWN]] = True
     backwards[of[(until != _UNKNOWN) & (until < start[tasks])]] = True
     work = np.where(gpus > 0, last - np.where(gpus > 0, first, 0), 0)
-    too_long = (work > MAX_WORK_S * _MS) | (gpus > MAX_GPUS)
+    too_long = (work > MAX_WORK_S * SECOND) | (gpus > MAX_GPUS)
     if too_long.any():
         row = int((job == too_long.argmax()).argmax())
         raise table.error(
@@ -128,7 +128,7 @@ def pai_trace(path: str | os.PathLike[str]) -> Trace:
 def _submissions(
     folder: Path, names: tuple[str, ...], first: Ints
 ) -> tuple[Ints, tuple[str, ...], Ints]:
-    """Return the submission of each job in ms, users, and each job's; by the table of jobs."""
+    """Return the submission of each job in µs, users, and each job's; by the table of jobs."""
     file = next((folder / name for name in JOB_FILES if (folder / name).is_file()), None)
     if file is None:
         return first, *numbered(None, len(names))

@@ -26,7 +26,7 @@ from placewright.instances.traces.left_out import (
 )
 from placewright.instances.traces.stamps import EXPECTED, UNKNOWN, seconds
 from placewright.instances.traces.tables import MAX_GPUS, MAX_WORK_S, numbered
-from placewright.instances.traces.trace import Trace
+from placewright.instances.traces.trace import SECOND, Trace
 
 _GPUS, _SUBMIT, _WORK, _FLAGS = 0, 1, 2, 3
 _STARTED, _RUNS, _BACKWARDS = 1, 2, 4
@@ -77,9 +77,9 @@ def philly_trace(path: str | os.PathLike[str]) -> Trace:
     tenants, tenant = numbered(clusters, len(rows))
     names = tuple(first)
     return Trace.of(
-        1000 * columns[_SUBMIT][kept],
+        SECOND * columns[_SUBMIT][kept],
         columns[_GPUS][kept],
-        1000 * columns[_WORK][kept],
+        SECOND * columns[_WORK][kept],
         names=tuple(names[row] for row in kept.tolist()),
         tenant=tenant[kept],
         tenants=tenants,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.errors import InvalidInputError, value_text
@@ -87,4 +89,24 @@ def read_trace(path: AnyPath, format: str | None = None) -> Trace:  # noqa: A002
         raise InvalidInputError(told, file=table.file, show_value=False)
     columns, reader = FORMATS[format]
     table.require(*columns)
-    return reader(table)
+    cells = _Cells(table.columns)
+    trace = reader(replace(table, columns=cells))
+    unread = (one for one in table.columns if one not in cells.read or one in trace.extra)
+    return replace(trace, unread=tuple(unread))
+
+
+class _Cells(dict[str, Sequence[str]]):
+    """Columns by name, and which of them were looked up."""
+
+    def __init__(self, columns: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(columns)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Sequence[str]:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a column, the default if there is none."""
+        self.read.add(name)
+        return super().get(name, default)

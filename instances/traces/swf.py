@@ -20,7 +20,7 @@ from placewright.instances.errors import InvalidInputError, value_text
 from placewright.instances.io import unpacked
 from placewright.instances.traces.left_out import NO_GPU, NO_TIME
 from placewright.instances.traces.tables import MAX_GPUS, MAX_S, MAX_WORK_S, numbered
-from placewright.instances.traces.trace import Trace
+from placewright.instances.traces.trace import SECOND, Trace
 
 FIELDS = 18
 """Fields of a line; -1 stands for what is not known."""
@@ -30,7 +30,6 @@ PARTIAL = frozenset({"2", "3", "4"})
 
 _JOB, _SUBMIT, _RUN, _USED, _ASKED, _ASKED_TIME, _STATUS, _USER = 0, 1, 3, 4, 7, 8, 10, 11
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
-_MS = 1000
 
 
 def swf_trace(path: str | os.PathLike[str]) -> Trace:
@@ -79,11 +78,11 @@ def swf_trace(path: str | os.PathLike[str]) -> Trace:
     columns = np.array(rows, dtype=np.int64).reshape(-1, 4)
     tenants, tenant = numbered(users, len(rows))
     return Trace.of(
-        _MS * np.maximum(columns[:, 0], 0),
+        SECOND * np.maximum(columns[:, 0], 0),
         columns[:, 1],
-        _MS * columns[:, 2],
+        SECOND * columns[:, 2],
         names=tuple(names),
-        predicted_ms=_MS * columns[:, 3],
+        predicted_us=SECOND * columns[:, 3],
         tenant=tenant,
         tenants=tenants,
         left_out=left_out,

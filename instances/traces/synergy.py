@@ -27,7 +27,7 @@ from placewright.instances.io.files import load_values
 from placewright.instances.speed_models.synergy import CORES, MEMORY_GB, MIB_PER_GB
 from placewright.instances.traces.first_line import first_line
 from placewright.instances.traces.tables import MAX_GPUS, MAX_S, MAX_WORK_S, numbered, positive
-from placewright.instances.traces.trace import PER_MS, Trace
+from placewright.instances.traces.trace import FULL_SPEED, SECOND, Trace
 
 PROFILES = "synergy_profiles.json"
 """The file that has to be in the folder of the trace: see `converters.traces.synergy`."""
@@ -73,20 +73,20 @@ def synergy_trace(path: str | os.PathLike[str]) -> Trace:
     for row, model in enumerate(table.columns["model"]):
         profile = profiles.get(model)
         matrix = None if profile is None else profile.sensitivity
-        if profile is None or matrix is None or matrix.speeds[FAIR[0]][FAIR[1]] != PER_MS:
+        if profile is None or matrix is None or matrix.speeds[FAIR[0]][FAIR[1]] != FULL_SPEED:
             told = (
                 f"expected a model that {PROFILES} has, of speed 1 at {CORES_PER_GPU} cores and "
                 f"{GB_PER_GPU} GB per GPU"
             )
             raise table.error(row, "model", told)
-        milliseconds = int(iterations[row]) * profile.stages[0] // 1000
-        if milliseconds > MAX_WORK_S * 1000:
+        worked = int(iterations[row]) * profile.stages[0]
+        if worked > MAX_WORK_S * SECOND:
             raise table.error(row, "iterations", f"expected at most {MAX_WORK_S} s of iterations")
-        work[row] = max(1, milliseconds)
+        work[row] = max(1, worked)
         speeds[row] = np.array(matrix.speeds, dtype=np.int64).ravel()
     models, model_of = numbered(table.columns["model"], len(work))
     return Trace.of(
-        table.decimals("arrival", _PLACES, MAX_S) // 1000,
+        table.decimals("arrival", _PLACES, MAX_S),
         positive(table, "gpus", MAX_GPUS),
         work,
         model=model_of,

@@ -12,7 +12,7 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.instances.converters.support.csv_table import Table
 from placewright.instances.traces.left_out import NO_GPU, NO_TIME, rows_kept
-from placewright.instances.traces.trace import COLUMNS, NEVER, Trace
+from placewright.instances.traces.trace import COLUMNS, NEVER, SECOND, Trace
 
 MAX_S = 10**10
 """The longest time on a clock: 317 years."""
@@ -23,7 +23,7 @@ MAX_WORK_S = 10**9
 MAX_GPUS = 10**6
 MAX_VALUE = 10**9
 
-_PLACES, _MS = 3, 1000
+_PLACES = 6
 _DIGITS = 15
 _MOST = 10**_DIGITS - 1
 _OWN = COLUMNS | {"submit_s", "duration_s", "name", "group", "predicted_s", "deadline_s"}
@@ -34,14 +34,14 @@ def own_trace(table: Table) -> Trace:
 
     Columns submit_s, gpus and duration_s; where there are such, name, tenant, model, group (of
     recurring jobs), predicted_s (empty: the duration), deadline_s (on the clock of submit_s; empty:
-    none) and value. Seconds have up to three decimals. Further columns of whole numbers are kept
+    none) and value. Seconds have up to six decimals. Further columns of whole numbers are kept
     for policies that read them.
     """
-    work = _milliseconds(table, "duration_s", maximum=MAX_WORK_S)
-    deadline = _milliseconds(table, "deadline_s", NEVER) if table.has("deadline_s") else None
+    work = _microseconds(table, "duration_s", maximum=MAX_WORK_S)
+    deadline = _microseconds(table, "deadline_s", NEVER) if table.has("deadline_s") else None
     predicted = work
     if table.has("predicted_s"):
-        told = _milliseconds(table, "predicted_s", -1, MAX_WORK_S)
+        told = _microseconds(table, "predicted_s", -1, MAX_WORK_S)
         predicted = np.where(told < 0, work, told)
     tenants, tenant = numbered(table.columns.get("tenant"), len(work))
     models, model = numbered(table.columns.get("model"), len(work))
@@ -53,12 +53,12 @@ def own_trace(table: Table) -> Trace:
     if table.has("group"):
         extra["group"] = numbered(table.columns["group"], len(work))[1]
     return Trace.of(
-        _milliseconds(table, "submit_s"),
+        _microseconds(table, "submit_s"),
         positive(table, "gpus", MAX_GPUS),
         np.maximum(work, 1),
         names=given_once(table, "name") if table.has("name") else None,
-        predicted_ms=np.maximum(predicted, 1),
-        deadline_ms=deadline,
+        predicted_us=np.maximum(predicted, 1),
+        deadline_us=deadline,
         value=table.integers("value", MAX_VALUE, blank=0) if table.has("value") else None,
         tenant=tenant,
         model=model,
@@ -82,11 +82,11 @@ def duration_trace(table: Table) -> Trace:
     rows, left_out = rows_kept(len(gpus), {NO_GPU: gpus == 0, NO_TIME: work == 0})
     models, model = numbered(table.columns.get("model_name"), len(work))
     return Trace.of(
-        _MS * table.integers(submit, MAX_S)[rows],
+        SECOND * table.integers(submit, MAX_S)[rows],
         gpus[rows],
-        _MS * work[rows],
+        SECOND * work[rows],
         names=None if names is None else tuple(names[row] for row in rows.tolist()),
-        deadline_ms=None if deadline is None else _MS * deadline[rows],
+        deadline_us=None if deadline is None else SECOND * deadline[rows],
         value=None if deadline is None else np.ones(len(rows), dtype=np.int64),
         model=model[rows],
         models=models,
@@ -130,8 +130,8 @@ def _is_whole(cell: str) -> bool:
     return cell.isascii() and cell.isdigit() and len(cell) <= _DIGITS
 
 
-def _milliseconds(
+def _microseconds(
     table: Table, column: str, blank: int | None = None, maximum: int = MAX_S
 ) -> Ints:
-    """Return seconds with up to three decimals as milliseconds; `blank` for an empty cell."""
+    """Return seconds with up to six decimals as microseconds; `blank` for an empty cell."""
     return table.decimals(column, _PLACES, maximum, blank=blank)

@@ -15,16 +15,19 @@ from placewright.instances.traces.names import Names
 NEVER = np.iinfo(np.int64).max
 """A time that does not come."""
 
-PER_MS = 1_000_000
-"""Units of work per millisecond at speed 1, so that speeds of a millionth are exact."""
+SECOND = 1_000_000
+"""A second: clocks count microseconds."""
+
+FULL_SPEED = 1_000_000
+"""Speed 1: speeds are in millionths."""
 
 COLUMNS = frozenset(
     {
-        "submit_ms",
+        "submit_us",
         "gpus",
-        "work_ms",
-        "predicted_ms",
-        "deadline_ms",
+        "work_us",
+        "predicted_us",
+        "deadline_us",
         "value",
         "tenant",
         "model",
@@ -41,15 +44,15 @@ class Trace:
     ----------
     names
         What the file calls each job.
-    submit_ms
-        Submission, in milliseconds on a clock that begins at 0, int64 (jobs,).
+    submit_us
+        Submission, in microseconds on a clock that begins at 0, int64 (jobs,).
     gpus
         GPUs asked, 1 or more, int64 (jobs,).
-    work_ms
-        Running time at speed 1, 1 or more, in milliseconds, int64 (jobs,).
-    predicted_ms
+    work_us
+        Running time at speed 1, 1 or more, in microseconds, int64 (jobs,).
+    predicted_us
         Running time as the scheduler is told, 1 or more; what a user asks or a model predicts.
-    deadline_ms
+    deadline_us
         By when the job should be done; `NEVER` without a deadline.
     value
         What the deadline is worth, 0 or more.
@@ -59,14 +62,16 @@ class Trace:
         Further columns (jobs,) that some policies declare: stage times, CPU per GPU ...
     left_out
         How many jobs of the file are not here, by reason.
+    unread
+        Columns of the file that are not here, and those that only policies read which declare them.
     """
 
     names: Sequence[str]
-    submit_ms: Ints
+    submit_us: Ints
     gpus: Ints
-    work_ms: Ints
-    predicted_ms: Ints
-    deadline_ms: Ints
+    work_us: Ints
+    predicted_us: Ints
+    deadline_us: Ints
     value: Ints
     tenant: Ints
     model: Ints
@@ -74,6 +79,7 @@ class Trace:
     models: tuple[str, ...] = ("",)
     extra: Mapping[str, Ints | Floats] = field(default_factory=lambda: MappingProxyType({}))
     left_out: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    unread: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -85,13 +91,13 @@ class Trace:
     @classmethod
     def of(
         cls,
-        submit_ms: Ints,
+        submit_us: Ints,
         gpus: Ints,
-        work_ms: Ints,
+        work_us: Ints,
         *,
         names: Sequence[str] | None = None,
-        predicted_ms: Ints | None = None,
-        deadline_ms: Ints | None = None,
+        predicted_us: Ints | None = None,
+        deadline_us: Ints | None = None,
         value: Ints | None = None,
         tenant: Ints | None = None,
         model: Ints | None = None,
@@ -101,8 +107,8 @@ class Trace:
         left_out: Mapping[str, int] | None = None,
     ) -> Self:
         """Make a trace from rows in any order: sort them stably, and let the clock begin at 0."""
-        count = len(submit_ms)
-        submit = np.asarray(submit_ms, dtype=np.int64)
+        count = len(submit_us)
+        submit = np.asarray(submit_us, dtype=np.int64)
         order = np.argsort(submit, kind="stable")
         first = int(submit[order[0]]) if count else 0
 
@@ -111,16 +117,16 @@ class Trace:
             out: Ints = _frozen(np.array(rows, dtype=np.int64))
             return out
 
-        deadline = None if deadline_ms is None else np.asarray(deadline_ms, dtype=np.int64)
+        deadline = None if deadline_us is None else np.asarray(deadline_us, dtype=np.int64)
         if deadline is not None:
             deadline = np.where(deadline == NEVER, NEVER, deadline - first)
         return cls(
             names=Names(names, order),
-            submit_ms=column(submit - first, 0),
+            submit_us=column(submit - first, 0),
             gpus=column(np.asarray(gpus), 1),
-            work_ms=column(np.asarray(work_ms), 1),
-            predicted_ms=column(predicted_ms, np.asarray(work_ms)),
-            deadline_ms=column(deadline, NEVER),
+            work_us=column(np.asarray(work_us), 1),
+            predicted_us=column(predicted_us, np.asarray(work_us)),
+            deadline_us=column(deadline, NEVER),
             value=column(value, 0),
             tenant=column(tenant, 0),
             model=column(model, 0),
@@ -132,26 +138,26 @@ class Trace:
             left_out=MappingProxyType(dict(left_out or {})),
         )
 
-    def arriving(self, submit_ms: Ints, order: Ints | None = None) -> Self:
+    def arriving(self, submit_us: Ints, order: Ints | None = None) -> Self:
         """Return the trace with other arrivals; deadlines keep their distance from them.
 
         Parameters
         ----------
-        submit_ms
+        submit_us
             The new submissions, int64 (jobs,).
         order
             Numbers of the jobs that are submitted then; None: in the order of this trace.
         """
         rows = np.arange(len(self)) if order is None else order
-        due = self.deadline_ms[rows]
-        later = submit_ms - self.submit_ms[rows]
+        due = self.deadline_us[rows]
+        later = submit_us - self.submit_us[rows]
         return type(self).of(
-            submit_ms,
+            submit_us,
             self.gpus[rows],
-            self.work_ms[rows],
+            self.work_us[rows],
             names=Names(self.names, rows),
-            predicted_ms=self.predicted_ms[rows],
-            deadline_ms=np.where(due == NEVER, due, due + later),
+            predicted_us=self.predicted_us[rows],
+            deadline_us=np.where(due == NEVER, due, due + later),
             value=self.value[rows],
             tenant=self.tenant[rows],
             model=self.model[rows],

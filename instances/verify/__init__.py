@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from placewright.instances.checks.invalid_jobs import with_invalid_jobs
-from placewright.instances.documents.plan import Certificate, Plan
+from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.documents.plan import Certificate, Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import certificate, sections
 from placewright.instances.verify.cluster_facts import read_cluster
@@ -93,24 +93,27 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     Parameters
     ----------
     round
-        A round that `check_round` accepts, as the loaders return it; which of its jobs are invalid
-        is found out again.
+        Any round; of one that was read leniently it is found out again which jobs are invalid.
     plan
-        Any plan, also one that another scheduler made.
+        Any plan, also one that another scheduler made. Jobs that wait may be left out.
 
     Returns
     -------
     Verification
         The broken rules, and every term of the round's policy.
 
+    Raises
+    ------
+    InvalidInputError
+        If the round makes no sense.
+
     Notes
     -----
     Time and memory grow with jobs, tasks and hosts, not with GPUs.
     """
-    if round.invalid:
-        round = with_invalid_jobs(round)  # noqa: A001
+    round = checked(round)  # noqa: A001
     policy = RULES[round.policy.formulation]
-    reading = policy.read(read(round, plan))
+    reading = policy.read(read(round, _with_waiting(round, plan)))
     terms: dict[str, int] = {}
     for name in round.policy.terms:
         found = policy.terms[name](reading)
@@ -120,6 +123,19 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     if plan.certificate is not None:
         violations += verify_certificate(plan.certificate, terms, policy.classes(reading.round))
     return Verification(tuple(violations), terms)
+
+
+def _with_waiting(round_: Round, plan: Plan) -> Plan:
+    """Return a plan with decisions, after all others, of the pending jobs that it leaves out."""
+    decided = {decision.job for decision in plan.decisions}
+    left_out = tuple(
+        Decision.model_construct(job=job.name, decision=DecisionKind.WAIT)
+        for job in round_.jobs
+        if job.running is None and job.name not in decided
+    )
+    if not left_out:
+        return plan
+    return plan.model_copy(update={"decisions": (*plan.decisions, *left_out)})
 
 
 def class_terms(round_: Round) -> Mapping[str, ClassTerm]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from placewright.array_types import Ints
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.plan_leases import Interval
@@ -70,7 +71,7 @@ class RefusalReasons:
     """
 
     def __init__(self, round_: Round, plan: Plan) -> None:
-        self._reading = with_promises(read(round_, plan))
+        self._reading = with_promises(read(checked(round_), plan))
         if self._reading.promises is None:
             raise ValueError("the plan has no section leases")
         self._promises = self._reading.promises

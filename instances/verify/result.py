@@ -11,6 +11,37 @@ from placewright.instances.errors import path_text
 Subject = TypeVar("Subject")
 
 
+STATEMENTS = frozenset(
+    {
+        "same_round",
+        "invalid_reason",
+        "reason",
+        "waiting_reason",
+        "cell_reason",
+        "gang_reason",
+        "lease_reason",
+        "data_reason",
+        "waits_for_data",
+        "disruption_limit",
+        "refusals",
+        "offer",
+        "displaced_by",
+        "moves",
+        "move_order",
+        "shares",
+        "communication",
+        "certificate_terms",
+        "certificate_value",
+        "certificate_classes",
+        "certificate_bound",
+        "certificate_proof",
+        "certificate_gap",
+        "certificate_status",
+    }
+)
+"""Rules of what a plan says, not of what it does: the round after it is the same without that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     """One broken rule: its id, the place in the Plan document, and what is wrong there.
@@ -21,6 +52,11 @@ class Violation:
     rule: str
     where: str
     message: str
+
+    @property
+    def is_statement(self) -> bool:
+        """Whether it is of what the plan says; the placement may be right."""
+        return self.rule in STATEMENTS
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message} [{self.rule}]"
@@ -46,6 +82,11 @@ class Verification:
     def ok(self) -> bool:
         """Whether the plan breaks no rule."""
         return not self.violations
+
+    @property
+    def placement_ok(self) -> bool:
+        """Whether the placement breaks no rule, whatever is said of it."""
+        return all(found.is_statement for found in self.violations)
 
 
 class Finding(NamedTuple):

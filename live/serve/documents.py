@@ -54,9 +54,10 @@ class BrokenRule(Document):
 
 
 class Verdict(Document):
-    """Whether a plan is valid, and its terms, recomputed."""
+    """Whether a plan is valid, its placement at least, and its terms, recomputed."""
 
     valid: Flag
+    placement_valid: Flag
     violations: Many[BrokenRule] = ()
     unverified: Many[str] = ()
     terms: dict[str, int]

@@ -27,6 +27,12 @@ OPEN = frozenset({HEALTH, "/openapi.json"})
 EXTENDER = "/extender/"
 MAX_LOGGED = 200
 
+MOST_REQUESTS = 512
+"""At once; health checks are answered beyond them."""
+
+MOST_EXTENDING = 64
+"""Of the extender at once, whose callers show no token: kube-scheduler asks one after the other."""
+
 log = logging.getLogger("placewright.serve")
 
 
@@ -36,6 +42,7 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._settings = app, settings
         self._token = settings.token.encode()
+        self._inside = self._extending = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -50,6 +57,9 @@ class Guard:
                 status = message["status"]
             await send(message)
 
+        extends = scope["path"].startswith(EXTENDER)
+        self._inside += 1
+        self._extending += extends
         try:
             refusal = self._refusal(scope)
             await (self._app if refusal is None else refusal)(scope, receive, watched)
@@ -59,6 +69,8 @@ class Guard:
                 answer = failed("internal error; please report it")
                 await Response(answer.body, answer.status)(scope, receive, watched)
         finally:
+            self._inside -= 1
+            self._extending -= extends
             if scope["path"] != HEALTH or status != HTTPStatus.OK:
                 what = printable(f"{scope['method']} {scope['path']}")[:MAX_LOGGED]
                 log.info("%s %s %.3f s", what, status or "-", time.monotonic() - began)
@@ -69,6 +81,12 @@ class Guard:
         if not self._is_known(headers.get("host", "")):
             return _refused(HTTPStatus.MISDIRECTED_REQUEST, "expected a known name as Host")
         path = scope["path"]
+        if path == HEALTH:
+            return None
+        if self._inside > MOST_REQUESTS or self._extending > MOST_EXTENDING:
+            return _refused(
+                HTTPStatus.SERVICE_UNAVAILABLE, "busy with other requests", {"Retry-After": "1"}
+            )
         if path in OPEN:
             return None
         if path.startswith(EXTENDER):

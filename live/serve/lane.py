@@ -68,7 +68,7 @@ class Lane:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """Take a place in the queue, before anything of the question is read.
+        """Take a place in the queue.
 
         Raises
         ------

@@ -1,7 +1,7 @@
 """What is done with the body of a request: parse, check, decide, and write the answer.
 
-All of it happens in a process of its own (`worker`), so that nothing that a caller sends is parsed
-in the service itself.
+All of it happens in a process of its own (`worker`), so that no document is parsed in the service
+itself; only arguments of the extender are, which are small.
 """
 
 from __future__ import annotations
@@ -95,10 +95,11 @@ def _verify(raw: Any, question: Question) -> tuple[Answer, None]:
     bound = _flag(given, "bound")
     checked = verify(round_, plan)
     bounds = None
-    if bound and checked.ok:
+    if bound and checked.placement_ok:
         bounds = prove_bounds(round_, plan, time_limit=_seconds(round_, question))
     verdict = Verdict(
         valid=checked.ok,
+        placement_valid=checked.placement_ok,
         violations=tuple(
             BrokenRule(rule=one.rule, path=one.where, message=printable(one.message))
             for one in checked.violations
@@ -222,7 +223,7 @@ def _checked_pair(given: Mapping[str, Any], lenient: bool) -> tuple[Round, Plan 
     if given.get("plan") is not None:
         round_, plan = _pair(given, lenient)
         _refuse_invalid(verify(round_, plan))
-        return round_, plan
+        return round_, plan.completed(round_.names)
     try:
         return _round(given["round"], lenient), None
     except InvalidInputError as error:

@@ -13,9 +13,9 @@ import uvicorn
 
 from placewright.instances.errors import InvalidInputError
 from placewright.live.serve.app import make_app
+from placewright.live.serve.connections import Connection
 from placewright.live.serve.settings import Settings
 
-MOST_CONNECTIONS = 512
 BACKLOG = 128
 IDLE_S = 120
 """Seconds that connections may be idle: longer than clients keep them (Go: 90 s).
@@ -88,7 +88,7 @@ def run(settings: Settings, bound: socket.socket, tls: Tls | None = None) -> Non
         access_log=False,  # the guard has a log of its own, which escapes
         proxy_headers=False,  # who asks decides what it may ask for
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        http=Connection,
         timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=FAREWELL_S,
         lifespan="on",

@@ -13,7 +13,7 @@ from pathlib import Path
 from fastapi import FastAPI, Request, Response
 
 from placewright.instances.errors import InvalidInputError, printable
-from placewright.live.serve.bodies import RefusedError, body_of, drain, until_gone
+from placewright.live.serve.bodies import Bodies, RefusedError, drain, until_gone
 from placewright.live.serve.documents import ErrorDocument
 from placewright.live.serve.extender import Args, Extender, args_of, refusal
 from placewright.live.serve.lane import BusyError, GoneError, Lane
@@ -25,6 +25,9 @@ CLOSED = 499
 """As nginx says it: the caller left before there was an answer."""
 
 EXTENDER_MIB = 4
+READING_MIB, EXTENDING_MIB = 512, 64
+"""Most of all requests whose bodies are read at once, and of those of the extender."""
+
 FILE_SECONDS = 1.0
 """How often the files of round and plan are looked at."""
 
@@ -41,6 +44,8 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings, self.metrics, self.extender = settings, Metrics(), Extender()
         self.last: Snapshot | None = None
+        self._bodies = Bodies(settings.body_mib, READING_MIB)
+        self._extending = Bodies(EXTENDER_MIB, EXTENDING_MIB)
         self._searches = Lane(settings.waiting, self._show)
         self._checks = Lane(settings.waiting, self._show)
 
@@ -77,12 +82,11 @@ class Service:
         self, lane: Lane, request: Request, verb: str, *, lenient: bool, publish: bool
     ) -> Response:
         try:
+            body = await self._bodies.read(request)
             async with lane.place():
-                body = await body_of(request, self.settings.body_mib)
                 question = Question(verb, body, self.settings.seconds, lenient, publish)
                 answer = await lane.ask(question, until_gone(request))
         except BusyError as error:
-            await drain(request)
             return as_response(failed(str(error), HTTPStatus.SERVICE_UNAVAILABLE), error.seconds)
         except RefusedError as error:
             await drain(request)
@@ -94,7 +98,7 @@ class Service:
     async def extend(self, request: Request, verb: str) -> Response:
         """Answer kube-scheduler; what is wrong with its arguments is part of the result."""
         try:
-            body = await body_of(request, EXTENDER_MIB)
+            body = await self._extending.read(request)
             args = args_of(_json(body))
             answers: dict[str, Callable[[Args], object]] = {
                 "filter": self.extender.filtered,

@@ -50,12 +50,12 @@ class Follower:
                 pass
             else:
                 solved = engine.round_solved
-                if solved is not None and _says(solved, coming):
+                if _says(solved, coming):
                     return solved, plan
         self.close()
         self._engine = engine = Engine(coming, time_limit=self._time_limit)
         plan = engine.round()
-        return coming if engine.round_solved is None else engine.round_solved, plan
+        return engine.round_solved, plan
 
 
 def changes_between(before: Round, after: Round) -> Changes | None:

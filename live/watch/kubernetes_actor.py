@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.exporters.kubernetes import kubernetes_script
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.exporters.kubernetes import ELSEWHERE, kubernetes_script
 from placewright.instances.exporters.kubernetes_objects import ObjectsOf, waiting_event
 from placewright.instances.exporters.kueue import kueue_script
 from placewright.live.watch.api_server import ApiServer
@@ -33,9 +35,15 @@ class KubernetesActor:
         self._events = events
         self._told: dict[str, str] = {}
 
-    def commands(self, round_: Round, plan: Plan) -> str:
-        """Return the scripts for pods and for Workloads of Kueue, one after the other."""
-        return f"{kubernetes_script(round_, plan).text}\n{kueue_script(round_, plan).text}"
+    def commands(self, round_: Round, plan: Plan) -> tuple[str, Sequence[str]]:
+        """Return the scripts for pods and for Workloads of Kueue, one after the other.
+
+        And a line for each thing that neither can say.
+        """
+        pods, workloads = kubernetes_script(round_, plan), kueue_script(round_, plan)
+        unsaid = dict.fromkeys((*pods.unsaid, *workloads.unsaid))
+        lines = [f"Kubernetes cannot be told: {one}" for one in unsaid if ELSEWHERE not in one]
+        return f"{pods.text}\n{workloads.text}", lines
 
     def act(self, round_: Round, plan: Plan, until: float) -> Acted:
         """Write the Events of jobs whose reason has changed, if asked."""
@@ -47,7 +55,10 @@ class KubernetesActor:
         for at, job in enumerate(round_.jobs):
             if job.name not in waiting:
                 continue
-            call = waiting_event(ObjectsOf(job, at), waiting[job.name], round_.now)
+            try:
+                call = waiting_event(ObjectsOf(job, at), waiting[job.name], round_.now)
+            except InvalidInputError:  # `commands` counts it
+                continue
             if call is None or self._told.get(job.name) == call.document["message"]:
                 continue
             if time.monotonic() > until:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,8 +57,8 @@ class Acted:
 class Actor(Protocol):
     """What a plan means for its scheduler."""
 
-    def commands(self, round_: Round, plan: Plan) -> str:
-        """Return what an operator would run to carry the plan out."""
+    def commands(self, round_: Round, plan: Plan) -> tuple[str, Sequence[str]]:
+        """Return what an operator would run to carry the plan out, and what it leaves out."""
         ...
 
     def act(self, round_: Round, plan: Plan, until: float) -> Acted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -11,6 +12,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.io.files import json_text
 
 ROUND, PLAN, COMMANDS, HEARTBEAT = "round.json", "plan.json", "commands.sh", "heartbeat"
+FAILURE, METRICS = "failure.txt", "metrics.prom"
 
 
 class Record:
@@ -32,6 +34,19 @@ class Record:
     def beat(self, now: float) -> None:
         """Say that a state was read and decided `now`, in seconds since 1970."""
         self._replace(HEARTBEAT, f"{int(now)}\n")
+
+    def fail(self, report: str) -> None:
+        """Write what went wrong last."""
+        self._replace(FAILURE, report)
+
+    def count(self, metrics: Mapping[str, int]) -> None:
+        """Write metrics of this watch as text that Prometheus' node exporter collects."""
+        kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in metrics}
+        lines = [
+            f"# TYPE placewright_watch_{name} {kinds[name]}\nplacewright_watch_{name} {value}\n"
+            for name, value in metrics.items()
+        ]
+        self._replace(METRICS, "".join(lines))
 
     def _replace(self, name: str, text: str) -> None:
         with NamedTemporaryFile("w", dir=self.folder, prefix=f".{name}.", delete=False) as made:

@@ -30,7 +30,7 @@ class Sent:
         """Note jobs that were just sent where a plan says."""
         now = self.clock()
         for decision in plan.decisions:
-            if decision.job in started:
+            if decision.job in started and decision.tasks:
                 self._sent[decision.job] = decision, now
 
     def applied_to(self, round_: Round) -> Round:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from placewright.instances.derived.phrases import count
 from placewright.instances.derived.slurm_marks import HELD
-from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.exporters.slurm import slurm_script
 from placewright.instances.exporters.slurm_steps import State, Step, slurm_steps
@@ -20,6 +20,7 @@ PATIENCE_S = 120
 TELLS = len(("scontrol", "update", "jobid=", "AdminComment="))
 """Words of a command that writes a comment and nothing else."""
 
+_SENDS = (DecisionKind.START, DecisionKind.MIGRATE)
 _HELD_BY_ADMIN = "JobHeldAdmin"
 
 
@@ -42,17 +43,21 @@ class SlurmActor:
         self._comments = comments
         self._told: dict[str, str] = {}
 
-    def commands(self, round_: Round, plan: Plan) -> str:
-        """Return the script that carries the plan out."""
-        return slurm_script(round_, plan).text
+    def commands(self, round_: Round, plan: Plan) -> tuple[str, Sequence[str]]:
+        """Return the script that carries the plan out, and what it leaves out."""
+        made = slurm_script(round_, plan)
+        return made.text, [f"Slurm cannot be told: {line}" for line in made.unsaid]
 
     def act(self, round_: Round, plan: Plan, until: float) -> Acted:
         """Run the steps of the plan in their order, as far as asked.
 
-        A step is not done if its job is no longer as it was, or a command fails. Comments that are
-        not written are not told: the next plan has new ones.
+        A step is not done if its job is no longer as it was, a command fails, or it needs a step
+        that was not done. Comments that are not written are not told: the next plan has new ones.
         """
-        sent, undone = set(), []
+        sent: set[str] = set()
+        left: set[str] = set()
+        undone = []
+        going = {one.job for one in plan.decisions if one.decision in _SENDS}
         steps = slurm_steps(round_, plan).steps
         waiting = {step.job for step in steps if _only_tells(step)}
         self._told = {job: text for job, text in self._told.items() if job in waiting}
@@ -64,11 +69,13 @@ class SlurmActor:
                 if self._applies or self._comments:
                     self._tell(step)
             elif self._applies:
-                problem = self._take(step)
+                unmet = step.unmet(left)
+                problem = f"needs {unmet}" if unmet else self._take(step)
                 if problem:
+                    left.add(step.job)
                     undone.append(f"not done: {step.does}: {problem}")
-                elif step.state in (State.PENDING, State.STOPPED):
-                    sent.add(step.job)
+                elif step.state in (State.PENDING, State.STOPPED) and step.commands:
+                    sent.update(going & {step.job})
         return Acted(frozenset(sent), tuple(undone))
 
     def _tell(self, step: Step) -> None:
@@ -168,4 +175,5 @@ def release_held(*, timeout_s: float) -> tuple[int, list[str]]:
 
 def _only_tells(step: Step) -> bool:
     """Whether a step says why a job waits, and changes nothing."""
-    return step.state is State.PENDING and all(len(one.words) == TELLS for one in step.commands)
+    told = [len(one.words) == TELLS for one in step.commands]
+    return step.state is State.PENDING and bool(told) and all(told)

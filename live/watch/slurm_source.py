@@ -15,6 +15,10 @@ from placewright.live.watch.reading import Reading, SourceError
 MAX_WORDS = 300
 """Characters that are shown of what a command complains about."""
 
+_COLUMNS = (
+    "format=Cluster,Account,User,Partition,ParentName,GrpTRES,GrpJobs,MaxJobs,MaxTRES,"
+    "MaxTRESPerNode"
+)
 _JOBS = (("squeue", "--json"),)
 _NODES = (("scontrol", "show", "node", "--json"), ("sinfo", "--json"))
 _OTHERS: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
@@ -25,8 +29,9 @@ _OTHERS: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ),
     (
         "associations",
-        (("sacctmgr", "--json", "show", "assoc"), ("sacctmgr", "-P", "show", "assoc")),
+        (("sacctmgr", "--json", "show", "assoc"), ("sacctmgr", "-P", "show", "assoc", _COLUMNS)),
     ),
+    ("licences", (("scontrol", "show", "licenses", "--json"), ("scontrol", "show", "licenses"))),
     ("qos", (("sacctmgr", "--json", "show", "qos"), ("sacctmgr", "-P", "show", "qos"))),
 )
 """Files of a dump, and the commands of new and old releases that print them."""
@@ -64,7 +69,7 @@ class SlurmSource:
             self._ask("nodes", _NODES, folder, needed=True)
             self._ask("jobs", _JOBS, folder, needed=True)
             try:
-                made = read_slurm([folder], movable=self._movable)
+                made = read_slurm([folder], movable=self._movable, lenient=True)
             except InvalidInputError as error:
                 raise SourceError(str(error).replace(f"{name}/", "")) from None
         return Reading(made, taken)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import BOOKKEEPING, SOURCE
 from placewright.report.panels.subject import Subject
 from placewright.report.table import Table, table
@@ -63,6 +64,12 @@ def source(subject: Subject) -> Iterator[Table]:
             )
     if notes:
         yield table("Annotations", ("key", "text"), sorted(notes.items()))
+
+
+def unsaid_of(round_: Round, job: str) -> list[str]:
+    """Return what its source said of a job, and the round does not: it was read without that."""
+    book = _book(round_.annotations.get(BOOKKEEPING, ""))
+    return [one.what for one in book.unsaid if job in one.names] if book is not None else []
 
 
 def _taken(book: _Book, name: str) -> Table:

@@ -12,13 +12,13 @@ from placewright.explain.corrections.find import Correction
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
 from placewright.explain.kinds import WaitingKind, explain_all
-from placewright.instances.derived.phrases import count
+from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.reason_text import MEANINGS, reason_text
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.report.panels.subject import Subject
 from placewright.report.table import JobCell
 from placewright.report.text import after, count_gpus, number
-from placewright.report.verdicts import label, verdict_text
+from placewright.report.verdicts import LEFT_OUT, label, verdict_text
 
 MAX_NAMES = 4
 MAX_TEXTS = 6
@@ -28,7 +28,6 @@ SHARE_OF_KINDS = 0.5
 
 NOTHING = "No change was found that lets it start."
 UNDECIDED = "Of the first the plan says:"
-NOT_BESIDE = " (not beside what this plan starts)"
 NO_TIME = "No time was left to look for what would let it start."
 
 
@@ -125,7 +124,7 @@ def waiting(subject: Subject, name: str, plan: Plan, time_limit: float) -> Waiti
         groups=tuple(group for _, group in groups),
         count=len(left),
         milli_gpu=sum(milli.values()),
-        explained=time_limit > 0,
+        explained=bool(kinds),
         undecided=sum(kind.verdict.startswith("could not be decided") for _, kind in kinds),
     )
 
@@ -168,7 +167,10 @@ def _explained(
     if time_limit <= 0 or not left:
         return []
     end = monotonic() + time_limit
-    found = explain_all(subject.round, plan, time_limit=time_limit * SHARE_OF_KINDS)
+    try:
+        found = explain_all(subject.round, plan, time_limit=time_limit * SHARE_OF_KINDS)
+    except Exception:  # noqa: BLE001
+        return []  # the page is written all the same, with what the plan says of them
     why = {one.job: f"{UNDECIDED} {_why(subject, one)}." for one in left}
     return [(kind.jobs[0], _with_changes(subject, plan, kind, end, why)) for kind in found]
 
@@ -187,8 +189,7 @@ def _with_changes(
     left = end - monotonic()
     note = why[kind.jobs[0]] if found.verdict is Verdict.UNDECIDED else ""
     if found.verdict not in (Verdict.COULD_START, Verdict.UNDECIDED):
-        changes = tuple(_changes(subject, plan, kind.jobs[0], left)) if left > 0 else ()
-        note = NOTHING if left > 0 else NO_TIME
+        changes, note = _changes(subject, plan, kind.jobs[0], left) if left > 0 else ((), NO_TIME)
     return Kind(
         jobs=made.jobs,
         more=made.more,
@@ -197,21 +198,36 @@ def _with_changes(
         verdict=made.verdict,
         facts=facts,
         changes=changes,
-        note="" if changes else note,
+        note=note,
     )
 
 
-def _changes(subject: Subject, plan: Plan, job: str, seconds: float) -> Iterator[Sentence]:
-    """Yield the cheapest changes with which a job starts, or could some day."""
-    found = explain_job(
-        subject.round, plan, job, corrections=MAX_CORRECTIONS, time_limit=seconds
-    ).corrections
+def _changes(
+    subject: Subject, plan: Plan, job: str, seconds: float
+) -> tuple[tuple[Sentence, ...], str]:
+    """Return the cheapest changes with which a job starts, or could some day, and a note.
+
+    Whatever fails is said in the note: it takes nothing else of the page with it.
+    """
+    try:
+        found = explain_job(
+            subject.round, plan, job, corrections=MAX_CORRECTIONS, time_limit=seconds
+        ).corrections
+    except Exception as error:  # noqa: BLE001
+        return (), f"What would let it start could not be looked for ({type(error).__name__})."
     if found is None:
-        return
-    for one in found.now[:MAX_CORRECTIONS]:
-        yield Sentence(_who(one), one.text + NOT_BESIDE * (one.beside_plan is False))
-    for one in () if found.now else (found.some_day or ())[:MAX_CORRECTIONS]:
-        yield Sentence(_who(one), f"{one.text} (some day)")
+        return (), NOTHING
+    reserves = " or reserves" if subject.round.policy.backfill is not None else ""
+    not_beside = f" (not beside what this plan starts{reserves})"
+    changes = [
+        Sentence(_who(one), one.text + not_beside * (one.beside_plan is False))
+        for one in found.now[:MAX_CORRECTIONS]
+    ] or [
+        Sentence(_who(one), f"{one.text} (some day)")
+        for one in (found.some_day or ())[:MAX_CORRECTIONS]
+    ]
+    note = f"{LEFT_OUT} {several(found.left_out)}." if found.left_out else ""
+    return tuple(changes), note or NOTHING * (not changes)
 
 
 def _who(one: Correction) -> str:

@@ -101,7 +101,7 @@ def _numeric(groups: tuple[Group, ...]) -> tuple[str, ...]:
 
 
 def _charts(groups: tuple[Group, ...]) -> Iterator[Chart]:
-    counts = [sum(len(run.submit_ms) for run in group.runs) for group in groups]
+    counts = [sum(len(run.submit_us) for run in group.runs) for group in groups]
     for title, word, times in (
         ("Completion times", "ended", [_joined(group, lambda run: run.jct_s) for group in groups]),
         ("Waiting times", "started", [_joined(group, lambda run: run.wait_s) for group in groups]),

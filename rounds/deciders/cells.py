@@ -14,6 +14,7 @@ from placewright.formulations.gang.problem.compile import Compiler, compile_roun
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
+from placewright.instances.checks.round import trusted
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Plan, Reason
@@ -109,7 +110,8 @@ def base_terms(rest: ResidualRound) -> dict[str, int]:
     decisions = decisions_of(
         rest.whole, tuple(rest.hosts), DefaultDecisions()(rest.whole), rest.base()
     )
-    return verify(rest.whole, Plan.model_construct(decisions=decisions, sections=())).terms
+    plan = Plan.model_construct(decisions=decisions, sections=())
+    return verify(trusted(rest.whole), plan).terms
 
 
 def residual_round_of_plan(round_: Round, plan: Plan) -> ResidualRound:

@@ -13,10 +13,10 @@ import numpy as np
 
 from placewright.array_types import Floats, Ints
 
-FREE = frozenset({"submit_ms", "gpus"})
+FREE = frozenset({"submit_us", "gpus"})
 """What every policy sees."""
 
-CHANGING = frozenset({"now_ms", "remaining_ms", "service_ms", "running"})
+CHANGING = frozenset({"now_us", "remaining_us", "service_us", "running"})
 """What changes: the clock, work left, time with GPUs so far, whether the job runs.
 
 All other columns are those of the trace, its further ones as well.
@@ -39,7 +39,7 @@ class UndeclaredColumnError(AttributeError):
 
 
 class Columns:
-    """Columns of some jobs, read-only: `jobs.gpus`, `jobs.remaining_ms` ..."""
+    """Columns of some jobs, read-only: `jobs.gpus`, `jobs.remaining_us` ..."""
 
     __slots__ = ("_jobs", "_sees", "_source")
 
@@ -100,7 +100,7 @@ class Queues(Learner, Protocol):
         """Return sort keys once it is decided who runs."""
         ...
 
-    def wakes_ms(self, jobs: Columns) -> int:
+    def wakes_us(self, jobs: Columns) -> int:
         """Return when the keys of a running job change by themselves, at the earliest."""
         ...
 
@@ -199,6 +199,12 @@ class GroupPolicy:
     order: Order
     sees: frozenset[str]
     merges: Literal["best", "muri"] = "best"
+
+
+def gpu_time(us: Ints, gpus: Ints) -> Floats:
+    """Return GPU time in microseconds, for sort keys; in floating point it is never too large."""
+    product: Floats = us.astype(np.float64) * gpus
+    return product
 
 
 def by_arrival(jobs: Columns) -> Keys:

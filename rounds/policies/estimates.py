@@ -33,7 +33,7 @@ class MeanTimes:
         self._sums: dict[tuple[int, ...], tuple[int, int]] = {}
 
     def key(self, job: Columns) -> float:
-        """Return the mean running time of jobs like this one, in milliseconds."""
+        """Return the mean running time of jobs like this one, in microseconds."""
         for values in self._classes(job):
             if values in self._sums:
                 total, count = self._sums[values]
@@ -44,7 +44,7 @@ class MeanTimes:
         """Add the time that a job ran to the means of its classes."""
         for values in self._classes(job):
             total, count = self._sums.get(values, (0, 0))
-            self._sums[values] = total + int(job.service_ms[0]), count + 1
+            self._sums[values] = total + int(job.service_us[0]), count + 1
 
     def _classes(self, job: Columns) -> list[tuple[int, ...]]:
         """Return the classes of a job, the finest first."""
@@ -64,7 +64,7 @@ def _policy(name: str, *fields: str) -> ListPolicy:
     return ListPolicy(
         name,
         by_arrival,
-        frozenset({*fields, "service_ms"}),
+        frozenset({*fields, "service_us"}),
         skips=True,
         estimator=partial(MeanTimes, fields),
     )

@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 
 from placewright.array_types import Floats, Ints
-from placewright.rounds.policies.base import Columns, Keys, ListPolicy
+from placewright.instances.traces.trace import SECOND
+from placewright.rounds.policies.base import Columns, Keys, ListPolicy, gpu_time
 from placewright.rounds.policies.tiresias import LAS, ServiceQueues
 
 HORIZON_GPU_S = 3_250
 """How much service the index looks ahead, in GPU-seconds."""
-
-_MS = 1000
 
 
 class Distribution:
@@ -40,16 +39,16 @@ class Distribution:
         Attained service of the others, of which it is known that they take more.
     """
 
-    def __init__(self, ended: Sequence[int], alive: Sequence[int] = ()) -> None:
-        took = np.array(ended, dtype=np.int64)
-        known = np.sort(np.concatenate([took, np.array(alive, dtype=np.int64)]))
+    def __init__(self, ended: Sequence[int], alive: Sequence[float] = ()) -> None:
+        took = np.array(ended, dtype=np.float64)
+        known = np.sort(np.concatenate([took, np.array(alive, dtype=np.float64)]))
         times, ends = np.unique(took, return_counts=True)
         left = len(known) - np.searchsorted(known, times, side="left")
         self._times = np.concatenate([[0], times])
         self._survival = np.concatenate([[1.0], np.cumprod(1 - ends / left)])
         self._areas = np.concatenate([[0.0], np.cumsum(self._survival[:-1] * np.diff(self._times))])
 
-    def index(self, attained: Ints, horizon: int) -> Floats:
+    def index(self, attained: Floats, horizon: int) -> Floats:
         """Return the Gittins index for each attained service, 0 where none is known to take more.
 
         It is P(S - a <= horizon) / E[min(S - a, horizon)], both given that S > a: how likely a job
@@ -63,7 +62,7 @@ class Distribution:
         )
         return index
 
-    def _up_to(self, service: Ints) -> tuple[Floats, Floats]:
+    def _up_to(self, service: Floats) -> tuple[Floats, Floats]:
         """Return the share of jobs that take more than that, and its integral from 0."""
         at = np.searchsorted(self._times, service, side="right") - 1
         survival = self._survival[at]
@@ -81,23 +80,23 @@ class GittinsQueues(ServiceQueues):
         self._ended: list[int] = []
         self._learn(0, [])
 
-    def _learn(self, ended: int, alive: list[int]) -> None:
+    def _learn(self, ended: int, alive: list[float]) -> None:
         """Learn from so many jobs that ended first, and from those that were alive then."""
         self._learnt, self._alive = ended, alive
         self._distribution = Distribution(self._ended[:ended], alive)
 
     def end(self, job: Columns) -> None:
         """Take note of the service of a job that has ended."""
-        self._ended.append(int(job.service_ms[0] * job.gpus[0]))
+        self._ended.append(int(job.service_us[0]) * int(job.gpus[0]))
 
     def keys(self, jobs: Columns, ran: Ints) -> Keys:
         """Drop who has attained its queue's limit; then queue, index, arrival decide."""
         super().keys(jobs, ran)
         numbers = jobs.numbers
-        attained = jobs.service_ms * jobs.gpus
+        attained = gpu_time(jobs.service_us, jobs.gpus)
         if 16 * len(self._ended) > 17 * self._learnt:
             self._learn(len(self._ended), attained.tolist())
-        index = self._distribution.index(attained, _MS * HORIZON_GPU_S)
+        index = self._distribution.index(attained, SECOND * HORIZON_GPU_S)
         keys = np.empty(len(numbers), dtype=np.int64)
         keys[np.lexsort((numbers, -index, self.queue[numbers]))] = np.arange(len(numbers))
         return keys

@@ -9,35 +9,35 @@ workloads in large-scale GPU datacenters", SC 2021 (QSSF).
 
 from __future__ import annotations
 
-from placewright.rounds.policies.base import Columns, Keys, ListPolicy, by_arrival
+from placewright.rounds.policies.base import Columns, Keys, ListPolicy, by_arrival, gpu_time
 
 
 def _predicted(jobs: Columns) -> Keys:
-    return jobs.predicted_ms
+    return jobs.predicted_us
 
 
 def _predicted_gpu_time(jobs: Columns) -> Keys:
-    return jobs.predicted_ms * jobs.gpus
+    return gpu_time(jobs.predicted_us, jobs.gpus)
 
 
 def _work(jobs: Columns) -> Keys:
-    return jobs.work_ms
+    return jobs.work_us
 
 
 def _remaining(jobs: Columns) -> Keys:
-    return jobs.remaining_ms
+    return jobs.remaining_us
 
 
 def _remaining_gpu_time(jobs: Columns) -> Keys:
-    return jobs.remaining_ms * jobs.gpus
+    return gpu_time(jobs.remaining_us, jobs.gpus)
 
 
 def _attained_gpu_time(jobs: Columns) -> Keys:
-    return jobs.service_ms * jobs.gpus
+    return gpu_time(jobs.service_us, jobs.gpus)
 
 
 def _deadline(jobs: Columns) -> Keys:
-    return jobs.deadline_ms
+    return jobs.deadline_us
 
 
 def _gpus(jobs: Columns) -> Keys:
@@ -46,17 +46,17 @@ def _gpus(jobs: Columns) -> Keys:
 
 FIFO = ListPolicy("fifo", by_arrival)
 FIT_FIRST = ListPolicy("fit-first", by_arrival, skips=True)
-EASY = ListPolicy("easy", by_arrival, frozenset({"predicted_ms"}), skips=True, reserves=True)
-SJF = ListPolicy("sjf", _work, frozenset({"work_ms"}))
-QSSF = ListPolicy("qssf", _predicted_gpu_time, frozenset({"predicted_ms"}))
-SJF_PREDICTED = ListPolicy("sjf-predicted", _predicted, frozenset({"predicted_ms"}))
-EDF = ListPolicy("edf", _deadline, frozenset({"deadline_ms"}), skips=True)
-SRTF = ListPolicy("srtf", _remaining, frozenset({"remaining_ms"}), preempts=True, skips=True)
+EASY = ListPolicy("easy", by_arrival, frozenset({"predicted_us"}), skips=True, reserves=True)
+SJF = ListPolicy("sjf", _work, frozenset({"work_us"}))
+QSSF = ListPolicy("qssf", _predicted_gpu_time, frozenset({"predicted_us"}))
+SJF_PREDICTED = ListPolicy("sjf-predicted", _predicted, frozenset({"predicted_us"}))
+EDF = ListPolicy("edf", _deadline, frozenset({"deadline_us"}), skips=True)
+SRTF = ListPolicy("srtf", _remaining, frozenset({"remaining_us"}), preempts=True, skips=True)
 SRSF = ListPolicy(
-    "srsf", _remaining_gpu_time, frozenset({"remaining_ms"}), preempts=True, skips=True
+    "srsf", _remaining_gpu_time, frozenset({"remaining_us"}), preempts=True, skips=True
 )
 LEAST_SERVICE = ListPolicy(
-    "las", _attained_gpu_time, frozenset({"service_ms"}), preempts=True, skips=True
+    "las", _attained_gpu_time, frozenset({"service_us"}), preempts=True, skips=True
 )
 SMALLEST = ListPolicy("smallest", _gpus, preempts=True, skips=True)
 

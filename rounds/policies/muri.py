@@ -7,23 +7,23 @@ Zhao et al., "Multi-resource interleaving for deep learning training", SIGCOMM 2
 
 from __future__ import annotations
 
-from placewright.rounds.policies.base import Columns, GroupPolicy, Keys
+from placewright.rounds.policies.base import Columns, GroupPolicy, Keys, gpu_time
 
 
 def _remaining_gpu_time(jobs: Columns) -> Keys:
-    return jobs.remaining_ms * jobs.gpus
+    return gpu_time(jobs.remaining_us, jobs.gpus)
 
 
 def _attained_gpu_time(jobs: Columns) -> Keys:
-    return jobs.service_ms * jobs.gpus
+    return gpu_time(jobs.service_us, jobs.gpus)
 
 
 STAGES = ("iteration_us", "stage_0_us", "stage_1_us", "stage_2_us")
 """Columns of a trace by which groups are formed: times of an iteration, and of its stages."""
 
 _SHORTEST, _LEAST_ATTAINED = (
-    frozenset({"remaining_ms", *STAGES}),
-    frozenset({"service_ms", *STAGES}),
+    frozenset({"remaining_us", *STAGES}),
+    frozenset({"service_us", *STAGES}),
 )
 
 GROUPINGS = {

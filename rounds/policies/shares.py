@@ -46,12 +46,12 @@ class TunedPolicy:
 def _least_remaining(jobs: Columns) -> Keys:
     """Remaining time at the greatest speed, whether or not there will be room for it."""
     greatest: Ints = getattr(jobs, SPEEDS).max(axis=1)
-    return jobs.remaining_ms / greatest
+    return jobs.remaining_us / greatest
 
 
 _FIFO = ListPolicy("fifo", by_arrival, preempts=True)
 _OPTIMISTIC_SRTF = ListPolicy(
-    "srtf", _least_remaining, frozenset({"remaining_ms", SPEEDS}), preempts=True, skips=True
+    "srtf", _least_remaining, frozenset({"remaining_us", SPEEDS}), preempts=True, skips=True
 )
 
 SHARES = {

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from placewright.rounds.policies.base import Columns, RoundPolicy, Weights
+from placewright.instances.traces.trace import SECOND
+from placewright.rounds.policies.base import Columns, RoundPolicy, Weights, gpu_time
 
-LEAST_MS = 1000
+LEAST_US = SECOND
 """Remaining times below are taken as this, so that a job about to end does not dwarf all others."""
 
 
 def smith_weights(jobs: Columns) -> Weights:
     """Return values of 1 / remaining time; less remaining GPU time may preempt more."""
-    remaining = np.maximum(jobs.remaining_ms, LEAST_MS)
-    return Weights(value=1.0 / remaining, rank=remaining * jobs.gpus)
+    remaining = np.maximum(jobs.remaining_us, LEAST_US)
+    return Weights(value=1.0 / remaining, rank=gpu_time(remaining, jobs.gpus))
 
 
-SMITH = RoundPolicy("smith", smith_weights, frozenset({"remaining_ms"}))
+SMITH = RoundPolicy("smith", smith_weights, frozenset({"remaining_us"}))

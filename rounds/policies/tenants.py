@@ -37,7 +37,7 @@ class TenantPolicy:
         As the command line calls it.
     keys
         Sort keys of tenants, smallest first, from what they hold and from their counters: GPU time
-        in GPU-milliseconds. Equal keys are in the order in which their first jobs arrived.
+        in GPU-microseconds. Equal keys are in the order in which their first jobs arrived.
     resources
         Columns of the trace, beside `gpus`, whose sums over running jobs `keys` reads.
     lifts
@@ -46,14 +46,14 @@ class TenantPolicy:
     """
 
     name: str
-    keys: Callable[[Held, Ints], Ints | Floats]
+    keys: Callable[[Held, Floats], Ints | Floats]
     resources: frozenset[str] = field(default_factory=frozenset)
     lifts: bool = False
 
     @property
     def sees(self) -> frozenset[str]:
         """Columns that it reads."""
-        return self.resources | {"tenant", "service_ms"}
+        return self.resources | {"tenant", "service_us"}
 
 
 def dominant_resource_fairness(
@@ -72,7 +72,7 @@ def dominant_resource_fairness(
         What it is called.
     """
 
-    def dominant_share(held: Held, counters: Ints) -> Floats:  # noqa: ARG001
+    def dominant_share(held: Held, counters: Floats) -> Floats:  # noqa: ARG001
         shares: Floats = held["gpus"] / gpus
         for resource, total in others.items():
             shares = np.maximum(shares, held[resource] / total)
@@ -81,11 +81,11 @@ def dominant_resource_fairness(
     return TenantPolicy(name, dominant_share, frozenset(others))
 
 
-def _gpus_held(held: Held, counters: Ints) -> Ints:  # noqa: ARG001
+def _gpus_held(held: Held, counters: Floats) -> Ints:  # noqa: ARG001
     return held["gpus"]
 
 
-def _counter(held: Held, counters: Ints) -> Ints:  # noqa: ARG001
+def _counter(held: Held, counters: Floats) -> Floats:  # noqa: ARG001
     return counters
 
 

@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.instances.traces.trace import NEVER
-from placewright.rounds.policies.base import Columns, Keys, ListPolicy, by_arrival
+from placewright.instances.traces.trace import NEVER, SECOND
+from placewright.rounds.policies.base import Columns, Keys, ListPolicy, by_arrival, gpu_time
 
 LIMITS_GPU_S = (3_250, 7_200)
 """Attained service at which a job drops into the next queue, in GPU-seconds."""
-
-_MS = 1000
 
 
 class ServiceQueues:
@@ -34,7 +32,7 @@ class ServiceQueues:
     """
 
     def __init__(self, jobs: int, limits_gpu_s: tuple[int, ...] = LIMITS_GPU_S) -> None:
-        self._limits = np.array([_MS * limit for limit in limits_gpu_s] + [NEVER])
+        self._limits = np.array([SECOND * limit for limit in limits_gpu_s] + [NEVER])
         self.queue = np.zeros(jobs, dtype=np.int64)
 
     def end(self, job: Columns) -> None:
@@ -43,7 +41,7 @@ class ServiceQueues:
     def keys(self, jobs: Columns, ran: Ints) -> Keys:
         """Drop who has attained its queue's limit, in order of arrival, to the tail of the next."""
         numbers = jobs.numbers
-        attained = jobs.service_ms * jobs.gpus
+        attained = gpu_time(jobs.service_us, jobs.gpus)
         drops = (ran != 0) & (attained >= self._limits[self.queue[numbers]])
         self.queue[numbers[drops]] += 1
         tail = np.where(drops, 1 + numbers, 0)
@@ -55,14 +53,15 @@ class ServiceQueues:
         keys: Ints = 2 * self.queue[jobs.numbers] + (jobs.running == 0)
         return keys
 
-    def wakes_ms(self, jobs: Columns) -> int:
-        """Return when the first running job attains its limit."""
+    def wakes_us(self, jobs: Columns) -> int:
+        """Return when the first running job has attained its limit, in whole seconds of service."""
         queue = self.queue[jobs.numbers]
         able = (jobs.running != 0) & (queue < len(self._limits) - 1)
         if not able.any():
             return NEVER
-        due = -(-self._limits[queue[able]] // jobs.gpus[able]) - jobs.service_ms[able]
-        return int(jobs.now_ms[0]) + int(max(due.min(), 0))
+        seconds = -(-self._limits[queue[able]] // (SECOND * jobs.gpus[able]))
+        due = SECOND * seconds - jobs.service_us[able]
+        return int(jobs.now_us[0]) + int(max(due.min(), 0))
 
     def state(self) -> Any:
         """Return the queue of each job."""
@@ -76,7 +75,7 @@ class ServiceQueues:
 LAS = ListPolicy(
     "2d-las",
     by_arrival,
-    frozenset({"service_ms", "running", "now_ms"}),
+    frozenset({"service_us", "running", "now_us"}),
     preempts=True,
     skips=True,
     queues=ServiceQueues,

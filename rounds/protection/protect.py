@@ -125,7 +125,7 @@ def protect(
     Parameters
     ----------
     round
-        A round that `check_round` accepts; only its running jobs matter.
+        The round as it is; only its running jobs matter.
     copies, level, memory_mib, jobs
         As `replica_teams` has them.
     time_limit

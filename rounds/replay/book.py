@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from placewright.instances.traces.trace import NEVER, PER_MS
+from placewright.instances.traces.trace import FULL_SPEED, NEVER
 from placewright.rounds.errors import InternalError
 from placewright.rounds.replay.ledger import Place
 from placewright.rounds.replay.progress import Progress
@@ -22,7 +22,7 @@ class Group(NamedTuple):
 class Book(Progress):
     """Starts, stops and moves jobs, with what that costs."""
 
-    def start(self, job: int, place: Place, speed: int = PER_MS) -> None:
+    def start(self, job: int, place: Place, speed: int = FULL_SPEED) -> None:
         """Start a waiting job on free GPUs."""
         self.ledger.take(place)
         self._begin(job, place, speed)
@@ -37,11 +37,11 @@ class Book(Progress):
         self.running[job] = 1
         self.since[job] = self.started[job] = self.now
         self.speed[job] = speed
-        self.other_speed[job] |= speed != PER_MS
+        self.other_speed[job] |= speed != FULL_SPEED
         if self.first_start[job] == NEVER:
             self.first_start[job] = self.now
         if not self.charges_events:
-            self.overhead_due[job] += self._start_ms[job]
+            self.overhead_due[job] += self._start_us[job]
         self._predict(job)
 
     def stop(self, job: int) -> None:
@@ -65,7 +65,7 @@ class Book(Progress):
         """Let a running job go on at another speed; its work so far is saved."""
         if speed != self.speed[job]:
             self._settle(job)
-            self.unsaved_ms[job] = 0
+            self.unsaved_us[job] = 0
             self.speed[job] = speed
             self.other_speed[job] = 1
             self._predict(job)
@@ -90,7 +90,7 @@ class Book(Progress):
             self._preempt(job)
         for job, place in places.items():
             if job not in before:
-                self._begin(job, place, PER_MS)
+                self._begin(job, place, FULL_SPEED)
             elif before[job] != place:
                 self._moved(job, place)
 
@@ -118,15 +118,15 @@ class Book(Progress):
         """Stop a job; return the place that it had, which the ledger still holds."""
         self._settle(job)
         self.stops[job] += 1
-        self.unsaved_ms[job] = 0
-        self.overhead_due[job] = self._stop_ms[job]
+        self.unsaved_us[job] = 0
+        self.overhead_due[job] = self._stop_us[job]
         return self._release(job)
 
     def _moved(self, job: int, place: Place) -> None:
         self._settle(job)
         self.place[job] = place
         self.moves[job] += 1
-        self.overhead_due[job] += self._move_ms[job]
+        self.overhead_due[job] += self._move_us[job]
         self._predict(job)
 
     def _release(self, job: int) -> Place:

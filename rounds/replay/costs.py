@@ -14,17 +14,17 @@ Charge: TypeAlias = Literal["start", "event"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Costs:
-    """Overheads in milliseconds in which a job holds GPUs without working.
+    """Overheads in microseconds in which a job holds GPUs without working.
 
     Parameters
     ----------
-    start_ms
+    start_us
         Of a start, per job, int64 (jobs,), or of all.
-    stop_ms
+    stop_us
         Of a preemption; paid at the next start.
-    move_ms
+    move_us
         Of a migration.
-    checkpoint_ms
+    checkpoint_us
         Time at work between two checkpoints; a failure loses the work since the last one. None:
         a failure loses nothing.
     charge
@@ -33,10 +33,10 @@ class Costs:
         is shorter gives no progress, and one that ends with the job's end costs nothing.
     """
 
-    start_ms: Ints | int = 0
-    stop_ms: Ints | int = 0
-    move_ms: Ints | int = 0
-    checkpoint_ms: int | None = None
+    start_us: Ints | int = 0
+    stop_us: Ints | int = 0
+    move_us: Ints | int = 0
+    checkpoint_us: int | None = None
     charge: Charge = "start"
 
     def column(self, name: str, jobs: int) -> Ints:

@@ -31,11 +31,11 @@ def trace_digest(trace: Trace) -> str:
     """Return the sha256 of a trace: its columns and all names in it."""
     digest = hashlib.sha256()
     columns = {
-        "submit_ms": trace.submit_ms,
+        "submit_us": trace.submit_us,
         "gpus": trace.gpus,
-        "work_ms": trace.work_ms,
-        "predicted_ms": trace.predicted_ms,
-        "deadline_ms": trace.deadline_ms,
+        "work_us": trace.work_us,
+        "predicted_us": trace.predicted_us,
+        "deadline_us": trace.deadline_us,
         "value": trace.value,
         "tenant": trace.tenant,
         "model": trace.model,

@@ -49,6 +49,7 @@ class GroupDecider(Decider):
 
     def decide(self, loop: Loop) -> None:
         """Form groups and place them."""
+        self._speeds.forget()
         order = self._order(loop)
         ledger = loop.ledger
         ledger.clear()

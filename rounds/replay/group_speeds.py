@@ -25,13 +25,16 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.instances.traces.muri import STRETCH
-from placewright.instances.traces.trace import PER_MS, Trace
+from placewright.instances.traces.trace import FULL_SPEED, Trace
 from placewright.rounds.policies.muri import STAGES
 
 Stages: TypeAlias = tuple[int, int, int]
+Kinds: TypeAlias = tuple[int, ...]
 
 MOST = 4
 """Jobs that may share a place."""
+
+MOST_KNOWN = 1_000_000
 
 CONTENTION = {2: 1330, 3: 1500, 4: 1370}
 """Thousandths by which a period of so many jobs is longer, over `STRETCH`."""
@@ -75,6 +78,8 @@ class GroupSpeeds:
     ----------
     kind : list of int
         Per job; jobs of one kind have the same stages.
+    exchanges : dict
+        Of two groups by the kinds of their jobs, which two to exchange; None: none.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -83,12 +88,23 @@ class GroupSpeeds:
         self.kind: list[int] = kind.reshape(-1).tolist()
         self._iterations: list[int] = kinds[:, 0].tolist()
         self._stages: list[Stages] = [tuple(row) for row in kinds[:, 1:].tolist()]
-        self._periods: dict[tuple[int, ...], int] = {}
-        self._throughputs: dict[tuple[int, ...], int] = {}
+        self._periods: dict[Kinds, int] = {}
+        self._throughputs: dict[Kinds, int] = {}
+        self.exchanges: dict[tuple[Kinds, Kinds], tuple[int, int] | None] = {}
+
+    def forget(self) -> None:
+        """Forget what is known of combinations once it takes much memory."""
+        for known in (self._periods, self._throughputs, self.exchanges):
+            if len(known) > MOST_KNOWN:
+                known.clear()
+
+    def kinds(self, jobs: Sequence[int]) -> Kinds:
+        """Return the kinds of the jobs of a group."""
+        return tuple([self.kind[job] for job in jobs])
 
     def speeds(self, jobs: Sequence[int]) -> tuple[int, ...]:
-        """Return the speed of each job of a group, in units of `PER_MS`."""
-        return self._speeds([self.kind[job] for job in jobs])
+        """Return the speed of each job of a group, in millionths."""
+        return self._speeds(self.kinds(jobs))
 
     def throughput(self, jobs: Sequence[int]) -> int:
         """Return the sum of the speeds."""
@@ -101,18 +117,20 @@ class GroupSpeeds:
         """Return how much of four resources a group uses, in millionths of a place."""
         key = self._key(jobs)
         busy = sum(sum(self._stages[kind]) for kind in key)
-        return 1000 * PER_MS * busy // (_SLOTS * self._period(key))
+        return 1000 * FULL_SPEED * busy // (_SLOTS * self._period(key))
 
-    def _key(self, jobs: Sequence[int]) -> tuple[int, ...]:
-        return tuple(sorted([self.kind[job] for job in jobs]))
+    def _key(self, jobs: Sequence[int]) -> Kinds:
+        return tuple(sorted(self.kinds(jobs)))
 
     def _speeds(self, kinds: Sequence[int]) -> tuple[int, ...]:
         if len(kinds) == 1:
-            return (PER_MS,)
+            return (FULL_SPEED,)
         period = self._period(tuple(sorted(kinds)))
-        return tuple(max(1, PER_MS * self._iterations[kind] * STRETCH // period) for kind in kinds)
+        return tuple(
+            max(1, FULL_SPEED * self._iterations[kind] * STRETCH // period) for kind in kinds
+        )
 
-    def _period(self, key: tuple[int, ...]) -> int:
+    def _period(self, key: Kinds) -> int:
         """Return the period with contention, in nanoseconds."""
         if key not in self._periods:
             period = muri_period([self._stages[kind] for kind in key])

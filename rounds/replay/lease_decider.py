@@ -22,7 +22,7 @@ from placewright.instances.documents.deadline import UNIT
 from placewright.instances.documents.job import Running
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.traces.trace import NEVER, PER_MS
+from placewright.instances.traces.trace import FULL_SPEED, NEVER, SECOND
 from placewright.rounds.engine import Engine
 from placewright.rounds.errors import InternalError
 from placewright.rounds.replay.admission_price import WINDOW_S, AdmissionPrice
@@ -66,7 +66,7 @@ class LeaseDecider(Decider):
         self._price = AdmissionPrice()
         self._capacity: dict[int, int] = {}
         self._removed: list[str] = []
-        self._end_ms = 0
+        self._end_us = 0
         self._idle = IdleGpus(round_)
         self._waiting: list[tuple[bool, int, str]] = []
         self._backfilled: set[int] = set()
@@ -77,7 +77,7 @@ class LeaseDecider(Decider):
     def restore(self, state: Any) -> None:
         """Take nothing over."""
 
-    def wakes_ms(self, loop: Loop) -> int:
+    def wakes_us(self, loop: Loop) -> int:
         """Return a time while anyone waits: a job may start at any boundary."""
         return loop.now if loop.alive else NEVER
 
@@ -105,15 +105,15 @@ class LeaseDecider(Decider):
         if not loop.alive:
             return
         loop.settle()
-        now = self._round.now + loop.now // 1000
+        now = self._round.now + loop.now // SECOND
         for job in [job for job in loop.alive if self._hopeless(loop, job, loop.now)]:
             loop.withdraw(job)
             self._forget(job)
         plan = self._engine.round(self._changes(loop, now))
-        if self._watch is not None and self._engine.round_solved is not None:
+        if self._watch is not None:
             self._watch(self._engine.round_solved, plan)
         self._carry_out(loop, plan)
-        self._end_ms = loop.now + 1000 * self._round.leases.length_s
+        self._end_us = loop.now + SECOND * self._round.leases.length_s
         self._idle = IdleGpus(self._round.model_copy(update={"now": now}))
         for job in loop.place:
             self._idle.hold(self._running(job).tasks)
@@ -162,7 +162,7 @@ class LeaseDecider(Decider):
                 else:
                     record.running = running
                     loop.resize(job, record.job.options[running.option].milli_gpu)
-                    loop.overhead_due[job] = record.overhead_ms
+                    loop.overhead_due[job] = record.overhead_us
                     moved.append(job)
         loop.move_all({job: self._place(job) for job in moved})
         for job in moved:
@@ -176,7 +176,7 @@ class LeaseDecider(Decider):
 
     def between(self, loop: Loop) -> None:
         """Start waiting jobs, in their order, on idle GPUs or by preemption."""
-        if loop.now >= self._end_ms:
+        if loop.now >= self._end_us:
             return
         for entry in list(self._waiting):
             job = self._numbers[entry[-1]]
@@ -197,7 +197,7 @@ class LeaseDecider(Decider):
             return False
         self._start(loop, job, Running(option=number, tasks=tasks))
         self._idle.hold(tasks)
-        if self._records[job].asked.due and not self._hopeless(loop, job, self._end_ms):
+        if self._records[job].asked.due and not self._hopeless(loop, job, self._end_us):
             self._backfilled.add(job)
         return True
 
@@ -224,7 +224,7 @@ class LeaseDecider(Decider):
         record = self._records[job]
         if not record.asked.due:
             return list(self._backfilled)
-        if record.known or not self._hopeless(loop, job, self._end_ms):
+        if record.known or not self._hopeless(loop, job, self._end_us):
             return []
         return [other for other in loop.place if not self._records[other].asked.due]
 
@@ -238,7 +238,7 @@ class LeaseDecider(Decider):
 
     def _preempt(self, loop: Loop, job: int) -> None:
         loop.stop(job)
-        loop.overhead_due[job] = self._records[job].overhead_ms
+        loop.overhead_due[job] = self._records[job].overhead_us
         self._records[job].running = None
 
     def _running(self, job: int) -> Running:
@@ -260,7 +260,7 @@ class LeaseDecider(Decider):
     def _key(self, loop: Loop, job: int) -> tuple[bool, int, str]:
         return self._records[job].backfill_key(_left(loop, job))
 
-    def _hopeless(self, loop: Loop, job: int, now_ms: int) -> bool:
+    def _hopeless(self, loop: Loop, job: int, now_us: int) -> bool:
         """Whether a job can meet none of its deadlines even if it runs at its fastest from then on.
 
         What it has done is that of when it was last accounted for.
@@ -268,11 +268,11 @@ class LeaseDecider(Decider):
         record = self._records[job]
         if not record.asked.due:
             return False
-        per_ms = PER_MS // UNIT * record.fastest
-        ends = now_ms + int(loop.overhead_due[job]) - (-int(loop.left[job]) // per_ms)
-        return ends > 1000 * (record.asked.due[-1].at - self._round.now)
+        speed = FULL_SPEED // UNIT * record.fastest
+        ends = now_us + int(loop.overhead_due[job]) + loop.time_left(job, speed)
+        return ends > SECOND * (record.asked.due[-1].at - self._round.now)
 
 
 def _left(loop: Loop, job: int) -> int:
     """Return work that is left, in thousandths of a second at speed 1000, rounded up."""
-    return -(-int(loop.left[job]) // PER_MS)
+    return -(-int(loop.left[job]) * UNIT // SECOND)

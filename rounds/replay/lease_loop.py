@@ -17,7 +17,7 @@ import numpy as np
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.engine import Engine
 from placewright.rounds.replay.lease_decider import LeaseDecider, Watch
 from placewright.rounds.replay.ledger import HostLedger
@@ -75,12 +75,12 @@ def decide_leases(
             _trace(records, round_.now),
             HostLedger(sizes),
             LeaseDecider(round_, records, engine, watch),
-            trigger=Trigger(1000 * round_.leases.length_s, leases=True),
+            trigger=Trigger(SECOND * round_.leases.length_s, leases=True),
         )
         loop.run()
     served = {
         record.job.name: record.served(
-            None if end == NEVER else round_.now - (-end // 1000), stops, moves
+            None if end == NEVER else round_.now - (-end // SECOND), stops, moves
         )
         for record, end, stops, moves in zip(
             records, loop.end.tolist(), loop.stops.tolist(), loop.moves.tolist(), strict=True
@@ -92,11 +92,11 @@ def decide_leases(
 def _trace(records: list[Record], now: int) -> Trace:
     """Return the jobs in the order of arrival, on a clock that begins at `now`."""
     rows = [
-        (1000 * (one.came - now), one.job.options[0].milli_gpu, 1000 * one.asked.work_s)
+        (SECOND * (one.came - now), one.job.options[0].milli_gpu, SECOND * one.asked.work_s)
         for one in records
     ]
     table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    return replace(Trace.of(*table.T), submit_ms=table[:, 0])
+    return replace(Trace.of(*table.T), submit_us=table[:, 0])
 
 
 def _record(job: Job, now: int, level: int) -> Record:

@@ -73,11 +73,11 @@ class PreemptiveList(Decider):
         if self._queues is not None:
             self._queues.end(Columns(loop, np.array([job]), self._policy.sees))
 
-    def wakes_ms(self, loop: Loop) -> int:
+    def wakes_us(self, loop: Loop) -> int:
         """Return when a running job changes its queue."""
         if self._queues is None:
             return NEVER
-        return self._queues.wakes_ms(self._columns(loop))
+        return self._queues.wakes_us(self._columns(loop))
 
     def decide(self, loop: Loop) -> None:
         """Sort the list, walk it, and start and stop jobs accordingly."""

@@ -2,7 +2,7 @@
 
 Order of events at equal times: ends, repairs, failures, arrivals, timers; then one decision. While
 no job is alive, hosts fail and are repaired unnoticed, without events.
-Time is in whole milliseconds.
+Time is in whole microseconds.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import FULL_SPEED, NEVER, SECOND, Trace
 from placewright.rounds.errors import InternalError
 from placewright.rounds.replay.book import Book
 from placewright.rounds.replay.costs import Costs
 from placewright.rounds.replay.fragmentation import unusable_parts
 from placewright.rounds.replay.ledger import HostLedger
 
-HOUR_MS = 3_600_000
+HOUR_US = 3600 * SECOND
 
 
 class Outage(NamedTuple):
-    """A host is away from `begin_ms` until before `end_ms`; `loses` work since a checkpoint.
+    """A host is away from `begin_us` until before `end_us`; `loses` work since a checkpoint.
 
     Without `loses`, capacity changes: the host leaves, and its jobs are preempted: they keep their
     work and pay for a stop. Outages of a host may overlap; it is away while one of them lasts.
     """
 
     host: int
-    begin_ms: int
-    end_ms: int
+    begin_us: int
+    end_us: int
     loses: bool = True
 
 
@@ -40,13 +40,13 @@ class Outage(NamedTuple):
 class Trigger:
     """When decisions are made.
 
-    `every_ms` None: after every event, and when the decider wakes. Else at multiples of it; with
+    `every_us` None: after every event, and when the decider wakes. Else at multiples of it; with
     `at_most`, after events and wakes, but not before so much time has passed since the last
-    decision. `leases`: multiples of `every_ms` are the boundaries of leases, at which jobs may be
+    decision. `leases`: multiples of `every_us` are the boundaries of leases, at which jobs may be
     stopped and moved; after events between them the decider may start jobs, by `Decider.between`.
     """
 
-    every_ms: int | None = None
+    every_us: int | None = None
     at_most: bool = False
     leases: bool = False
 
@@ -79,7 +79,7 @@ class Decider(ABC):
     def shrink(self, loop: Loop, jobs: tuple[int, ...]) -> None:  # noqa: B027
         """Take note of jobs that go on sharing a place although one of them has ended."""
 
-    def wakes_ms(self, loop: Loop) -> int:  # noqa: ARG002
+    def wakes_us(self, loop: Loop) -> int:  # noqa: ARG002
         """Return when the decider wants to be asked although nothing happens; else `NEVER`."""
         return NEVER
 
@@ -124,12 +124,12 @@ class Loop(Book):
         super().__init__(trace, ledger, costs)
         self.decider = decider
         self.trigger = Trigger() if trigger is None else trigger
-        self._submit: list[int] = [*trace.submit_ms.tolist(), NEVER]
+        self._submit: list[int] = [*trace.submit_us.tolist(), NEVER]
         self.next_arrival = 0
-        self._outages = sorted(outages, key=lambda outage: outage.begin_ms, reverse=True)
+        self._outages = sorted(outages, key=lambda outage: outage.begin_us, reverse=True)
         self.outages_left = len(outages)
         self.repairs: list[tuple[int, int]] = []
-        self.busy_gpu_ms = self.alive_ms = 0
+        self.busy_gpu_us = self.alive_us = 0
         self.events = self.decisions = 0
         self.samples: list[tuple[int, int, int, int, int]] = []
         self._unusable = unusable_parts(trace.gpus, max(ledger.sizes))
@@ -137,18 +137,18 @@ class Loop(Book):
         self.last_decision = -NEVER
         self.pending = self.stuck = False
 
-    def run(self, until_ms: int = NEVER, after_event: Callable[[Loop], None] | None = None) -> None:
+    def run(self, until_us: int = NEVER, after_event: Callable[[Loop], None] | None = None) -> None:
         """Play until all jobs have ended, nothing can happen any more, or the clock is there.
 
         `after_event` is called after each event and the decision that follows it.
         """
-        while (time := self._next_event()) < min(until_ms, NEVER):
+        while (time := self._next_event()) < min(until_us, NEVER):
             self._advance(time)
             self._happen()
             if after_event is not None:
                 after_event(self)
-        if until_ms != NEVER:
-            self._advance(until_ms)
+        if until_us != NEVER:
+            self._advance(until_us)
         self.settle()
 
     def _next_event(self) -> int:
@@ -156,17 +156,17 @@ class Loop(Book):
         if self.alive and not (time == NEVER and self.stuck):
             time = min(time, self._next_decision())
         if self.outages_left and self.alive:
-            time = min(time, self._outages[self.outages_left - 1].begin_ms)
+            time = min(time, self._outages[self.outages_left - 1].begin_us)
         if self.repairs and self.alive:
             time = min(time, self.repairs[0][0])
         return time
 
     def _next_decision(self) -> int:
         """Return when to decide if nothing happens: a wake, the next multiple, a pause's end."""
-        every = self.trigger.every_ms
+        every = self.trigger.every_us
         if every is not None and not self.trigger.at_most:
             return (self.now // every + 1) * every
-        wakes = self.now if self.pending else max(self.now, self.decider.wakes_ms(self))
+        wakes = self.now if self.pending else max(self.now, self.decider.wakes_us(self))
         return wakes if every is None else max(wakes, self.last_decision + every)
 
     def _advance(self, time: int) -> None:
@@ -176,9 +176,9 @@ class Loop(Book):
             self.samples.append(
                 (self.sample_at, self.busy_gpus, len(self.place), waiting, fragments)
             )
-            self.sample_at += HOUR_MS
-        self.busy_gpu_ms += self.busy_gpus * (time - self.now)
-        self.alive_ms += len(self.alive) * (time - self.now)
+            self.sample_at += HOUR_US
+        self.busy_gpu_us += self.busy_gpus * (time - self.now)
+        self.alive_us += len(self.alive) * (time - self.now)
         self.now = time
 
     def _happen(self) -> None:
@@ -192,10 +192,10 @@ class Loop(Book):
             host = heappop(self.repairs)[1]
             if all(away != host for _, away in self.repairs):
                 self.ledger.open(host)
-        while self.outages_left and self._outages[self.outages_left - 1].begin_ms <= self.now:
+        while self.outages_left and self._outages[self.outages_left - 1].begin_us <= self.now:
             self.outages_left -= 1
             outage = self._outages[self.outages_left]
-            if outage.end_ms > self.now:
+            if outage.end_us > self.now:
                 self._fail(outage)
         while self._submit[self.next_arrival] == self.now:
             self.alive[self.next_arrival] = None
@@ -207,12 +207,12 @@ class Loop(Book):
             self.last_decision = self.now
             self.decisions += 1
             self.decider.decide(self)
-            self.stuck = not self.place and self.decider.wakes_ms(self) == NEVER
+            self.stuck = not self.place and self.decider.wakes_us(self) == NEVER
         elif self.trigger.leases:
             self.decider.between(self)
 
     def _decides(self) -> bool:
-        every = self.trigger.every_ms
+        every = self.trigger.every_us
         if every is None:
             return True
         if self.trigger.at_most:
@@ -231,14 +231,14 @@ class Loop(Book):
     def _finish(self, job: int) -> None:
         elapsed = self.now - int(self.since[job])
         overhead = 0 if self.charges_events else min(int(self.overhead_due[job]), elapsed)
-        self.overhead_ms[job] += overhead
+        self.overhead_us[job] += overhead
         self._ran(job, elapsed)
         if self.other_speed[job]:
-            speed = int(self.speed[job])
-            left = int(self.left[job]) - (elapsed - overhead) * speed
-            if not -speed < left <= 0:
-                raise InternalError(f"job {self.trace.names[job]} ends with {left} units left")
-        self.left[job] = 0
+            self._work(job, elapsed - overhead)
+            left = int(self.left[job]) * FULL_SPEED - int(self.spare[job])
+            if not -self.speed[job] < left <= 0:
+                raise InternalError(f"job {self.trace.names[job]} ends with {left} millionths left")
+        self.left[job] = self.spare[job] = 0
         self.ledger.release(self._release(job))
         self.end[job] = self.now
         del self.alive[job]
@@ -248,14 +248,14 @@ class Loop(Book):
         stopped = [j for j, place in self.place.items() if any(h == outage.host for h, _ in place)]
         for job in stopped:
             self._settle(job)
-            checkpoint = self.costs.checkpoint_ms
+            checkpoint = self.costs.checkpoint_us
             if outage.loses and checkpoint is not None:
-                lost = int(self.unsaved_ms[job]) % max(checkpoint, 1)
-                self.lost_ms[job] += lost
-                self.left[job] += lost * int(self.speed[job])
+                lost = int(self.unsaved_us[job]) % max(checkpoint, 1)
+                self.lost_us[job] += lost
+                self._work(job, -lost)
             self.stop(job)
             if outage.loses:
                 self.overhead_due[job] = 0
             self.decider.arrive(self, job)
         self.ledger.close(outage.host)
-        heappush(self.repairs, (outage.end_ms, outage.host))
+        heappush(self.repairs, (outage.end_us, outage.host))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Floats, Ints
-from placewright.instances.traces.trace import NEVER
+from placewright.instances.traces.trace import NEVER, SECOND
 from placewright.rounds.replay.fragmentation import PARTS
 from placewright.rounds.replay.result import Result
 
@@ -22,25 +22,23 @@ SHORT_S = 10.0
 SIZES = ((1, "1"), (4, "2-4"), (8, "5-8"), (32, "9-32"), (2**62, "33+"))
 """Size classes: the largest number of GPUs, and the class's name."""
 
-_MS = 1000.0
-
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which jobs are measured: those submitted from `warm_up_ms` on and before `horizon_ms`."""
+    """Which jobs are measured: those submitted from `warm_up_us` on and before `horizon_us`."""
 
-    warm_up_ms: int = 0
-    horizon_ms: int = NEVER
+    warm_up_us: int = 0
+    horizon_us: int = NEVER
 
     @classmethod
     def of(cls, warm_up_s: float, until_s: float | None) -> Self:
         """Return the window of times in seconds; `until_s` None: to the end."""
-        return cls(round(warm_up_s * _MS), NEVER if until_s is None else round(until_s * _MS))
+        return cls(round(warm_up_s * SECOND), NEVER if until_s is None else round(until_s * SECOND))
 
-    def rows(self, submit_ms: Ints) -> Ints:
+    def rows(self, submit_us: Ints) -> Ints:
         """Return the numbers of the jobs that are measured."""
         inside: Ints = np.flatnonzero(
-            (submit_ms >= self.warm_up_ms) & (submit_ms < self.horizon_ms)
+            (submit_us >= self.warm_up_us) & (submit_us < self.horizon_us)
         )
         return inside
 
@@ -81,19 +79,19 @@ def by_tenant(result: Result, window: Window | None = None) -> dict[str, Measure
 
 
 def _rows(result: Result, window: Window | None) -> Ints:
-    return (Window() if window is None else window).rows(result.trace.submit_ms)
+    return (Window() if window is None else window).rows(result.trace.submit_us)
 
 
 def _of_jobs(result: Result, rows: Ints) -> Measures:
     trace = result.trace
-    ended = rows[result.end_ms[rows] != NEVER]
-    jct = (result.end_ms[ended] - trace.submit_ms[ended]) / _MS
-    wait = (result.first_start_ms[ended] - trace.submit_ms[ended]) / _MS
-    work = trace.work_ms[ended] / _MS
+    ended = rows[result.end_us[rows] != NEVER]
+    jct = (result.end_us[ended] - trace.submit_us[ended]) / SECOND
+    wait = (result.first_start_us[ended] - trace.submit_us[ended]) / SECOND
+    work = trace.work_us[ended] / SECOND
     ranked, waits = np.sort(jct), np.sort(wait)
     slowdown = np.maximum(jct / np.maximum(work, SHORT_S), 1.0)
-    due = rows[trace.deadline_ms[rows] != NEVER]
-    met = result.end_ms[due] <= trace.deadline_ms[due]
+    due = rows[trace.deadline_us[rows] != NEVER]
+    met = result.end_us[due] <= trace.deadline_us[due]
     measures = {
         "jobs": float(len(rows)),
         "unfinished": float(len(rows) - len(ended)),
@@ -119,19 +117,20 @@ def _of_jobs(result: Result, rows: Ints) -> Measures:
 
 def _of_cluster(result: Result) -> Measures:
     trace = result.trace
-    ends = result.end_ms[result.end_ms != NEVER]
-    gpu_ms = max(1, result.gpus_total * result.horizon_ms)
+    ends = result.end_us[result.end_us != NEVER]
+    gpu_us = max(1, result.gpus_total * result.horizon_us)
     # Where jobs share GPUs, their overhead and lost work count by the part of GPU time held.
-    held = result.busy_gpu_ms / max(1, int((result.run_ms * trace.gpus).sum()))
-    overhead = held * float((result.overhead_ms * trace.gpus).sum())
-    lost = held * float((result.lost_ms * trace.gpus).sum())
+    gpus = trace.gpus.astype(np.float64)
+    held = result.busy_gpu_us / max(1.0, float(result.run_us @ gpus))
+    overhead = held * float(result.overhead_us @ gpus)
+    lost = held * float(result.lost_us @ gpus)
     measures = {
-        "makespan_s": float(ends.max(initial=0)) / _MS,
+        "makespan_s": float(ends.max(initial=0)) / SECOND,
         "fragmentation": _fragmentation(result),
-        "allocation": result.busy_gpu_ms / gpu_ms,
-        "useful_gpu_s": (result.busy_gpu_ms - overhead - lost) / _MS,
-        "overhead_gpu_s": overhead / _MS,
-        "lost_gpu_s": lost / _MS,
+        "allocation": result.busy_gpu_us / gpu_us,
+        "useful_gpu_s": (result.busy_gpu_us - overhead - lost) / SECOND,
+        "overhead_gpu_s": overhead / SECOND,
+        "lost_gpu_s": lost / SECOND,
         "events": float(result.events),
         "decisions": float(result.decisions),
     }

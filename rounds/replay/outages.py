@@ -10,9 +10,8 @@ import numpy as np
 from placewright.instances.converters.support.csv_table import read_table
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.tables import MAX_S
+from placewright.instances.traces.trace import SECOND
 from placewright.rounds.replay.loop import Outage
-
-_MS = 1000
 
 
 def read_outages(path: str | os.PathLike[str], hosts: int) -> tuple[Outage, ...]:
@@ -34,11 +33,11 @@ def read_outages(path: str | os.PathLike[str], hosts: int) -> tuple[Outage, ...]
     if (end <= begin).any():
         raise table.error(int((end <= begin).argmax()), "end_s", "expected more than begin_s")
     rows = zip(host.tolist(), begin.tolist(), end.tolist(), planned.tolist(), strict=True)
-    return tuple(Outage(h, _MS * b, _MS * e, loses=not p) for h, b, e, p in rows)
+    return tuple(Outage(h, SECOND * b, SECOND * e, loses=not p) for h, b, e, p in rows)
 
 
 def random_outages(
-    hosts: int, until_ms: int, *, mean_up_s: float, mean_down_s: float, seed: int
+    hosts: int, until_us: int, *, mean_up_s: float, mean_down_s: float, seed: int
 ) -> tuple[Outage, ...]:
     """Draw failures of each host: exponential times from repair to failure, and until repair.
 
@@ -49,10 +48,10 @@ def random_outages(
         rng = np.random.default_rng((seed, host))
         now = 0
         while True:
-            begin = now + round(_MS * rng.exponential(mean_up_s))
-            if begin >= until_ms:
+            begin = now + round(SECOND * rng.exponential(mean_up_s))
+            if begin >= until_us:
                 break
-            now = begin + max(1, round(_MS * rng.exponential(mean_down_s)))
+            now = begin + max(1, round(SECOND * rng.exponential(mean_down_s)))
             found.append(Outage(host, begin, now))
     return tuple(found)
 
@@ -64,9 +63,9 @@ def check_outages(outages: Sequence[Outage], hosts: int) -> None:
             raise InvalidInputError(
                 f"expected 0 to {hosts - 1}", path=("outages", number, "host"), value=outage.host
             )
-        if outage.end_ms <= outage.begin_ms or outage.begin_ms < 0:
+        if outage.end_us <= outage.begin_us or outage.begin_us < 0:
             raise InvalidInputError(
                 "expected an end after the beginning, from 0",
-                path=("outages", number, "end_ms"),
-                value=outage.end_ms,
+                path=("outages", number, "end_us"),
+                value=outage.end_us,
             )

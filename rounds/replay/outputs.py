@@ -16,7 +16,7 @@ from typing import Any
 
 from placewright.array_types import Ints
 from placewright.instances.io import streams
-from placewright.instances.traces.trace import NEVER
+from placewright.instances.traces.trace import NEVER, SECOND
 from placewright.rounds.replay.digests import trace_digest
 from placewright.rounds.replay.fragmentation import PARTS
 from placewright.rounds.replay.measures import Window, by_size, by_tenant, measure
@@ -65,17 +65,17 @@ def write_outputs(
     samples = (
         json.dumps(
             {
-                "at_s": ms // 1000,
+                "at_s": us // SECOND,
                 "busy_gpus": busy,
                 "running": run,
                 "waiting": wait,
                 "fragmented_gpus": parts / PARTS,
             }
         )
-        for ms, busy, run, wait, parts in result.samples
+        for us, busy, run, wait, parts in result.samples
     )
     _write(folder / SAMPLES, (line + "\n" for line in samples))
-    rounds = (json.dumps({"at_ms": ms, "gap": gap}) for ms, gap in result.rounds)
+    rounds = (json.dumps({"at_us": us, "gap": gap}) for us, gap in result.rounds)
     _write(folder / ROUNDS, (line + "\n" for line in rounds))
     _write(folder / SUMMARY, [json.dumps(summary, indent=2) + "\n"])
     _write(folder / USAGE, [json.dumps(usage, indent=2) + "\n"])
@@ -89,17 +89,17 @@ def _job_lines(result: Result) -> Iterator[str]:
         piece = slice(first, first + PIECE)
         columns = {
             "job": trace.names[piece],
-            "submit_ms": trace.submit_ms[piece].tolist(),
+            "submit_us": trace.submit_us[piece].tolist(),
             "gpus": trace.gpus[piece].tolist(),
-            "work_ms": trace.work_ms[piece].tolist(),
-            "start_ms": _or_null(result.first_start_ms[piece]),
-            "end_ms": _or_null(result.end_ms[piece]),
-            "run_ms": result.run_ms[piece].tolist(),
-            "overhead_ms": result.overhead_ms[piece].tolist(),
-            "lost_ms": result.lost_ms[piece].tolist(),
+            "work_us": trace.work_us[piece].tolist(),
+            "start_us": _or_null(result.first_start_us[piece]),
+            "end_us": _or_null(result.end_us[piece]),
+            "run_us": result.run_us[piece].tolist(),
+            "overhead_us": result.overhead_us[piece].tolist(),
+            "lost_us": result.lost_us[piece].tolist(),
             "stops": result.stops[piece].tolist(),
             "moves": result.moves[piece].tolist(),
-            "deadline_ms": _or_null(trace.deadline_ms[piece]),
+            "deadline_us": _or_null(trace.deadline_us[piece]),
             "value": trace.value[piece].tolist(),
             "tenant": [trace.tenants[tenant] for tenant in trace.tenant[piece].tolist()],
         }

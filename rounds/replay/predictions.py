@@ -37,8 +37,8 @@ def helios_errors(jobs: int, rng: np.random.Generator) -> Floats:
     return errors
 
 
-def predicted_with_errors(work_ms: Ints, seed: int) -> Ints:
-    """Return predictions of running times with Helios's errors; those below 0 count as 1 ms."""
-    errors = helios_errors(len(work_ms), np.random.default_rng((seed, _STREAM)))
-    predicted: Ints = np.rint(work_ms * np.maximum(1 + errors, 0)).astype(np.int64)
+def predicted_with_errors(work_us: Ints, seed: int) -> Ints:
+    """Return predictions of running times with Helios's errors; those below 0 count as 1 µs."""
+    errors = helios_errors(len(work_us), np.random.default_rng((seed, _STREAM)))
+    predicted: Ints = np.rint(work_us * np.maximum(1 + errors, 0)).astype(np.int64)
     return np.maximum(predicted, 1)

@@ -16,6 +16,7 @@ from placewright.instances.documents.deadline import (
     Due,
 )
 from placewright.instances.documents.job import Job, Running
+from placewright.instances.traces.trace import SECOND
 
 CLASSES, STEPS = 1000, 8
 """Priority levels among jobs of equal priority, and levels per factor of two in GPU time."""
@@ -131,10 +132,10 @@ class Record:
         return max(self.asked.pace(o).speed for o in range(len(self.job.options)))
 
     @property
-    def overhead_ms(self) -> int:
+    def overhead_us(self) -> int:
         """Overhead of a restart from where it runs."""
         option = 0 if self.running is None else self.running.option
-        return 1000 * self.asked.pace(option).overhead_s
+        return SECOND * self.asked.pace(option).overhead_s
 
     def written(self, now: int, left: int) -> Job:
         """Return the job as a document for the round at `now`, and note what was written."""

@@ -20,6 +20,7 @@ from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import DecisionKind, Plan, Task
 from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Round
+from placewright.instances.traces.trace import SECOND
 from placewright.rounds.certificate import headline_gap
 from placewright.rounds.engine import Engine
 from placewright.rounds.policies.base import Columns, RoundPolicy, Weights
@@ -99,7 +100,7 @@ class RoundDecider(Decider):
     def restore(self, state: Any) -> None:
         """Take a state over."""
         rounds, tasks = state
-        self.rounds = [(ms, gap) for ms, gap in rounds]
+        self.rounds = [(us, gap) for us, gap in rounds]
         self._tasks = {
             job: tuple(Task.model_validate(task) for task in given) for job, given in tasks
         }
@@ -141,7 +142,7 @@ class RoundDecider(Decider):
         if self._is_free:
             self._released.update(loop.place)
             rank[:] = 0
-        now_s = loop.now // 1000
+        now_s = loop.now // SECOND
         known = self._engine is not None
         running = (
             {} if self._engine is None else {j.name: j.running for j in self._engine.state.jobs}

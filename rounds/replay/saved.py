@@ -16,7 +16,7 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import text_of
 from placewright.instances.io.streams import read
 from placewright.instances.io.yaml_json import parse_json
-from placewright.instances.traces.trace import NEVER
+from placewright.instances.traces.trace import NEVER, SECOND
 from placewright.rounds.replay.measures import Measures, Window
 from placewright.rounds.replay.outputs import JOBS, SAMPLES, SUMMARY
 
@@ -36,8 +36,7 @@ MAX_NUMBER = 2**53
 REQUIRED = ("policy", "seed", "trace_sha256")
 """What a card has in any case."""
 
-_MS = 1000.0
-_JOB_FIELDS = ("submit_ms", "gpus", "start_ms", "end_ms")
+_JOB_FIELDS = ("submit_us", "gpus", "start_us", "end_us")
 _SAMPLE_FIELDS = ("at_s", "busy_gpus", "running", "waiting")
 
 
@@ -53,7 +52,7 @@ class Saved:
         What was assumed.
     measures, by_size, by_tenant
         As in the summary.
-    submit_ms, gpus, start_ms, end_ms
+    submit_us, gpus, start_us, end_us
         Columns of the jobs that are measured; `NEVER` for a start or an end that did not come.
     samples
         Time in seconds, GPUs held, jobs running and waiting, int64 (samples, 4).
@@ -64,24 +63,24 @@ class Saved:
     measures: Measures
     by_size: Mapping[str, Measures]
     by_tenant: Mapping[str, Measures]
-    submit_ms: Ints
+    submit_us: Ints
     gpus: Ints
-    start_ms: Ints
-    end_ms: Ints
+    start_us: Ints
+    end_us: Ints
     samples: Ints
 
     @property
     def jct_s(self) -> Floats:
         """Completion times of the jobs that ended."""
-        ended = self.end_ms != NEVER
-        times: Floats = (self.end_ms[ended] - self.submit_ms[ended]) / _MS
+        ended = self.end_us != NEVER
+        times: Floats = (self.end_us[ended] - self.submit_us[ended]) / SECOND
         return times
 
     @property
     def wait_s(self) -> Floats:
         """From submission to the first start, of the jobs that started."""
-        started = self.start_ms != NEVER
-        times: Floats = (self.start_ms[started] - self.submit_ms[started]) / _MS
+        started = self.start_us != NEVER
+        times: Floats = (self.start_us[started] - self.submit_us[started]) / SECOND
         return times
 
 
@@ -101,7 +100,7 @@ def read_outputs(folder: str) -> Saved:
         card, measures, by_size, by_tenant = _summary(summary)
     except InvalidInputError as error:
         raise error.inside(summary_file) from None
-    jobs = _columns(jobs_file, _JOB_FIELDS, optional=("start_ms", "end_ms"))
+    jobs = _columns(jobs_file, _JOB_FIELDS, optional=("start_us", "end_us"))
     _check_times(jobs_file, jobs[:, 0], *jobs[:, 2:].T)
     jobs = jobs[_window(card).rows(jobs[:, 0])]
     samples = _columns(samples_file, _SAMPLE_FIELDS)
@@ -214,7 +213,7 @@ def _wrong(
 
 
 def _check_times(file: str, submit: Ints, start: Ints, end: Ints) -> None:
-    for field, times, before in (("start_ms", start, submit), ("end_ms", end, start)):
+    for field, times, before in (("start_us", start, submit), ("end_us", end, start)):
         early = np.flatnonzero(times < before)
         if len(early):
             row = int(early[0])
@@ -227,8 +226,8 @@ def _check_sums(saved: Saved) -> None:
     """Check that a summary is of its jobs."""
     times = saved.jct_s
     counted = {
-        "jobs": len(saved.submit_ms),
-        "unfinished": len(saved.submit_ms) - len(times),
+        "jobs": len(saved.submit_us),
+        "unfinished": len(saved.submit_us) - len(times),
         "jct_mean_s": float(times.mean()) if len(times) else 0.0,
     }
     for key, value in counted.items():

@@ -12,7 +12,7 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.trace import Trace
+from placewright.instances.traces.trace import SECOND, Trace
 from placewright.rounds.policies.base import CHANGING, GroupPolicy, ListPolicy, RoundPolicy
 from placewright.rounds.policies.named import policy_named
 from placewright.rounds.policies.quotas import QuotaPolicy
@@ -36,7 +36,8 @@ from placewright.rounds.replay.state import NAME, SAVE_EVERY_S, restore, saver
 from placewright.rounds.replay.tenant_list import TenantList
 from placewright.rounds.replay.tuned_list import TunedList
 
-_MS = 1000
+LONGEST_US = 2**60
+"""Until when jobs may come: the clock, beside all that they run, then has 64 bits."""
 
 MAX_FAILURES = 1_000_000
 """As many may be drawn."""
@@ -145,9 +146,15 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
                 path=("trace", trace.names[int((trace.gpus == gpus).argmax())], "gpus"),
                 value=gpus,
             )
+    if int(trace.submit_us.max(initial=0)) / spec.load > LONGEST_US:
+        raise InvalidInputError(
+            f"expected a load at which all jobs come within {LONGEST_US / SECOND:.0f} s",
+            path=("load",),
+            value=spec.load,
+        )
     check_outages(spec.outages, len(spec.hosts))
-    if spec.mtbf_s is not None and len(spec.hosts) * _last_ms(trace) > (
-        MAX_FAILURES * _MS * (spec.mtbf_s + spec.repair_s)
+    if spec.mtbf_s is not None and len(spec.hosts) * _last_us(trace) > (
+        MAX_FAILURES * SECOND * (spec.mtbf_s + spec.repair_s)
     ):
         raise InvalidInputError(
             f"expected a longer time between failures; these are more than {MAX_FAILURES:,}",
@@ -170,10 +177,10 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
     if spec.charge == "event" and spec.every_s is not None and not spec.at_most_every:
         # A round in which all members of a group pay for a start has to leave time for work.
         together = MOST if isinstance(policy, GroupPolicy) else 1
-        least = together * int(_costs(trace, spec).column("start_ms", len(trace)).max(initial=0))
-        if _MS * spec.every_s <= least:
+        least = together * int(_costs(trace, spec).column("start_us", len(trace)).max(initial=0))
+        if SECOND * spec.every_s <= least:
             raise InvalidInputError(
-                f"expected rounds longer than {least / _MS:g} s, which starts at every event take",
+                f"expected rounds longer than {least / SECOND:g} s: starts at every event take it",
                 path=("every_s",),
                 value=spec.every_s,
             )
@@ -182,12 +189,12 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
 def trace_played(trace: Trace, spec: ReplaySpec) -> Trace:
     """Return a trace with the arrivals and the predictions that a replay assumes."""
     if spec.predictions == "helios":
-        trace = replace(trace, predicted_ms=predicted_with_errors(trace.work_ms, spec.seed))
+        trace = replace(trace, predicted_us=predicted_with_errors(trace.work_us, spec.seed))
     if spec.load != 1:
-        trace = trace.arriving(np.rint(trace.submit_ms / spec.load).astype(np.int64))
+        trace = trace.arriving(np.rint(trace.submit_us / spec.load).astype(np.int64))
     if spec.seed:
         order = np.random.default_rng(spec.seed).permutation(len(trace))
-        trace = trace.arriving(trace.submit_ms, order)
+        trace = trace.arriving(trace.submit_us, order)
     return trace
 
 
@@ -201,7 +208,7 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
         _decider(trace, spec),
         costs=_costs(trace, spec),
         trigger=Trigger(
-            None if spec.every_s is None else _MS * spec.every_s,
+            None if spec.every_s is None else SECOND * spec.every_s,
             at_most=spec.at_most_every,
             leases=spec.leases,
         ),
@@ -265,9 +272,9 @@ def _decider(trace: Trace, spec: ReplaySpec) -> Decider:
     return list_decider(policy, len(trace), spec.places)
 
 
-def _last_ms(trace: Trace) -> int:
+def _last_us(trace: Trace) -> int:
     """Return until when hosts may fail: four times the trace and its longest job."""
-    return 4 * int(trace.submit_ms.max(initial=0) + trace.work_ms.max(initial=0))
+    return 4 * int(trace.submit_us.max(initial=0) + trace.work_us.max(initial=0))
 
 
 def _failures(trace: Trace, spec: ReplaySpec) -> tuple[Outage, ...]:
@@ -275,7 +282,7 @@ def _failures(trace: Trace, spec: ReplaySpec) -> tuple[Outage, ...]:
         return ()
     return random_outages(
         len(spec.hosts),
-        _last_ms(trace),
+        _last_us(trace),
         mean_up_s=spec.mtbf_s,
         mean_down_s=spec.repair_s,
         seed=spec.seed,
@@ -283,15 +290,15 @@ def _failures(trace: Trace, spec: ReplaySpec) -> tuple[Outage, ...]:
 
 
 def _costs(trace: Trace, spec: ReplaySpec) -> Costs:
-    start: Ints | int = round(_MS * spec.start_s)
+    start: Ints | int = round(SECOND * spec.start_s)
     if spec.start_table is not None:
         if spec.start_table != "muri":
             raise InvalidInputError("expected muri", path=("start_table",), value=spec.start_table)
-        start = _MS * start_seconds(trace)
+        start = SECOND * start_seconds(trace)
     return Costs(
-        start_ms=start,
-        stop_ms=round(_MS * spec.stop_s),
-        move_ms=round(_MS * spec.move_s),
-        checkpoint_ms=None if spec.checkpoint_s is None else round(_MS * spec.checkpoint_s),
+        start_us=start,
+        stop_us=round(SECOND * spec.stop_s),
+        move_us=round(SECOND * spec.move_s),
+        checkpoint_us=None if spec.checkpoint_s is None else round(SECOND * spec.checkpoint_s),
         charge=spec.charge,
     )

@@ -23,6 +23,7 @@ SAVE_EVERY_S = 60.0
 
 _COLUMNS = (
     "left",
+    "spare",
     "speed",
     "since",
     "overhead_due",
@@ -33,19 +34,19 @@ _COLUMNS = (
     "end",
     "stops",
     "moves",
-    "run_ms",
-    "overhead_ms",
-    "lost_ms",
-    "unsaved_ms",
-    "shared_ms",
+    "run_us",
+    "overhead_us",
+    "lost_us",
+    "unsaved_us",
+    "shared_us",
     "due",
 )
 _NUMBERS = (
     "now",
     "next_arrival",
     "busy_gpus",
-    "busy_gpu_ms",
-    "alive_ms",
+    "busy_gpu_us",
+    "alive_us",
     "events",
     "decisions",
     "sample_at",
@@ -91,7 +92,7 @@ def restore(loop: Loop, path: Path, key: str) -> bool:
         setattr(loop, name, number)
     loop.samples = [tuple(row) for row in columns["samples"].tolist()]
     loop.alive = dict.fromkeys(state["alive"])
-    loop.repairs = [(ms, host) for ms, host in state["repairs"]]
+    loop.repairs = [(us, host) for us, host in state["repairs"]]
     for _, host in loop.repairs:
         loop.ledger.close(host)
     loop.outages_left = state["outages_left"]

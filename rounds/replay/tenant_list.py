@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from placewright.array_types import Ints
+from placewright.array_types import Floats
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.policies.tenants import TenantPolicy
 from placewright.rounds.replay.loop import Decider, Loop
@@ -32,8 +32,8 @@ class TenantList(Decider):
         self._tenant: list[int] = trace.tenant.tolist()
         tenants = len(trace.tenants)
         self._held = {name: np.zeros(tenants, rows.dtype) for name, rows in self._asked.items()}
-        self._counters = np.zeros(tenants, dtype=np.int64)
-        self._counted_ms = 0
+        self._counters = np.zeros(tenants)
+        self._counted_us = 0
         self._running: set[int] = set()
         self._waiting: dict[int, deque[int]] = {}
         self._last_served = 0
@@ -41,14 +41,14 @@ class TenantList(Decider):
     def state(self) -> Any:
         """Return counters, what is held, who runs, and who waits."""
         waiting = [[tenant, list(jobs)] for tenant, jobs in self._waiting.items()]
-        counters = [self._counters.tolist(), self._counted_ms, self._last_served]
+        counters = [self._counters.tolist(), self._counted_us, self._last_served]
         held = {name: rows.tolist() for name, rows in self._held.items()}
         return [counters, held, sorted(self._running), waiting]
 
     def restore(self, state: Any) -> None:
         """Take a state over."""
-        (counters, self._counted_ms, self._last_served), held, running, waiting = state
-        self._counters = np.array(counters, dtype=np.int64)
+        (counters, self._counted_us, self._last_served), held, running, waiting = state
+        self._counters = np.array(counters, dtype=np.float64)
         for name, rows in self._held.items():
             rows[:] = held[name]
         self._running = set(running)
@@ -105,14 +105,14 @@ class TenantList(Decider):
         return int(tenants[np.lexsort((firsts, keys))[0]])
 
     def _lift(self, tenant: int) -> None:
-        others: Ints = self._counters[list(self._waiting) or [self._last_served]]
+        others: Floats = self._counters[list(self._waiting) or [self._last_served]]
         self._counters[tenant] = max(self._counters[tenant], others.min())
 
     def _count(self, loop: Loop) -> None:
         """Add to the counters what tenants have held since they were added to last."""
-        if loop.now > self._counted_ms:
-            self._counters += self._held["gpus"] * (loop.now - self._counted_ms)
-            self._counted_ms = loop.now
+        if loop.now > self._counted_us:
+            self._counters += self._held["gpus"] * float(loop.now - self._counted_us)
+            self._counted_us = loop.now
 
     def _hold(self, job: int) -> None:
         self._running.add(job)

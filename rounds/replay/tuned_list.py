@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from placewright.array_types import Ints
 from placewright.instances.speed_models.synergy import CORES
 from placewright.instances.traces.synergy import FAIR, POINTS, SPEEDS
-from placewright.instances.traces.trace import PER_MS, Trace
+from placewright.instances.traces.trace import FULL_SPEED, Trace
 from placewright.rounds.policies.shares import TunedPolicy
 from placewright.rounds.replay.ledger import Place, Places
 from placewright.rounds.replay.list_decider import PreemptiveList, counted
@@ -106,7 +106,8 @@ def points_of(speeds: Ints, *, steps: bool = True) -> tuple[Point, ...]:
     others, those are left out that ask no less of anything than one that is as fast. Without
     `steps` only the first and the last are there.
     """
-    points = [(c, m, s) for (c, m), s in zip(POINTS, speeds.tolist(), strict=True) if s >= PER_MS]
+    every = zip(POINTS, speeds.tolist(), strict=True)
+    points = [(c, m, s) for (c, m), s in every if s >= FULL_SPEED]
     least = min(point for point in points if point[0] <= _CORES and point[1] <= _MIB)
     kept = [
         (c, m, s)

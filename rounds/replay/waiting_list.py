@@ -107,7 +107,7 @@ class SkippingList(Decider):
             jobs = [job for _, job in self._came + self._entries()]
             self._came = _sorted(self._policy, loop, jobs)
             self._queues.clear()
-        predicted = loop.trace.predicted_ms
+        predicted = loop.trace.predicted_us
         for entry in self._came:
             gpus = loop.gpus[entry[1]]
             if gpus not in self._queues:

@@ -11,12 +11,14 @@ from pydantic import ValidationError
 from placewright.instances.checks.caps import check_caps_of_jobs
 from placewright.instances.checks.cells import check_cells
 from placewright.instances.checks.invalid_jobs import with_invalid_jobs
-from placewright.instances.checks.round import check_jobs, check_limits, known_hosts
+from placewright.instances.checks.magnitudes import check_magnitudes
+from placewright.instances.checks.policies import CHECKS
+from placewright.instances.checks.round import check_jobs, check_limits, known_hosts, trusted
 from placewright.instances.derived.arrived_copies import with_arrived_copies
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.names import check_known, check_unique
 from placewright.instances.derived.work_done import jobs_after_work
-from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.geo import Copying, Dataset, Geo, Region, WanLink
@@ -130,7 +132,7 @@ def apply_changes(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]
     Parameters
     ----------
     round_
-        A round that `check_round` accepts.
+        A checked round.
     hosts
         From `hosts_by_name`, which does not depend on health.
 
@@ -169,7 +171,10 @@ def apply_changes(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]
         return with_invalid_jobs(following)
     check_limits(following, hosts)
     check_cells(following)
-    return following
+    if changes.added or changes.updated:  # sums over all jobs
+        CHECKS[following.policy.formulation].jobs(following)
+        check_magnitudes(following)
+    return trusted(following)
 
 
 def _jobs(round_: Round, changes: Changes, seconds: int) -> tuple[Job, ...]:
@@ -236,9 +241,9 @@ def _geo(round_: Round, changes: Changes, now: int) -> Geo:
 def _now(round_: Round, changes: Changes) -> int:
     if changes.now is None:
         return round_.now
-    if not round_.now <= changes.now <= MAX_AMOUNT:
+    if not round_.now <= changes.now <= MAX_NOW:
         raise InvalidInputError(
-            f"expected no earlier than the last round, {round_.now}, and at most {MAX_AMOUNT}",
+            f"expected no earlier than the last round, {round_.now}, and at most {MAX_NOW}",
             path=("now",),
             value=changes.now,
         )

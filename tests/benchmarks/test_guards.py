@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 from types import ModuleType
@@ -12,15 +12,39 @@ from typing import Any
 
 import pytest
 
+from placewright.instances import parse_round
+
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def compare() -> Iterator[ModuleType]:
-    """The module that compares, which is importable from the repository's root only."""
+@pytest.fixture(scope="module", autouse=True)
+def importable() -> Iterator[None]:
+    """The guards, which are importable from the repository's root only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
-        yield importlib.import_module("benchmarks.guards.compare")
+        yield
+
+
+@pytest.fixture
+def compare() -> ModuleType:
+    return importlib.import_module("benchmarks.guards.compare")
+
+
+@pytest.fixture
+def main() -> Callable[[Sequence[str]], int]:
+    function: Callable[[Sequence[str]], int] = importlib.import_module(
+        "benchmarks.guards.__main__"
+    ).main
+    return function
+
+
+@pytest.fixture
+def rounds() -> ModuleType:
+    return importlib.import_module("benchmarks.guards.rounds")
+
+
+def rows_of(file: Path) -> dict[str, dict[str, Any]]:
+    return run(*map(json.loads, file.read_text().splitlines()))
 
 
 def row(name: str, value: int = 100_000, bound: int = 100_100, later: int = 50) -> dict[str, Any]:
@@ -107,14 +131,71 @@ def test_what_went_wrong_on_the_way_is_a_failure(compare):
     assert failure == "golden-a: degraded: greedy: raised"
 
 
-def test_rounds_are_written_solved_and_compared(compare, tmp_path, capsys):
-    main = importlib.import_module("benchmarks.guards.__main__").main
+def test_what_is_not_compared_is_told(compare):
+    unsolved = {"round": "tiny-c", "error": "InternalError: no"}
+    base = run(row("golden-a"), row("golden-b"), unsolved)
+    found = compare.compared([base], run(row("golden-a"), row("tiny-c")))
+    assert not found.failures
+    lines = list(found.lines())
+    assert "not compared, not in all runs: 1 (golden-b)" in lines
+    assert "not compared, without a plan of the baseline: 1 (tiny-c)" in lines
+
+
+def test_a_round_that_is_not_solved_any_more_is_a_failure(compare):
+    new = {"round": "tiny-c", "error": "InternalError: no"}
+    found = compare.compared([run(row("tiny-c"))], run(new))
+    assert found.failures == ["tiny-c: InternalError: no"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "number"),
+    [
+        ("bundled-quickstart", 1),
+        ("tiny-*-0", None),
+        ("golden-defragment-512", 1),
+        ("value-victims-512", 1),
+    ],
+)
+def test_a_round_of_each_prefix_goes_all_the_way(main, rounds, tmp_path, capsys, pattern, number):
     folder, file = tmp_path / "rounds", tmp_path / "rows.jsonl"
-    folder.mkdir()
-    quickstart = ROOT / "instances" / "library" / "quickstart.yaml"
-    (folder / "golden-quickstart.json").write_text(
-        json.dumps(importlib.import_module("yaml").safe_load(quickstart.read_text()))
-    )
+    assert main(["rounds", str(folder), "--only", pattern]) == 0
+    number = len(rounds.POLICIES) if number is None else number
+    assert f"{number} rounds written, 0 left out" in capsys.readouterr().out
     assert main(["solve", str(folder), str(file)]) == 0
+    rows = rows_of(file)
+    assert len(rows) == number
+    assert not any(row["degraded"] for row in rows.values())
     assert main(["compare", str(file), "--new", str(file)]) == 0
-    assert "golden: 1 rounds compared, 0 left out" in capsys.readouterr().out
+    assert "0 failures" in capsys.readouterr().out
+
+
+def test_tiny_rounds_are_as_the_loader_accepts_them(rounds):
+    for policy in rounds.POLICIES:
+        for seed in range(rounds.TINY):
+            parse_round(rounds.tiny_document(policy, seed))
+
+
+def test_rounds_whose_trace_is_missing_are_left_out_and_told(
+    main, rounds, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setitem(rounds.NEEDS, "interleaving", tmp_path / "absent")
+    assert main(["rounds", str(tmp_path), "--only", "golden-[di]*-512"]) == 0
+    assert main(["rounds", str(tmp_path), "--only", "golden-interleaving-*"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["golden-defragment-512.json"]
+    out = capsys.readouterr().out
+    assert f"golden-interleaving-100: left out, {tmp_path / 'absent'} not found" in out
+    assert "0 rounds written, 2 left out" in out
+
+
+def test_a_round_that_cannot_be_solved_is_a_row_and_the_next_one_is_solved(main, tmp_path, capsys):
+    folder, file = tmp_path / "rounds", tmp_path / "rows.jsonl"
+    main(["rounds", str(folder), "--only", "bundled-quickstart"])
+    (folder / "bundled-a.json").write_text("{}")
+    assert main(["solve", str(folder), str(file)]) == 1
+    rows = rows_of(file)
+    assert rows["bundled-a"]["error"].startswith("InvalidInputError: ")
+    assert rows["bundled-quickstart"]["status"] == "optimal"
+    capsys.readouterr()
+    assert main(["solve", str(folder), str(file)]) == 1
+    assert f"2 are in {file} already" in capsys.readouterr().err
+    assert len(file.read_text().splitlines()) == 2

@@ -45,7 +45,7 @@ def test_a_plan_without_certificate_is_checked_without_its_rules(run, round_file
 
 
 def test_a_broken_plan_exits_7_and_names_the_rule(run, round_file, plan_file):
-    rewrite(plan_file, lambda raw: raw["decisions"].pop())
+    rewrite(plan_file, lambda raw: raw["decisions"].pop(0))
     result = run("verify", round_file, plan_file)
     assert result.code == 7
     assert result.out.startswith(f"{plan_file}: not valid, 1 violation\n")
@@ -54,11 +54,32 @@ def test_a_broken_plan_exits_7_and_names_the_rule(run, round_file, plan_file):
     assert result.err.count("\n") == 1
 
 
-def test_many_violations_are_listed_in_part_unless_all_are_asked(run, round_file, plan_file):
-    def empty(raw: Raw) -> None:
-        raw["decisions"] = []
+def test_what_a_plan_says_is_told_apart_from_what_it_does(run, round_file, plan_file):
+    def lie(raw: Raw) -> None:
+        waits = [one for one in raw["decisions"] if one["decision"] == "wait"]
+        raw["decisions"] = [one for one in raw["decisions"] if one not in waits[1:]]
+        waits[0]["reason"] = "refused"
+        raw["certificate"]["terms"][0]["value"] += 1
 
-    rewrite(plan_file, empty)
+    rewrite(plan_file, lie)
+    result = run("verify", round_file, plan_file, "--bound", "--time-limit", "1")
+    assert result.code == 12
+    assert f"{plan_file}: a valid placement for round" in result.out
+    assert "Bounds, proven now" in result.out
+    assert result.err.startswith(f"placewright: {plan_file} breaks reason, certificate_value;")
+    result = run("verify", round_file, plan_file, "--bound", "--format", "json")
+    found = json.loads(result.out)
+    assert (result.code, found["valid"], found["placement_valid"]) == (12, False, True)
+    assert [bound["name"] for bound in found["bounds"]] == list(found["terms"])
+    assert run("audit", round_file, plan_file, "--time-limit", "1").code == 0
+    assert run("export", "csv", round_file, plan_file).code == 12
+
+
+def test_many_violations_are_listed_in_part_unless_all_are_asked(run, round_file, plan_file):
+    def haunt(raw: Raw) -> None:
+        raw["decisions"] = [{"job": f"ghost-{i}", "decision": "wait"} for i in range(30)]
+
+    rewrite(plan_file, haunt)
     result = run("verify", round_file, plan_file)
     assert result.code == 7
     assert "more violations; --verbose lists all of them" in result.out
@@ -69,13 +90,13 @@ def test_json_is_one_object(run, round_file, plan_file):
     result = run("verify", round_file, plan_file, "--format", "json")
     assert (result.code, result.err) == (0, "")
     found = json.loads(result.out)
-    assert set(found) == {"valid", "violations", "unverified", "terms"}
+    assert set(found) == {"valid", "placement_valid", "violations", "unverified", "terms"}
     assert (found["valid"], found["violations"], found["unverified"]) == (True, [], [])
     assert list(found["terms"]) == ["value", "disruption", "spread", "opened"]
 
 
 def test_json_has_each_violation_by_rule_path_and_message(run, round_file, plan_file):
-    rewrite(plan_file, lambda raw: raw["decisions"].pop())
+    rewrite(plan_file, lambda raw: raw["decisions"].pop(0))
     result = run("verify", round_file, plan_file, "--format", "json")
     assert result.code == 7
     found = json.loads(result.out)
@@ -111,7 +132,7 @@ def test_a_wrong_claim_stands_beside_the_recomputed_value(run, round_file, plan_
 
     rewrite(plan_file, boast)
     result = run("verify", round_file, plan_file, "-v")
-    assert result.code == 7
+    assert result.code == 12
     assert "123,456,789" in result.out
     assert "certificate_value" in result.said
 

@@ -53,7 +53,7 @@ def test_all_jobs_that_wait(run: Callable, plan: str) -> None:
 
 def test_without_time_the_exit_code_is_6(run: Callable) -> None:
     result = run("explain", PAIR, "--job", "pair", "--time-limit", "0")
-    assert result.code == 6
+    assert result.code == 9
     assert "could not be decided within the limit" in result.out
 
 

@@ -52,7 +52,7 @@ def document(formulation: str = "gang") -> dict[str, Any]:
     }
     if formulation == "gang":
         jobs[0] |= {"expected_runtime_s": 100, "running": {**jobs[0]["running"], "started": 950}}
-        jobs[1] |= {"held": False, "not_before": 10}
+        jobs[1] |= {"held": False, "not_before": 10, "expected_runtime_s": 500}
         made["cluster"]["pools"] = [
             {"resource": "power", "capacity": 9},
             {"resource": "power", "level": "region", "capacity": 9},
@@ -122,6 +122,13 @@ SAME = (
     (GANG, {"change": [f"{LONG}.memory=4Gi"]}, changed(memory="4Gi")),
     (GANG, {"change": [f"{LONG}.required=region"]}, changed(required="region")),
     (GANG, {"change": [f"{LONG}.not_before=none"]}, changed(without=["not_before"])),
+    (GANG, {"change": [f"{LONG}.expected_runtime_s=90m"]}, changed(expected_runtime_s=5400)),
+    (GANG, {"change": [f"{LONG}.expected_runtime_s=70"]}, changed(expected_runtime_s=70)),
+    (
+        GANG,
+        {"change": [f"{LONG}.expected_runtime_s=none"]},
+        changed(without=["expected_runtime_s"]),
+    ),
     (GANG, {"change": [f"{LONG}.gpu_models=H100,A100"]}, changed(gpu_models=["H100", "A100"])),
     (GANG, {"change": [f"{LONG}.gpu_models=+A100"]}, changed(add_gpu_models=["A100"])),
     (GANG, {"change": [f"{LONG}.hosts=a0"]}, changed(hosts=["a0"])),

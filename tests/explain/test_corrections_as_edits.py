@@ -11,6 +11,7 @@ from placewright.explain.explain_job import explain_job
 from placewright.explain.facts.fact import World, without_waiting
 from placewright.explain.oracle import SolvingOracle
 from placewright.explain.proof import plan_that_starts
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Decision, DecisionKind
 from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
@@ -49,7 +50,7 @@ def starts_by_a_valid_plan(round_: Round, job: str, correction: Correction) -> b
     plan = found.model_copy(
         update={"round": None, "certificate": None, "decisions": tuple(decisions)}
     )
-    return verify(edited, plan).ok
+    return verify(trusted(edited), plan).ok
 
 
 def compared(seeds: range) -> tuple[int, list[str]]:

@@ -8,9 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from placewright.formulations.gang import parameters
 from placewright.instances.verify import verify
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +37,8 @@ def fuzz() -> Iterator[SimpleNamespace]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
         names = ("play", "policies", "run", "watching")
-        yield SimpleNamespace(**{name: importlib.import_module(f"fuzz.{name}") for name in names})
+        modules = {name: importlib.import_module(f"fuzz.{name}") for name in names}
+        yield SimpleNamespace(**modules, main=importlib.import_module("fuzz.__main__").main)
 
 
 def test_each_policy_is_played_here(fuzz):
@@ -47,6 +50,29 @@ def test_nothing_fails_in_some_rounds_of(fuzz, name):
     state = fuzz.run.run(fuzz.policies.POLICIES[name], ROUNDS, 0, None, lambda *_: None)
     assert state.rounds == ROUNDS
     assert not state.failures
+
+
+@pytest.mark.parametrize("name", ["gang", "queue", "cells", "interleaving", "deadline", "geo"])
+def test_the_path_of_large_rounds_can_be_the_only_one(fuzz, name, monkeypatch, capsys):
+    limits: list[int] = []
+    solve = fuzz.play.watched
+
+    def watched(*given: Any, **more: Any) -> Any:
+        limits.append(parameters.PARAMETERS.run.max_exact_variables)
+        return solve(*given, **more)
+
+    monkeypatch.setattr(fuzz.play, "watched", watched)
+    assert fuzz.main([name, "--rounds", "3", "--setting", "counting"]) == 0
+    assert limits
+    assert set(limits) == {0}
+    assert "3 rounds" in capsys.readouterr().out
+
+
+def test_a_setting_that_a_policy_does_not_have_is_refused(fuzz, capsys):
+    with pytest.raises(SystemExit):
+        fuzz.main(["gang", "--setting", "hurried"])
+    expected = "--setting 'hurried': gang has no such setting; expected 'exact', 'counting'"
+    assert expected in capsys.readouterr().err
 
 
 def test_a_schedule_that_is_not_sought_is_checked_by_itself(fuzz):

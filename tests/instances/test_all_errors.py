@@ -11,9 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.cli.app import EXIT_INVALID_INPUT, main
+from placewright.cli.app import main
+from placewright.cli.format.exit_code import ExitCode
 from placewright.instances import load_round
-from placewright.instances.errors import MAX_ERRORS, InvalidInputError, merged, most_similar
+from placewright.instances.errors import (
+    FEW,
+    MAX_ERRORS,
+    InvalidInputError,
+    merged,
+    most_similar,
+)
 from placewright.instances.io.files import parse_round
 from placewright.instances.io.lines import lines_of
 
@@ -73,7 +80,7 @@ def test_references_of_all_jobs_and_of_the_policy_are_told_with_their_lines(tmp_
         ),
         "22: policy.vacate: given without the term remaining; expected remaining in policy.terms",
     ]
-    assert main(["validate", str(tmp_path / "r.yaml")]) == EXIT_INVALID_INPUT
+    assert main(["validate", str(tmp_path / "r.yaml")]) == ExitCode.INVALID
     assert capsys.readouterr().err.splitlines() == [
         f"placewright: {tmp_path / 'r.yaml'}:{line}" for line in told
     ]
@@ -143,7 +150,7 @@ def test_beside_wrong_forms_no_reference_is_told_that_is_right(wrong, lenient):
 def test_at_most_20_errors_are_told_and_the_others_counted(tmp_path, field):
     for more in (0, 1, 30):
         jobs = [
-            {"name": f"j{i}", "options": [{"groups": [{"gpu": 1}]}], field: "x"}
+            {"name": f"j{i}", "options": [{"groups": [{"gpu": 1}]}], field: f"x{i}"}
             for i in range(MAX_ERRORS + more)
         ]
         raw = {"apiVersion": "placewright/v1alpha2", "kind": "Round", "cluster": HOSTS}
@@ -151,6 +158,27 @@ def test_at_most_20_errors_are_told_and_the_others_counted(tmp_path, field):
         assert [f'jobs[{i}] "j{i}".{field}: ' in told[i] for i in range(20)] == [True] * 20
         counts = [] if not more else [f"{more} more error{'s' if more > 1 else ''}; expected none"]
         assert [line.strip() for line in told[20:]] == counts
+
+
+def test_equal_errors_of_many_jobs_or_hosts_are_one_line_with_their_number(tmp_path):
+    def told(count: int) -> list[str]:
+        hosts = [{"name": f"h{i}", "gpus": 8} for i in range(count)]
+        raw = {"apiVersion": "placewright/v1alpha2", "kind": "Round", "cluster": {"hosts": hosts}}
+        lines = errors_of(tmp_path / "r.json", json.dumps(raw, indent=1))
+        raw |= {"cluster": HOSTS, "jobs": []}
+        for i in range(count):
+            options = [{"groups": [{"gpu": 1, "required": "rack"}]}]
+            raw["jobs"].append({"name": f"j{i}", "tenant": "who", "options": options})
+        return [*lines, *errors_of(tmp_path / "r.json", json.dumps(raw, indent=1))]
+
+    assert len(told(FEW)) == 3 * FEW
+    hosts, tenants, levels = told(1000)
+    assert "cluster.hosts[0].gpu_model: missing" in hosts
+    assert "jobs[0] \"j0\".tenant: 'who': unknown tenant" in tenants
+    assert "jobs[0] \"j0\".options[0].groups[0].required: 'rack': unknown level" in levels
+    for line in (hosts, tenants, levels):
+        assert line.endswith(" (999 more like this)")
+        assert line[0].isdigit()
 
 
 @pytest.mark.parametrize("name", ["\x1b[31m", 'a"b', "a\nb", "x" * 10_000, "\u202e", "\\", ""])

@@ -263,7 +263,7 @@ VALUES = [
         "wan",
         "'wan': expected 'gang', 'interleaving', 'deadline', 'geo' or 'replicas'",
     ),
-    ("now", 2**70, "1180591620717411303424: expected at most 1000000000000"),
+    ("now", 2**70, "1180591620717411303424: expected at most 253402300799"),
     ("sharing", {}, "{}: section not used by policy 'gang'; expected the round without it"),
     ("leases", [1], "[1]: section not used by policy 'gang'; expected the round without it"),
     ("geo", None, "None: section not used by policy 'gang'; expected the round without it"),

@@ -10,6 +10,7 @@ import pytest
 from extremes import numbers, with_number
 
 from placewright.instances import verify as verification
+from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.gang import generate_round
 from placewright.instances.io.files import load_round, parse_round
@@ -30,8 +31,9 @@ def asking(weight: int = 1, **group: Any) -> dict[str, Any]:
     return {"weight": weight, "options": [{"groups": [{"gpu": 1, **group}]}]}
 
 
-def running(**fields: Any) -> dict[str, Any]:
-    return {**asking(), "running": {"tasks": [{"host": "h0", "gpus": [0]}], **fields}}
+def running(gpus: int = 1, **fields: Any) -> dict[str, Any]:
+    tasks = [{"host": "h0", "gpus": [*range(gpus)]}]
+    return {**asking(gpu=gpus), "running": {"tasks": tasks, **fields}}
 
 
 def terms(*names: str, **policy: Any) -> dict[str, Any]:
@@ -62,8 +64,8 @@ def terms(*names: str, **policy: Any) -> dict[str, Any]:
             "jobs[0].running: 1,000,000,000,001,000 milli-GPU-seconds of a stop",
         ),
         (
-            round_of(running(checkpoint=0), now=MOST),
-            "jobs[0].running: 1,000,000,000,001,000 milli-GPU-seconds of a stop",
+            round_of(running(8, checkpoint=0), now=MAX_NOW),
+            "jobs[0].running: 2,027,218,406,400,000 milli-GPU-seconds of a stop",
         ),
         (
             round_of(
@@ -131,7 +133,7 @@ def test_too_much_is_refused_by_job_and_field(raw, error_text):
 
 
 def test_what_costs_something_given_may_have_run_for_long():
-    parse_round(round_of(running(checkpoint=0, migrate_cost=5, preempt_cost=MOST), now=MOST))
+    parse_round(round_of(running(8, checkpoint=0, migrate_cost=5, preempt_cost=MOST), now=MAX_NOW))
 
 
 def test_jobs_that_a_glance_passes_are_passed_by_the_sums(monkeypatch):

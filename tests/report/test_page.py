@@ -126,6 +126,27 @@ def test_a_change_that_helps_nobody_beside_the_plan_says_so(subjects):
     assert "from 13,000 to 13,500 (not beside what this plan starts)" in text
 
 
+def refused(*_args: object, **_options: object) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("placewright.explain.corrections.own.hardware", "Left out, as they could not be tried:"),
+        ("placewright.report.panels.waiting.explain_job", "could not be looked for (ZeroDivision"),
+        ("placewright.report.panels.waiting.explain_all", "was not computed; below is what"),
+    ],
+)
+def test_what_fails_of_an_explanation_takes_nothing_else_of_the_page(
+    subjects, broken, said, monkeypatch
+):
+    monkeypatch.setattr(broken, refused)
+    text = Elements(render_report(*subjects.solved("quickstart"), time_limit=4)).text
+    assert said in text
+    assert "homework" in text
+
+
 def test_caps_have_what_counts_in_them(subjects):
     round_, plan = subjects.solved("quickstart")
     jobs = tuple(job.model_copy(update={"caps": ("account",)}) for job in round_.jobs)

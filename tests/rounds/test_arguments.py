@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round, RoundLimits
 from placewright.instances.errors import InvalidInputError
@@ -60,9 +61,8 @@ def test_what_is_no_round_is_refused(round_: Any) -> None:
 
 
 def test_what_is_no_executor_is_refused(full_cluster: Round) -> None:
-    geo = full_cluster.model_copy(
-        update={"policy": full_cluster.policy.model_copy(update={"formulation": "geo"})}
-    )
+    policy = full_cluster.policy.model_copy(update={"formulation": "geo"})
+    geo = trusted(full_cluster.model_copy(update={"policy": policy}))
     for call in (solve_round, Engine):
         with pytest.raises(InvalidInputError, match="executor: 'local': expected an Executor"):
             call(geo, executor="local")
@@ -128,7 +128,8 @@ def test_what_progress_raises_reaches_the_caller_as_it_is(full_cluster: Round, c
         with pytest.raises(ValueError, match="boom"):
             engine.round()
         assert engine.state is full_cluster
-        assert engine.round_solved is None
+        with pytest.raises(RuntimeError, match="no round has been decided yet"):
+            engine.round_solved  # noqa: B018
         plan = engine.round()
         assert plan.certificate is not None
         assert plan.certificate.degraded == ()

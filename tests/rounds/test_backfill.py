@@ -45,7 +45,6 @@ def run(round_: Round, arrivals: Mapping[int, list[dict[str, Any]]], until: int)
             finished |= {name: ends.pop(name) for name in over}
             added = [Job.model_validate({"submitted": now, **one}) for one in arrivals.get(now, ())]
             plan = engine.round(Changes(removed=over, added=added, now=now))
-            assert engine.round_solved is not None
             checked = verify(engine.round_solved, plan)
             assert checked.ok, checked.violations
             jobs = {one.name: one for one in engine.round_solved.jobs}

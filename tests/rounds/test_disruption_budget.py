@@ -138,6 +138,24 @@ def test_a_migration_beyond_the_budget_breaks_the_rule():
     assert not violations(read(jobs, {"lost_gpu_s": 2000}, hosts(2)), plan)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_without_checkpoints_those_who_started_last_are_stopped(backend: str) -> None:
+    began = {"r0": 0, "r1": 900, "r2": 990, "r3": 500}
+    running = [
+        job(name, 8, f"h{i}", tuple(range(8)), started=at)
+        for i, (name, at) in enumerate(began.items())
+    ]
+    pending = [job(f"p{i}", 8, priority=1) for i in range(4)]
+    plan = solve_round(read([*running, *pending[:2]], {}, hosts(4)), backend=backend)
+    assert decided(plan, DecisionKind.PREEMPT) == ["r1", "r2"]
+    limited = read([*running, *pending], {"lost_gpu_s": 8 * (10 + 100)}, hosts(4))
+    assert decided(solve_round(limited, backend=backend), DecisionKind.PREEMPT) == ["r1", "r2"]
+    plan = plan.model_copy(update={"round": None, "certificate": None})
+    for seconds, rules in ((10 + 100, set()), (10 + 99, {"disruption_budget"})):
+        two = read([*running, *pending[:2]], {"lost_gpu_s": 8 * seconds}, hosts(4))
+        assert violations(two, plan) == rules
+
+
 LIMITS_OF_NOTHING = {"preempted_jobs": 0, "migrated_jobs": 0, "lost_gpu_s": 0, "min_run_s": 100}
 
 

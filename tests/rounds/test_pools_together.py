@@ -147,7 +147,7 @@ def test_successive_rounds_keep_pools(monkeypatch: pytest.MonkeyPatch, feature: 
     first = whole.model_copy(update={"jobs": running})
     with Engine(first, isolation="none", time_limit=0.5) as engine:
         for number in range(3):
-            at = engine.round_solved or first
+            at = engine.round_solved if number else first
             gone = [job.name for job in at.jobs if number and rng.random() < 0.2]
             pools = [
                 pool.model_copy(update={"capacity": rng.randrange(2 * pool.capacity + 1)})
@@ -158,6 +158,5 @@ def test_successive_rounds_keep_pools(monkeypatch: pytest.MonkeyPatch, feature: 
                 removed=gone, added=later[number::3], pools=pools, now=1000 + 100 * number
             )
             plan = engine.round(changes)
-            assert engine.round_solved is not None
             assert all(pool in engine.round_solved.cluster.pools for pool in pools)
             check(engine.round_solved, plan)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from placewright.instances.traces.trace import Trace
+from placewright.instances.traces.trace import SECOND, Trace
 from placewright.rounds.policies.base import GroupPolicy, RoundPolicy
 from placewright.rounds.policies.named import POLICIES
 from placewright.rounds.policies.quotas import QuotaPolicy
@@ -29,19 +29,19 @@ UNFIT = (13, 14)
 def trace_of(*jobs: tuple[int, int, int]) -> Trace:
     """Make a trace of (arrival s, GPUs, work s)."""
     rows = np.array(jobs, dtype=np.int64)
-    return Trace.of(1000 * rows[:, 0], rows[:, 1], 1000 * rows[:, 2])
+    return Trace.of(SECOND * rows[:, 0], rows[:, 1], SECOND * rows[:, 2])
 
 
 def random_trace(rng: np.random.Generator, largest: int) -> Trace:
     """Draw a small trace in which several jobs arrive at one time."""
     jobs = int(rng.integers(1, 25))
-    submit, gpus = 1000 * rng.integers(0, 30, jobs), rng.integers(1, largest + 1, jobs)
+    submit, gpus = SECOND * rng.integers(0, 30, jobs), rng.integers(1, largest + 1, jobs)
     return Trace.of(
         submit,
         np.where(np.isin(gpus, UNFIT) & (largest == 14), 12, gpus),
-        1000 * rng.integers(1, 20, jobs),
-        predicted_ms=1000 * rng.integers(1, 20, jobs),
-        deadline_ms=1000 * rng.integers(1, 99, jobs),
+        SECOND * rng.integers(1, 20, jobs),
+        predicted_us=SECOND * rng.integers(1, 20, jobs),
+        deadline_us=SECOND * rng.integers(1, 99, jobs),
         tenant=rng.integers(0, 3, jobs),
         tenants=("a", "b", "c"),
         extra={"group": rng.integers(0, 2, jobs)},

@@ -11,6 +11,7 @@ from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, tabl
 from placewright.instances.derived.phrases import count, plural, several
 from placewright.report.facts.moves import moves_of
 from placewright.report.facts.outcomes import OUTCOMES
+from placewright.report.proofs import GOING_ON, best_text, covered, proven
 from placewright.report.text import NONE, gpus, number, percent, term_text
 
 if TYPE_CHECKING:
@@ -20,19 +21,21 @@ if TYPE_CHECKING:
     from placewright.explain.move_curve import MoveCurve, WithinMoves
     from placewright.explain.prefixes import MovePoint
     from placewright.instances.documents.plan import TermResult
+    from placewright.instances.documents.round import Round
 
 MAX_STARTS = 3
 SHARE_ROWS = (0.5, 0.8, 0.95, 1.0)
 
 
-def verdict_text(placed: Sequence[TermResult], curve: MoveCurve | None) -> str:
+def verdict_text(round_: Round, placed: Sequence[TermResult], curve: MoveCurve | None) -> str:
     """Say in one sentence how far a placement is from the best, and what moves do about it."""
     off = next((result for result in placed if result.gap), None)
     if off is None:
         unproven = next((result for result in placed if result.gap is None), None)
         if unproven is not None:
             return f"How far the placement is from the best in {unproven.name} is not known."
-        return "No placement is better in any term (proven)."
+        text = best_text(placed, covered(round_))
+        return f"{text[0].upper()}{text[1:]}."
     told = (
         f"In {off.name} the placement is at most {percent(off.gap or 0)} from the best "
         f"({off.proof} bound)"
@@ -56,13 +59,13 @@ def print_curve(
     `placed` are the terms of the placement with their proven bounds.
     """
     if curve.term is None:
-        proven = (
-            "no plan is better (proven)" if curve.is_proven_best else "no better plan was found"
-        )
-        console.print(f"Moves buy nothing: {proven}.")
-        if curve.is_proven_best and placed[0].gap:
+        console.print(f"Moves buy nothing: {best_text(curve.results, GOING_ON)}.", soft_wrap=True)
+        off = next((one.name for one in placed if one.gap), None)
+        if any(one.name == off for one in proven(curve.results)):
             console.print(
-                f"The distance in {placed[0].name} lies in which jobs were started, not in where."
+                f"The distance in {off} lies in which jobs were started and with which options, "
+                "or in the bound.",
+                soft_wrap=True,
             )
         console.print()
         if within is not None:

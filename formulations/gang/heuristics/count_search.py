@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from itertools import chain
 
 from placewright.formulations.common.phases import Phase, run_phases
@@ -30,7 +30,6 @@ def search_counts(
     models: Iterator[PricedModel],
     relaxation: Outcome | None = None,
     first_relaxation: Outcome | None = None,
-    without: Collection[str] = (),
 ) -> Steps:
     """Run the phases of `COUNT_SEARCH`, starting from a greedy placement.
 
@@ -40,10 +39,8 @@ def search_counts(
         The aggregate model to try first, and the others.
     relaxation, first_relaxation
         The linear relaxation of the first one, solved for `value` and for the first term.
-    without
-        Names of phases to leave out.
     """
-    search = Search(session, problem, without=without)
+    search = Search(session, problem)
     search.greedy = search.incumbent = greedy
     search.tightest, search.models = tightest, models
     search.relaxation, search.first_relaxation = relaxation, first_relaxation

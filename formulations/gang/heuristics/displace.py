@@ -47,10 +47,7 @@ def displace_by_counts(
     `prices` are duals of quotas, `budget_prices` those of the disruption budget.
     """
     number = np.rint(values).astype(np.int64)
-    starts: StartCounts = defaultdict(int)
-    for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
-        if n and not counts.problem.classes[c].running:
-            starts[int(c), int(o)] += int(n)
+    starts = counted_starts(counts, values)
     cost = DisplacementCost(Placement(counts.problem), prices, budget_prices)
     insertion = PreemptiveInsertion(cost, starts, compact_hosts, prices)
     for c, o, inside in gangs_of(counts, number, starts):
@@ -61,6 +58,16 @@ def displace_by_counts(
         keep_within_quotas(session, insertion.placement)
     fill_by_policy(insertion.placement)
     return insertion.placement
+
+
+def counted_starts(counts: AggregateModel, values: NDArray[np.float64]) -> StartCounts:
+    """Return how many pending jobs of each class and choice the integer counts `values` start."""
+    number = np.rint(values).astype(np.int64)
+    starts: StartCounts = defaultdict(int)
+    for c, o, n in zip(counts.y_class, counts.y_choice, number[counts.y], strict=True):
+        if n and not counts.problem.classes[c].running:
+            starts[int(c), int(o)] += int(n)
+    return starts
 
 
 def displace_greedily(

@@ -10,7 +10,7 @@ budget.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from math import inf
 
@@ -50,6 +50,26 @@ def insert_gangs(
     for c, o in candidates:
         while placement.waiting[c] and not session.expired() and insertion.start(c, o):
             pass
+    fill_by_policy(placement)
+
+
+def insert_counts(
+    session: Session, placement: Placement, starts: Mapping[tuple[int, int], int]
+) -> None:
+    """Insert so many jobs of each class and choice, the largest first, then run the greedy.
+
+    Unlike displacement, which looks for victims, it first asks whether running jobs can move.
+    """
+    problem = placement.problem
+    insertion = _GangInsertion(placement)
+
+    def size(start: tuple[int, int]) -> int:
+        return problem.demand_of(problem.classes[start[0]].choices[start[1]], -1)
+
+    for c, o in sorted(starts, key=size, reverse=True):
+        for _ in range(min(starts[c, o], placement.waiting[c])):
+            if session.expired() or not insertion.start(c, o):
+                break
     fill_by_policy(placement)
 
 

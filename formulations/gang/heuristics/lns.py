@@ -48,12 +48,14 @@ def large_neighbourhood_search(
     rng = np.random.default_rng(session.seed)
     densities = _densities(problem)
     failures, reported = 0, placement.value
+    most = min(tuning.max_repair_seconds, tuning.repair_share * session.remaining())
     # Time for one more repair, and for the bounds of the later terms.
-    while failures < tuning.max_failures and not session.expired(2 * tuning.max_repair_seconds):
+    while failures < tuning.max_failures and not session.expired(2 * most):
         hosts = _draw_hosts(problem, placement, densities, rng)
         if not len(hosts):
             break
-        failures = 0 if _destroy_and_repair(problem, session, placement, hosts) else failures + 1
+        gained = _destroy_and_repair(problem, session, placement, hosts, most)
+        failures = 0 if gained else failures + 1
         if close_enough(problem, session, placement):
             break
         if placement.value >= reported * (1 + tuning.reported_gain_rel):
@@ -114,7 +116,11 @@ def _potential_gain(
 
 
 def _destroy_and_repair(
-    problem: Problem, session: Session, placement: Placement, hosts: NDArray[np.int64]
+    problem: Problem,
+    session: Session,
+    placement: Placement,
+    hosts: NDArray[np.int64],
+    seconds: float,
 ) -> bool:
     """Refill the hosts if that raises the value; returns whether it did."""
     freed: list[JobPlacement] = []
@@ -153,9 +159,7 @@ def _destroy_and_repair(
         add_value(exact)
     exact.model.hold(VALUE, before + 1, HOLD_SLACK)
     tuning = parameters.PARAMETERS.neighbourhood
-    outcome = session.optimise(
-        exact.model.arrays(VALUE), most=tuning.max_repair_seconds, gap=tuning.repair_gap_rel
-    )
+    outcome = session.optimise(exact.model.arrays(VALUE), most=seconds, gap=tuning.repair_gap_rel)
     if outcome is not None and outcome.values is not None:
         start_jobs(exact, slots, outcome.values, placement)
         return True

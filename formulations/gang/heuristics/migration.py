@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.bound_arithmetic import HOLD_SLACK
+from placewright.formulations.bound_arithmetic import HOLD_SLACK, near
 from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.count_search import search_counts
-from placewright.formulations.gang.heuristics.displace import displace_by_counts
+from placewright.formulations.gang.heuristics.displace import counted_starts, displace_by_counts
 from placewright.formulations.gang.heuristics.displace_within_budget import displaced, displaced_at
 from placewright.formulations.gang.heuristics.empty_domains import empty_domains
 from placewright.formulations.gang.heuristics.evacuate import evacuate
-from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
+from placewright.formulations.gang.heuristics.gang_insertion import insert_counts, insert_gangs
 from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
 from placewright.formulations.gang.heuristics.repack import repack_tasks
 from placewright.formulations.gang.heuristics.repack_domains import repack_domains
@@ -52,6 +52,7 @@ from placewright.solver import Arrays, Outcome
 
 DISRUPTION = "disruption"
 FREED = "freed"
+SCALARISED_GAP = 1e-9
 USED_TOLERANCE = 1e-9
 
 
@@ -142,7 +143,6 @@ def migrate(
     tightest: PricedModel,
     relaxation: Outcome | None,
     incumbent: Placement | None = None,
-    without: Collection[str] = (),
 ) -> Steps:
     """Run the phases of `MIGRATION`: running jobs move or stop where that improves the plan.
 
@@ -153,10 +153,8 @@ def migrate(
     incumbent
         The placement with which the search begins, and to which it returns if none found by
         displacement is worth as much.
-    without
-        Names of phases to leave out.
     """
-    search = Search(session, problem, without=without)
+    search = Search(session, problem)
     search.tightest, search.relaxation, search.incumbent = tightest, relaxation, incumbent
     search.known = incumbent
     search.reported_value = -inf if incumbent is None else incumbent.value
@@ -292,9 +290,7 @@ def _search_residual(search: Search) -> Steps:
     # Where its first term is another, what is known of the round's ends no search.
     same = fixed.weighted_terms[0] == search.first
     session = search.session if same else search.session.inner()
-    for step in search_counts(
-        session, fixed, placement, next(models), models, without=search.without
-    ):
+    for step in search_counts(session, fixed, placement, next(models), models):
         # Bounds of the residual problem do not hold for this one.
         if isinstance(step, Candidate):
             yield replace(
@@ -305,9 +301,12 @@ def _search_residual(search: Search) -> Steps:
 
 
 def _run_scalarised(search: Search, scalarised: Problem) -> Steps:
-    """Yield the plans of a scalarised round; its bounds are of another objective."""
-    session = search.session.inner()
-    inner = Search(session, scalarised, without=search.without)
+    """Yield the plans of a scalarised round; its bounds are of another objective.
+
+    Of the sum, in which one term outweighs the other, a gap would say nothing of the latter.
+    """
+    session = replace(search.session.inner(), gap=SCALARISED_GAP)
+    inner = Search(session, scalarised)
     placement = Placement(scalarised)
     fill_by_policy(placement)
     for step in run_phases(DISPLACEMENT, inner):
@@ -315,7 +314,7 @@ def _run_scalarised(search: Search, scalarised: Problem) -> Steps:
             yield step
     tightest = next(aggregate_models(scalarised, placement))
     _, relaxation = collect_bounds(bound_by_relaxation(session, *tightest, VALUE))
-    for step in migrate(session, scalarised, tightest, relaxation, inner.incumbent, search.without):
+    for step in migrate(session, scalarised, tightest, relaxation, inner.incumbent):
         if isinstance(step, Candidate):
             yield step
 
@@ -349,8 +348,16 @@ def _incumbent_may_gain(search: Search) -> bool:
 
 
 def _needs_search(search: Search) -> bool:
-    """Whether `value` or `entitled` comes first and is not yet proven, or another term does."""
-    return search.first not in (VALUE, ENTITLED) or not search.close_enough()
+    """Whether `value` or `entitled` comes first and is not yet proven, or another term does.
+
+    Also where `progress` comes next and is not proven.
+    """
+    if search.first not in (VALUE, ENTITLED) or not search.close_enough():
+        return True
+    best, bounds = search.session.best, search.session.best_known.bounds
+    if best is None or search.problem.weighted_terms[1:2] != (PROGRESS,):
+        return False
+    return not near(bounds.get(PROGRESS, inf), best[PROGRESS], search.session.gap)
 
 
 def _moves_running_jobs(search: Search) -> bool:
@@ -393,7 +400,8 @@ def displace_by_model(
     """Restricted master heuristic: an integer program over a few patterns, then disaggregation.
 
     The aggregate model plans on hosts that are cleared of running jobs; `displace_by_counts` places
-    its counts where displacing the running jobs costs least. With the values of a `best` plan the
+    its counts where displacing the running jobs costs least; if that loses some of their value,
+    `insert_counts` starts them where running jobs can move. With the values of a `best` plan the
     program has to reach its `value`, and stops the jobs that are cheapest to stop. Priority classes
     are optimised one after the other, over patterns of their own relaxation if that is known. None
     without host patterns, a solved relaxation or an integer solution in time.
@@ -424,6 +432,7 @@ def displace_by_model(
         terms, gap = (DISRUPTION,), parameters.PARAMETERS.models.place_term_gap_rel
     tuning = parameters.PARAMETERS.insertion
     values: NDArray[np.float64] | None = None
+    counted = -inf
     left_out = {*program.held} if best is None else set()
     for term in terms:
         arrays = patterns.relax_exchanges(program.arrays(term, without=left_out), session.backend)
@@ -437,13 +446,21 @@ def displace_by_model(
         if outcome is None or outcome.values is None or outcome.objective is None:
             break
         values = outcome.values
+        counted = outcome.objective if terms == (VALUE,) else -inf
         if term != terms[-1]:
             program.hold(term, round(outcome.objective), HOLD_SLACK)
             left_out -= {f"hold:{term}"}
     if values is None:
         return None
     prices = _quota_prices(counts, relaxed), budget_prices(counts, relaxed.row_duals)
-    return displace_by_counts(session, counts, patterns, values, *prices)
+    found = displace_by_counts(session, counts, patterns, values, *prices)
+    upgrade_options(found)
+    if found.value >= counted * (1 - session.gap):
+        return found
+    inserted = Placement(counts.problem)
+    insert_counts(session, inserted, counted_starts(counts, values))
+    upgrade_options(inserted)
+    return max(found, inserted, key=lambda placement: placement.value)
 
 
 def _quota_prices(counts: AggregateModel, relaxed: Outcome) -> dict[QuotaKey, float]:

@@ -50,6 +50,8 @@ class Search(SearchState):
         Whether the incumbent comes from repacking, and whether LNS has worked on it.
     evacuated
         The plan that moves no more jobs than it has to.
+    best_plan, solved_exactly
+        The best plan of all phases, and whether the host-indexed model has had its turn.
     """
 
     problem: Problem
@@ -65,6 +67,8 @@ class Search(SearchState):
     repacked: bool = False
     improved: bool = False
     evacuated: Candidate | None = None
+    best_plan: Candidate | None = None
+    solved_exactly: bool = False
 
     @property
     def first(self) -> str:

@@ -18,18 +18,16 @@ from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import QuotaKey
-from placewright.formulations.gang.problem.terms import OPTION_SUMS, PROGRESS
+from placewright.formulations.gang.problem.terms import OPTION_SUMS
 
 Change = tuple[tuple[float, ...], int, int, int]
 """(minus the gain per additional GPU, class, choice before, choice after): a heap entry."""
 
 
 def upgrade_options(placement: Placement) -> None:
-    """Change options while that gains; no effect without the term `progress`."""
+    """Change options of started jobs while that gains."""
     tuning = parameters.PARAMETERS.placement
     problem = placement.problem
-    if PROGRESS not in problem.terms:
-        return
     quota = placement.quota_left()
     starts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for number, start in placement.started():

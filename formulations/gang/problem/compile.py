@@ -296,8 +296,7 @@ def _running_job(now: int, facts: CompiledJob, job_class: int) -> RunningJob:
     running = job.running
     if running is None or held is None:
         raise ValueError(f"job {job.name!r} is pending; expected a running one")
-    lost = 0 if running.checkpoint is None else now - running.checkpoint
-    default = held.milli_gpu * (lost + running.restart_s)
+    default = held.milli_gpu * (running.unsaved_s(now) + running.restart_s)
     return RunningJob(
         job_class=job_class,
         level=held.level,

@@ -119,8 +119,7 @@ def _stop(round_: Round, job: Job, limits: DisruptionLimits) -> Stop:
     if running is None:
         raise ValueError(f"job {job.name!r} is pending; expected a running one")
     milli = job.options[running.option].milli_gpu
-    lost_s = 0 if running.checkpoint is None else round_.now - running.checkpoint
-    lost = milli * (lost_s + running.restart_s)
+    lost = milli * (running.unsaved_s(round_.now) + running.restart_s)
     protected = (
         limits.min_run_s is not None
         and running.started is not None

@@ -109,6 +109,11 @@ class Problem:
         Their weights in `value`, which heuristics maximise.
     budget : DisruptionBudget or None
         What may be done to running jobs; None: anything.
+    fixed_rank : int
+        The highest rank of pinned jobs that start in this round: who is of a level below may stop
+        for them, which no model of this problem can judge.
+    has_reservations : bool
+        Whether limits are those of later reservations, too, which no victim has to keep.
     """
 
     round: Round
@@ -138,6 +143,8 @@ class Problem:
     class_weights: tuple[int, ...] = ()
     budget: DisruptionBudget | None = None
     pools: tuple[Pool, ...] = ()
+    fixed_rank: int = 0
+    has_reservations: bool = False
 
     @cached_property
     def weighted_terms(self) -> tuple[str, ...]:

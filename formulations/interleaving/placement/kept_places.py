@@ -65,8 +65,8 @@ def stop_cost(problem: Interleaving, job: Job, given: int | None) -> int:
     if given is not None:
         return given
     running = running_of(job)
-    lost = 0 if running.checkpoint is None else problem.round.now - running.checkpoint
-    return job.options[running.option].milli_gpu * (lost + running.restart_s)
+    lost_s = running.unsaved_s(problem.round.now) + running.restart_s
+    return job.options[running.option].milli_gpu * lost_s
 
 
 def _claims(problem: Interleaving, job_groups: Sequence[Group]) -> Iterator[tuple[int, int, int]]:

@@ -19,7 +19,7 @@ from placewright.formulations.bound_arithmetic import proven_whole
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds.branch_and_bound import ProvenBound, branch_and_bound
-from placewright.formulations.replicas.machine_code import MACHINE_CODE
+from placewright.formulations.replicas.machine_code import DESCENTS
 from placewright.formulations.replicas.models.integer_program import IntegerProgram
 from placewright.formulations.replicas.models.relaxation import Relaxation
 from placewright.formulations.replicas.models.solve_relaxation import RelaxationResult
@@ -150,9 +150,9 @@ def probed_tree(
     session: Session,
 ) -> ReplicaTree | None:
     """Return the probed replica tree of a relaxation, None without compiled code."""
-    if not MACHINE_CODE.available(session):
-        if MACHINE_CODE.missing is not None:
-            session.degraded.append(f"no tree of bounds was grown: {MACHINE_CODE.missing}")
+    if not DESCENTS.available(session):
+        if DESCENTS.missing is not None:
+            session.degraded.append(f"no tree of bounds was grown: {DESCENTS.missing}")
         return None
     # Only here, as it needs a compiler.
     from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree

@@ -60,7 +60,7 @@ def read_kubernetes(
         and what was expected.
     """
     where = " ".join(os.fspath(file) for file in files)
-    return _converted(read_sources(files), where, levels, movable=movable)
+    return _converted(read_sources(files), where, levels, Bookkeeping(), movable=movable)
 
 
 def convert_kubernetes(
@@ -71,6 +71,8 @@ def convert_kubernetes(
     movable: bool = False,
 ) -> LiveConversion:
     """Turn objects of a Kubernetes cluster, as its API server has them, into a round.
+
+    Objects that cannot be read are left out and counted.
 
     Parameters
     ----------
@@ -86,11 +88,17 @@ def convert_kubernetes(
     InvalidInputError
         As `read_kubernetes` does.
     """
-    return _converted(sources_of(list(objects), where), where, levels, movable=movable)
+    book = Bookkeeping(lenient=True)
+    return _converted(sources_of(list(objects), where), where, levels, book, movable=movable)
 
 
 def _converted(
-    sources: Mapping[Kind, Sequence[Source]], where: str, levels: Sequence[str], *, movable: bool
+    sources: Mapping[Kind, Sequence[Source]],
+    where: str,
+    levels: Sequence[str],
+    book: Bookkeeping,
+    *,
+    movable: bool,
 ) -> LiveConversion:
     if not sources.get(NODE):
         raise InvalidInputError(
@@ -98,7 +106,6 @@ def _converted(
             file=where,
             show_value=False,
         )
-    book = Bookkeeping()
     dump = read_dump(sources, book)
     if not dump.nodes:
         raise InvalidInputError(

@@ -19,7 +19,7 @@ from placewright.instances.converters.kubernetes.hyper_nodes import (
     with_tiers,
 )
 from placewright.instances.converters.kubernetes.records import Node, Pod
-from placewright.instances.converters.kubernetes.sources import Kind, Source, read_all
+from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of, read_all
 
 NODE, POD = Kind("", "Node"), Kind("", "Pod")
 PODS = "pods"
@@ -80,8 +80,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
         if kind not in READ_KINDS:
             name = f"{kind.name} of {kind.group}" if kind.group else kind.name
             for source in sources[kind]:
-                meta = source.raw.get("metadata")
-                book.leave("other objects", f"{name} is not read", _name(meta))
+                book.leave("other objects", f"{name} is not read", name_of(source))
     queues = read_all(kr.ClusterQueue, sources.get(kr.CLUSTER_QUEUE, ()), book, "cluster queues")
     local = read_all(kr.LocalQueue, sources.get(kr.LOCAL_QUEUE, ()), book, "local queues")
     flavors = read_all(kr.ResourceFlavor, sources.get(kr.FLAVOR, ()), book, "flavors")
@@ -120,8 +119,3 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
         topologies=topologies,
         caveats=read_caveats(sources, book),
     )
-
-
-def _name(meta: object) -> str:
-    name = meta.get("name") if isinstance(meta, dict) else None
-    return name if isinstance(name, str) else "?"

@@ -90,11 +90,15 @@ class PodJobs:
             if host is not None:
                 asked = pods.requests(pod.spec)
                 self.background[host].add(asked)
-                if asked.gpus:
+                if asked.gpus or pod.unreadable:
                     self.closed.add(host)
 
     def add(self, gang: Gang, members: Sequence[Pod]) -> None:
         """Add the jobs of a gang."""
+        unreadable = next((pod.unreadable for pod in members if pod.unreadable), "")
+        if unreadable:
+            self.leave(members, unreadable)
+            return
         wanted = {pod.key: pods.requests(pod.spec) for pod in members}
         if not any(one.gpus for one in wanted.values()):
             for pod in members:

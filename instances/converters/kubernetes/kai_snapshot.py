@@ -71,8 +71,8 @@ def load_zip(file: str) -> Any:
     return parse_values(text, _FILE if text.lstrip().startswith("{") else file)
 
 
-def snapshot_objects(raw: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Yield the objects of a snapshot, each with its kind, and where it stands.
+def snapshot_objects(raw: dict[str, Any], file: str) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Yield the objects of a snapshot of a file, each with its kind, and where it stands.
 
     Raises
     ------
@@ -81,12 +81,12 @@ def snapshot_objects(raw: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...
     """
     lists = raw[OBJECTS]
     if not isinstance(lists, dict):
-        raise InvalidInputError("expected an object", path=(OBJECTS,), value=lists)
+        raise InvalidInputError("expected an object", file=file, path=(OBJECTS,), value=lists)
     for name, items in lists.items():
         if items is None:
             continue
         if not isinstance(items, list):
-            raise InvalidInputError("expected a list", path=(OBJECTS, name), value=items)
+            raise InvalidInputError("expected a list", file=file, path=(OBJECTS, name), value=items)
         version, kind = _KINDS.get(name, ("v1", name or "?"))
         for i, item in enumerate(items):
             typed = (

@@ -221,3 +221,4 @@ class Pod(Object):
 
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+    unreadable: Text = ""

@@ -16,6 +16,7 @@ from placewright.instances.converters.kubernetes.kai_snapshot import (
     snapshot_objects,
 )
 from placewright.instances.converters.kubernetes.records import Object
+from placewright.instances.converters.support.salvage import salvaged, why
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_values
 
@@ -94,7 +95,12 @@ def read_all(kind: type[_O], sources: Sequence[Source], book: Bookkeeping, what:
         try:
             made = kind.model_validate(source.raw)
         except ValidationError as error:
-            raise refused(error, source) from None
+            book.refuse(refused(error, source))
+            left = salvaged(kind, source.raw, error, {})
+            if left is None:
+                book.leave(what, why(error), name_of(source))
+                continue
+            made = left
         if made.key in found:
             book.leave(what, "listed twice", made.name)
         else:
@@ -103,16 +109,17 @@ def read_all(kind: type[_O], sources: Sequence[Source], book: Bookkeeping, what:
 
 
 def _objects(source: Source) -> Iterator[Source]:
-    waiting = [source]
+    waiting = [iter((source,))]
     while waiting:
-        file, path, raw = waiting.pop()
+        found = next(waiting[-1], None)
+        if found is None:
+            waiting.pop()
+            continue
+        file, path, raw = found
         if not isinstance(raw, dict):
             raise InvalidInputError(f"{_EXPECTED}, an object", file=file, path=path, value=raw)
         if not path and OBJECTS in raw and "kind" not in raw:
-            try:
-                waiting += [Source(file, at, item) for at, item in snapshot_objects(raw)]
-            except InvalidInputError as error:
-                raise error.inside(file) from None
+            waiting.append(Source(file, at, item) for at, item in snapshot_objects(raw, file))
             continue
         if not str(raw.get("kind", "")).endswith("List") or "items" not in raw:
             yield Source(file, path, raw)
@@ -122,12 +129,17 @@ def _objects(source: Source) -> Iterator[Source]:
             raise InvalidInputError(
                 "expected a list", file=file, path=(*path, "items"), value=items
             )
-        kind = str(raw["kind"]).removesuffix("List")
-        for i, item in enumerate(items):
-            typed = item
-            if kind and isinstance(item, dict) and "kind" not in item:  # as the API's own lists
-                typed = {"apiVersion": raw.get("apiVersion"), "kind": kind, **item}
-            waiting.append(Source(file, (*path, "items", i), typed))
+        waiting.append(_items(found, items))
+
+
+def _items(source: Source, items: list[Any]) -> Iterator[Source]:
+    """Yield the objects of a list, none of which is copied before those before it are checked."""
+    kind = str(source.raw["kind"]).removesuffix("List")
+    for i, item in enumerate(items):
+        typed = item
+        if kind and isinstance(item, dict) and "kind" not in item:  # as the API's own lists
+            typed = {"apiVersion": source.raw.get("apiVersion"), "kind": kind, **item}
+        yield Source(source.file, (*source.path, "items", i), typed)
 
 
 def _kind(source: Source) -> Kind:
@@ -141,8 +153,23 @@ def _kind(source: Source) -> Kind:
                 value=value,
                 show_value=value is not None,
             )
+    meta = source.raw.get("metadata")
+    if not isinstance(meta, dict) or "name" not in meta:
+        raise InvalidInputError(
+            f"{_EXPECTED}, with a name in its metadata",
+            file=source.file,
+            path=source.path,
+            value=source.raw,
+        )
     group, slash, _ = source.raw["apiVersion"].rpartition("/")
     return Kind(group if slash else "", source.raw["kind"])
+
+
+def name_of(source: Source) -> str:
+    """Return the name of an object, "?" if it has none."""
+    meta = source.raw.get("metadata")
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return name if isinstance(name, str) else "?"
 
 
 def refused(error: ValidationError, source: Source) -> InvalidInputError:

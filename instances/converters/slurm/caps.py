@@ -31,7 +31,10 @@ class Caps:
 
     def with_caps(self, job: Job, components: Sequence[SlurmJob]) -> Job:
         """Return a job that counts in the caps of its account, user and QOS."""
-        limits = {n: one for n, one in self._of(components[0]) if _is_name(n)}
+        said = dict(self._of(components[0]))
+        limits = {name: limit for name, limit in said.items() if _is_name(name)}
+        if len(limits) < len(said):
+            self._book.cannot_say("limits of users or QOS with such names", job.name)
         if not limits:
             return job
         capped = {model for limit in limits.values() for model in limit.gpus if model}

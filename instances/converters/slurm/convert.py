@@ -13,15 +13,22 @@ from placewright.instances.converters.slurm.eligibility import reservations_of_p
 from placewright.instances.converters.slurm.jobs import jobs_of
 from placewright.instances.converters.slurm.licences import Licences, read_licences
 from placewright.instances.converters.slurm.limits import Limits, read_limits
-from placewright.instances.converters.slurm.nodes import as_ranges, hosts, over_full, take_nodes
-from placewright.instances.converters.slurm.reading import read_records
-from placewright.instances.converters.slurm.records import Dump, SlurmJob
+from placewright.instances.converters.slurm.nodes import (
+    Nodes,
+    as_ranges,
+    hosts,
+    over_full,
+    take_nodes,
+)
+from placewright.instances.converters.slurm.reading import read_list, read_records
+from placewright.instances.converters.slurm.records import Dump, SlurmJob, SlurmNode
 from placewright.instances.converters.slurm.reservations import overlapping, read_reservations
-from placewright.instances.converters.slurm.sources import Sources, find_sources
-from placewright.instances.converters.slurm.topology import read_topology
+from placewright.instances.converters.slurm.sources import Part, Sources, find_sources
+from placewright.instances.converters.slurm.topology import Topology, read_topology
 from placewright.instances.converters.support.host_sets import HostSets
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.derived.slurm_marks import RESERVATION
+from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.leases import Outage
 from placewright.instances.documents.policy import Policy, Tenant
@@ -34,7 +41,7 @@ NO_SWITCHES, NO_EXCLUSIVE = "v0.0.38", "v0.0.45"
 
 
 def read_slurm(
-    sources: Sequence[str | os.PathLike[str]], *, movable: bool = False
+    sources: Sequence[str | os.PathLike[str]], *, movable: bool = False, lenient: bool = False
 ) -> LiveConversion:
     """Turn a dump of Slurm into a round, in the JSON dialects v0.0.38 to v0.0.45.
 
@@ -46,6 +53,8 @@ def read_slurm(
         licences.
     movable
         Running jobs that Slurm may requeue can be moved or preempted; else all are pinned.
+    lenient
+        Entries that cannot be read are left out and counted; else the first one is an error.
 
     Raises
     ------
@@ -54,18 +63,21 @@ def read_slurm(
         what was expected.
     """
     found = find_sources(sources)
-    book = Bookkeeping()
-    jobs = read_records(Dump, found.parts["jobs"], "jobs")
-    listed = read_records(Dump, found.parts["nodes"], "nodes")
-    now = jobs.last_update or max(_moments(jobs.jobs), default=listed.last_update or 0)
-    nodes = take_nodes(listed.nodes, book)
+    book = Bookkeeping(lenient=lenient)
+    jobs = read_list(SlurmJob, found.parts["jobs"], "jobs", book)
+    listed = read_list(SlurmNode, found.parts["nodes"], "nodes", book)
+    of_jobs, of_nodes = (
+        read_records(Dump, found.parts[part], part).last_update for part in ("jobs", "nodes")
+    )
+    now = min(of_jobs or max(_moments(jobs), default=of_nodes or 0), MAX_NOW)
+    nodes = take_nodes(listed, book)
     if not nodes.by_name:
         raise InvalidInputError(
             "expected at least one node", file=found.parts["nodes"].file, path=("nodes",), value=[]
         )
-    topology = read_topology(found.parts.get("topology"), nodes.by_name)
-    limits = read_limits(found.parts.get("associations"), found.parts.get("qos"))
-    reservations = read_reservations(found.parts.get("reservations"))
+    topology = _topology(found.parts.get("topology"), nodes, book)
+    limits = read_limits(found.parts.get("associations"), found.parts.get("qos"), book)
+    reservations = read_reservations(found.parts.get("reservations"), book)
     of_others = [one for one in reservations if not one.name.startswith(RESERVATION)]
     active, later = overlapping(of_others, now)
     context = Context(
@@ -74,14 +86,14 @@ def read_slurm(
         topology=topology,
         limits=limits,
         active=tuple(active),
-        named_reservations=reservations_of_pending(jobs.jobs, limits, now),
+        named_reservations=reservations_of_pending(jobs, limits, now),
         movable=movable,
-        alone=any(job.exclusive for job in jobs.jobs),
+        alone=any(job.exclusive for job in jobs),
         host_sets=HostSets(len(nodes.by_name), as_ranges),
         caveats=read_caveats(found.parts, book),
     )
-    licences = Licences(read_licences(found.parts.get("licenses")), book)
-    made = jobs_of(jobs.jobs, context, licences, book)
+    licences = Licences(read_licences(found.parts.get("licenses"), book), book)
+    made = jobs_of(jobs, context, licences, book)
     for name in over_full(nodes, made.occupied.amounts):
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)
     for limit in limits.unsaid:
@@ -90,7 +102,7 @@ def read_slurm(
         book.cannot_say("which account is above which, as sacctmgr was not asked for ParentName")
     if "topology" in found.parts and not topology.levels:
         book.cannot_say("a topology that is neither a tree nor blocks")
-    _note_priorities(jobs.jobs, limits, book)
+    _note_priorities(jobs, limits, book)
     _note_dialect(found, book)
     tenants = dict.fromkeys(job.tenant for job in made.jobs if job.tenant is not None)
     round_ = Round(
@@ -128,6 +140,15 @@ def read_slurm(
     )
     check_round(round_)
     return LiveConversion(round_, _summary(round_), book, tuple(found.ignored))
+
+
+def _topology(part: Part | None, nodes: Nodes, book: Bookkeeping) -> Topology:
+    try:
+        return read_topology(part, nodes.by_name)
+    except InvalidInputError as error:
+        book.refuse(error)
+        book.cannot_say(f"the topology, which cannot be read: {error.expectation}")
+        return Topology()
 
 
 def _moments(jobs: Sequence[SlurmJob]) -> Iterator[int]:

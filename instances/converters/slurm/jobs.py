@@ -52,6 +52,9 @@ def jobs_of(
         job = components[0]
         numbers = [component.name for component in components]
         try:
+            unreadable = next((one.unreadable for one in components if one.unreadable), "")
+            if unreadable:
+                raise LeftOutError(unreadable)
             if job.name in names:
                 raise LeftOutError("listed twice")
             if eligibility.runs(job):

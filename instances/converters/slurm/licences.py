@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.slurm.reading import read_records
-from placewright.instances.converters.slurm.records import Dump, SlurmJob, SlurmLicence
+from placewright.instances.converters.slurm.reading import read_list
+from placewright.instances.converters.slurm.records import SlurmJob, SlurmLicence
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.converters.slurm.text import blocks
 from placewright.instances.documents.base import MAX_AMOUNT, NAME
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.pools import Pool
+from placewright.instances.documents.quantities import small_number
 
 MAX_NAME = 253
 _NAME = re.compile(NAME)
@@ -25,7 +26,7 @@ CHOICE = "a choice of licences, or what is no number of them"
 UNKNOWN = "licences that the dump does not list, or that are of some nodes alone"
 
 
-def read_licences(part: Part | None) -> tuple[SlurmLicence, ...] | None:
+def read_licences(part: Part | None, book: Bookkeeping) -> tuple[SlurmLicence, ...] | None:
     """Return the licences of a dump, as JSON or as `scontrol show licenses` prints them.
 
     None: the dump does not say.
@@ -38,12 +39,13 @@ def read_licences(part: Part | None) -> tuple[SlurmLicence, ...] | None:
     if part is None:
         return None
     if part.text is None:
-        return read_records(Dump, part, "licenses").licenses
+        return read_list(SlurmLicence, part, "licenses", book)
     rows = [
-        {k: int(v) if v.isdecimal() else v for k, v in row.items()}
+        {k: v if number is None else number for k, v, number in numbers}
         for row in blocks(part.text, "LicenseName")
+        for numbers in [((k, v, small_number(v)) for k, v in row.items())]
     ]
-    return read_records(Dump, Part(part.file, raw={"licenses": rows}), "licenses").licenses
+    return read_list(SlurmLicence, Part(part.file, raw={"licenses": rows}), "licenses", book)
 
 
 class Licences:

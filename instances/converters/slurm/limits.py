@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.converters.slurm.text import table
 from placewright.instances.converters.slurm.tres import read_gres
 from placewright.instances.errors import InvalidInputError
 
+_T = TypeVar("_T")
 _GPU = "gpu"
 _PARENT = "ParentName"
 _MOST = 10**9
@@ -84,7 +86,7 @@ class Limits:
         return tuple(found)
 
 
-def read_limits(associations: Part | None, qos: Part | None) -> Limits:
+def read_limits(associations: Part | None, qos: Part | None, book: Bookkeeping) -> Limits:
     """Return what associations and QOS say about GPUs, numbers of jobs and preemption.
 
     Raises
@@ -96,7 +98,7 @@ def read_limits(associations: Part | None, qos: Part | None) -> Limits:
     jobs_of_users: dict[Owner, int] = {}
     parents: dict[str, str] = {}
     unsaid: list[str] = []
-    for one in _associations(associations):
+    for one in _each(_associations, associations, "associations", book):
         account, user, _ = one.owner
         if one.parent:
             parents.setdefault(account, one.parent)
@@ -113,7 +115,7 @@ def read_limits(associations: Part | None, qos: Part | None) -> Limits:
     }
     ranked: dict[str, tuple[str, ...]] = {}
     limited: dict[str, QosLimits] = {}
-    for name, preempts, limits, per_job in _qos(qos):
+    for name, preempts, limits, per_job in _each(_qos, qos, "qos", book):
         ranked[name] = preempts
         if any(limits):
             limited[name] = limits
@@ -141,6 +143,25 @@ def _ranks(preempts: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
             below = [ranks[other] for other in others if other in ranks and other != name]
             ranks[name] = max(ranks[name], 1 + max(below)) if below else ranks[name]
     return {name: min(rank, len(preempts)) for name, rank in ranks.items()}
+
+
+def _each(
+    read: Callable[[Part | None], Iterator[_T]], part: Part | None, name: str, book: Bookkeeping
+) -> Iterator[_T]:
+    """Yield what is read of a part; where entries may be left out, each of them is read alone."""
+    parts = [part]
+    if part is not None and book.lenient:
+        if part.text is not None:
+            header, *rows = part.text.splitlines()
+            parts = [Part(part.file, text=f"{header}\n{row}") for row in rows]
+        elif isinstance(part.raw[name], list):
+            parts = [Part(part.file, raw={name: [entry]}) for entry in part.raw[name]]
+    for one in parts:
+        try:
+            yield from list(read(one))
+        except InvalidInputError as error:
+            book.refuse(error)
+            book.leave(name, f"cannot be read: {error.expectation}", "?")
 
 
 class _Association(NamedTuple):

@@ -13,6 +13,7 @@ from placewright.instances.converters.slurm.features import matches
 from placewright.instances.converters.slurm.hostlist import compress
 from placewright.instances.converters.slurm.records import SlurmNode
 from placewright.instances.converters.slurm.topology import Topology
+from placewright.instances.derived.slurm_marks import NODE_NAME
 from placewright.instances.documents.base import MAX_AMOUNT, NAME
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, HostEntry
 
@@ -89,7 +90,9 @@ def take_nodes(nodes: Sequence[SlurmNode], book: Bookkeeping) -> Nodes:
     kept: dict[str, SlurmNode] = {}
     partitions: dict[str, set[str]] = {}
     for node in nodes:
-        if node.name in kept:
+        if not NODE_NAME.fullmatch(node.name):
+            book.leave("nodes", "a name that Slurm's commands cannot have", node.name)
+        elif node.name in kept:
             book.leave("nodes", "listed twice", node.name)
         elif node.gres.total > MAX_GPUS_PER_HOST:
             book.leave("nodes", f"more than {MAX_GPUS_PER_HOST} GPUs", node.name)

@@ -6,13 +6,18 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.accessor import Record
 from placewright.instances.converters.slurm.hostlist import HostLists
 from placewright.instances.converters.slurm.sources import Part
+from placewright.instances.converters.support.salvage import salvaged, why
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.errors import InvalidInputError
 
 _R = TypeVar("_R", bound=Record)
+_UNKNOWN = {"job_id": 0, "job_state": "RUNNING"}
+"""What is taken of a job that does not say it: its nodes, if it names some, are not free."""
+
 _MAPPING = "expected a mapping"
 _TEXTS = {
     "missing": "missing; expected a value",
@@ -55,15 +60,54 @@ def read_records(kind: type[_R], part: Part, *path: str | int) -> _R:
     try:
         return kind.model_validate(raw, context=HostLists())
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        inside = tuple(part for part in first["loc"] if part != "[key]")
-        raise InvalidInputError(
-            _expected(first),
-            file=part.file,
-            path=inside if whole else (*path, *inside),
-            value=first["input"],
-            show_value=first["type"] != "missing",
-        ) from None
+        raise _refused(error, part.file, () if whole else path) from None
+
+
+def read_list(kind: type[_R], part: Part, name: str, book: Bookkeeping) -> tuple[_R, ...]:
+    """Read the records of a list one after the other, so that none is built after a wrong one.
+
+    Parameters
+    ----------
+    kind
+        The record.
+    part
+        Where the list is.
+    name
+        Its name, by which the bookkeeping counts what is left out.
+    book
+        Says whether records that are wrong are left out.
+
+    Raises
+    ------
+    InvalidInputError
+        As `read_records` does, unless they are left out.
+    """
+    entries = part.raw[name]
+    if not isinstance(entries, list | None):
+        raise InvalidInputError("expected a list", file=part.file, path=(name,), value=entries)
+    lists, found = HostLists(), []
+    for i, raw in enumerate(entries or ()):
+        try:
+            found.append(kind.model_validate(raw, context=lists))
+        except ValidationError as error:
+            book.refuse(_refused(error, part.file, (name, i)))
+            left = salvaged(kind, raw, error, _UNKNOWN, context=lists)
+            if left is None:
+                book.leave(name, why(error), "?")
+            else:
+                found.append(left)
+    return tuple(found)
+
+
+def _refused(error: ValidationError, file: str, path: tuple[str | int, ...]) -> InvalidInputError:
+    first = error.errors(include_url=False)[0]
+    return InvalidInputError(
+        _expected(first),
+        file=file,
+        path=(*path, *(part for part in first["loc"] if part != "[key]")),
+        value=first["input"],
+        show_value=first["type"] != "missing",
+    )
 
 
 def _expected(error: Any) -> str:

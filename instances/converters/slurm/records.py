@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo
 
 from placewright.instances.converters.slurm.accessor import Number, Record, Text, Truth, Words
 from placewright.instances.converters.slurm.hostlist import HostLists
@@ -170,6 +170,7 @@ class SlurmJob(Record):
     het_job_offset: Number = None
     array_job_id: Number = None
     array_task_string: Text = ""
+    unreadable: Text = ""
 
     @property
     def name(self) -> str:
@@ -253,15 +254,6 @@ class SlurmLicence(Record):
 
 
 class Dump(Record):
-    """A file of jobs or nodes, with the moment that it is of."""
+    """A file of jobs or nodes: the moment that it is of."""
 
     last_update: Number = None
-    jobs: tuple[SlurmJob, ...] = ()
-    nodes: tuple[SlurmNode, ...] = ()
-    reservations: tuple[SlurmReservation, ...] = ()
-    licenses: tuple[SlurmLicence, ...] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_empty(cls, raw: Any) -> Any:
-        return {k: v for k, v in raw.items() if v is not None} if isinstance(raw, dict) else raw

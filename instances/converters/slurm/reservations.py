@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from placewright.instances.converters.slurm.reading import read_records
-from placewright.instances.converters.slurm.records import Dump, SlurmReservation
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.reading import read_list, read_records
+from placewright.instances.converters.slurm.records import SlurmReservation
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.converters.slurm.text import blocks
 from placewright.instances.errors import InvalidInputError
@@ -14,7 +15,7 @@ from placewright.instances.errors import InvalidInputError
 _NO_TIME = ("", "(null)", "Unknown", "None", "N/A")
 
 
-def read_reservations(part: Part | None) -> tuple[SlurmReservation, ...]:
+def read_reservations(part: Part | None, book: Bookkeeping) -> tuple[SlurmReservation, ...]:
     """Return the reservations of a dump; times of a text are local, as scontrol prints them.
 
     Raises
@@ -25,9 +26,17 @@ def read_reservations(part: Part | None) -> tuple[SlurmReservation, ...]:
     if part is None:
         return ()
     if part.text is None:
-        return read_records(Dump, part, "reservations").reservations
-    rows = blocks(part.text, "ReservationName")
-    return tuple(_of_row(row, i, part.file) for i, row in enumerate(rows))
+        return read_list(SlurmReservation, part, "reservations", book)
+    found = []
+    for i, row in enumerate(blocks(part.text, "ReservationName")):
+        try:
+            found.append(_of_row(row, i, part.file))
+        except InvalidInputError as error:
+            book.refuse(error)
+            book.leave(
+                "reservations", f"cannot be read: {error.expectation}", row["ReservationName"]
+            )
+    return tuple(found)
 
 
 def _of_row(row: dict[str, str], index: int, file: str) -> SlurmReservation:

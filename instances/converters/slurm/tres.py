@@ -70,9 +70,10 @@ def _indices(text: str) -> tuple[int, ...]:
     numbers: list[int] = []
     for piece in text.split(","):
         first, _, last = piece.partition("-")
-        if not first.isdigit() or not (last or first).isdigit() or len(piece) > 9:
+        last = last or first
+        if not (piece.isascii() and first.isdigit() and last.isdigit()) or len(piece) > 9:
             return ()
-        numbers += range(int(first), min(int(last or first), int(first) + MAX_GPUS_PER_HOST) + 1)
+        numbers += range(int(first), min(int(last), int(first) + MAX_GPUS_PER_HOST) + 1)
         if len(numbers) > MAX_GPUS_PER_HOST:
             return ()
     return tuple(numbers)

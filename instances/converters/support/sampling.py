@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.instances.converters.support.trace_jobs import TraceJob
-from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.errors import InvalidInputError
 
 
@@ -53,7 +53,7 @@ class TraceSample:
             For an argument out of its range, its path the name of the argument.
         """
         for name, value in (("at", self.at or 0), ("ahead", self.ahead), ("seed", self.seed)):
-            check_range(name, value, 0, MAX_AMOUNT // self.unit_s)
+            check_range(name, value, 0, MAX_NOW // self.unit_s)
         if self.at is None:
             if self.ahead:
                 raise invalid_argument("ahead", self.ahead, "expected it with `at` only")

@@ -22,7 +22,7 @@ from placewright.instances.converters.support.best_fit import Hosts, tie_rank, w
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.derived.demand import load_of
-from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.base import MAX_AMOUNT, MAX_NOW
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
@@ -115,8 +115,8 @@ def read_openb(
         raise InvalidInputError("expected running or at, not both", path=("at",), value=at)
     if running is not None and not 0 <= running <= 1:
         raise InvalidInputError("expected a share from 0 to 1", path=("running",), value=running)
-    if at is not None and not 0 <= at <= MAX_AMOUNT:
-        raise InvalidInputError(f"expected 0 to {MAX_AMOUNT}", path=("at",), value=at)
+    if at is not None and not 0 <= at <= MAX_NOW:
+        raise InvalidInputError(f"expected 0 to {MAX_NOW}", path=("at",), value=at)
     if seed < 0:
         raise InvalidInputError("expected 0 or more", path=("seed",), value=seed)
 

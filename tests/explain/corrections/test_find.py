@@ -15,6 +15,7 @@ from placewright.explain.corrections.change import Amounts, Change, Names
 from placewright.explain.corrections.cluster import cluster_changes
 from placewright.explain.corrections.find import Correction, corrections
 from placewright.explain.corrections.own import own_changes
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.edits import Edit, Edits
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import Policy
@@ -38,9 +39,8 @@ def starts(round_: Round) -> bool:
     """Whether the one job that waits starts while nobody moves or stops."""
     policy = Policy(terms=("value",), priority="preemption", vacate=round_.policy.vacate)
     jobs = tuple(map(question, round_.jobs))
-    plan = solve_round(
-        round_.model_copy(update={"jobs": jobs, "policy": policy}), gap=0.0, isolation="none"
-    )
+    asked = trusted(round_.model_copy(update={"jobs": jobs, "policy": policy}))
+    plan = solve_round(asked, gap=0.0, isolation="none")
     assert plan.certificate is not None
     assert plan.certificate.status == "optimal"
     return plan.certificate.terms[0].value > 0

@@ -406,7 +406,7 @@ def test_leftover_counts_no_host_where_a_task_of_an_evicted_job_stays():
     result = verify(round_, plan)
     assert result.violations == ()
     assert result.terms["leftover"] == 0
-    _, leftover = prove_bounds(round_, plan, isolation="none")
+    *_, leftover = prove_bounds(round_, plan, isolation="none")
     assert leftover.bound == 0
 
 
@@ -431,3 +431,44 @@ def test_a_job_that_names_hosts_gets_a_cell_there(host: str) -> None:
     )
     (decision,) = solve_round(round_, isolation="none").decisions
     assert [task.host for task in decision.tasks] == [host]
+
+
+@pytest.mark.parametrize("limit", ["caps", "quota"])
+def test_an_evicted_job_may_run_on_beyond_a_limit_that_it_exceeded_before(limit: str) -> None:
+    """It is in nobody's way elsewhere, where one that is worth less makes room for it."""
+    gang = {
+        "name": "gang",
+        "options": [{"groups": [{"gpu": 0.7, "count": 2}]}],
+        "running": {
+            "tasks": [{"host": "h3", "gpus": [0]}, {"host": "h0", "gpus": [0], "index": 1}]
+        },
+        **({"caps": ["c"]} if limit == "caps" else {"tenant": "u"}),
+    }
+    guest = {
+        "name": "guest",
+        "options": [{"groups": [{"gpu": 1}]}],
+        "opportunistic": True,
+        "running": {"tasks": [{"host": "h1", "gpus": [0]}]},
+    }
+    first = {"name": "first", "options": [{"groups": [{"gpu": 1, "count": 2}]}], "tenant": "t"}
+    tenants = [{"name": "t", "cells": [{"level": "host", "count": 2}]}]
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "hosts": [{"name": f"h{i}", "gpus": 1, "gpu_model": "A"} for i in range(4)]
+            },
+            "jobs": [first, gang, guest],
+            "tenants": [*tenants, *([{"name": "u", "quota": {"gpu": 1}}] * (limit == "quota"))],
+            "caps": {"c": {"gpus": 1}} if limit == "caps" else {},
+            "policy": {"terms": ["value"]},
+        }
+    )
+    check_round(round_)
+    plan = solve_round(round_, isolation="none")
+    assert verify(round_, plan).ok
+    assert plan.certificate is not None
+    assert [(term.value, term.bound) for term in plan.certificate.terms] == [
+        (2000, 2000),
+        (0, 0),
+        (-1000, -1000),
+    ]

@@ -58,9 +58,8 @@ class Promises:
         """The priorities by which a term is decided that counts these jobs; [] if it is one."""
         if self.raw["policy"].get("priority") == "preemption":
             return []
-        waiting = {job.get("priority", 0) for job in jobs if "running" not in job}
         every = {job.get("priority", 0) for job in jobs}
-        return sorted(every, reverse=True) if len(waiting) > 1 else []
+        return sorted(every, reverse=True) if len(every) > 1 else []
 
     @staticmethod
     def by_level(levels: list[int], job: Raw, value: int) -> tuple[int, ...]:

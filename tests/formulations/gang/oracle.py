@@ -128,7 +128,7 @@ class Priorities:
 
     def __init__(self, round_: Round) -> None:
         menus = {job.name: [menu(round_, job, o) for o in job.options] for job in round_.jobs}
-        self._worth, self._level, levels, waiting = {}, {}, set(), set()
+        self._worth, self._level, levels = {}, {}, set()
         for job in round_.jobs:
             for o in range(len(job.options)) if job.running is None else [job.running.option]:
                 level = (entitled(round_, menus, job, o), job.priority)
@@ -136,9 +136,7 @@ class Priorities:
                 self._worth[job.name, o] = menus[job.name][o].value
                 if job.running is None or not job.running.pinned:
                     levels.add(level)
-                if job.running is None:
-                    waiting.add(level)
-        strict = round_.policy.priority == "strict" and len(waiting) > 1
+        strict = round_.policy.priority == "strict" and len(levels) > 1
         self.levels = sorted(levels) if strict else []
         classes = [f"value_{k}" for k in range(1, len(self.levels) + 1)]
         self.value_terms = classes or ["value"]

@@ -395,7 +395,8 @@ class Enumeration:
         if fate.leave:
             stop = running.preempt_cost if fate.stops else running.migrate_cost
             if stop is None:
-                lost = 0 if running.checkpoint is None else self.round.now - running.checkpoint
+                known = [at for at in (running.checkpoint, running.started) if at is not None]
+                lost = self.round.now - known[0] if known else 0
                 stop = option.takes[0] * (lost + running.restart_s)
             disruption = stop + sum(task.ask.gpu for task in fate.leave)
         stands = self.precedence(fate.job, running.option)[0]

@@ -137,7 +137,7 @@ def test_two_jobs_may_swap_their_places(moves: ModuleType) -> None:
     assert plans(moves, [host("h", 1), host("i", 1)], jobs, "disruption") == {0}
 
 
-def test_stopping_costs_the_work_lost_since_the_checkpoint_and_the_restart(
+def test_stopping_costs_the_work_lost_since_the_checkpoint_or_the_start_and_the_restart(
     moves: ModuleType,
 ) -> None:
     def costs(**running: Any) -> set[int]:
@@ -149,6 +149,8 @@ def test_stopping_costs_the_work_lost_since_the_checkpoint_and_the_restart(
 
     assert costs(checkpoint=None, restart_s=4) == {0, 2000 * 4 + 2000}
     assert costs(checkpoint=4, restart_s=4) == {0, 2000 * 10 + 2000}
+    assert costs(checkpoint=4, started=1, restart_s=4) == {0, 2000 * 10 + 2000}
+    assert costs(started=1, restart_s=4) == {0, 2000 * 13 + 2000}
     assert costs(checkpoint=4, preempt_cost=5, migrate_cost=7) == {0, 5 + 2000}
 
 

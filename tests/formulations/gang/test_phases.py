@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 from gang_parameters import set_parameters
 
-from placewright.formulations.common.phases import Phase, run_phases
+from placewright.formulations.common.phases import Phase, leaving_out, run_phases
+from placewright.formulations.deadline import run as deadline
 from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics.count_search import COUNT_SEARCH
 from placewright.formulations.gang.heuristics.migration import MIGRATION
@@ -80,6 +82,20 @@ def test_left_out_phases_are_not_run_and_none_after_the_search_has_finished() ->
     phases = [phase("a"), phase("b"), phase("c", ends=True), phase("d")]
     problem = compile_round(generate_round(32, 4, mix="easy"))
     session = Session(InProcess().solve, deadline=0.0)
-    steps = [*run_phases(phases, Search(session, problem, without=["b"]))]
+    steps = [*run_phases(phases, Search(leaving_out(session, ["b"], phases), problem))]
     assert ran == ["a", "c"]
     assert [step.source for step in steps if isinstance(step, Candidate)] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("search", "name"),
+    [(run.run, "LP rounding"), (run.run, "LNS"), (deadline.run, "time-indexed model")],
+)
+def test_phases_of_inner_lists_are_known_and_no_others(
+    search: Callable[..., Iterator[Candidate | Bound]], name: str
+) -> None:
+    session = Session(InProcess().solve, deadline=0.0)
+    with pytest.raises(ValueError, match="'no such phase'"):
+        next(search(None, session, without=[name, "no such phase"]))
+    with pytest.raises(AttributeError):  # the name is known; there is no problem to search
+        next(search(None, session, without=[name]))

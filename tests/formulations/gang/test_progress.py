@@ -242,7 +242,7 @@ def full_host(progress: int, value: int, **policy: Any) -> Round:
         {
             "cluster": {"hosts": [{"name": "h", "gpus": 2, "gpu_model": "A"}]},
             "jobs": [running, pending],
-            "policy": policy,
+            "policy": {"priority": "preemption", **policy},
         }
     )
 
@@ -267,6 +267,33 @@ def test_on_large_rounds_jobs_displace_by_progress_as_by_value(
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     certificate = solved(full_host(progress, value, terms=terms), "highs")
     assert [term.value for term in certificate.terms] == expected
+
+
+def test_running_jobs_move_so_that_others_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = [{"name": f"h{i}", "gpus": 8, "gpu_model": "A"} for i in range(16)]
+    running = [
+        {
+            "name": f"runs-{i}",
+            "options": [{"groups": [{"gpu": 1 + i % 2}], "value": 1, "progress": 10}],
+            "running": {"tasks": [{"host": f"h{i}", "gpus": list(range(1 + i % 2))}]},
+        }
+        for i in range(16)
+    ]
+    menu = [
+        {"groups": [{"gpu": min(n, 8), "count": max(1, n // 8)}], "value": 1, "progress": p}
+        for n, p in ((1, 10), (4, 30), (16, 100))
+    ]
+    pending = [{"name": f"waits-{i}", "options": menu} for i in range(5)]
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": hosts},
+            "jobs": [*running, *pending],
+            "policy": {"terms": ["value", "progress", "disruption"]},
+        }
+    )
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    value, progress, _ = solved(round_, "highs").terms
+    assert (value.value, progress.value) == (5, 500)
 
 
 @pytest.mark.parametrize("terms", [["value", "progress"], ["progress", "value"], ["progress"]])

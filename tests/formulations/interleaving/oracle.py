@@ -179,9 +179,8 @@ class Enumeration:
         if policy.priority != "strict" or policy.terms[0] != "weighted_throughput":
             return []
         compete = [job for job in self.round.jobs if not (job.running and job.running.pinned)]
-        waiting = {self.precedence(job) for job in compete if job.running is None}
         levels = {self.precedence(job) for job in compete}
-        return sorted(levels, reverse=True) if len(waiting) > 1 else []
+        return sorted(levels, reverse=True) if len(levels) > 1 else []
 
     @staticmethod
     def precedence(job: Job) -> tuple[bool, int]:

@@ -103,7 +103,7 @@ class Enumeration:
         self.found: set[Vector] = set()
         pending = {j.priority for j in round_.jobs if j.running is None}
         running = {j.priority for j in round_.jobs if j.running and not j.running.pinned}
-        by_class = round_.policy.priority == "strict" and len(pending) > 1
+        by_class = round_.policy.priority == "strict" and len(pending | running) > 1
         self.classes = sorted(pending | running, reverse=True) if by_class else None
 
     def all(self) -> set[Vector]:

@@ -12,6 +12,7 @@ import pytest
 from formulation_parameters import set_parameters
 
 from placewright.formulations.geo import parameters
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
@@ -153,7 +154,8 @@ def test_what_names_no_executor_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("policy", ["gang", "replicas"])
 def test_a_round_of_another_policy_takes_no_executor(round_: Round, policy: str) -> None:
-    other = round_.model_copy(update={"policy": Policy.model_validate({"formulation": policy})})
+    decided = {"policy": Policy.model_validate({"formulation": policy})}
+    other = trusted(round_.model_copy(update=decided))
     pool = ThreadPoolExecutor(1)
     for decide in (solve_round, Engine):
         with pytest.raises(InvalidInputError) as refused:

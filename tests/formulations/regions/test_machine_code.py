@@ -59,8 +59,8 @@ class Unkept:
         self._code, self._made = code, False
         monkeypatch.setattr(machine_code, "_maker", self._maker)
         monkeypatch.setattr(machine_code, "_load_all", lambda _: self._made)
-        for user in (run, target):
-            monkeypatch.setattr(user, "MACHINE_CODE", self.machine_code)
+        for user, name in ((run, "ANNEALING"), (run, "DESCENTS"), (target, "DESCENTS")):
+            monkeypatch.setattr(user, name, self.machine_code)
 
     def _maker(self, _: object) -> subprocess.Popen[bytes]:
         self.started += 1
@@ -160,10 +160,10 @@ def test_it_is_given_up_where_no_process_can_be_started(monkeypatch: pytest.Monk
 
 SCRIPT = """
 import sys, time
-from placewright.formulations.replicas.machine_code import MACHINE_CODE
+from placewright.formulations.replicas.machine_code import ANNEALING
 from placewright.formulations.session import Session
-assert not MACHINE_CODE.available(Session(None, time.monotonic() + 60))
-print(MACHINE_CODE._maker.pid, flush=True)
+assert not ANNEALING.available(Session(None, time.monotonic() + 60))
+print(ANNEALING._maker.pid, flush=True)
 {then}
 """
 

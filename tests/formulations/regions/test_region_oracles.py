@@ -57,7 +57,7 @@ def test_a_job_gives_way_to_higher_priority_on_its_host_only(geo_oracle: ModuleT
     jobs = [job("low", running=running), job("high", "d", priority=1, weight=3)]
     found = geo_oracle.vectors(round_of("geo", jobs, links=[LINK], datasets=[DATA]))
     # It waits, takes the place in the east, or reads from there in the west.
-    assert found == {(0, 0, 0, 0), (2000, 0, 0, 0), (3000, 5, 10, 0)}
+    assert found == {(0, 0, 0, 0, 0), (3000, -1000, 0, 0, 0), (3000, 0, 5, 10, 0)}
 
 
 def test_a_copy_needs_budget_and_storage(replicas_oracle: ModuleType) -> None:

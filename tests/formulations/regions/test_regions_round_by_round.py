@@ -53,7 +53,6 @@ def job(name: str, gpus: int = 4, **fields: Any) -> dict[str, Any]:
 
 def decided(engine: Engine, changes: Changes | None = None) -> tuple[Plan, dict[str, Any]]:
     plan = engine.round(changes)
-    assert engine.round_solved is not None
     assert verify(engine.round_solved, plan).ok
     return plan, {d.job: d.reason or d.decision for d in plan.decisions}
 

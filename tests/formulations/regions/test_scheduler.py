@@ -13,6 +13,7 @@ from placewright.formulations.common.wan.arrays import Wan
 from placewright.formulations.common.wan.reachability import reachable
 from placewright.formulations.common.wan.scheduler import Transfers, schedule
 from placewright.formulations.plan_messages import DataPlan
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.verify import verify
 from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
@@ -32,7 +33,7 @@ def made(flow_replay: ModuleType):
         assert flow_replay.broken(wan, asked, unwanted, found) == []
         data = DataPlan(creates=found.creates, drops=found.drops, flows=found.flows)
         sections = [replica_section(wan, data), *([flow_section(wan, data)] if found.flows else ())]
-        assert verify(wan.round, Plan(decisions=(), sections=sections)).violations == ()
+        assert verify(trusted(wan.round), Plan(decisions=(), sections=sections)).violations == ()
         return found
 
     return make

@@ -36,7 +36,7 @@ print(json.dumps({
 """
 DECIDED = """
 import time
-from placewright.formulations.replicas.machine_code import MACHINE_CODE
+from placewright.formulations.replicas.machine_code import ANNEALING
 from placewright.formulations.session import Session
 from placewright.solver import machine_code
 
@@ -44,10 +44,10 @@ waits = []
 machine_code.time.sleep = waits.append
 session = Session(None, time.monotonic() + 600, deterministic=True)
 print(json.dumps({
-    "available": MACHINE_CODE.available(session),
-    "missing": MACHINE_CODE.missing,
+    "available": ANNEALING.available(session),
+    "missing": ANNEALING.missing,
     "waited": bool(waits),
-    "started": MACHINE_CODE._maker is not None,
+    "started": ANNEALING._maker is not None,
 }))
 """
 MISSING = "numba is not installed (pip install 'placewright[replicas]')"

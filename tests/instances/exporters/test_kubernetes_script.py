@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -14,8 +15,7 @@ import pytest
 
 from placewright import Round, solve_round
 from placewright.instances.documents.plan import Plan
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.exporters.kubernetes import kubernetes_script
+from placewright.instances.exporters.kubernetes import ODD, kubernetes_script
 from tests.instances.kubernetes.dumps import convert, node, pod
 
 GATE = {"name": "placewright.dev/plan"}
@@ -29,15 +29,21 @@ def gated(name: str, gpus: int, *gates: str, **spec: Any) -> Any:
     return pod(name, gpus, meta=meta, schedulingGates=all_gates, **spec)
 
 
+def alone(name: str) -> Any:
+    return pod(name, 8, meta={"uid": f"u-{name}"}, schedulingGates=[GATE])
+
+
 def calls(text: str) -> list[tuple[list[str], Any]]:
-    """Return the words of each kubectl call of a script, and what its stdin has."""
+    """Return the words of each kubectl call of a script but dry runs, and what its stdin has."""
     found = []
     lines = text.splitlines()
     for i, line in enumerate(lines):
-        if line.startswith("kubectl "):
-            words = shlex.split(line.partition(" >&2 ||")[0])
-            body = json.loads(lines[i + 1]) if line.endswith("<<'END'") else None
-            found.append((words, body))
+        if "|| skipped" in line:
+            command, given, _ = re.split(" (</dev/null|<<'END') ", line)
+            words = shlex.split(command)
+            body = None if given == "</dev/null" else json.loads(lines[i + 1])
+            if "--dry-run=server" not in words and "dryRun" not in (body or ()):
+                found.append((words[words.index("kubectl") :], body))
     return found
 
 
@@ -128,10 +134,20 @@ def test_a_preempted_pod_is_deleted_only_if_it_is_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["-rf", "a b", "$(id)", "a;b", "A", "x\n"])
-def test_names_that_kubernetes_cannot_have_are_refused(tmp_path, name):
-    round_, plan = planned(convert(tmp_path, node("n0"), gated("a", 8)))
-    job = round_.jobs[0]
+def test_a_job_with_a_name_that_kubernetes_cannot_have_is_left_out_and_counted(tmp_path, name):
+    round_, plan = planned(convert(tmp_path, node("n0", gpus=16), gated("a", 8), alone("b")))
+    other, job = round_.jobs
     notes = {**job.annotations, "kubernetes/pods/0": name}
-    hostile = round_.model_copy(update={"jobs": (job.model_copy(update={"annotations": notes}),)})
-    with pytest.raises(InvalidInputError, match="a name that Kubernetes can have"):
-        kubernetes_script(hostile, plan)
+    hostile = round_.model_copy(
+        update={"jobs": (job.model_copy(update={"annotations": notes}), other)}
+    )
+    script = kubernetes_script(hostile, plan)
+    assert [words[3] for words, _ in calls(script.text)] == ["b"]
+    assert f"{ODD}: 1 job" in script.unsaid
+    assert name.strip() not in script.text.splitlines()
+
+
+def test_a_label_of_a_node_may_have_capitals(tmp_path):
+    made = convert(tmp_path, node("n0", labels={HOST: "GPU-Node_1"}), gated("a", 8))
+    ((words, _),) = calls(kubernetes_script(*planned(made)).text)
+    assert "GPU-Node_1" in words[-1]

@@ -8,7 +8,6 @@ import subprocess
 import pytest
 
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
-from placewright.instances.errors import InvalidInputError
 from placewright.instances.exporters.slurm import slurm_script
 from placewright.instances.exporters.slurm_steps import State, slurm_steps
 from placewright.instances.io.files import parse_round
@@ -82,6 +81,9 @@ def test_moves_come_before_starts_and_spares_stop_first():
         sections=({"kind": "moves", "steps": ["3", "1"], "needs_spare": ["2"]},),
     )
     made = slurm_steps(round_, plan)
+    tried = [step.does for step in made.steps if not step.commands]
+    assert tried == ["try: preempt 3 for 5", "try: stop 1, which moves", "try: start 5 on h0"]
+    made.steps = made.steps[len(tried) :]
     assert [step.does for step in made.steps] == [
         "preempt 3 for 5",
         "stop 2, which moves",
@@ -125,7 +127,7 @@ def test_hosts_that_a_move_frees_are_kept_for_the_job_that_gets_them():
         ),
         sections=({"kind": "moves", "steps": ["1"], "needs_spare": []},),
     )
-    reserve, preempt, first, second, end, delete = slurm_steps(round_, plan).steps
+    _, _, reserve, preempt, first, second, end, delete = slurm_steps(round_, plan).steps
     assert reserve.state is State.UNRESERVED
     (words,) = words_of(reserve)
     assert words.startswith("create reservation reservationname=placewright_0 starttime=now ")
@@ -137,17 +139,36 @@ def test_hosts_that_a_move_frees_are_kept_for_the_job_that_gets_them():
     assert words_of(delete) == ["delete reservationname=placewright_0"]
 
 
-def test_a_user_that_no_machine_has_is_refused():
-    hostile = {"annotations": {"slurm/user": "-a,b"}}
-    with pytest.raises(InvalidInputError, match="name of a user"):
-        slurm_steps(round_of({**job("17"), **hostile}), Plan(decisions=(start("17", "h0"),)))
+@pytest.mark.parametrize("user", ["-a,b", r"CORP\alice", "a b"])
+def test_a_user_that_no_reservation_can_have_is_as_one_that_is_not_known(user):
+    odd, known = ({"annotations": {"slurm/user": name}} for name in (user, "ann"))
+    round_ = round_of(
+        *({**job(str(i), on=[f"h{i}"]), **known} for i in range(2)),
+        *({**job(str(i + 8)), **more} for i, more in enumerate((odd, known))),
+    )
+    plan = Plan(
+        decisions=(
+            *(Decision(job=str(i), decision=DecisionKind.PREEMPT) for i in range(2)),
+            *(start(str(i + 8), f"h{i}") for i in range(2)),
+        )
+    )
+    made = slurm_steps(round_, plan)
+    assert [one.does for one in made.steps if one.state is State.UNRESERVED] == ["keep h1 for 9"]
+    assert [one.does for one in made.steps if one.state is State.PENDING and one.commands] == [
+        "start 8 on h0",
+        "start 9 on h1",
+    ]
+    assert made.unsaid["users with names that no reservation can have: as if not known"] == ["8"]
+    assert user not in slurm_script(round_, plan).text
 
 
 @pytest.mark.parametrize("number", ["17;reboot", "$(reboot)", "-17", "17 18", ""])
-def test_an_annotation_that_is_no_number_of_a_job_is_refused(number):
+def test_an_annotation_that_is_no_number_of_a_job_leaves_this_job_out(number):
     hostile = {"annotations": {"slurm/job": number}}
-    with pytest.raises(InvalidInputError, match="number of a Slurm job"):
-        slurm_steps(round_of({**job("17"), **hostile}), Plan(decisions=(start("17", "h0"),)))
+    round_ = round_of({**job("17"), **hostile}, job("18"))
+    made = slurm_steps(round_, Plan(decisions=(start("17", "h0"), start("18", "h1"))))
+    assert [step.job for step in made.steps] == ["18"]
+    assert ["17"] in made.unsaid.values()
 
 
 def test_a_job_released_from_our_hold_is_held_again_when_it_waits_or_is_preempted():
@@ -161,7 +182,7 @@ def test_a_job_released_from_our_hold_is_held_again_when_it_waits_or_is_preempte
         ),
         sections=({"kind": "moves", "steps": ["1"], "needs_spare": []},),
     )
-    preempt, _, wait = slurm_steps(round_, plan).steps
+    preempt, _, wait = (step for step in slurm_steps(round_, plan).steps if step.commands)
     assert words_of(preempt) == [
         "update jobid=1 AdminComment=placewright: held, preempted for 3",
         "requeuehold 1",
@@ -181,18 +202,19 @@ def test_tasks_of_arrays_that_wait_are_counted_and_not_split_off():
 
 
 @pytest.mark.parametrize("name", ["-1", "train", "17_", "1+2", "1=2"])
-def test_a_job_without_a_number_is_refused(name):
+def test_a_job_without_a_number_is_left_out_and_counted(name):
     plan = Plan(decisions=(start("17", "h0"), start(name, "h1")))
-    with pytest.raises(InvalidInputError, match="number of a Slurm job") as refused:
-        slurm_script(round_of(job("17"), job(name)), plan)
-    assert refused.value.path == ("decisions", 1, "job")
+    made = slurm_script(round_of(job("17"), job(name)), plan)
+    assert made.steps == 1
+    assert any(line.startswith("jobs without a number") for line in made.unsaid)
 
 
 @pytest.mark.parametrize("host", ["-h", "a=b", "a/b", "a|b", "a:b", "a+b", "@", "..", ".h"])
-def test_a_host_that_slurm_cannot_have_is_refused(host):
-    round_ = round_of(job("17"), hosts=(host,))
-    with pytest.raises(InvalidInputError, match="name of a Slurm node"):
-        slurm_script(round_, Plan(decisions=(start("17", host),)))
+def test_jobs_of_a_host_that_slurm_cannot_have_are_left_out_and_counted(host):
+    round_ = round_of(job("17"), job("18"), hosts=(host, "h1"))
+    made = slurm_script(round_, Plan(decisions=(start("17", host), start("18", "h1"))))
+    assert made.steps == 1
+    assert "jobs on hosts with names that Slurm cannot have: 1 job" in made.unsaid
 
 
 def test_reasons_with_quotes_reach_no_shell_unquoted(tmp_path):

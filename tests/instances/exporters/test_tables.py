@@ -50,8 +50,8 @@ def test_no_cell_can_start_a_formula(name):
 
 def test_a_bind_request_per_pod_says_that_it_is_untried(tmp_path):
     round_, plan = planned(convert(tmp_path, node("n0"), node("n1"), gated("a", 8), gated("b", 8)))
-    made, unknown = bind_requests(round_, plan)
-    assert unknown == []
+    made, unsaid = bind_requests(round_, plan)
+    assert unsaid == {}
     assert {item["spec"]["selectedNode"] for item in made["items"]} == {"n0", "n1"}
     assert [item["spec"]["podName"] for item in made["items"]] == ["a", "b"]
     assert all(item["metadata"]["annotations"] == {UNTRIED: "true"} for item in made["items"])

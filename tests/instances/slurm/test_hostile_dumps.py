@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import tracemalloc
 
 import pytest
 from slurm_dumps import convert, job, node, running, write_dump
@@ -10,6 +12,7 @@ from slurm_dumps import convert, job, node, running, write_dump
 from placewright.cli.app import main
 from placewright.instances.converters import read_slurm
 from placewright.instances.converters.slurm import arrays, hostlist
+from placewright.instances.converters.slurm.records import SlurmJob, SlurmNode
 from placewright.instances.errors import InvalidInputError
 
 PENDING = job(1, tres_per_node="gpu:1")
@@ -135,3 +138,88 @@ def test_arrays_beyond_a_limit_of_all_are_left_out(tmp_path, monkeypatch):
     made = convert(tmp_path, jobs)
     assert len(made.round.jobs) == 20
     assert sum(map(len, made.book.left_out.values())) == 2
+
+
+ODD = (
+    None,
+    -1,
+    10**30,
+    1.5,
+    "x y",
+    r"CORP\alice",
+    "\ud800",
+    [[]],
+    ["a b", 7],
+    {"number": "x"},
+    "h[0-",
+)
+
+
+@pytest.mark.parametrize("kind", [SlurmJob, SlurmNode])
+def test_where_a_cluster_is_followed_one_odd_entry_takes_no_other_with_it(tmp_path, kind):
+    """Each field of a job that waits and of one that runs, or of a node, is each odd value."""
+    is_job = kind is SlurmJob
+    for field, value in itertools.product(kind.model_fields, ODD):
+        jobs = [job(1, tres_per_node="gpu:1"), running(2, ("h1", 1, 1, "gpu:2"))]
+        good = [job(3, tres_per_node="gpu:2"), running(4, ("h0", 1, 1, "gpu:2"))]
+        nodes = [node("h0"), {**node("h1"), **({} if is_job else {field: value})}]
+        if is_job:
+            jobs = [{**one, field: value} for one in jobs]
+        write_dump(tmp_path, [*jobs, *good], nodes)
+        names = {one.name for one in read_slurm([tmp_path], lenient=True).round.jobs}
+        assert names >= {"3", "4"}, (field, value)
+
+
+def test_nodes_of_a_job_that_cannot_be_read_take_nobody_else(tmp_path):
+    odd = {**running(2, ("h1", 1, 1, "gpu:2")), "time_limit": "soon"}
+    write_dump(tmp_path, [odd, PENDING], [node("h0"), node("h1"), node("-h"), {"name": "a b"}])
+    made = read_slurm([tmp_path], lenient=True)
+    assert [one.host for one in made.round.reservations] == ["h1"]
+    assert [host.name for host in made.round.cluster.hosts] == ["h0", "h1"]
+    left = {why.partition(": expected")[0]: names for (_, why), names in made.book.left_out.items()}
+    assert left["cannot be read: time_limit"] == ["2"]
+    assert left["a name that Slurm's commands cannot have"] == ["-h"]
+    assert made.book.total("nodes") == 4
+
+
+def test_parts_beside_jobs_and_nodes_lose_their_odd_entries_alone(tmp_path):
+    texts = {
+        "reservations": "ReservationName=r StartTime=soon\nReservationName=s Nodes=h0\n",
+        "licences": "LicenseName=a\n  Total=x Used=0\nLicenseName=b\n  Total=2 Used=0\n",
+        "associations": "Cluster|Account|GrpTRES|GrpJobs\nc|a||x\nc|lab|gres/gpu=4|\n",
+        "topology": "SwitchName=a Nodes=h[0\n",
+    }
+    jobs = [{**PENDING, "account": "lab", "licenses": "b"}]
+    write_dump(tmp_path, jobs, [node("h0"), node("h1")], **texts)
+    with pytest.raises(InvalidInputError):
+        read_slurm([tmp_path])
+    made = read_slurm([tmp_path], lenient=True)
+    assert [one.host for one in made.round.reservations] == ["h0"]
+    assert [pool.resource for pool in made.round.cluster.pools] == ["license/b"]
+    assert made.round.tenants[0].quota
+    assert sorted(kind for kind, _ in made.book.left_out) == [
+        "associations",
+        "licenses",
+        "reservations",
+    ]
+    assert any("topology, which cannot be read" in what for what in made.book.unsaid)
+
+
+def test_a_dump_of_which_hardly_anything_can_be_read_is_none(tmp_path):
+    write_dump(tmp_path, [{}] * 1100, [node("h0")])
+    with pytest.raises(InvalidInputError, match=r"jobs\[1000\]"):
+        read_slurm([tmp_path], lenient=True)
+
+
+def test_a_dump_is_refused_at_its_first_wrong_record(tmp_path):
+    """Before, an error was kept for each of them: 1.6 kB for three bytes of the file."""
+    (tmp_path / "jobs.json").write_text('{"jobs": [' + "{}," * 100_000 + "{}]}")
+    (tmp_path / "nodes.json").write_text(json.dumps({"nodes": [node("h0")]}))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInputError, match=r"jobs\[0\]\.job_id: missing"):
+            read_slurm([tmp_path])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 40e6

@@ -10,6 +10,7 @@ from benchmarks.slurm_trip import apply, differences, read
 from placewright import solve_round
 from placewright.instances.derived.slurm_marks import HELD
 from placewright.instances.documents.plan import DecisionKind
+from placewright.live.watch.slurm_source import SlurmSource
 
 pytestmark = [
     pytest.mark.slurm,
@@ -23,7 +24,10 @@ pytestmark = [
 def lab(tmp_path_factory):
     folder = tmp_path_factory.mktemp("accounts")
     size = Size(hosts=4, per_leaf=2, per_spine=2)
-    with Accounts(folder) as accounts, Lab(folder, size, accounts.configuration) as made:
+    with (
+        Accounts(folder) as accounts,
+        Lab(folder, size, f"{accounts.configuration}\nLicenses=matlab:2") as made,
+    ):
         for words in (
             "add account research GrpTRES=gres/gpu=16",
             "add account vision parent=research",
@@ -78,3 +82,13 @@ def test_a_user_has_no_more_than_its_qos_allows(lab, submit):
     reasons = {job.reason for job in lab.settle(quiet_s=3).values()}
     assert "QOSMaxGRESPerUser" in reasons  # as Slurm itself says
     assert len(read(lab).jobs) == 2
+
+
+def test_a_watch_asks_for_licences_and_for_the_tree_of_accounts(lab, submit, monkeypatch):
+    for name, value in lab.environment.items():
+        monkeypatch.setenv(name, value)
+    submit("--account=vision", "--licenses=matlab:2")
+    made = SlurmSource(timeout_s=20, movable=False).read().made
+    assert [job.tenant for job in made.round.jobs] == ["research"]
+    assert [pool.resource for pool in made.round.cluster.pools] == ["license/matlab"]
+    assert not [what for what in made.book.unsaid if "ParentName" in what or "licences" in what]

@@ -21,7 +21,7 @@ from placewright.instances.traces.left_out import (
 )
 from placewright.instances.traces.pai import JOBS, PERCENT, TASKS
 from placewright.instances.traces.read import read_trace
-from placewright.instances.traces.trace import Trace
+from placewright.instances.traces.trace import SECOND, Trace
 from tests.instances.traces.files import written
 
 HELIOS = """\
@@ -123,7 +123,7 @@ j1,inst1,alice,Terminated,1000.0,2100.0
 
 def columns_of(trace: Trace) -> list[tuple[str, int, int, int, str]]:
     """Return name, submission, GPUs, work and tenant of each job."""
-    columns = (trace.submit_ms.tolist(), trace.gpus.tolist(), trace.work_ms.tolist())
+    columns = (trace.submit_us.tolist(), trace.gpus.tolist(), trace.work_us.tolist())
     tenants = [trace.tenants[tenant] for tenant in trace.tenant.tolist()]
     return list(zip(trace.names, *columns, tenants, strict=True))
 
@@ -131,10 +131,10 @@ def columns_of(trace: Trace) -> list[tuple[str, int, int, int, str]]:
 def test_helios_runs_from_start_to_end(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, HELIOS, "cluster_log.csv"))
     assert columns_of(trace) == [
-        ("16", 0, 16, 86_400_000, "vcz"),
-        ("11", 1000, 1, 36_848_000, "vcx"),
-        ("12", 27_000, 4, 189_000, "vcy"),
-        ("20", 27_000, 2, 1000, "vcy"),
+        ("16", 0, 16, 86_400_000_000, "vcz"),
+        ("11", 1_000_000, 1, 36_848_000_000, "vcx"),
+        ("12", 27_000_000, 4, 189_000_000, "vcy"),
+        ("20", 27_000_000, 2, 1_000_000, "vcy"),
     ]
     assert trace.left_out == {NO_GPU: 1, NEVER_RAN: 2, NOT_ENDED: 1, BACKWARDS: 1, NO_TIME: 1}
     assert told(trace.left_out).startswith("jobs left out: 1 that asked no GPU, 2 that never ran,")
@@ -143,8 +143,8 @@ def test_helios_runs_from_start_to_end(tmp_path: Path) -> None:
 def test_acme_has_offsets_and_types(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, SEREN, "trace_seren.csv"))
     assert columns_of(trace) == [
-        ("7", 0, 512, 86_400_000, "u1"),
-        ("5", 18 * 60_000 + 22_000, 8, 117_000, "u1"),
+        ("7", 0, 512, 86_400_000_000, "u1"),
+        ("5", 18 * 60_000_000 + 22_000_000, 8, 117_000_000, "u1"),
     ]
     assert [trace.models[model] for model in trace.model.tolist()] == ["Pretrain", "Other"]
     assert trace.left_out == {NO_GPU: 1}
@@ -152,7 +152,7 @@ def test_acme_has_offsets_and_types(tmp_path: Path) -> None:
 
 def test_durations_of_kalos_count_from_submission_and_are_not_read(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, KALOS, "trace_kalos.csv"))
-    assert columns_of(trace) == [("dlca", 0, 64, 8000, "u7")]
+    assert columns_of(trace) == [("dlca", 0, 64, 8_000_000, "u7")]
 
 
 @pytest.mark.parametrize("indent", [None, 4])
@@ -162,10 +162,10 @@ def test_philly_adds_attempts(indent: int | None, ascii_: bool, tmp_path: Path) 
     trace = read_trace(written(tmp_path, text, "cluster_job_log"))
     attempts = 74 + (2 * 24 * 3600 + 5 * 3600 + 39 * 60 + 42)
     assert columns_of(trace) == [
-        ("a2", 0, 16, 600_000, "vca"),
-        ("c2", 60_000, 4, 60_000, "vcc"),
-        ("d2", 120_000, 1, 1000, "vcd"),
-        ("a1", 3_600_000 + 10 * 60_000 + 39_000, 8, 1000 * attempts, "vca"),
+        ("a2", 0, 16, 600_000_000, "vca"),
+        ("c2", 60_000_000, 4, 60_000_000, "vcc"),
+        ("d2", 120_000_000, 1, 1_000_000, "vcd"),
+        ("a1", 3_600_000_000 + 10 * 60_000_000 + 39_000_000, 8, SECOND * attempts, "vca"),
     ]
     assert trace.left_out == {NEVER_RAN: 2, NO_GPU: 1, NOT_ENDED: 1, BACKWARDS: 1, NO_TIME: 1}
     (tmp_path / "packed").write_bytes(gzip.compress(text.encode()))
@@ -185,14 +185,14 @@ def test_a_long_list_is_read_in_pieces(tmp_path: Path) -> None:
 def test_pai_rounds_up_per_task(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, PAI, "pai_task_table.csv"))
     assert columns_of(trace) == [
-        ("j2", 0, 1, 100_500, ""),
-        ("j3", 150_000, 33, 250_000, ""),
-        ("j1", 510_000, 2, 1_090_000, ""),
+        ("j2", 0, 1, 100_500_000, ""),
+        ("j3", 150_000_000, 33, 250_000_000, ""),
+        ("j1", 510_000_000, 2, 1_090_000_000, ""),
     ]
     assert trace.extra[PERCENT].tolist() == [25, 3300, 150]
     assert trace.left_out == {NO_GPU: 2, NEVER_RAN: 1, NOT_ENDED: 1, NO_TIME: 1}
     headed = read_trace(written(tmp_path, ",".join(TASKS) + "\n" + PAI, "headed.csv"))
-    assert np.array_equal(headed.work_ms, trace.work_ms)
+    assert np.array_equal(headed.work_us, trace.work_us)
 
 
 @pytest.mark.parametrize("header", ["", ",".join(JOBS) + "\n"])
@@ -200,9 +200,9 @@ def test_the_table_of_jobs_has_submissions_and_users(header: str, tmp_path: Path
     written(tmp_path, header + PAI_JOBS, "pai_job_table.csv")
     trace = read_trace(written(tmp_path, PAI, "pai_task_table.csv"))
     assert columns_of(trace) == [
-        ("j2", 0, 1, 100_500, "bob"),
-        ("j3", 149_500, 33, 250_000, "alice"),
-        ("j1", 509_500, 2, 1_090_000, "alice"),
+        ("j2", 0, 1, 100_500_000, "bob"),
+        ("j3", 149_500_000, 33, 250_000_000, "alice"),
+        ("j1", 509_500_000, 2, 1_090_000_000, "alice"),
     ]
     written(tmp_path, "", "pai_job_table.csv")
     with pytest.raises(InvalidInputError, match=r"pai_job_table\.csv: empty"):

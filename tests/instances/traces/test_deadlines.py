@@ -9,7 +9,7 @@ import pytest
 
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.read import read_trace
-from placewright.instances.traces.trace import NEVER
+from placewright.instances.traces.trace import NEVER, SECOND
 from tests.instances.traces.files import TRACES, needs_traces, written
 
 CHRONUS = (
@@ -31,10 +31,10 @@ ELASTICFLOW = (
 def test_chronus_is_in_minutes_and_a_job_is_due_when_it_is_worth_most(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, CHRONUS))
     assert trace.names == ("b", "a", "c")
-    assert trace.submit_ms.tolist() == [0, 7 * 60_000, 10 * 60_000]
-    assert trace.work_ms.tolist() == [57 * 60_000, 180 * 60_000, 57 * 60_000]
+    assert trace.submit_us.tolist() == [0, 7 * 60_000_000, 10 * 60_000_000]
+    assert trace.work_us.tolist() == [57 * 60_000_000, 180 * 60_000_000, 57 * 60_000_000]
     assert trace.gpus.tolist() == [2, 1, 4]
-    assert trace.deadline_ms.tolist() == [147 * 60_000, (7 + 323) * 60_000, NEVER]
+    assert trace.deadline_us.tolist() == [147 * 60_000_000, (7 + 323) * 60_000_000, NEVER]
     assert trace.value.tolist() == [10, 10, 0]
     assert [trace.tenants[t] for t in trace.tenant] == ["vc_2", "vc_1", "vc_1"]
     assert [trace.models[m] for m in trace.model] == ["vgg16", "resnet101", "vgg16"]
@@ -43,9 +43,9 @@ def test_chronus_is_in_minutes_and_a_job_is_due_when_it_is_worth_most(tmp_path: 
 def test_deadlines_of_elasticflow_are_on_the_clock_of_submission(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, ELASTICFLOW))
     assert trace.names == ("b", "a")
-    assert trace.submit_ms.tolist() == [0, 6000]
-    assert trace.work_ms.tolist() == [6_216_000, 3_890_000]
-    assert trace.deadline_ms.tolist() == [-1000, (21_347 - 16_560) * 1000]
+    assert trace.submit_us.tolist() == [0, 6_000_000]
+    assert trace.work_us.tolist() == [6_216_000_000, 3_890_000_000]
+    assert trace.deadline_us.tolist() == [-1_000_000, (21_347 - 16_560) * SECOND]
     assert trace.value.tolist() == [1, 1]
 
 
@@ -73,8 +73,8 @@ def test_what_is_wrong_is_told_with_its_place(text: str, told: str, tmp_path: Pa
 def test_the_published_trace_of_chronus() -> None:
     trace = read_trace(TRACES / "chronus" / "trace_job_Philly_MIX2.csv")
     assert len(trace) == 30_940 - 194
-    assert int(trace.submit_ms[-1]) <= 20_151 * 60_000
-    assert int(np.count_nonzero(trace.deadline_ms != NEVER)) == 27_621
+    assert int(trace.submit_us[-1]) <= 20_151 * 60_000_000
+    assert int(np.count_nonzero(trace.deadline_us != NEVER)) == 27_621
     assert int(trace.value.sum()) == 276_210
 
 
@@ -85,14 +85,14 @@ def test_deadlines_come_on_top_of_the_same_jobs(cluster: str) -> None:
     raw = read_trace(folder / "raw" / f"{cluster}.csv")
     due = read_trace(folder / "deadline" / f"{cluster}.csv")
     assert raw.names == due.names
-    for column in ("submit_ms", "gpus", "work_ms"):
+    for column in ("submit_us", "gpus", "work_us"):
         assert np.array_equal(getattr(raw, column), getattr(due, column))
-    assert not np.any(due.deadline_ms == NEVER)
-    assert not np.any(raw.deadline_ms != NEVER)
+    assert not np.any(due.deadline_us == NEVER)
+    assert not np.any(raw.deadline_us != NEVER)
 
 
 @needs_traces
 @pytest.mark.parametrize(("name", "missed"), [("195job", 92), ("cluster03", 1540)])
 def test_deadlines_before_the_earliest_end(name: str, missed: int) -> None:
     trace = read_trace(TRACES / "elasticflow" / "deadline" / f"{name}.csv")
-    assert int(np.sum(trace.deadline_ms < trace.submit_ms + trace.work_ms)) == missed
+    assert int(np.sum(trace.deadline_us < trace.submit_us + trace.work_us)) == missed

@@ -13,7 +13,7 @@ from placewright.instances.traces.gavel import THROUGHPUTS
 from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.synergy import PROFILES
 from placewright.instances.traces.tables import MAX_GPUS, MAX_WORK_S
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from tests.instances.traces.files import written
 from tests.instances.traces.test_clusters import HELIOS, KALOS, PAI, PHILLY
 from tests.instances.traces.test_deadlines import CHRONUS, ELASTICFLOW
@@ -71,13 +71,13 @@ def folder(tmp_path: Path) -> Path:
 def possible(trace: Trace) -> None:
     """Check what holds of every trace."""
     assert len(set(trace.names)) == len(trace)
-    columns = (trace.submit_ms, trace.gpus, trace.work_ms, trace.deadline_ms, trace.value)
+    columns = (trace.submit_us, trace.gpus, trace.work_us, trace.deadline_us, trace.value)
     assert all(len(column) == len(trace) and column.dtype == np.int64 for column in columns)
-    assert np.all(np.diff(trace.submit_ms, prepend=0) >= 0)
+    assert np.all(np.diff(trace.submit_us, prepend=0) >= 0)
     assert np.all((trace.gpus >= 1) & (trace.gpus <= MAX_GPUS))
-    assert np.all((trace.work_ms >= 1) & (trace.work_ms <= MAX_WORK_S * 1000))
-    assert np.all((trace.predicted_ms >= 1) & (trace.predicted_ms <= MAX_WORK_S * 1000))
-    assert np.all((trace.deadline_ms == NEVER) | (np.abs(trace.deadline_ms) < 1 << 61))
+    assert np.all((trace.work_us >= 1) & (trace.work_us <= MAX_WORK_S * SECOND))
+    assert np.all((trace.predicted_us >= 1) & (trace.predicted_us <= MAX_WORK_S * SECOND))
+    assert np.all((trace.deadline_us == NEVER) | (np.abs(trace.deadline_us) < 1 << 61))
     assert np.all(trace.value >= 0)
 
 

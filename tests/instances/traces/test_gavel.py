@@ -31,20 +31,20 @@ def test_steps_take_the_time_of_gavels_v100(tmp_path: Path) -> None:
     (tmp_path / THROUGHPUTS).write_text(json.dumps(RATES))
     trace = read_trace(written(tmp_path, GAVEL, "a.trace"))
     assert trace.names == ("1", "0")
-    assert trace.submit_ms.tolist() == [0, 19_500]
+    assert trace.submit_us.tolist() == [0, 19_500_000]
     assert trace.gpus.tolist() == [1, 2]
-    assert trace.work_ms.tolist() == [1_428_571, 1_000_000]
-    assert trace.deadline_ms.tolist() == [NEVER, 19_500 + 1_200_000]
+    assert trace.work_us.tolist() == [1_428_571_429, 1_000_000_000]
+    assert trace.deadline_us.tolist() == [NEVER, 19_500_000 + 1_200_000_000]
     assert trace.value.tolist() == [0, 1]
     assert [trace.models[m] for m in trace.model] == ["A3C", "LM (batch size 5)"]
 
 
 def test_shockwave_has_durations(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, SHOCKWAVE, "a.trace"))
-    assert trace.submit_ms.tolist() == [0, 30_000]
+    assert trace.submit_us.tolist() == [0, 30_000_000]
     assert trace.gpus.tolist() == [1, 2]
-    assert trace.work_ms.tolist() == [60_000, 1_418_000]
-    assert trace.deadline_ms.tolist() == [NEVER, 30_000 + 2_836_000]
+    assert trace.work_us.tolist() == [60_000_000, 1_418_000_000]
+    assert trace.deadline_us.tolist() == [NEVER, 30_000_000 + 2_836_000_000]
 
 
 @pytest.mark.parametrize(
@@ -102,4 +102,4 @@ def test_the_published_traces(tmp_path: Path) -> None:
     shockwave = read_trace(INPUTS / "shockwave_120.trace")
     assert len(shockwave) == 120
     assert np.bincount(shockwave.gpus).tolist() == [0, 92, 20, 0, 8]
-    assert int(shockwave.submit_ms[-1]) == 5_011_000
+    assert int(shockwave.submit_us[-1]) == 5_011_000_000

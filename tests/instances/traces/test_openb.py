@@ -27,9 +27,9 @@ PODS = (
 def test_a_pod_runs_from_its_schedule_to_its_deletion(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, HEAD + PODS))
     assert trace.names == ("b", "a")
-    assert trace.submit_ms.tolist() == [0, 10_000]
+    assert trace.submit_us.tolist() == [0, 10_000_000]
     assert trace.gpus.tolist() == [8, 1]
-    assert trace.work_ms.tolist() == [10_000, 55_000]
+    assert trace.work_us.tolist() == [10_000_000, 55_000_000]
     assert trace.extra["gpu_milli"].tolist() == [1000, 460]
 
 

@@ -28,7 +28,7 @@ def test_packed_is_as_plain(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
     plain, packed = read_trace(tmp_path / name), read_trace(tmp_path / f"{name}.gz")
     assert packed.names == plain.names
-    assert packed.submit_ms.tolist() == plain.submit_ms.tolist()
+    assert packed.submit_us.tolist() == plain.submit_us.tolist()
 
 
 @pytest.mark.parametrize("padding", [b"", b"\0" * 700])

@@ -37,27 +37,27 @@ def test_our_own_format(tmp_path: Path) -> None:
         )
     )
     assert trace.names == ("early", "late")
-    assert trace.submit_ms.tolist() == [0, 10_500]
-    assert trace.work_ms.tolist() == [60_000, 1250]
-    assert trace.predicted_ms.tolist() == [90_000, 1250]
-    assert trace.deadline_ms.tolist() == [90_000, NEVER]
+    assert trace.submit_us.tolist() == [0, 10_500_000]
+    assert trace.work_us.tolist() == [60_000_000, 1_250_000]
+    assert trace.predicted_us.tolist() == [90_000_000, 1_250_000]
+    assert trace.deadline_us.tolist() == [90_000_000, NEVER]
     assert trace.value.tolist() == [5, 0]
     assert [trace.tenants[t] for t in trace.tenant] == ["b", "a"]
 
 
 def test_further_columns_of_whole_numbers_are_kept(tmp_path: Path) -> None:
-    text = "submit_s,gpus,duration_s,cpus,note,work_ms\n1,1,9,8,a,3\n0,1,9,16,b,3\n"
+    text = "submit_s,gpus,duration_s,cpus,note,work_us\n1,1,9,8,a,3\n0,1,9,16,b,3\n"
     trace = read_trace(written(tmp_path, text))
     assert {name: rows.tolist() for name, rows in trace.extra.items()} == {"cpus": [16, 8]}
-    assert trace.work_ms.tolist() == [9000, 9000]
+    assert trace.work_us.tolist() == [9_000_000, 9_000_000]
 
 
 def test_swf(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, SWF, "log.swf"))
     assert trace.names == ("2", "1")
-    assert trace.submit_ms.tolist() == [0, 5000]
+    assert trace.submit_us.tolist() == [0, 5_000_000]
     assert trace.gpus.tolist() == [2, 4]
-    assert trace.predicted_ms.tolist() == [50_000, 200_000]
+    assert trace.predicted_us.tolist() == [50_000_000, 200_000_000]
     assert [trace.tenants[t] for t in trace.tenant] == ["8", "7"]
     assert trace.left_out == {"ran no time": 1}
 

@@ -25,9 +25,9 @@ def folder_with(tmp_path: Path, models: object = MODELS) -> Path:
 
 def test_iterations_take_the_time_of_the_proportional_share(tmp_path: Path) -> None:
     trace = read_trace(written(folder_with(tmp_path), TRACE, "static"))
-    assert trace.submit_ms.tolist() == [0, 2499]
+    assert trace.submit_us.tolist() == [0, 2_499_000]
     assert trace.gpus.tolist() == [2, 1]
-    assert trace.work_ms.tolist() == [640_000, 64_000]
+    assert trace.work_us.tolist() == [640_000_000, 64_000_000]
     assert trace.models == ("res18",)
     fair = FAIR[0] * 5 + FAIR[1]
     assert POINTS[fair] == (3, 64_000)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrupting import Corruption, Edit, Raw, assert_broken, broken_alone, set_in
+from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.policy import Freeing, Policy
 from placewright.instances.documents.round import Round
@@ -337,11 +338,15 @@ CORRUPTIONS: dict[str, Corruption] = {
     ),
     "a job renamed": (
         set_decision(LONE, job="ghost"),
-        {"known_job", "one_decision"},
-        "decisions",
+        {"known_job"},
+        "decisions[6].job",
     ),
     "a job twice": (add_decision(WAIT), {"one_decision"}, "decisions[16].job"),
-    "a job missing": (lambda raw: raw["decisions"].pop(LONE), {"one_decision"}, "decisions"),
+    "a running job missing": (
+        lambda raw: raw["decisions"].pop(RUN),
+        {"one_decision"},
+        "decisions",
+    ),
     "no decision at all": (set_in("decisions", to=[]), {"one_decision", "moves"}, "decisions"),
     "a kept job moved to another host": (
         set_task(RUN, host="k0-h2"),
@@ -385,7 +390,7 @@ CORRUPTIONS: dict[str, Corruption] = {
     ),
     "a valid job that waits as invalid": (
         set_decision(LONE, reason="invalid"),
-        {"invalid_job"},
+        {"invalid_reason"},
         "decisions[6].reason",
     ),
     "a started job with a reason": (
@@ -629,6 +634,7 @@ def test_every_rule_is_broken_alone_by_some_corruption(
     others += (leases, promises, refusals, pools)
     others += (copies, flows, homes, jobs, reads, data_sections)
     ours = set(rule_ids()) - {rule.id for other in others for rule in other.RULES}
+    ours.remove("invalid_job")  # by rounds that are read leniently
     assert alone == {rule for rule in ours if not rule.startswith("certificate_")}
     assert len(set(rule_ids())) == len(rule_ids())
 
@@ -791,7 +797,7 @@ def test_no_plan_makes_the_verifier_stumble(noise: list[Raw], sections_: list[Ra
         classes = ("value_1", "value_2") if "value" in terms else ()
         expected = (*classes, *(term for term in terms if term != "value"))
         policy = ROUND.policy.model_copy(update={"terms": terms, "freeing": freeing})
-        round_ = ROUND.model_copy(update={"policy": policy})
+        round_ = trusted(ROUND.model_copy(update={"policy": policy}))
         plan = Plan.model_validate({"decisions": noise, "sections": sections_})
         assert tuple(verify(round_, plan).terms) == expected
         # The same section beside the decisions that it could be about.

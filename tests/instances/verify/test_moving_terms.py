@@ -22,6 +22,9 @@ CLUSTER = {
     ],
 }
 
+ONE_SUM: Raw = {"priority": "preemption"}
+BY_CLASS: Raw = {"terms": ["value"]}
+
 
 def tasks_at(*places: Place) -> list[Raw]:
     return [{"index": i, "host": host, "gpus": gpus} for i, (host, gpus) in enumerate(places)]
@@ -76,7 +79,9 @@ def test_value_loses_what_preempted_jobs_were_worth() -> None:
         placed("migrate", "moved", ("k1-h0", [2])),
         placed("start", "high", ("k0-h0", [0, 1, 2, 3])),
     ]
-    assert term("value", jobs, decisions) == 5 * 4000 - 3 * 2000
+    assert term("value", jobs, decisions, policy=ONE_SUM) == 5 * 4000 - 3 * 2000
+    assert term("value_1", jobs, decisions, policy=BY_CLASS) == 5 * 4000
+    assert term("value_2", jobs, decisions, policy=BY_CLASS) == -3 * 2000
 
 
 def test_progress_is_that_of_started_options_less_that_of_preempted_ones() -> None:
@@ -94,7 +99,7 @@ def test_progress_is_that_of_started_options_less_that_of_preempted_ones() -> No
     }
     decisions = [preempted("low", "high"), placed("keep", "kept", ("k0-h1", [0])), start]
     assert term("progress", [low, kept, high], decisions) == 17 - 5
-    assert term("value", [low, kept, high], decisions) == 0 - 1000
+    assert term("value", [low, kept, high], decisions, policy=ONE_SUM) == 0 - 1000
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,17 @@ def test_the_classes_are_those_of_jobs_that_compete() -> None:
     assert classes(round_of(*jobs, *running)) == [((9,), 6000), ((5,), 2000), ((0,), 8000)]
 
 
-def test_one_precedence_of_pending_jobs_is_no_class() -> None:
-    assert classes(round_of(job("a", 3, 8), job("b", 3, 4), job("runs", 0, 2, **on(0, 1)))) == []
+def test_one_precedence_of_all_that_compete_is_no_class() -> None:
+    pinned = job("stays", 7, 1, **on(2, pinned=True))
+    assert classes(round_of(job("a", 3, 8), job("runs", 3, 2, **on(0, 1)), pinned)) == []
+    assert classes(round_of(job("a", 3, 8), job("runs", 0, 2, **on(0, 1)), pinned)) == [
+        ((3,), 8000),
+        ((0,), 2000),
+    ]
+    assert classes(round_of(job("runs", 3, 2, **on(0, 1)), job("too", 0, 1, **on(3)))) == [
+        ((3,), 2000),
+        ((0,), 1000),
+    ]
 
 
 @pytest.mark.parametrize("policy", [{"priority": "preemption"}, {"terms": ["disruption"]}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 import socket
@@ -10,12 +11,20 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from placewright.live.serve.bodies import Bodies, RefusedError
+from placewright.live.serve.guard import MOST_EXTENDING, MOST_REQUESTS, Guard
 from placewright.live.serve.messages import Snapshot
 from placewright.live.serve.metrics import Metrics
 from placewright.live.serve.service import EXTENDER_MIB
+from placewright.live.serve.settings import Settings
 
 TOKEN = "a-token-of-the-tests"
 LOCKED = ["/", "/metrics", "/nothing"]
+
+
+def ours(caplog):
+    """Return what the service logged: asyncio logs what tests before in the process left behind."""
+    return [record for record in caplog.records if record.name == "placewright.serve"]
 
 
 def basic(password):
@@ -128,6 +137,70 @@ def test_a_body_that_is_too_large_is_refused(serve):
         assert client.post("/v1alpha2/solve", content=body[:-1], headers=headers).status_code == 400
 
 
+def test_bodies_that_are_read_at_once_have_a_limit():
+    class Slow:
+        def __init__(self, then):
+            self.then = then
+            self.headers = {"content-type": "application/json"}
+
+        async def stream(self):
+            yield b" " * 700_000
+            await self.then()
+
+    async def both():
+        bodies, other = Bodies(1, 1), asyncio.Event()
+
+        async def second():
+            try:
+                with pytest.raises(RefusedError) as refused:
+                    await bodies.read(Slow(lambda: asyncio.sleep(0)))
+                assert refused.value.status == 503
+            finally:
+                other.set()
+
+        answers = await asyncio.gather(bodies.read(Slow(other.wait)), second())
+        assert len(answers[0]) == 700_000
+        assert len(await bodies.read(Slow(lambda: asyncio.sleep(0)))) == 700_000
+
+    asyncio.run(both())
+
+
+def test_only_so_many_ask_the_extender_at_once_and_health_is_answered_all_the_same():
+    """Who asks it shows no token."""
+
+    async def app(scope, receive, send):
+        await asyncio.sleep(3600)
+
+    async def ask(guard, path):
+        scope = {"type": "http", "path": path, "method": "POST", "client": ("127.0.0.1", 1)}
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        await guard({**scope, "headers": [(b"host", b"localhost")]}, None, send)
+        return sent[0]["status"]
+
+    async def ask_many():
+        guard = Guard(app, Settings(token="t"))
+        waiting = [
+            asyncio.create_task(ask(guard, "/extender/filter")) for _ in range(MOST_EXTENDING)
+        ]
+        await asyncio.sleep(0)
+        assert await ask(guard, "/extender/filter") == 503
+        guard._inside = MOST_REQUESTS
+        assert await ask(guard, "/openapi.json") == 503
+        health = asyncio.create_task(ask(guard, "/healthz"))
+        await asyncio.sleep(0)
+        assert not health.done()  # it is passed on
+        for one in (*waiting, health):
+            one.cancel()
+        await asyncio.gather(*waiting, health, return_exceptions=True)
+        assert guard._extending == 0
+
+    asyncio.run(ask_many())
+
+
 def test_arguments_of_the_extender_have_a_limit_of_their_own(serve):
     with serve("127.0.0.1", idle=True) as client:
         body = b" " * (EXTENDER_MIB * 1024**2 + 1)
@@ -138,11 +211,12 @@ def test_arguments_of_the_extender_have_a_limit_of_their_own(serve):
 
 def test_the_log_is_one_printable_line_a_request(serve, caplog):
     caplog.set_level(logging.INFO, logger="placewright.serve")
+    logging.getLogger("asyncio").error("Task was destroyed but it is pending!")
     with serve(idle=True) as client:
         client.get("/healthz")
         client.get("/%1b[31mred%0d%0aINFO forged%e2%80%ae")
         client.get("/" + "a" * 5000)
-    lines = [record.getMessage() for record in caplog.records]
+    lines = [record.getMessage() for record in ours(caplog)]
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
     assert "\\x1b[31mred" in lines[0]
@@ -158,7 +232,7 @@ def test_an_error_of_ours_is_one_line_without_a_traceback(serve, caplog, monkeyp
         answer = client.get("/metrics")
     assert answer.status_code == 500
     assert answer.json()["message"] == "internal error; please report it"
-    (record,) = [one for one in caplog.records if one.levelno >= logging.ERROR]
+    (record,) = [one for one in ours(caplog) if one.levelno >= logging.ERROR]
     assert record.getMessage() == "internal error: RuntimeError: \\x1b[31mred"
     assert record.exc_info is None
 

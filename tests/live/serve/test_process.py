@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import httpx
 import pytest
 
 from placewright.cli.app import main
+from placewright.live.serve.connections import REQUEST_S
 
 SECONDS, CALLERS = 10, 50
 GROWTH_MIB = 24
@@ -38,6 +42,83 @@ def test_fifty_callers_get_right_answers_or_are_told_to_come_again(callers, tmp_
     assert max(figures.mib[-4:]) - max(figures.mib[:4]) < GROWTH_MIB, figures.mib
     assert "Traceback" not in log
     assert all(line.isprintable() for line in log.splitlines())
+
+
+@contextlib.contextmanager
+def holding(service, count, first=b"", second=b" "):
+    """Hold so many connections that sent something, and go on with a byte every half a second."""
+    address = httpx.URL(service.url)
+    held = [socket.create_connection((address.host, address.port), 5) for _ in range(count)]
+    ended = threading.Event()
+
+    def drip():
+        while not ended.wait(0.5):
+            for one in held:
+                with contextlib.suppress(OSError):
+                    one.send(second)
+
+    with contextlib.suppress(OSError):
+        for one in held:
+            one.sendall(first)
+    dripping = threading.Thread(target=drip)
+    if first:
+        dripping.start()
+    try:
+        yield held
+    finally:
+        ended.set()
+        if first:
+            dripping.join()
+        for one in held:
+            one.close()
+
+
+HELD = 540
+SLOW_HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+ASKED_ONCE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SLOW_FILTER = (
+    b"POST /extender/filter HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 1000\r\n\r\n{"
+)
+UNKNOWN = SLOW_FILTER.replace(b"/extender/filter", b"/v1alpha2/solve")
+
+
+@pytest.mark.parametrize(
+    "first", [b"", SLOW_HEAD, ASKED_ONCE, SLOW_FILTER, UNKNOWN], ids=lambda one: str(one[:20])
+)
+def test_callers_without_a_token_keep_nobody_from_an_answer(callers, tmp_path, bundled, first):
+    body = {"round": bundled("quickstart"), "plan": {}}
+    with callers.running(tmp_path) as service, holding(service, HELD, first):
+        for _ in range(2):
+            assert httpx.get(f"{service.url}/healthz", timeout=10).status_code == 200
+            answer = httpx.post(
+                f"{service.url}/v1alpha2/verify", json=body, headers=callers.NAMED, timeout=30
+            )
+            assert answer.status_code == 422, answer.text
+            time.sleep(1)
+
+
+@pytest.mark.parametrize("first", [b"", SLOW_HEAD], ids=["silent", "slow"])
+def test_a_connection_without_a_request_ends(callers, tmp_path, first):
+    with callers.running(tmp_path) as service, holding(service, 1, first) as (one,):
+        one.settimeout(4 * REQUEST_S)
+        assert one.recv(1) == b""
+
+
+def test_who_sends_slowly_takes_no_place_and_is_refused(callers, tmp_path, bundled):
+    head = b"Authorization: Bearer " + callers.TOKEN.encode() + b"\r\nHost:"
+    slow = UNKNOWN.replace(b"Host:", head, 1)
+    with callers.running(tmp_path) as service, holding(service, 20, slow) as held:
+        answer = httpx.post(
+            f"{service.url}/v1alpha2/solve",
+            json=bundled("quickstart"),
+            headers=callers.NAMED,
+            timeout=60,
+        )
+        assert answer.status_code == 200, answer.text
+        for one in held:
+            one.settimeout(30)
+            assert one.recv(100).startswith(b"HTTP/1.1 408")
 
 
 def test_a_signal_ends_the_service_and_its_processes(callers, tmp_path):
@@ -175,7 +256,7 @@ def test_wrong_usage_is_one_line(words, code, expected, tmp_path, monkeypatch, c
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main(["serve"]) == 3
+    assert main(["serve"]) == 10
     said = capsys.readouterr().err
     assert "pip install 'placewright[serve]'" in said
     assert len(said.splitlines()) == 1

@@ -13,9 +13,16 @@ from placewright.instances.converters import Bookkeeping, LiveConversion
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.io.files import load_plan, parse_round
 from placewright.live.watch.follow import Follower, changes_between
-from placewright.live.watch.loop import DECIDED_AGAIN, Pace, watch
+from placewright.live.watch.loop import (
+    DECIDED_AGAIN,
+    MOST_FAILURES,
+    MOST_PATIENCE_S,
+    GivenUpError,
+    Pace,
+    watch,
+)
 from placewright.live.watch.reading import Acted, Reading, SourceError
-from placewright.live.watch.record import HEARTBEAT, PLAN, ROUND, Record
+from placewright.live.watch.record import FAILURE, HEARTBEAT, METRICS, PLAN, ROUND, Record
 from placewright.live.watch.sent import PATIENCE_S, Sent
 
 
@@ -74,8 +81,8 @@ class Acts:
         self.got: list[tuple[Round, Plan]] = []
         self.undone = list(undone)
 
-    def commands(self, round_: Round, plan: Plan) -> str:
-        return "# nothing\n"
+    def commands(self, round_: Round, plan: Plan) -> tuple[str, list[str]]:
+        return "# nothing\n", ["cannot be told: nothing"]
 
     def act(self, round_: Round, plan: Plan, until: float) -> Acted:
         self.got.append((round_, plan))
@@ -109,7 +116,9 @@ def test_it_decides_when_something_changed_and_writes_round_and_plan(tmp_path):
     assert last.now == 4
     assert verify(last, plan).ok
     assert abs(int((tmp_path / HEARTBEAT).read_text()) - time.time()) < 60
-    assert {path.name for path in tmp_path.iterdir()} == {ROUND, PLAN, HEARTBEAT, "commands.sh"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *(ROUND, PLAN, HEARTBEAT, METRICS, "commands.sh")
+    }
 
 
 def test_nothing_new_is_decided_again_after_a_while(tmp_path):
@@ -146,6 +155,82 @@ def test_what_was_not_done_is_decided_anew_at_once_when_seen_again(tmp_path):
     assert len(actor.got) == 2
     assert source.waited == [10]
     assert "not done: start a" in said
+
+
+def test_whatever_a_look_raises_is_told_recorded_and_counted_and_it_looks_again(tmp_path):
+    wrong = RuntimeError("a fault\nof ours")
+    source = States(round_of(1, a=None), wrong, wrong, round_of(2, a="h0"))
+    actor, said = play(source, tmp_path, 2)
+    assert len(actor.got) == 2
+    (line,) = {line for line in said if "nothing was decided" in line}
+    assert line.startswith("nothing was decided: internal error: RuntimeError: a fault of ours (")
+    assert line.endswith("please report it")
+    report = (tmp_path / FAILURE).read_text()
+    assert "failure 2 in a row" in report
+    assert "Traceback" in report
+    metrics = dict(line.split() for line in (tmp_path / METRICS).read_text().splitlines()[1::2])
+    assert metrics == {
+        "placewright_watch_looks_total": "4",
+        "placewright_watch_rounds_total": "2",
+        "placewright_watch_failures_total": "2",
+        "placewright_watch_failures_in_a_row": "0",
+    }
+
+
+@pytest.mark.parametrize("wrong", [SourceError("down"), ValueError("odd")])
+def test_it_gives_up_after_so_many_failures_in_a_row(tmp_path, wrong):
+    source = States(wrong)
+    with pytest.raises(GivenUpError, match=rf"^{MOST_FAILURES} looks in a row failed; .*: "):
+        play(source, tmp_path, 1)
+    assert len(source.waited) == MOST_FAILURES - 1
+    assert max(source.waited) == MOST_PATIENCE_S
+
+
+def test_a_decider_that_failed_begins_anew(tmp_path, monkeypatch):
+    """As does what was sent: whatever of it was wrong cannot fail the next look as well."""
+    decide, fails = Follower.decide, [True]
+
+    def once(follower, coming):
+        if fails:
+            fails.pop()
+            raise KeyError("lost")
+        assert follower._engine is None
+        return decide(follower, coming)
+
+    monkeypatch.setattr(Follower, "decide", once)
+    actor, _ = play(States(round_of(1, a=None)), tmp_path, 1)
+    assert decisions(actor.got[0][1]) == {"a": "start"}
+
+
+def test_a_record_that_cannot_be_written_is_told(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Record, "count", full)
+    _, said = play(States(round_of(1, a=None)), tmp_path, 1)
+    assert said[-1] == "after a look: [Errno 28] No space left on device"
+
+
+def test_what_is_left_out_is_told_once_and_when_it_changes(tmp_path):
+    source = States(round_of(1, a=None), round_of(2, a="h0"))
+    book = Bookkeeping()
+    book.leave("jobs", "asks for no GPU", "17")
+    read = source.read
+    source.read = lambda: Reading(read().made._replace(book=book), time.monotonic())
+    _, said = play(source, tmp_path, 2)
+    told = [line for line in said if not line.startswith("state: ")]
+    assert told == [
+        "jobs: 0 of 1 in the round",
+        "left out: 1 job: asks for no GPU: 17",
+        "cannot be told: nothing",
+    ]
+
+
+def test_a_job_that_is_told_to_wait_does_not_count_as_sent():
+    sent, round_ = Sent(), round_of(1, a=None)
+    plan = Plan(decisions=(Decision(job="a", decision=DecisionKind.WAIT),))
+    sent.note(plan, {"a"})
+    assert sent.applied_to(round_) is round_
 
 
 @pytest.mark.parametrize(

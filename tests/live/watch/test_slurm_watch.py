@@ -7,7 +7,10 @@ import pytest
 from benchmarks.slurm_lab import Lab, Size
 from benchmarks.slurm_soak import Soak
 from placewright.instances.derived.slurm_marks import HELD
-from placewright.live.watch.slurm_actor import release_held
+from placewright.live.watch.follow import Follower
+from placewright.live.watch.loop import Pace, watch
+from placewright.live.watch.record import Record
+from placewright.live.watch.slurm_actor import SlurmActor, release_held
 from placewright.live.watch.slurm_source import SlurmSource
 
 pytestmark = pytest.mark.slurm
@@ -26,6 +29,76 @@ def test_jobs_run_once_while_slurmctld_restarts_and_the_watch_is_killed(lab, tmp
     assert made.rounds >= ROUNDS
     assert (made.restarts, made.kills) == (RESTARTS, KILLS)
     assert made.jobs > 0
+
+
+class HeldAgainError(Exception):
+    """Ends a watch."""
+
+
+def follow(lab, folder, monkeypatch, at_start):
+    """Follow a Slurm and act on it, with little patience, until a job waits; return what was told.
+
+    `at_start` is called when a first plan starts something, and before it is carried out.
+    """
+    said = []
+
+    def tell(line):
+        if "1 start" in line and not any("1 start" in before for before in said):
+            at_start()
+        said.append(line)
+
+    class Source(SlurmSource):
+        def wait(self, seconds):
+            if any("1 wait: 1 wait" in line for line in said) or len(said) > 50:
+                raise HeldAgainError
+            super().wait(seconds)
+
+    for name, value in lab.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("placewright.live.watch.sent.PATIENCE_S", 6.0)
+    with Follower(time_limit=5.0) as follower, pytest.raises(HeldAgainError):
+        watch(
+            Source(timeout_s=20, movable=False),
+            follower,
+            SlurmActor(timeout_s=20, applies=True, comments=False),
+            Record(folder),
+            Pace(every_s=2, max_age_s=60),
+            tell,
+        )
+    return said
+
+
+@pytest.mark.parametrize("trigger", ["--begin=now+1hour", "drain"])
+def test_a_job_that_was_released_and_has_to_wait_is_held_again(lab, tmp_path, monkeypatch, trigger):
+    lab.cancel_all()
+    names = ",".join(lab.names)
+    drains = trigger == "drain"
+    options = (
+        "--nodes=1",
+        "--gpus-per-node=8",
+        "--time=60",
+        "--hold",
+        *(() if drains else (trigger,)),
+    )
+    number = lab.submit(*options)
+    lab.run("scontrol", "update", f"jobid={number}", f"AdminComment={HELD}, new")
+
+    def drain():
+        if drains:
+            lab.run("scontrol", "update", f"nodename={names}", "state=drain", "reason=test")
+
+    try:
+        said = follow(lab, tmp_path, monkeypatch, drain)
+    finally:
+        if drains:
+            lab.run("scontrol", "update", f"nodename={names}", "state=resume")
+    assert not any("nothing was decided" in line for line in said), said
+    plans = [line.rpartition(": ")[2] for line in said if line.startswith("slurm: ")]
+    assert list(dict.fromkeys(plans)) == ["1 start", "1 keep", "1 wait"]
+    shown = lab.run("squeue", "-h", "-j", str(number), "-O", "admin_comment:40")
+    assert HELD in shown
+    assert lab.jobs()[number].reason == "JobHeldUser"
+    lab.cancel_all()
 
 
 def test_only_jobs_that_placewright_holds_are_released(lab, monkeypatch):

@@ -23,7 +23,7 @@ JOBS = {
     "tenant": [0, 0, 0, 1, 2],
     "group": [5, 5, 6, 5, 7],
     "gpus": [1, 2, 1, 1, 1],
-    "service_ms": [10, 40, 100, 1000, 0],
+    "service_us": [10, 40, 100, 1000, 0],
 }
 
 
@@ -64,7 +64,7 @@ def recurring(seed: int) -> Trace:
 
     Jobs of two GPUs are the shorter ones, so that the shortest first leaves no GPU idle.
     """
-    rng, jobs = np.random.default_rng(seed), 3_000
+    rng, jobs = np.random.default_rng(seed), 3000
     user, group = rng.integers(0, 3, jobs), rng.integers(0, 3, jobs)
     gpus = rng.integers(1, 3, jobs)
     work = 60_000 * 4.0**user * 3.0**group * 0.3**gpus * rng.uniform(0.8, 1.2, jobs)
@@ -88,7 +88,7 @@ def test_who_knows_more_makes_jobs_wait_less(seed: int) -> None:
     for policy in policies:
         loop = Loop(trace, HostLedger([8]), list_decider(policy, len(trace)))
         loop.run()
-        mean.append(float(np.mean(loop.end - trace.submit_ms)))
+        mean.append(float(np.mean(loop.end - trace.submit_us)))
     assert mean == sorted(mean)
 
 

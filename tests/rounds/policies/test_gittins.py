@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from replay_traces import trace_of
 
+from placewright.instances.traces.trace import SECOND
 from placewright.rounds.policies.base import Columns
 from placewright.rounds.policies.gittins import GITTINS, Distribution, GittinsQueues
 from placewright.rounds.replay.ledger import HostLedger
@@ -53,7 +54,7 @@ def ends_of(*jobs: tuple[int, int, int]) -> list[float]:
     trace = trace_of(*jobs)
     loop = Loop(trace, HostLedger([1]), list_decider(GITTINS, len(trace)))
     loop.run()
-    return (loop.end / 1000).tolist()
+    return (loop.end / SECOND).tolist()
 
 
 def test_before_any_job_has_ended_the_first_that_came_goes_on() -> None:
@@ -73,7 +74,7 @@ class Ended:
         self._service = service
 
     def column(self, name: str, jobs: np.ndarray) -> np.ndarray:
-        return np.full(len(jobs), self._service if name == "service_ms" else 1)
+        return np.full(len(jobs), self._service if name == "service_us" else 1)
 
 
 def test_state_is_taken_over() -> None:

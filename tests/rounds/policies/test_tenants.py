@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.policies.tenants import (
     COUNTERS,
     DRF,
@@ -27,9 +27,9 @@ def trace_by_tenant(*jobs: tuple[int, int, int, int], memory: tuple[int, ...] = 
     """Make a trace of (tenant, arrival s, GPUs, work s)."""
     rows = np.array(jobs, dtype=np.int64)
     return Trace.of(
-        1000 * rows[:, 1],
+        SECOND * rows[:, 1],
         rows[:, 2],
-        1000 * rows[:, 3],
+        SECOND * rows[:, 3],
         tenant=rows[:, 0],
         tenants=("A", "B", "C"),
         extra={"memory": np.array(memory)} if memory else None,
@@ -69,7 +69,7 @@ def test_rounds_of_drf_are_max_min_among_all_sets_of_whole_jobs(seed: int) -> No
     trace = Trace.of(
         np.zeros(jobs),
         rng.integers(1, 6, jobs),
-        1000 * rng.integers(1, 20, jobs),
+        SECOND * rng.integers(1, 20, jobs),
         tenant=rng.integers(0, 3, jobs),
         tenants=("A", "B", "C"),
     )
@@ -82,8 +82,8 @@ def test_rounds_of_drf_are_max_min_among_all_sets_of_whole_jobs(seed: int) -> No
     sets = [np.array(bits) for bits in product((0, 1), repeat=jobs)]
     best = max(shares(chosen) for chosen in sets if chosen @ trace.gpus <= 8)
     found = play(trace, ReplaySpec("drf-rounds", (8,)))
-    assert shares(found.first_start_ms == 0) == best
-    assert (found.end_ms != NEVER).all()
+    assert shares(found.first_start_us == 0) == best
+    assert (found.end_us != NEVER).all()
 
 
 def test_counters_alternate_by_the_gpu_time_that_tenants_have_had() -> None:
@@ -98,16 +98,16 @@ def test_a_tenant_that_was_away_has_no_claim_to_what_others_had_meanwhile() -> N
     """B comes at 100, when A has had 100 s: they alternate, and B does not go on for 100 s."""
     trace = trace_by_tenant(*[(A, 0, 1, 10)] * 15, *[(B, 100, 1, 10)] * 5)
     loop = played(COUNTERS, trace, [1])
-    starts = loop.first_start // 1000
+    starts = loop.first_start // SECOND
     assert starts[trace.tenant == B].tolist() == [110, 130, 150, 170, 190]
     saved_up = TenantPolicy("counters", COUNTERS.keys)
-    starts = played(saved_up, trace, [1]).first_start // 1000
+    starts = played(saved_up, trace, [1]).first_start // SECOND
     assert starts[trace.tenant == B].tolist() == [100, 110, 120, 130, 140]
 
 
 def test_a_job_that_does_not_fit_is_not_overtaken() -> None:
     trace = trace_by_tenant((A, 0, 3, 10), (B, 1, 4, 10), (A, 2, 1, 10))
-    assert (played(DRF, trace, [4]).first_start // 1000).tolist() == [0, 10, 20]
+    assert (played(DRF, trace, [4]).first_start // SECOND).tolist() == [0, 10, 20]
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -121,18 +121,18 @@ def test_counters_of_tenants_with_jobs_waiting_stay_close(seed: int) -> None:
     trace = Trace.of(
         np.zeros(jobs, dtype=np.int64),
         rng.integers(1, 5, jobs),
-        1000 * rng.integers(1, 30, jobs),
+        SECOND * rng.integers(1, 30, jobs),
         tenant=rng.integers(0, 3, jobs),
         tenants=("A", "B", "C"),
     )
-    bound = 2 * sum(hosts) * int(trace.work_ms.max())
+    bound = 2 * sum(hosts) * int(trace.work_us.max())
     loop = Loop(trace, HostLedger(hosts), TenantList(COUNTERS, trace))
 
     def check(loop: Loop) -> None:
         waits = (loop.end == NEVER) & (loop.running == 0)
         backlogged = np.unique(trace.tenant[waits])
         if len(backlogged) > 1:
-            service = loop.column("service_ms", np.arange(jobs)) * trace.gpus
+            service = loop.column("service_us", np.arange(jobs)) * trace.gpus
             had = np.bincount(trace.tenant, weights=service, minlength=3)[backlogged]
             assert had.max() - had.min() <= bound
 
@@ -146,8 +146,8 @@ def naive(policy: str, trace: Trace, gpus: int) -> list[int]:
     Return first starts in seconds.
     """
     jobs = range(len(trace))
-    asked, work = trace.gpus.tolist(), (trace.work_ms // 1000).tolist()
-    submit, tenant = (trace.submit_ms // 1000).tolist(), trace.tenant.tolist()
+    asked, work = trace.gpus.tolist(), (trace.work_us // SECOND).tolist()
+    submit, tenant = (trace.submit_us // SECOND).tolist(), trace.tenant.tolist()
     start, end = [-1] * len(trace), [-1] * len(trace)
     had, last, waited = [0, 0, 0], 0, set[int]()
     for now in range(10_000):
@@ -189,26 +189,26 @@ def test_tenants_beside_a_naive_simulator(seed: int) -> None:
     rng = np.random.default_rng(seed)
     jobs, policy = int(rng.integers(1, 30)), ("drf", "tenant-counters")[seed % 2]
     trace = Trace.of(
-        1000 * rng.integers(0, 40, jobs),
+        SECOND * rng.integers(0, 40, jobs),
         rng.integers(1, 7, jobs),
-        1000 * rng.integers(1, 20, jobs),
+        SECOND * rng.integers(1, 20, jobs),
         tenant=rng.integers(0, 3, jobs),
         tenants=("A", "B", "C"),
     )
     found = play(trace, ReplaySpec(policy, (4, 2), placer="counting"))
-    assert (found.first_start_ms // 1000).tolist() == naive(policy, trace, 6)
+    assert (found.first_start_us // SECOND).tolist() == naive(policy, trace, 6)
 
 
 @pytest.mark.parametrize("policy", ["drf", "tenant-counters"])
 def test_a_job_that_a_failure_stops_goes_on_and_is_counted_once(policy: str) -> None:
     rng = np.random.default_rng(3)
     trace = Trace.of(
-        1000 * rng.integers(0, 200, 40),
+        SECOND * rng.integers(0, 200, 40),
         rng.integers(1, 5, 40),
-        1000 * rng.integers(1, 60, 40),
+        SECOND * rng.integers(1, 60, 40),
         tenant=rng.integers(0, 3, 40),
         tenants=("A", "B", "C"),
     )
-    away = random_outages(3, 500_000, mean_up_s=60, mean_down_s=12, seed=3)
+    away = random_outages(3, 500_000_000, mean_up_s=60, mean_down_s=12, seed=3)
     found = play(trace, ReplaySpec(policy, (4, 4, 4), outages=away, checkpoint_s=5))
-    assert (found.end_ms != NEVER).all()
+    assert (found.end_us != NEVER).all()

@@ -20,10 +20,10 @@ def saved(policy: str, jct: float, seed: int = 0, **card: str | int) -> Saved:
         measures={"jct_mean_s": jct, "allocation": jct, "deadlines_met": jct},
         by_size={},
         by_tenant={},
-        submit_ms=NONE,
+        submit_us=NONE,
         gpus=NONE,
-        start_ms=NONE,
-        end_ms=NONE,
+        start_us=NONE,
+        end_us=NONE,
         samples=NONE.reshape(-1, 4),
     )
 

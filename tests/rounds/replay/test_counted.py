@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from placewright.array_types import Ints
-from placewright.instances.traces.trace import Trace
+from placewright.instances.traces.trace import SECOND, Trace
 from placewright.rounds.policies.base import Columns, Keys, ListPolicy
 from placewright.rounds.replay.costs import Costs
 from placewright.rounds.replay.ledger import HostLedger
@@ -20,11 +20,11 @@ MANY = 1000
 
 def _least_gpu_time(jobs: Columns) -> Keys:
     """Order by GPU time that is left, then by arrival."""
-    return jobs.remaining_ms * jobs.gpus * MANY + jobs.numbers
+    return jobs.remaining_us * jobs.gpus * MANY + jobs.numbers
 
 
 LEAST_GPU_TIME = ListPolicy(
-    "least-gpu-time", _least_gpu_time, frozenset({"remaining_ms"}), preempts=True, skips=True
+    "least-gpu-time", _least_gpu_time, frozenset({"remaining_us"}), preempts=True, skips=True
 )
 
 
@@ -95,13 +95,13 @@ def test_a_list_on_counted_gpus_is_what_a_naive_simulator_counts(seed: int) -> N
     stop, length = rng.integers(0, 60, number), (1, 10, 90, 700)[seed % 4]
     submit[0] = 0
     loop = Loop(
-        Trace.of(1000 * submit, gpus, 1000 * work),
+        Trace.of(SECOND * submit, gpus, SECOND * work),
         HostLedger([4, 2], "counting"),
         list_decider(LEAST_GPU_TIME, number),
-        costs=Costs(stop_ms=1000 * stop),
-        trigger=Trigger(1000 * length, leases=True),
+        costs=Costs(stop_us=SECOND * stop),
+        trigger=Trigger(SECOND * length, leases=True),
     )
     loop.run()
     found = Counted(submit, gpus, work, stop, length)
-    assert loop.end.tolist() == [1000 * end for end in found.ends]
+    assert loop.end.tolist() == [SECOND * end for end in found.ends]
     assert loop.stops.tolist() == found.stops

@@ -60,7 +60,7 @@ def assert_permuted(seed: int, spec: ReplaySpec) -> None:
     trace = random_trace(rng, sum(spec.hosts))
     order = permuted(spec.hosts, rng)
     if seed % 2:
-        away = random_outages(len(spec.hosts), 100_000, mean_up_s=60, mean_down_s=12, seed=seed)
+        away = random_outages(len(spec.hosts), 100_000_000, mean_up_s=60, mean_down_s=12, seed=seed)
         spec = replace(spec, outages=away, checkpoint_s=3)
     first = loop_of(trace, spec)
     outages = tuple(Outage(order[outage.host], *outage[1:]) for outage in spec.outages)
@@ -71,7 +71,7 @@ def assert_permuted(seed: int, spec: ReplaySpec) -> None:
         for now, places in played(first)
     ]
     assert played(second) == expected
-    for column in ("end", "first_start", "stops", "moves", "run_ms", "overhead_ms", "lost_ms"):
+    for column in ("end", "first_start", "stops", "moves", "run_us", "overhead_us", "lost_us"):
         assert getattr(first, column).tolist() == getattr(second, column).tolist()
 
 

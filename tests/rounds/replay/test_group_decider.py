@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.policies.muri import GROUPINGS
 from placewright.rounds.replay.costs import Charge
 from placewright.rounds.replay.loop import Loop, Outage
@@ -22,7 +22,7 @@ EVEN = (1, 1, 1)
 
 def ends_s(trace: Trace, spec: ReplaySpec) -> list[float]:
     """Return when each job ends."""
-    ends: list[float] = (play(trace, spec).end_ms / 1000).tolist()
+    ends: list[float] = (play(trace, spec).end_us / SECOND).tolist()
     return ends
 
 
@@ -36,9 +36,9 @@ def test_two_jobs_take_turns(policy: str, places: str) -> None:
     trace = staged_trace((0, 1, 100, EVEN), (0, 1, 200, EVEN))
     result = play(trace, ReplaySpec(policy, (1,), places=places))  # type: ignore[arg-type]
     # Then the second has done as much, and goes on alone.
-    assert result.end_ms / 1000 == pytest.approx([FIRST_S, FIRST_S + 100], abs=0.01)
-    assert result.busy_gpu_ms == result.end_ms[1]
-    assert result.shared_ms.tolist() == [0, result.end_ms[0]]
+    assert result.end_us / SECOND == pytest.approx([FIRST_S, FIRST_S + 100], abs=0.01)
+    assert result.busy_gpu_us == result.end_us[1]
+    assert result.shared_us.tolist() == [0, result.end_us[0]]
     assert result.moves.tolist() == result.stops.tolist() == [0, 0]
 
 
@@ -68,9 +68,9 @@ def test_a_failure_stops_all_who_share_the_host() -> None:
     trace = staged_trace((0, 1, 100, EVEN), (0, 1, 100, EVEN), (0, 1, 100, EVEN))
     spec = ReplaySpec("muri-s", (1,), checkpoint_s=0)
     whole = ends_s(trace, spec)[0]
-    away = play(trace, replace(spec, outages=(Outage(0, 20_000, 50_000),)))
+    away = play(trace, replace(spec, outages=(Outage(0, 20_000_000, 50_000_000),)))
     assert away.stops.tolist() == [1, 1, 1]
-    assert away.end_ms[0] / 1000 == pytest.approx(whole + 30, abs=0.01)
+    assert away.end_us[0] / SECOND == pytest.approx(whole + 30, abs=0.01)
 
 
 def random_staged(rng: np.random.Generator) -> Trace:
@@ -106,7 +106,7 @@ def random_spec(rng: np.random.Generator) -> ReplaySpec:
         move_s=by_start * int(rng.integers(2)),
         checkpoint_s=(None, 5)[int(rng.integers(2))],
         charge=charge,
-        outages=random_outages(len(hosts), 200_000, mean_up_s=60, mean_down_s=10, seed=1)
+        outages=random_outages(len(hosts), 200_000_000, mean_up_s=60, mean_down_s=10, seed=1)
         if rng.integers(2)
         else (),
     )
@@ -114,7 +114,7 @@ def random_spec(rng: np.random.Generator) -> ReplaySpec:
 
 def same(first: Result, second: Result) -> bool:
     """Return whether two replays are equal, to the millisecond."""
-    columns = ("first_start_ms", "end_ms", "stops", "moves", "run_ms", "overhead_ms", "shared_ms")
+    columns = ("first_start_us", "end_us", "stops", "moves", "run_us", "overhead_us", "shared_us")
     return all((getattr(first, c) == getattr(second, c)).all() for c in columns)
 
 
@@ -135,8 +135,8 @@ def test_random_replays_conserve_and_give_no_gpu_twice() -> None:
 
         # `play` checks conservation at the end.
         result = play(trace, spec, watch=watch)
-        assert (result.end_ms != NEVER).all()
-        shared += int(result.shared_ms.sum() > 0)
+        assert (result.end_us != NEVER).all()
+        shared += int(result.shared_us.sum() > 0)
     assert shared > 75
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from placewright.formulations.interleaving.problem.period import best_offsets
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.trace import PER_MS
+from placewright.instances.traces.trace import FULL_SPEED
 from placewright.rounds.replay.group_speeds import GroupSpeeds, Stages, muri_period
 from placewright.rounds.replay.spec import ReplaySpec, play
 from tests.support.replay_traces import staged_trace, trace_of
@@ -59,14 +59,14 @@ def test_order_of_the_jobs_makes_no_difference() -> None:
 def test_contention_makes_a_period_longer() -> None:
     trace = staged_trace((0, 1, 10, (3, 1, 1)), (0, 1, 10, (1, 2, 1)))
     speeds = GroupSpeeds(trace)
-    assert speeds.speeds((0,)) == (PER_MS,)
+    assert speeds.speeds((0,)) == (FULL_SPEED,)
     # Iterations of 5 ms and 4 ms, each longer by 1.015, in a period of 5 x 1.33 / 1.015 ms.
     period = 5 * 1.33 / 1.015
     assert period == pytest.approx(6.5517, abs=1e-4)
-    expected = [PER_MS * 1.015 * iteration / period for iteration in (5, 4)]
+    expected = [FULL_SPEED * 1.015 * iteration / period for iteration in (5, 4)]
     assert speeds.speeds((0, 1)) == pytest.approx(expected, abs=1.5)
     assert speeds.throughput((1, 0)) == sum(speeds.speeds((0, 1)))
-    assert speeds.use((0, 1)) == pytest.approx(PER_MS * 9 / (4 * period), abs=1.5)
+    assert speeds.use((0, 1)) == pytest.approx(FULL_SPEED * 9 / (4 * period), abs=1.5)
 
 
 def test_a_trace_without_stages_is_refused() -> None:

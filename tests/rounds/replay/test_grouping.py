@@ -66,10 +66,10 @@ def test_best_pairs_are_taken_one_by_one() -> None:
     table = {(0, 1): 5, (0, 2): 7, (0, 3): 7, (1, 2): 9, (1, 3): 2, (2, 3): 9}
     groups: list[Jobs] = [(0,), (1,), (2,), (3,)]
     # Pairs 1, 2 and 2, 3 are worth the same, and as near; then 0 and 3 are left.
-    found = best_pairs(groups, lambda jobs: table[jobs[0], jobs[1]])
+    found = best_pairs(groups, lambda jobs: table[jobs[0], jobs[1]], tuple, 3)
     assert found == [(1, 2), (0, 3)]
     large: list[Jobs] = [(0, 4, 5), (1,), (2, 6)]
-    assert best_pairs(large, len) == [(0, 1)]
+    assert best_pairs(large, len, len, 3) == [(0, 1)]
 
 
 def test_who_finds_a_place_brings_the_next_of_its_size() -> None:
@@ -116,7 +116,7 @@ def test_groups_exchange_jobs_until_that_makes_none_faster() -> None:
         cuts = np.cumsum(rng.integers(1, 5, jobs))
         parts = np.split(np.arange(jobs), cuts[cuts < jobs])
         before: list[Jobs] = [tuple(part.tolist()) for part in parts]
-        after = exchanged(before, speeds)
+        after = exchanged(before, speeds, 10_000)
         assert sorted(job for group in after for job in group) == list(range(jobs))
         assert list(map(len, after)) == list(map(len, before))
         least = sum(map(speeds.throughput, after))

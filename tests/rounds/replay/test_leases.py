@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from replay_traces import LISTS, random_spec, random_trace
 
+from placewright.instances.traces.trace import SECOND
 from placewright.rounds.policies.base import ListPolicy
 from placewright.rounds.policies.named import POLICIES
 from placewright.rounds.replay.loop import Loop
 from placewright.rounds.replay.spec import play
 
-LEASE_MS = 7000
+LEASE_MS = 7_000_000
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -21,7 +22,7 @@ def test_within_a_lease_jobs_start_and_none_is_stopped_or_moved(seed: int) -> No
     rng = np.random.default_rng(seed)
     name = LISTS[seed % len(LISTS)]
     spec = replace(
-        random_spec(rng, name), every_s=LEASE_MS // 1000, at_most_every=False, leases=True
+        random_spec(rng, name), every_s=LEASE_MS // SECOND, at_most_every=False, leases=True
     )
     trace, policy = random_trace(rng, sum(spec.hosts)), POLICIES[name]
     skips = isinstance(policy, ListPolicy) and policy.skips and not policy.reserves
@@ -37,4 +38,4 @@ def test_within_a_lease_jobs_start_and_none_is_stopped_or_moved(seed: int) -> No
         before[:] = now
 
     found = play(trace, spec, watch=check)
-    assert (found.first_start_ms >= trace.submit_ms).all()
+    assert (found.first_start_us >= trace.submit_us).all()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from replay_traces import trace_of
 
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.policies.base import Columns, ListPolicy, UndeclaredColumnError
 from placewright.rounds.policies.lists import EASY, EDF, FIFO, FIT_FIRST, SJF, SRSF, SRTF
 from placewright.rounds.policies.tiresias import LAS, ServiceQueues
@@ -37,7 +37,7 @@ def played(
 
 def ends(loop: Loop) -> list[float]:
     """Return when each job ended, in seconds."""
-    return (loop.end / 1000).tolist()
+    return (loop.end / SECOND).tolist()
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_a_shorter_job_preempts_and_a_restart_costs() -> None:
     loop = played(SRTF, trace, [4])
     assert ends(loop) == [13, 5]
     assert loop.stops.tolist() == [1, 0]
-    assert ends(played(SRTF, trace, [4], Costs(stop_ms=1000))) == [14, 5]
-    assert ends(played(SRTF, trace, [4], Costs(start_ms=np.array([1000, 0])))) == [15, 5]
+    assert ends(played(SRTF, trace, [4], Costs(stop_us=1_000_000))) == [14, 5]
+    assert ends(played(SRTF, trace, [4], Costs(start_us=np.array([1_000_000, 0])))) == [15, 5]
 
 
 def test_las_drops_a_job_that_has_attained_its_limit() -> None:
@@ -95,15 +95,15 @@ def test_earliest_deadline_first_meets_more(
     policy: ListPolicy, expected: list[float], met: float
 ) -> None:
     trace = trace_of((0, 4, 5), (0, 4, 5), (0, 1, 6))
-    trace = replace(trace, deadline_ms=np.array([20_000, 5_000, 6_000]))
+    trace = replace(trace, deadline_us=np.array([20_000_000, 5_000_000, 6_000_000]))
     loop = played(policy, trace, [4])
     assert ends(loop) == expected
     assert measure(result_of(loop))["deadlines_met"] == pytest.approx(met)
 
 
 def test_a_policy_sees_only_what_it_declares() -> None:
-    policy = ListPolicy("peeks", lambda jobs: jobs.work_ms, frozenset({"predicted_ms"}))
-    with pytest.raises(UndeclaredColumnError, match="'work_ms', which it does not declare"):
+    policy = ListPolicy("peeks", lambda jobs: jobs.work_us, frozenset({"predicted_us"}))
+    with pytest.raises(UndeclaredColumnError, match="'work_us', which it does not declare"):
         played(policy, trace_of((0, 1, 1)), [1])
 
 
@@ -118,20 +118,22 @@ def test_columns_are_read_only() -> None:
 
 def test_a_failure_loses_the_work_since_the_last_checkpoint() -> None:
     trace = trace_of((0, 1, 10))
-    loop = played(FIFO, trace, [1], Costs(checkpoint_ms=3000), (Outage(0, 8000, 20_000),))
+    loop = played(
+        FIFO, trace, [1], Costs(checkpoint_us=3_000_000), (Outage(0, 8_000_000, 20_000_000),)
+    )
     assert ends(loop) == [24]
-    assert loop.lost_ms.tolist() == [2000]
+    assert loop.lost_us.tolist() == [2_000_000]
 
 
 def test_a_job_that_is_too_large_waits_for_ever() -> None:
     loop = played(FIT_FIRST, trace_of((0, 3, 1), (0, 1, 1)), [2])
-    assert loop.end.tolist() == [NEVER, 1000]
+    assert loop.end.tolist() == [NEVER, 1_000_000]
 
 
 def test_a_wake_within_a_pause_waits_for_its_end() -> None:
     trace = trace_of((0, 2, 10_000), (1, 2, 10))
     ledger, decider = HostLedger([2]), list_decider(LAS, len(trace))
-    loop = Loop(trace, ledger, decider, trigger=Trigger(600_000, at_most=True))
+    loop = Loop(trace, ledger, decider, trigger=Trigger(600_000_000, at_most=True))
     loop.run()
     assert loop.end.max() < NEVER
     assert loop.events < 60

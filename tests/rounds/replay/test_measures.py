@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.errors import InternalError
 from placewright.rounds.replay.measures import (
     Window,
@@ -33,29 +33,29 @@ def handmade(**changed: object) -> Result:
     5, 25), (10, 8, 5; 30, 50), of which 3 s are overhead and 2 s lost, (20, 1, 60; 60, never).
     """
     trace = Trace.of(
-        ints(0, 0, 10_000, 20_000),
+        ints(0, 0, 10_000_000, 20_000_000),
         ints(1, 4, 8, 1),
-        ints(10_000, 20_000, 5_000, 60_000),
-        deadline_ms=ints(10_000, 20_000, NEVER, 90_000),
+        ints(10_000_000, 20_000_000, 5_000_000, 60_000_000),
+        deadline_us=ints(10_000_000, 20_000_000, NEVER, 90_000_000),
         value=ints(1, 2, 4, 8),
         tenant=ints(0, 1, 1, 0),
         tenants=("a", "b"),
     )
     columns: dict[str, object] = {
         "trace": trace,
-        "first_start_ms": ints(0, 5_000, 30_000, 60_000),
-        "end_ms": ints(10_000, 25_000, 50_000, NEVER),
+        "first_start_us": ints(0, 5_000_000, 30_000_000, 60_000_000),
+        "end_us": ints(10_000_000, 25_000_000, 50_000_000, NEVER),
         "stops": ints(0, 0, 1, 0),
         "moves": ints(0, 2, 0, 0),
-        "run_ms": ints(10_000, 20_000, 10_000, 40_000),
-        "overhead_ms": ints(0, 0, 3_000, 0),
-        "lost_ms": ints(0, 0, 2_000, 0),
+        "run_us": ints(10_000_000, 20_000_000, 10_000_000, 40_000_000),
+        "overhead_us": ints(0, 0, 3_000_000, 0),
+        "lost_us": ints(0, 0, 2_000_000, 0),
         "other_speed": ints(0, 0, 0, 0),
-        "shared_ms": ints(0, 0, 0, 0),
+        "shared_us": ints(0, 0, 0, 0),
         "gpus_total": 8,
-        "busy_gpu_ms": 10_000 + 80_000 + 80_000 + 40_000,
-        "alive_ms": 10_000 + 25_000 + 40_000 + 80_000,
-        "horizon_ms": 100_000,
+        "busy_gpu_us": 10_000_000 + 80_000_000 + 80_000_000 + 40_000_000,
+        "alive_us": 10_000_000 + 25_000_000 + 40_000_000 + 80_000_000,
+        "horizon_us": 100_000_000,
         "events": 9,
         "decisions": 7,
     }
@@ -102,14 +102,14 @@ def test_size_classes_and_tenants_part_the_jobs() -> None:
 
 
 def test_a_window_cuts_warm_up_and_horizon() -> None:
-    assert measure(handmade(), Window(warm_up_ms=10_000))["jct_mean_s"] == 40
-    first = measure(handmade(), Window(horizon_ms=10_000))
+    assert measure(handmade(), Window(warm_up_us=10_000_000))["jct_mean_s"] == 40
+    first = measure(handmade(), Window(horizon_us=10_000_000))
     assert (first["jobs"], first["unfinished"], first["jct_mean_s"]) == (2, 0, 17.5)
 
 
 def test_a_trace_whose_jobs_did_not_end_has_measures() -> None:
     never = ints(NEVER, NEVER, NEVER, NEVER)
-    measures = measure(handmade(end_ms=never, first_start_ms=never))
+    measures = measure(handmade(end_us=never, first_start_us=never))
     assert measures["unfinished"] == 4
     assert all(math.isfinite(value) for value in measures.values())
 
@@ -118,10 +118,10 @@ def test_a_trace_whose_jobs_did_not_end_has_measures() -> None:
     ("changed", "said"),
     [
         ({}, None),
-        ({"busy_gpu_ms": 210_001}, "GPUs were held for 210001 ms, by jobs for 210000"),
-        ({"alive_ms": 154_999}, "jobs were alive for 154999 ms, by their ends 155000"),
-        ({"lost_ms": ints(0, 0, 7_001, 0)}, "job 2 has done -1 ms of 5000 ms work"),
-        ({"lost_ms": ints(0, 0, 1_999, 0)}, "job 2 has done 5001 ms of 5000 ms work"),
+        ({"busy_gpu_us": 210_000_001}, "GPUs were held for 210000001 µs, by jobs for 210000000"),
+        ({"alive_us": 154_999_999}, "jobs were alive for 154999999 µs, by their ends 155000000"),
+        ({"lost_us": ints(0, 0, 7_000_001, 0)}, "job 2 has done -1 µs of 5000000 µs work"),
+        ({"lost_us": ints(0, 0, 1_999_999, 0)}, "job 2 has done 5000001 µs of 5000000 µs work"),
     ],
 )
 def test_what_is_not_conserved_is_an_error(changed: dict[str, object], said: str | None) -> None:
@@ -146,28 +146,28 @@ def test_what_is_not_conserved_is_an_error(changed: dict[str, object], said: str
 def test_time_with_gpus_is_work_overhead_and_what_was_lost(spec: ReplaySpec, seed: int) -> None:
     rng = np.random.default_rng(seed)
     trace = Trace.of(
-        rng.integers(0, 100_000, 40), rng.integers(1, 9, 40), rng.integers(1, 20_000, 40)
+        rng.integers(0, 100_000_000, 40), rng.integers(1, 9, 40), rng.integers(1, 20_000_000, 40)
     )
     result = play(trace, spec)
-    assert (result.end_ms != NEVER).all()
+    assert (result.end_us != NEVER).all()
     np.testing.assert_array_equal(
-        result.run_ms, trace.work_ms + result.overhead_ms + result.lost_ms
+        result.run_us, trace.work_us + result.overhead_us + result.lost_us
     )
 
 
 def test_percentiles_are_elements_from_0() -> None:
     count = 200
-    trace = Trace.of(np.zeros(count), np.ones(count), np.arange(1, count + 1) * 1000)
+    trace = Trace.of(np.zeros(count), np.ones(count), np.arange(1, count + 1) * SECOND)
     column = np.zeros(count, dtype=np.int64)
     result = handmade(
         trace=trace,
-        first_start_ms=column,
-        end_ms=trace.work_ms,
+        first_start_us=column,
+        end_us=trace.work_us,
         stops=column,
         moves=column,
-        run_ms=trace.work_ms,
-        overhead_ms=column,
-        lost_ms=column,
+        run_us=trace.work_us,
+        overhead_us=column,
+        lost_us=column,
     )
     measures = measure(result)
     assert [measures[f"jct_{one}_s"] for one in ("p50", "p90", "p99")] == [101, 181, 199]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.trace import Trace
+from placewright.instances.traces.trace import SECOND, Trace
 from placewright.rounds.replay.loop import Outage
 from placewright.rounds.replay.outages import random_outages, read_outages
 from placewright.rounds.replay.spec import ReplaySpec, play
@@ -16,17 +16,17 @@ from placewright.rounds.replay.spec import ReplaySpec, play
 
 def one_job(work_s: int) -> Trace:
     """Return a trace of one job on one GPU."""
-    return Trace.of(np.array([0]), np.array([1]), np.array([1000 * work_s]))
+    return Trace.of(np.array([0]), np.array([1]), np.array([SECOND * work_s]))
 
 
 def test_a_host_comes_back_when_its_last_outage_ends() -> None:
-    away = (Outage(0, 5000, 10_000), Outage(0, 8000, 20_000))
-    assert play(one_job(8), ReplaySpec("fifo", (1,), outages=away)).end_ms.tolist() == [23_000]
+    away = (Outage(0, 5_000_000, 10_000_000), Outage(0, 8_000_000, 20_000_000))
+    assert play(one_job(8), ReplaySpec("fifo", (1,), outages=away)).end_us.tolist() == [23_000_000]
 
 
 def test_a_job_that_ends_as_its_host_fails_has_ended() -> None:
-    spec = ReplaySpec("fifo", (1,), outages=(Outage(0, 8000, 20_000),), checkpoint_s=100)
-    assert play(one_job(8), spec).end_ms.tolist() == [8000]
+    spec = ReplaySpec("fifo", (1,), outages=(Outage(0, 8_000_000, 20_000_000),), checkpoint_s=100)
+    assert play(one_job(8), spec).end_us.tolist() == [8_000_000]
 
 
 def test_planned_outages_lose_no_work(tmp_path: Path) -> None:
@@ -34,22 +34,24 @@ def test_planned_outages_lose_no_work(tmp_path: Path) -> None:
     path.write_text("host,begin_s,end_s,planned\n0,5,10,1\n0,12,20,0\n")
     spec = ReplaySpec("fifo", (1,), outages=read_outages(path, 1), checkpoint_s=100)
     found = play(one_job(10), spec)
-    assert found.lost_ms.tolist() == [2000]
-    assert found.end_ms.tolist() == [25_000]
+    assert found.lost_us.tolist() == [2_000_000]
+    assert found.end_us.tolist() == [25_000_000]
 
 
 def test_drawn_failures_have_their_means_and_repeat() -> None:
-    drawn = random_outages(50, 10**9, mean_up_s=5000, mean_down_s=500, seed=3)
-    assert drawn == random_outages(50, 10**9, mean_up_s=5000, mean_down_s=500, seed=3)
-    down = np.mean([outage.end_ms - outage.begin_ms for outage in drawn])
-    assert abs(down / 500_000 - 1) < 0.1
+    drawn = random_outages(50, 10**12, mean_up_s=5000, mean_down_s=500, seed=3)
+    assert drawn == random_outages(50, 10**12, mean_up_s=5000, mean_down_s=500, seed=3)
+    down = np.mean([outage.end_us - outage.begin_us for outage in drawn])
+    assert abs(down / 500_000_000 - 1) < 0.1
     assert abs(len(drawn) / (50 * 10**6 / 5500) - 1) < 0.1
 
 
 def test_rounds_know_of_failures() -> None:
-    spec = ReplaySpec("smith", (2, 2), outages=(Outage(0, 3000, 9000), Outage(1, 3000, 6000)))
-    trace = Trace.of(np.array([0, 0]), np.array([2, 2]), np.array([5000, 5000]))
-    assert sorted(play(trace, spec).end_ms.tolist()) == [8000, 10_000]
+    spec = ReplaySpec(
+        "smith", (2, 2), outages=(Outage(0, 3_000_000, 9_000_000), Outage(1, 3_000_000, 6_000_000))
+    )
+    trace = Trace.of(np.array([0, 0]), np.array([2, 2]), np.array([5_000_000, 5_000_000]))
+    assert sorted(play(trace, spec).end_us.tolist()) == [8_000_000, 10_000_000]
 
 
 @pytest.mark.parametrize(
@@ -72,12 +74,12 @@ def test_failures_of_a_host_do_not_depend_on_the_others() -> None:
     assert two == tuple(outage for outage in four if outage.host < 2)
 
 
-@pytest.mark.parametrize(("loses", "overhead"), [(True, 0), (False, 3000)])
+@pytest.mark.parametrize(("loses", "overhead"), [(True, 0), (False, 3_000_000)])
 def test_a_preemption_costs_a_stop_and_a_failure_does_not(loses: bool, overhead: int) -> None:
-    away = (Outage(0, 5000, 10_000, loses),)
+    away = (Outage(0, 5_000_000, 10_000_000, loses),)
     found = play(one_job(10), ReplaySpec("fifo", (1,), outages=away, stop_s=3))
-    assert found.overhead_ms.tolist() == [overhead]
-    assert found.end_ms.tolist() == [15_000 + overhead]
+    assert found.overhead_us.tolist() == [overhead]
+    assert found.end_us.tolist() == [15_000_000 + overhead]
 
 
 def test_more_failures_than_can_be_drawn_are_refused() -> None:

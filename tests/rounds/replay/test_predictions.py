@@ -31,16 +31,16 @@ def test_negative_predictions_count_as_none() -> None:
 
 def test_qssf_takes_the_least_predicted_gpu_time_first() -> None:
     trace = trace_of((0, 4, 5), (0, 1, 12))
-    assert play(trace, ReplaySpec("qssf", (4,))).end_ms.tolist() == [17_000, 12_000]
+    assert play(trace, ReplaySpec("qssf", (4,))).end_us.tolist() == [17_000_000, 12_000_000]
 
 
 def test_seeds_draw_other_errors() -> None:
     trace = trace_of(*((0, 1, 100),) * 50)
     seeds = (0, 0, 1)
     drawn = [
-        trace_played(trace, ReplaySpec("qssf", (4,), predictions="helios", seed=seed)).predicted_ms
+        trace_played(trace, ReplaySpec("qssf", (4,), predictions="helios", seed=seed)).predicted_us
         for seed in seeds
     ]
     assert drawn[0].tolist() == drawn[1].tolist()
     assert drawn[0].tolist() != drawn[2].tolist()
-    assert trace_played(trace, ReplaySpec("qssf", (4,))).predicted_ms.tolist() == [100_000] * 50
+    assert trace_played(trace, ReplaySpec("qssf", (4,))).predicted_us.tolist() == [100_000_000] * 50

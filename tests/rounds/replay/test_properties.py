@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from replay_traces import LISTS, random_spec, random_trace
 
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.policies.named import POLICIES
 from placewright.rounds.replay.ledger import Place
 from placewright.rounds.replay.loop import Loop
@@ -16,7 +16,7 @@ from placewright.rounds.replay.outages import random_outages
 from placewright.rounds.replay.result import Result
 from placewright.rounds.replay.spec import ReplaySpec, play
 
-BLIND = tuple(name for name in LISTS if not POLICIES[name].sees & {"work_ms", "remaining_ms"})
+BLIND = tuple(name for name in LISTS if not POLICIES[name].sees & {"work_us", "remaining_us"})
 NAIVE = ("fifo", "fit-first", "easy", "sjf", "srtf", "srsf")
 
 
@@ -38,12 +38,12 @@ def test_time_is_conserved(seed: int) -> None:
     spec = random_spec(rng, LISTS[seed % len(LISTS)])
     trace = random_trace(rng, sum(spec.hosts))
     if spec.placer != "counting" and seed % 3 == 0:
-        away = random_outages(len(spec.hosts), 100_000, mean_up_s=60, mean_down_s=12, seed=seed)
+        away = random_outages(len(spec.hosts), 100_000_000, mean_up_s=60, mean_down_s=12, seed=seed)
         spec = replace(spec, outages=(*away, *away[:3]), checkpoint_s=3)
     found = play(trace, spec, watch=no_gpu_twice)
-    ended = found.end_ms != NEVER
-    worked = (found.run_ms - found.overhead_ms - found.lost_ms)[ended]
-    assert worked.tolist() == trace.work_ms[ended].tolist()
+    ended = found.end_us != NEVER
+    worked = (found.run_us - found.overhead_us - found.lost_us)[ended]
+    assert worked.tolist() == trace.work_us[ended].tolist()
     assert ended.all()
 
 
@@ -52,8 +52,11 @@ def naive(
 ) -> list[int]:
     """Play a trace without costs in steps of a second; return ends in ms, -1 for none."""
     jobs = range(len(trace))
-    gpus, left = trace.gpus.tolist(), (trace.work_ms // 1000).tolist()
-    submit, predicted = (trace.submit_ms // 1000).tolist(), (trace.predicted_ms // 1000).tolist()
+    gpus, left = trace.gpus.tolist(), (trace.work_us // SECOND).tolist()
+    submit, predicted = (
+        (trace.submit_us // SECOND).tolist(),
+        (trace.predicted_us // SECOND).tolist(),
+    )
     hosts = [sum(sizes)] if counting else list(sizes)
     free, largest = hosts.copy(), max(hosts)
     ends, began, place, now = [-1] * len(trace), {}, dict[int, list[int]](), 0
@@ -80,10 +83,10 @@ def naive(
     while min(ends) < 0 and now < 10_000:
         for job in jobs:
             if job in place and not left[job]:
-                ends[job] = 1000 * now
+                ends[job] = SECOND * now
                 hold(free, place.pop(job), -1)
         came = [job for job in jobs if submit[job] == now]
-        changed = bool(came) or 1000 * now in ends
+        changed = bool(came) or SECOND * now in ends
         order = [job for job in order if ends[job] < 0] + came
         if changed and policy in ("srtf", "srsf"):
             order.sort(key=lambda job: left[job] * (gpus[job] if policy == "srsf" else 1))
@@ -131,13 +134,13 @@ def test_lists_beside_a_naive_simulator(seed: int) -> None:
     trace = random_trace(rng, sum(hosts))
     found = play(trace, ReplaySpec(policy, hosts, placer=placer, places="free"))
     expected = naive(policy, trace, hosts, counting=placer == "counting", best=placer == "best-fit")
-    assert found.end_ms.tolist() == expected
+    assert found.end_us.tolist() == expected
 
 
 def same(first: Result, second: Result) -> bool:
     """Whether two replays decided the same."""
     return (
-        first.end_ms.tolist() == second.end_ms.tolist()
+        first.end_us.tolist() == second.end_us.tolist()
         and first.stops.tolist() == second.stops.tolist()
     )
 
@@ -162,8 +165,8 @@ def test_who_does_not_see_durations_decides_the_same_until_they_differ(seed: int
     spec = random_spec(rng, BLIND[seed % len(BLIND)])
     trace = random_trace(rng, sum(spec.hosts))
     job = int(rng.integers(len(trace)))
-    longer = trace.work_ms.copy()
-    longer[job] += 7000
+    longer = trace.work_us.copy()
+    longer[job] += 7_000_000
 
     def played(trace: Trace) -> tuple[Result, list[Decision]]:
         decisions: list[Decision] = []
@@ -174,8 +177,8 @@ def test_who_does_not_see_durations_decides_the_same_until_they_differ(seed: int
         return play(trace, spec, watch=watch), decisions
 
     first, decided = played(trace)
-    _, decided_later = played(replace(trace, work_ms=longer))
-    until = int(first.end_ms[job])
+    _, decided_later = played(replace(trace, work_us=longer))
+    until = int(first.end_us[job])
     before, before_later = (
         [decision for decision in decisions if decision[0] < until]
         for decisions in (decided, decided_later)

@@ -41,10 +41,9 @@ def test_muri(row: dict[str, str]) -> None:
     file = f"muri/{row['trace'][:6]}.csv"
     case = Case(row["trace"], file, (8,) * 8, muri=True, at_once=at_once)
     found = measure(play(case.read(), case.spec(*NAMES[row["policy"]])))
-    within = 5e-3 if at_once else 1e-3
-    assert found["jct_mean_s"] == pytest.approx(float(row["jct_published"]), rel=within)
-    assert found["makespan_s"] == pytest.approx(float(row["makespan_published"]), rel=within)
-    assert found["jct_p99_s"] == pytest.approx(float(row["p99_published"]), rel=within)
+    assert found["jct_mean_s"] == pytest.approx(float(row["jct_published"]), rel=1e-6)
+    assert found["makespan_s"] == pytest.approx(float(row["makespan_published"]), rel=1e-6)
+    assert found["jct_p99_s"] == pytest.approx(float(row["p99_published"]), rel=1e-6)
 
 
 @pytest.mark.parametrize(

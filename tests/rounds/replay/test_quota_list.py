@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.trace import NEVER, Trace
+from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.replay.loop import Loop, Outage
 from placewright.rounds.replay.outages import random_outages
 from placewright.rounds.replay.quotas import Quota
@@ -24,7 +24,7 @@ def trace_by_tenant(*jobs: tuple[int, int, int, int]) -> Trace:
     """Make a trace of (tenant, arrival s, GPUs, work s)."""
     rows = np.array(jobs, dtype=np.int64).reshape(-1, 4)
     return Trace.of(
-        1000 * rows[:, 1], rows[:, 2], 1000 * rows[:, 3], tenant=rows[:, 0], tenants=TENANTS
+        SECOND * rows[:, 1], rows[:, 2], SECOND * rows[:, 3], tenant=rows[:, 0], tenants=TENANTS
     )
 
 
@@ -36,17 +36,17 @@ def test_a_tenant_that_owns_a_host_does_not_wait_for_opportunistic_jobs() -> Non
     """The two jobs that make room go on beside the others at once."""
     trace = trace_by_tenant(*FRAGMENTED, (A, 20, 4, 30))
     found = play(trace, ReplaySpec("hived", (4, 4), quotas=OWNS_A_HOST))
-    assert found.first_start_ms[8] == 20_000
-    assert found.end_ms[8] == 50_000
+    assert found.first_start_us[8] == 20_000_000
+    assert found.end_us[8] == 50_000_000
     assert found.stops.tolist().count(1) == 2
-    assert found.end_ms.tolist()[:8] == [100_000, 10_000] * 4
+    assert found.end_us.tolist()[:8] == [100_000_000, 10_000_000] * 4
 
 
 def test_under_a_quota_of_gpus_it_waits_until_a_host_is_free() -> None:
     """Four GPUs are free, as many as are asked, two on each host."""
     trace = trace_by_tenant(*FRAGMENTED, (A, 20, 4, 30))
     found = play(trace, ReplaySpec("gpu-quota", (4, 4), quotas=OWNS_A_HOST))
-    assert found.first_start_ms[8] == 100_000
+    assert found.first_start_us[8] == 100_000_000
     assert not found.stops.any()
 
 
@@ -54,7 +54,7 @@ def test_under_a_quota_of_gpus_only_those_are_preempted_that_are_too_many() -> N
     """Hosts are full; of A's jobs of one GPU each preempts the job that started last."""
     jobs = [(B, 0, 1, 100)] * 8 + [(A, 20, 1, 30)] * 2
     found = play(trace_by_tenant(*jobs), ReplaySpec("gpu-quota", (4, 4), quotas=OWNS_A_HOST))
-    assert found.first_start_ms[8:].tolist() == [20_000, 20_000]
+    assert found.first_start_us[8:].tolist() == [20_000_000, 20_000_000]
     assert found.stops.tolist() == [0] * 6 + [1, 1, 0, 0]
 
 
@@ -62,17 +62,17 @@ def test_a_job_that_is_larger_than_the_quota_is_opportunistic() -> None:
     """A's job of 8 GPUs runs on idle hosts, and leaves one to A's own job of 4 that comes."""
     trace = trace_by_tenant((A, 0, 8, 100), (A, 10, 4, 30), (A, 11, 4, 30))
     found = play(trace, ReplaySpec("hived", (4, 4), quotas=OWNS_A_HOST))
-    assert found.first_start_ms.tolist() == [0, 10_000, 40_000]
+    assert found.first_start_us.tolist() == [0, 10_000_000, 40_000_000]
     assert found.stops.tolist() == [1, 0, 0]
-    assert found.end_ms[0] == 160_000
+    assert found.end_us[0] == 160_000_000
 
 
 def test_cells_of_a_host_that_fails_are_bound_to_another() -> None:
     """A's job goes on at once on the other host; B's makes room for it, and goes on behind it."""
     trace = trace_by_tenant((A, 0, 4, 30), (B, 0, 3, 50))
-    outages = (Outage(0, 10_000, 100_000),)
+    outages = (Outage(0, 10_000_000, 100_000_000),)
     found = play(trace, ReplaySpec("hived", (4, 4), quotas=OWNS_A_HOST, outages=outages))
-    assert found.end_ms.tolist() == [30_000, 70_000]
+    assert found.end_us.tolist() == [30_000_000, 70_000_000]
     assert found.stops.tolist() == [1, 1]
 
 
@@ -82,20 +82,20 @@ def test_jobs_end_while_hosts_fail(policy: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     hosts = ((4, 4, 4), (8, 8))[seed % 2]
     trace, quotas = random_trace(rng, hosts[0]), random_quotas(rng, hosts)
-    away = random_outages(len(hosts), 200_000, mean_up_s=60, mean_down_s=12, seed=seed)
+    away = random_outages(len(hosts), 200_000_000, mean_up_s=60, mean_down_s=12, seed=seed)
     every = (None, 7)[seed // 2 % 2]
     spec = ReplaySpec(policy, hosts, quotas=quotas, outages=away, checkpoint_s=3, every_s=every)
     found = play(trace, spec, watch=no_gpu_twice)
-    assert (found.end_ms != NEVER).all()
+    assert (found.end_us != NEVER).all()
 
 
 def random_trace(rng: np.random.Generator, size: int) -> Trace:
     """Draw jobs of up to two hosts."""
     jobs = int(rng.integers(5, 40))
     return Trace.of(
-        1000 * rng.integers(0, 60, jobs),
+        SECOND * rng.integers(0, 60, jobs),
         rng.integers(1, rng.choice([size, 2 * size]) + 1, jobs),
-        1000 * rng.integers(1, 30, jobs),
+        SECOND * rng.integers(1, 30, jobs),
         tenant=rng.integers(0, 3, jobs),
         tenants=TENANTS,
     )
@@ -119,7 +119,7 @@ def test_cells_give_guaranteed_jobs_what_a_cluster_of_ones_own_would(seed: int) 
     trace, quotas = random_trace(rng, hosts[0]), random_quotas(rng, hosts)
     spec = ReplaySpec("hived", hosts, placer=("first-fit", "best-fit")[seed % 2], quotas=quotas)
     shared = play(trace, spec, watch=no_gpu_twice)
-    assert (shared.end_ms != NEVER).all()
+    assert (shared.end_us != NEVER).all()
     for tenant in (A, B):
         own = tuple(quota for quota in quotas if quota.tenant == TENANTS[tenant])
         if not own:
@@ -128,11 +128,11 @@ def test_cells_give_guaranteed_jobs_what_a_cluster_of_ones_own_would(seed: int) 
         rows = np.flatnonzero((trace.tenant == tenant) & (trace.gpus <= largest))
         if not len(rows):
             continue
-        first = int(trace.submit_ms[rows[0]])
+        first = int(trace.submit_us[rows[0]])
         private = Trace.of(
-            trace.submit_ms[rows],
+            trace.submit_us[rows],
             trace.gpus[rows],
-            trace.work_ms[rows],
+            trace.work_us[rows],
             tenant=trace.tenant[rows],
             tenants=TENANTS,
         )
@@ -141,8 +141,8 @@ def test_cells_give_guaranteed_jobs_what_a_cluster_of_ones_own_would(seed: int) 
         fits = guaranteed(trace.gpus[rows], own, hosts[0])
         assert never_stopped[fits].all()
         assert (
-            shared.first_start_ms[rows][fits].tolist()
-            == (alone.first_start_ms + first)[fits].tolist()
+            shared.first_start_us[rows][fits].tolist()
+            == (alone.first_start_us + first)[fits].tolist()
         )
 
 
@@ -187,14 +187,14 @@ def test_guaranteed_jobs_stay_within_a_quota_of_gpus(seed: int) -> None:
             assert sum(inside) <= quota
 
     found = play(trace, ReplaySpec("gpu-quota", (4, 4), quotas=quotas), watch=check)
-    assert (found.end_ms != NEVER).all()
+    assert (found.end_us != NEVER).all()
     inside = (trace.gpus <= 4) & (trace.tenant == A) | (trace.gpus <= 3) & (trace.tenant == B)
     assert not found.stops[inside].any()
 
 
 @pytest.mark.parametrize("policy", ["hived", "gpu-quota"])
 def test_a_replay_that_is_killed_goes_on_as_if_it_had_not_been(policy: str, tmp_path: Path) -> None:
-    away = (Outage(0, 20_000, 45_000), Outage(1, 60_000, 90_000))
+    away = (Outage(0, 20_000_000, 45_000_000), Outage(1, 60_000_000, 90_000_000))
     rng = np.random.default_rng(7)
     trace, quotas = random_trace(rng, 8), (Quota("A", 1, 4), Quota("B", 2, 2), Quota("A", 1, 2))
     spec = ReplaySpec(policy, (8, 8), quotas=quotas, stop_s=2, outages=away)
@@ -211,7 +211,7 @@ def test_a_replay_that_is_killed_goes_on_as_if_it_had_not_been(policy: str, tmp_
             continue
         break
     found = play(trace, spec, tmp_path)
-    assert found.end_ms.tolist() == expected.end_ms.tolist()
+    assert found.end_us.tolist() == expected.end_us.tolist()
     assert found.stops.tolist() == expected.stops.tolist()
 
 

@@ -81,7 +81,7 @@ def test_ten_kills_change_nothing(
     monkeypatch.setattr(round_decider, "REOPEN", 5)
     trace = read_trace(trace_file(tmp_path, 60))
     spec = ReplaySpec(
-        policy, HOSTS, stop_s=3, checkpoint_s=20, outages=(Outage(1, 200_000, 260_000),)
+        policy, HOSTS, stop_s=3, checkpoint_s=20, outages=(Outage(1, 200_000_000, 260_000_000),)
     )
     write_outputs(tmp_path / "whole", play(trace, spec), spec, "trace.csv", {})
     kills = np.random.default_rng(1).integers(1, 20, 10).tolist()
@@ -95,14 +95,14 @@ def test_the_state_of_another_replay_is_not_taken(tmp_path: Path) -> None:
     with_kills(trace, spec, tmp_path / "replay", [10, 10])
     other = ReplaySpec("fifo", HOSTS)
     again = play(trace, other, tmp_path / "replay")
-    assert again.end_ms.tolist() == play(trace, other).end_ms.tolist()
+    assert again.end_us.tolist() == play(trace, other).end_us.tolist()
 
 
 def test_a_broken_state_is_not_taken(tmp_path: Path) -> None:
     trace = read_trace(trace_file(tmp_path, 30))
     spec = ReplaySpec("srsf", HOSTS)
     (tmp_path / "state.npz").write_bytes(b"PK no archive")
-    assert play(trace, spec, tmp_path).end_ms.tolist() == play(trace, spec).end_ms.tolist()
+    assert play(trace, spec, tmp_path).end_us.tolist() == play(trace, spec).end_us.tolist()
 
 
 POLICIES = ("fifo", "fit-first", "easy", "srsf", "2d-las")
@@ -158,7 +158,7 @@ def order(jobs):
     if calls == 40 and not killed.exists():
         killed.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return jobs.submit_ms
+    return jobs.submit_us
 
 POLICY = ListPolicy("killing", order, preempts=True)
 """

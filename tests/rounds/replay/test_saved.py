@@ -33,10 +33,10 @@ def test_what_is_read_back_is_what_was_written(written: tuple[Path, Result]) -> 
     folder, result = written
     saved = read_outputs(str(folder))
     for column, expected in (
-        (saved.submit_ms, result.trace.submit_ms),
+        (saved.submit_us, result.trace.submit_us),
         (saved.gpus, result.trace.gpus),
-        (saved.start_ms, result.first_start_ms),
-        (saved.end_ms, result.end_ms),
+        (saved.start_us, result.first_start_us),
+        (saved.end_us, result.end_us),
     ):
         np.testing.assert_array_equal(column, expected)
     assert saved.measures == measure(result)
@@ -91,10 +91,10 @@ def text(name: str, content: str) -> Callable[[Path], None]:
         (in_summary(lambda s: s.pop("by_size")), "by_size: None: expected an object"),
         (in_line("jobs.jsonl", 7, gpus=-1), "jobs.jsonl:7: gpus: -1: .*whole number"),
         (in_line("jobs.jsonl", 7, gpus=1.5), "jobs.jsonl:7: gpus: 1.5"),
-        (in_line("jobs.jsonl", 7, submit_ms=2**70), "jobs.jsonl:7: submit_ms"),
-        (in_line("jobs.jsonl", 7, end_ms=0), "jobs.jsonl:7: end_ms: 0: expected .* or later"),
-        (in_line("jobs.jsonl", 7, start_ms=None), "jobs.jsonl:7: end_ms.*never started"),
-        (in_line("jobs.jsonl", 7, end_ms=None), "summary.json: measures.unfinished: .*expected 1"),
+        (in_line("jobs.jsonl", 7, submit_us=2**70), "jobs.jsonl:7: submit_us"),
+        (in_line("jobs.jsonl", 7, end_us=0), "jobs.jsonl:7: end_us: 0: expected .* or later"),
+        (in_line("jobs.jsonl", 7, start_us=None), "jobs.jsonl:7: end_us.*never started"),
+        (in_line("jobs.jsonl", 7, end_us=None), "summary.json: measures.unfinished: .*expected 1"),
         (text("jobs.jsonl", "[" * 100_000), "jobs.jsonl:1: expected an object"),
         (text("jobs.jsonl", '{"gpus": ' + "1" * 5000 + "}"), "jobs.jsonl:1: expected an object"),
         (text("samples.jsonl", "3"), "samples.jsonl:1: expected an object"),
@@ -115,12 +115,12 @@ def test_jobs_outside_the_window_are_written_and_not_measured(
     written: tuple[Path, Result], tmp_path: Path
 ) -> None:
     _, result = written
-    submit = result.trace.submit_ms
-    spec = ReplaySpec("srsf", (8, 8), warm_up_s=2_000, until_s=6_000.5)
+    submit = result.trace.submit_us
+    spec = ReplaySpec("srsf", (8, 8), warm_up_s=2, until_s=6.0005)
     write_outputs(tmp_path / "cut", result, spec, "t.csv", {})
     saved = read_outputs(str(tmp_path / "cut"))
     inside = (submit >= 2_000_000) & (submit < 6_000_500)
-    np.testing.assert_array_equal(saved.submit_ms, submit[inside])
+    np.testing.assert_array_equal(saved.submit_us, submit[inside])
     assert saved.measures["jobs"] == inside.sum() < len(submit)
     assert sum(one["jobs"] for one in saved.by_size.values()) == inside.sum()
     assert len((tmp_path / "cut" / "jobs.jsonl").read_text().splitlines()) == len(submit)
@@ -130,4 +130,4 @@ def test_a_replay_of_no_job_is_read(tmp_path: Path) -> None:
     none = np.array([], dtype=np.int64)
     trace, spec = Trace.of(none, none, none), ReplaySpec("fifo", (8,))
     write_outputs(tmp_path, play(trace, spec), spec, "t.csv", {})
-    assert len(read_outputs(str(tmp_path)).submit_ms) == 0
+    assert len(read_outputs(str(tmp_path)).submit_us) == 0

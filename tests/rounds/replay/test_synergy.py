@@ -15,7 +15,7 @@ from benchmarks.policies import ORACLES, SHARED, SYNERGY
 from placewright.instances.converters.traces.synergy import KINDS
 from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.synergy import PROFILES
-from placewright.instances.traces.trace import Trace
+from placewright.instances.traces.trace import SECOND, Trace
 from placewright.rounds.replay.ledger import Places
 from placewright.rounds.replay.measures import measure
 from placewright.rounds.replay.spec import play
@@ -36,7 +36,7 @@ def test_shares(order: str) -> None:
     assert tuned < synergy < proportional
     if order == "fifo":
         for found in played[1:]:
-            assert (found.end_ms <= played[0].end_ms).all()
+            assert (found.end_us <= played[0].end_us).all()
 
 
 @pytest.mark.parametrize(("order", "within"), [("fifo", 1e-9), ("srtf", 1e-9), ("las", 5e-4)])
@@ -53,9 +53,9 @@ def test_proportional_shares_are_exact_in_whole_rounds(order: str, within: float
             rounds.append(-(-int(iterations) // in_a_round))
             arrivals.append(float(arrival))
     trace = SYNERGY.read().arriving(np.zeros(len(rounds), dtype=np.int64))
-    trace = replace(trace, work_ms=300_000 * np.array(rounds))
+    trace = replace(trace, work_us=300_000_000 * np.array(rounds))
     found = play(trace, SYNERGY.spec(order, "first-fit"))
-    mean = float((found.end_ms / 1000 + 1 - arrivals).mean())
+    mean = float((found.end_us / SECOND + 1 - arrivals).mean())
     assert mean == pytest.approx(SYNERGY.published()[order, "first-fit"], rel=within)
 
 

@@ -15,7 +15,7 @@ from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.synergy import CORES
 from placewright.instances.traces.synergy import POINTS, SPEEDS
-from placewright.instances.traces.trace import PER_MS, Trace
+from placewright.instances.traces.trace import FULL_SPEED, SECOND, Trace
 from placewright.rounds.policies.shares import SHARES
 from placewright.rounds.replay.loop import Loop
 from placewright.rounds.replay.outages import random_outages
@@ -30,7 +30,7 @@ HUNGRY = {1: 0.3, 2: 0.6, 3: 1.0, 6: 2.0, 9: 2.5}
 def speeds(by_cores: dict[int, float]) -> list[int]:
     """Return speeds that depend on cores alone: those of the most cores that are not more."""
     return [
-        round(PER_MS * next(s for c, s in sorted(by_cores.items(), reverse=True) if c <= cores))
+        round(FULL_SPEED * next(s for c, s in sorted(by_cores.items(), reverse=True) if c <= cores))
         for cores, _ in POINTS
     ]
 
@@ -42,11 +42,11 @@ def with_speeds(trace: Trace, *rows: dict[int, float]) -> Trace:
 
 def ends_s(trace: Trace, policy: str, gpus: int = 2) -> list[float]:
     """Play a trace on one host; return ends in seconds."""
-    return [end / 1000 for end in play(trace, ReplaySpec(policy, (gpus,))).end_ms.tolist()]
+    return [end / SECOND for end in play(trace, ReplaySpec(policy, (gpus,))).end_us.tolist()]
 
 
 def test_shares_are_the_fastest_first_and_the_leanest_last() -> None:
-    assert points_of(np.array(speeds(LEAN))) == ((1, 21_333, PER_MS),)
+    assert points_of(np.array(speeds(LEAN))) == ((1, 21_333, FULL_SPEED),)
     found = [(cores, speed) for cores, _, speed in points_of(np.array(speeds(HUNGRY)))]
     assert found == [(9, 2_500_000), (6, 2_000_000), (3, 1_000_000)]
     two = points_of(np.array(speeds(HUNGRY)), steps=False)
@@ -72,7 +72,7 @@ def test_who_comes_first_takes_the_cores() -> None:
 def test_a_job_on_several_hosts_needs_room_on_each() -> None:
     """Four GPUs on two hosts leave nothing beyond 3 cores for each."""
     trace = with_speeds(trace_of((0, 4, 10)), HUNGRY)
-    assert play(trace, ReplaySpec("fifo-tuned", (2, 2))).end_ms.tolist() == [10_000]
+    assert play(trace, ReplaySpec("fifo-tuned", (2, 2))).end_us.tolist() == [10_000_000]
 
 
 def test_leases_and_traces_without_speeds_are_refused() -> None:
@@ -90,7 +90,7 @@ def random_speeds(rng: np.random.Generator, jobs: int) -> Ints:
         steps = rng.integers(0, 3, (len(CORES), COLUMNS))
         grown = 1 + steps.cumsum(axis=0).cumsum(axis=1)
         fair = grown[CORES.index(3), 1]
-        rows.append((PER_MS * grown // fair).ravel())
+        rows.append((FULL_SPEED * grown // fair).ravel())
     return np.array(rows)
 
 
@@ -118,7 +118,7 @@ def test_nobody_is_below_speed_one_and_work_is_done(seed: int) -> None:
     )
     fails = seed % 2 == 0
     if fails:
-        away = random_outages(len(hosts), 100_000, mean_up_s=60, mean_down_s=12, seed=seed)
+        away = random_outages(len(hosts), 100_000_000, mean_up_s=60, mean_down_s=12, seed=seed)
         spec = replace(spec, outages=tuple(away), checkpoint_s=3)
     work: dict[int, int] = defaultdict(int)
     before: dict[int, tuple[int, int]] = {}
@@ -130,18 +130,18 @@ def test_nobody_is_below_speed_one_and_work_is_done(seed: int) -> None:
         cores: dict[int, int] = defaultdict(int)
         for job, place in loop.place.items():
             before[job] = (loop.now, int(loop.speed[job]))
-            assert loop.speed[job] >= PER_MS
+            assert loop.speed[job] >= FULL_SPEED
             least = min(point[0] for point in used(loop, job))
             for host, gpus in place:
                 cores[host] += least * gpus
         assert all(cores[host] <= 3 * loop.ledger.sizes[host] for host in cores)
 
     found = play(trace, spec, watch=watch)
-    assert (found.end_ms < 10**9).all()
+    assert (found.end_us < 10**9).all()
     if not fails and not spec.start_s and not spec.stop_s:
         for job in range(len(trace)):
-            over = work[job] - int(trace.work_ms[job]) * PER_MS
-            assert 0 <= over < 10 * PER_MS
+            over = work[job] - int(trace.work_us[job]) * FULL_SPEED
+            assert 0 <= over < 10 * FULL_SPEED
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -149,9 +149,9 @@ def test_no_job_of_one_gpu_ends_later_than_at_proportional_shares(seed: int) -> 
     rng = np.random.default_rng(seed)
     trace = random_trace(rng, 1)
     trace = replace(trace, extra={SPEEDS: random_speeds(rng, len(trace))})
-    proportional = play(trace, ReplaySpec("fifo", (2, 2))).end_ms
+    proportional = play(trace, ReplaySpec("fifo", (2, 2))).end_us
     for policy in ("fifo-tuned", "fifo-synergy"):
-        assert (play(trace, ReplaySpec(policy, (2, 2))).end_ms <= proportional).all()
+        assert (play(trace, ReplaySpec(policy, (2, 2))).end_us <= proportional).all()
 
 
 class KilledError(Exception):
@@ -177,6 +177,6 @@ def test_ten_kills_change_nothing(policy: str, tmp_path: Path) -> None:
         with suppress(KilledError):
             play(trace, spec, tmp_path, save_every_s=0, watch=watch)
     found = play(trace, spec, tmp_path, save_every_s=0)
-    for column in ("end_ms", "first_start_ms", "stops", "moves", "run_ms", "other_speed"):
+    for column in ("end_us", "first_start_us", "stops", "moves", "run_us", "other_speed"):
         assert getattr(found, column).tolist() == getattr(expected, column).tolist()
-    assert found.busy_gpu_ms == expected.busy_gpu_ms
+    assert found.busy_gpu_us == expected.busy_gpu_us

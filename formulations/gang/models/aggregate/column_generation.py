@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.formulations.bound_arithmetic import tighter
 from placewright.formulations.gang import parameters
+from placewright.formulations.gang.models.aggregate.account_cuts import AccountCuts
 from placewright.formulations.gang.models.aggregate.disruption_budget import without_budget
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.gpu_part_columns import GpuPartPatterns
@@ -110,7 +111,8 @@ def bound_by_relaxation(
     Each iteration claims a bound: the optimum over the columns so far plus the most that missing
     ones can add (Lagrange; Lübbecke and Desrosiers, Selected topics in column generation, 2005).
     Columns are priced at the duals and at their running mean, which converges faster
-    (stabilisation: Wentges 1997). At the end the duals, as whole numbers, certify a bound.
+    (stabilisation: Wentges 1997). At the end the duals, as whole numbers, certify a bound. Then
+    cuts of accounts are added, and it goes on, as long as that lowers the bound.
 
     Parameters
     ----------
@@ -132,6 +134,8 @@ def bound_by_relaxation(
     mean: NDArray[np.float64] | None = None
     # Without rows of the budget while patterns let too few jobs run on: a weaker bound.
     ignored, retried = False, aggregate.problem.budget is None
+    # Rows that hold terms have to be the last ones.
+    cuts = AccountCuts(closed=bool(aggregate.model.held))
     inner = bool({"spread", BOTTLENECK} & {term, *(held for held, _ in holds)})
     while True:
         arrays = aggregate.model.arrays(term, relax=True, without=without)
@@ -176,12 +180,15 @@ def bound_by_relaxation(
             if certified is not None:
                 value = aggregate.problem.round_certified(term, certified)
                 yield Bound(term, value, holds, certified=True)
+            if cuts.add(aggregate, outcome, ignored=ignored):
+                mean = None
+                continue
             if not ignored or retried:
                 break
             ignored, retried, mean = False, True, None
     if claimed is not None:
         yield Bound(term, aggregate.problem.round_bound(term, claimed), holds)
-    return last
+    return last if last is None else cuts.priced(aggregate, last)
 
 
 def _check_rows(model: Model, holds: tuple[tuple[str, int], ...], without: tuple[str, ...]) -> None:

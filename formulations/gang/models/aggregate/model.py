@@ -15,6 +15,7 @@
     pool       what gangs in and below a domain take  <= what its pools have
     failure domains   failure_domains.py
     quota      what an account's jobs take         <= what is left of its quota, cap or pools
+    (and precedence within it, account_rows.py; and cuts of both, account_cuts.py)
     value, entitled, progress   of the jobs of y, less those of all running jobs
     disruption                  of the jobs that are not in y
     disruption budget           disruption_budget.py
@@ -36,6 +37,11 @@ from collections import defaultdict
 import numpy as np
 
 from placewright.array_types import Ints
+from placewright.formulations.gang.models.aggregate.account_rows import (
+    account_limits,
+    add_account_rows,
+    most_started,
+)
 from placewright.formulations.gang.models.aggregate.disruption_budget import (
     add_disruption_budget,
     steps_of,
@@ -81,7 +87,8 @@ def build_aggregate_model(
     if not np.array_equal(whole, problem.cleared.whole_free(problem.cluster)):
         raise ValueError("the hosts are not cleared; a bound of the model would not hold")
     model = Model()
-    y_option, y_most, y_cost, y_least, *y_use = _columns(problem)
+    limits = account_limits(problem)
+    y_option, y_most, y_cost, y_least, *y_use = _columns(problem, most_started(problem, limits))
     y = model.variables("y", len(y_option), upper=y_most)
     x_shape, x_class = np.nonzero(classes.capacity if sums else np.zeros_like(classes.capacity))
     x = model.variables("x", len(x_shape), upper=classes.capacity[x_shape, x_class])
@@ -125,7 +132,7 @@ def build_aggregate_model(
         add_class_sums(counts)
     _domains(counts, whole)
     _pools(counts)
-    _quota(counts)
+    add_account_rows(counts, limits)
     _labels(counts)
     add_failure_domains(counts, capacity, whole)
     add_disruption_budget(counts)
@@ -133,16 +140,16 @@ def build_aggregate_model(
     return counts
 
 
-def _columns(problem: Problem) -> Ints:
+def _columns(problem: Problem, most: Ints) -> Ints:
     """Return option, most jobs, stop cost, least jobs and use of the budget of each y.
 
-    Running jobs of a class are divided into steps.
+    Of pending jobs at most as many may start with each option, `most`. Running jobs of a class are
+    divided into steps.
     """
     options = problem.options
     pending = np.flatnonzero(problem.num_pending[options.job_class])
-    number = problem.num_pending[options.job_class[pending]]
     none = np.zeros((2 + len(NOTHING), len(pending)), dtype=np.int64)
-    columns = [np.concatenate([pending[None], number[None], none])]
+    columns = [np.concatenate([pending[None], most[None, pending], none])]
     for c, job_class in enumerate(problem.classes):
         if job_class.running:
             option = int(options.class_start[c])
@@ -201,30 +208,6 @@ def _pools(m: AggregateModel) -> None:
         used = np.unique(domain)
         rows = m.model.rows("pool", len(used), upper=limit[used])
         m.model.add(rows[np.searchsorted(used, domain)], m.u[entries], taken.astype(np.float64))
-
-
-def _quota(m: AggregateModel) -> None:
-    """Keep what the jobs of each account take within its quota or cap."""
-    left = np.array(list(m.problem.quota.values()), dtype=np.float64)
-    keys = list(m.problem.quota)
-    m.quota_row[:] = m.model.rows("quota", len(keys), upper=left, keys=keys)
-    if not keys:
-        return
-    classes = m.problem.classes
-    # The y of a class stand in a row; each of its accounts has all of them.
-    number = [len(job_class.accounts) for job_class in classes]
-    begin = np.searchsorted(m.y_class, np.arange(len(classes) + 1))
-    owner = np.array([a for c in classes for a in c.accounts], dtype=np.int64)
-    of_class = np.repeat(np.arange(len(classes)), number)
-    total: dict[int, Ints] = {}
-    for row, (account, amount) in zip(m.quota_row, keys, strict=True):
-        if amount not in total:
-            total[amount] = m.problem.option_amounts(amount)
-        mine = np.concatenate(
-            [np.arange(begin[c], begin[c + 1]) for c in of_class[owner == account].tolist()]
-            or [np.zeros(0, dtype=np.int64)]
-        )
-        m.model.add(row, m.y[mine], total[amount][m.y_option[mine]].astype(np.float64))
 
 
 def _labels(m: AggregateModel) -> None:

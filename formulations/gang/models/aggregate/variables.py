@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,14 @@ from placewright.formulations.gang.problem.dominant_shares import TenantShare
 from placewright.formulations.gang.problem.jobs import Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.solver import Model
+
+
+class AccountRow(NamedTuple):
+    """A row of an account: numbers of y, what a job takes of each, and the most of all together."""
+
+    y: Ints
+    amounts: Ints
+    most: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +47,7 @@ class AggregateModel:
     y_use : what stopping a job of each y uses of the disruption budget at least, (y, limits)
     y_least : jobs of each y that have to run on
     budget_row : row per limit of the disruption budget, -1 for none
+    account_rows : rows of quotas and caps, and of precedence within them
     """
 
     problem: Problem
@@ -64,6 +74,7 @@ class AggregateModel:
     y_use: Ints
     y_least: Ints
     budget_row: Ints
+    account_rows: list[AccountRow] = field(default_factory=list)
 
     def part_of(self, shape: Ints, host_class: Ints) -> Ints:
         """Return the parts that shapes ask for on hosts of some classes, -1 for whole GPUs."""

@@ -20,6 +20,9 @@ For each level k, on each host h, as if nobody of a higher rank had come (counte
 GPUs are counted per host, and labels do not matter in the counterfactual: a relaxation. A plan of
 the round is a point of the rows, and a point is a plan once `repair_preemptions` has seen it.
 
+Victims of a level below that of jobs whose start is fixed have no rows, and nobody a counterfactual
+where limits are those of reservations, too: it would be that of another round.
+
 Neighbourhoods have rows that are shorter and stricter (`close_hosts_of_victims`).
 """
 
@@ -63,7 +66,8 @@ def add_preemption(
     rows = _PreemptionRows(m, running, pools)
     rows.add_causes()
     for level in sorted(set(rows.level)):
-        rows.add_counterfactual(level)
+        if level >= m.problem.fixed_rank and not m.problem.has_reservations:
+            rows.add_counterfactual(level)
 
 
 class _PreemptionRows:
@@ -114,6 +118,8 @@ class _PreemptionRows:
             [t for t, s in enumerate(m.task_sets) if label[s.users[0][0]] != NO_LABEL],
         )
         for k, mine in enumerate(self.running):
+            if self.level[k] < m.problem.fixed_rank:
+                continue
             level, here = self.level[k], np.isin(m.x_host, m.stays.host[self.places[k]])
             causes = here | self.pools.arrivals(k)
             if label[mine[0]] != NO_LABEL:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +25,22 @@ from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.completion import complete
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.jobs import ANY_JOB
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.task_mix import STRANDED
 from placewright.formulations.gang.problem.terms import CONTENTION
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
-from placewright.solver import certified_bound, multipliers
+from placewright.solver import Arrays, certified_bound, multipliers
 
 
-def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
+def solve_exactly(
+    problem: Problem, session: Session, known: Candidate | None = None
+) -> Iterator[Candidate | Bound]:
     """Yield bound and plan of each term, the terms before it held at the best plan's values.
 
-    If the first term is proven already, the second is the first to be solved.
+    If the first term is proven already, the second is the first to be solved. Branch and bound
+    begins at the `known` plan, where that is a point of the model.
     """
     tuning = parameters.PARAMETERS.models
     first = problem.terms[0]
@@ -77,6 +83,8 @@ def solve_exactly(problem: Problem, session: Session) -> Iterator[Candidate | Bo
                     term, problem.round_certified(term, certified), tuple(holds), certified=True
                 )
         arrays = exact.model.arrays(term, without=without)
+        if start is None and known is not None:
+            start = _point_of(exact, session, arrays, known)
         outcome = session.optimise(arrays, share=tuning.exact_search_share, gap=0.0, start=start)
         if outcome is None:
             return
@@ -118,6 +126,62 @@ def _solve_with_necessity(
             yield from _plans_of(exact, slots, outcome.values)
         if _is_proven(session, term):
             return
+
+
+def _point_of(
+    m: HostModel, session: Session, arrays: Arrays, plan: Candidate
+) -> NDArray[np.float64] | None:
+    """Return a point of the model at which jobs run as in a plan, None if there is none.
+
+    Where tasks arrive and stay is fixed; a solver completes the point.
+    """
+    number = np.zeros(arrays.columns)
+    column_of = {
+        (t, int(m.hosts[h])): x
+        for t, h, x in zip(m.x_set.tolist(), m.x_host.tolist(), m.x.tolist(), strict=True)
+    }
+    set_of = {(e, k): t for t, task_set in enumerate(m.task_sets) for e, k, _ in task_set.users}
+    entries: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for e, entry in enumerate(m.entries):
+        entries[entry.job_class, entry.choice, entry.job] += [e] * entry.most
+    stays = _columns_of_stays(m)
+    kept = {job: running.places for job, running in m.problem.running.items()}
+    places_of = {job: (0, kept[job]) for job in kept.keys() - plan.preempted.keys()}
+    for job, (option, places) in plan.starts.items():
+        choices = m.problem.classes[m.problem.class_of[job]].choices
+        choice = next(o for o, each in enumerate(choices) if each.index == option)
+        places_of[job] = (choice, places)
+    for job, (choice, places) in places_of.items():
+        key = (m.problem.class_of[job], choice, job if job in kept else ANY_JOB)
+        if not entries[key]:
+            return None
+        e = entries[key].pop()
+        number[m.y[e]] += 1
+        for group, _, host, gpus in places:
+            column = stays.get((e, group, host, gpus), column_of.get((set_of[e, group], host)))
+            if column is None:
+                return None
+            number[column] += 1
+    fixed = np.concatenate([m.y, m.x, m.stays.s])
+    lower, upper = arrays.lower.copy(), arrays.upper.copy()
+    if (number[fixed] < lower[fixed]).any() or (number[fixed] > upper[fixed]).any():
+        return None
+    lower[fixed] = upper[fixed] = number[fixed]
+    found = session.optimise(
+        replace(arrays, lower=lower, upper=upper),
+        share=parameters.PARAMETERS.models.exact_relaxation_share,
+        gap=1.0,
+    )
+    return None if found is None else found.values
+
+
+def _columns_of_stays(m: HostModel) -> dict[tuple[int, int, int, tuple[int, ...]], int]:
+    """Return the column of each place of a running job, by entry, group, host and GPUs."""
+    stays = m.stays
+    groups = [m.task_sets[t].users[0][1] for t in stays.set.tolist()]
+    hosts = m.hosts[stays.host].tolist()
+    keys = zip(stays.entry.tolist(), groups, hosts, stays.gpus, strict=True)
+    return dict(zip(keys, stays.s.tolist(), strict=True))
 
 
 def _is_proven(session: Session, term: str) -> bool:

@@ -31,7 +31,19 @@ def known_job(reading: Reading) -> Iterator[Finding]:
 
 
 def invalid_job(reading: Reading) -> Iterator[Finding]:
-    """Require that an invalid job waits, told why, and that no other waits as `invalid`."""
+    """Require that an invalid job waits."""
+    invalid = reading.given.invalid
+    for index, decision in enumerate(reading.plan.decisions):
+        if decision.job in invalid and decision.decision is not _WAIT:
+            yield Finding(
+                ("decisions", index, "decision"),
+                f"{decision.decision.value!r} is not for job {decision.job!r}, which is invalid "
+                f"({invalid[decision.job]}); expected that it waits",
+            )
+
+
+def invalid_reason(reading: Reading) -> Iterator[Finding]:
+    """Require that an invalid job is told why it waits, and that no other waits as `invalid`."""
     invalid = reading.given.invalid
     for index, decision in enumerate(reading.plan.decisions):
         name, reason = decision.job, decision.reason
@@ -43,11 +55,10 @@ def invalid_job(reading: Reading) -> Iterator[Finding]:
                 )
             continue
         message = None if decision.detail is None else decision.detail.message
-        if decision.decision is not _WAIT or reason not in {None, Reason.INVALID}:
-            given = decision.decision if reason is None else reason
+        if reason not in {None, Reason.INVALID}:
             yield Finding(
-                ("decisions", index, "decision" if reason is None else "reason"),
-                f"{given.value!r} is not for job {name!r}, which is invalid ({invalid[name]}); "
+                ("decisions", index, "reason"),
+                f"{reason!r} is not for job {name!r}, which is invalid ({invalid[name]}); "
                 "expected that it waits for 'invalid'",
             )
         elif message is not None and message != invalid[name]:
@@ -58,7 +69,7 @@ def invalid_job(reading: Reading) -> Iterator[Finding]:
 
 
 def one_decision(reading: Reading) -> Iterator[Finding]:
-    """Require exactly one decision for every job of the round."""
+    """Require one decision at most for every job of the round, and exactly one where it runs."""
     first: dict[str, int] = {}
     for index, decision in enumerate(reading.plan.decisions):
         earlier = first.setdefault(decision.job, index)
@@ -215,6 +226,7 @@ def _places(tasks: Sequence[Task]) -> list[tuple[int, int, str, list[int], int]]
 RULES: tuple[Rule[Reading], ...] = (
     Rule("known_job", known_job),
     Rule("invalid_job", invalid_job),
+    Rule("invalid_reason", invalid_reason),
     Rule("one_decision", one_decision),
     Rule("legal_decision", legal_decision),
     Rule("option", option),

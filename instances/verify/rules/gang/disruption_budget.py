@@ -11,6 +11,7 @@ from placewright.instances.documents.quantities import amount_text
 from placewright.instances.verify.outages import unavailable_hosts
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.rules.gang.terms import lost_work
 from placewright.topology.units import WHOLE_GPU
 
 
@@ -73,13 +74,8 @@ def _limits(
     """Yield each limit with what the plan does."""
     jobs, gpus, moves = budget.preempted_jobs, budget.preempted_gpus, budget.migrated_jobs
     stopped = sum(reading.option_run(name).milli_gpu for name in preempted)
-    lost, most = 0, budget.lost_gpu_s
-    for name in (*preempted, *migrated):
-        running = reading.running[name]
-        since = running.restart_s
-        if running.checkpoint is not None:
-            since += reading.round.now - running.checkpoint
-        lost += reading.option_run(name).milli_gpu * since
+    most = budget.lost_gpu_s
+    lost = sum(lost_work(reading, name) for name in (*preempted, *migrated))
     stops, goes = len(preempted), len(migrated)
     yield _Limit(jobs, stops, f"{stops} jobs are preempted", f"{jobs} (preempted_jobs)")
     yield _Limit(

@@ -1,14 +1,14 @@
 """Strict priority: what a term such as `value` stands for, recomputed.
 
 A job counts in the class of its precedence. Classes are those of all jobs that are not pinned, if
-the pending ones have two precedences or more; else the term stays one. Beyond `MOST` the two
-neighbours whose jobs are worth least, together, are merged, the lowest of equal ones.
+these have two precedences or more; else the term stays one. Beyond `MOST` the two neighbours whose
+jobs are worth least, together, are merged, the lowest of equal ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import pairwise
+from operator import add
 from typing import NamedTuple
 
 from placewright.instances.documents.job import Job
@@ -56,17 +56,19 @@ def classes_of(
     """
     competing = (job for job in jobs if pinned or not is_pinned(job))
     found = _per_precedence(competing, worth, precedence)
-    if sum(one.waits for one in found.values()) < 2:
+    if len(found) < 2:
         return {}
     classes = [
         _Worth((level,), found[level].pending, found[level].running)
         for level in sorted(found, reverse=True)
     ]
+    worths = [one.pending + one.running for one in classes]
     while len(classes) > MOST:
-        pairs = [_joined(a, b) for a, b in pairwise(classes)]
-        both = [pair.pending + pair.running for pair in pairs]
-        last = max(k for k, each in enumerate(both) if each == min(both))
-        classes[last : last + 2] = [pairs[last]]
+        both = list(map(add, worths, worths[1:]))
+        least = min(both)
+        last = len(both) - 1 - both[::-1].index(least)
+        classes[last : last + 2] = [_joined(*classes[last : last + 2])]
+        worths[last : last + 2] = [least]
     return {
         f"{term}_{k}": ClassTerm(one.precedences, one.pending or one.running)
         for k, one in enumerate(classes, 1)
@@ -105,11 +107,10 @@ def _joined(first: _Worth, second: _Worth) -> _Worth:
 
 
 class _Level:
-    """The jobs of one precedence: what they are worth, and whether some of them wait."""
+    """What the jobs of one precedence are worth."""
 
     def __init__(self) -> None:
         self.pending = self.running = 0
-        self.waits = False
 
 
 def _per_precedence(
@@ -128,7 +129,6 @@ def _per_precedence(
             mine = levels.setdefault(level, _Level())
             if job.running is None:
                 mine.pending += each
-                mine.waits = True
             else:
                 mine.running += each
     return levels

@@ -51,17 +51,17 @@ def disruption(reading: Reading) -> int:
 
     Notes
     -----
-    A stop costs what the round says, or the job's milli-GPU times the seconds since its checkpoint
+    A stop costs what the round says, or the job's milli-GPU times the seconds of work that it loses
     plus those of its restart.
     """
     total = 0
     for placed in reading.migrated:
         cost = reading.running[placed.job.name].migrate_cost
-        total += _stop(reading, placed.job.name) if cost is None else cost
+        total += lost_work(reading, placed.job.name) if cost is None else cost
         total += sum(arrival.group.gpu for arrival in placed.arrivals)
     for victim in reading.preempted:
         cost = reading.running[victim.job.name].preempt_cost
-        total += _stop(reading, victim.job.name) if cost is None else cost
+        total += lost_work(reading, victim.job.name) if cost is None else cost
         total += reading.option_run(victim.job.name).milli_gpu
     return total
 
@@ -147,10 +147,17 @@ def leftover(reading: Reading) -> int:
     return sum(host.hardware.gpus * WHOLE_GPU for host in hosts.values()) - used
 
 
-def _stop(reading: Reading, job: str) -> int:
-    """Return the default cost of stopping a running job, in milli-GPU-seconds."""
-    running = reading.running[job]
-    lost = 0 if running.checkpoint is None else reading.round.now - running.checkpoint
+def lost_work(reading: Reading, job: str) -> int:
+    """Return the work that a running job loses if it stops, in milli-GPU-seconds.
+
+    It is what it did since its checkpoint, without one since it started, and nothing where neither
+    is known; and its restart.
+    """
+    running, lost = reading.running[job], 0
+    if running.checkpoint is not None:
+        lost = reading.round.now - running.checkpoint
+    elif running.started is not None:
+        lost = reading.round.now - running.started
     return reading.option_run(job).milli_gpu * (lost + running.restart_s)
 
 

@@ -1,0 +1,35 @@
+"""Exit codes: one enumeration, which the page shows and every verb takes its codes from."""
+
+import re
+from pathlib import Path
+
+import placewright.cli
+from placewright.cli.format.exit_code import ExitCode
+
+ROOT = Path(__file__).parents[2]
+NAMED = re.compile(r"\b[Ee]xit (?:code )?(\d+(?:(?:, | or )\d+)*)")
+
+
+def test_the_page_has_the_enumeration_as_its_table():
+    text = (ROOT / "docs" / "glossary.md").read_text().partition("## Exit codes\n")[2]
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", text, re.MULTILINE)
+    assert rows == [(str(code.value), code.meaning) for code in ExitCode]
+
+
+def test_meanings_are_told_apart():
+    assert len({code.meaning for code in ExitCode}) == len(ExitCode)
+
+
+def test_no_verb_has_a_code_of_its_own():
+    folder = Path(placewright.cli.__file__).parent
+    own = re.compile(r"Exit\(\d|\bEXIT_[A-Z]+ = \d|_End\(\d")
+    assert [path.name for path in folder.rglob("*.py") if own.search(path.read_text())] == []
+
+
+def test_codes_that_pages_name_are_of_the_enumeration():
+    known = {str(code.value) for code in ExitCode}
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for numbers in re.findall(
+            r"\b[Ee]xit (?:code )?(\d+(?:(?:, | or )\d+)*)", page.read_text()
+        ):
+            assert set(re.split(", | or ", numbers)) <= known, page
