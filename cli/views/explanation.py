@@ -15,6 +15,7 @@ from placewright.explain.facts.fact import Stratum
 from placewright.instances.derived.durations import duration
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.documents.plan import DecisionKind, Reason
 from placewright.report.panels.source import unsaid_of
 from placewright.report.proofs import PROOF
@@ -49,6 +50,8 @@ def lines(
     yield f"job {job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
     if unsaid := unsaid_of(explanation.world.base, job.name):
         yield f"  Not in the round, and so not looked at: {several(unsaid)}"
+    if told := [caveat.text for caveat in hard_caveats(job.annotations)]:
+        yield f"  As far as the round knows: {several(told)}"
     if short := _short(job, explanation, plan):
         yield f"  In short: {short}"
     if explanation.corrections is not None:

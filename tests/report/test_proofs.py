@@ -20,6 +20,7 @@ from placewright.cli.views.gang.audit_tables import verdict_text
 from placewright.explain.audit import audit
 from placewright.explain.explain_job import explain_job
 from placewright.explain.proof import ConflictProof
+from placewright.instances.documents.caveats import Caveat, annotation_of
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import BOOKKEEPING
@@ -112,6 +113,16 @@ def test_what_the_source_said_of_a_job_and_the_round_does_not_stands_beside_its_
         told = [*lines(round_.jobs[0], found)]
         line = "  Not in the round, and so not looked at: --contiguous"
         assert (line in told) is said
+
+
+def test_hard_caveats_of_a_job_stand_beside_its_verdict() -> None:
+    round_ = never()
+    told = [Caveat(rule="spread", text="topology spread is not read")]
+    told.append(Caveat(rule="wishes", text="wishes are not read", hard=False))
+    job = round_.jobs[0].model_copy(update={"annotations": annotation_of(told)})
+    round_ = round_.model_copy(update={"jobs": (job,)})
+    found = explain_job(round_, None, "j", isolation="none")
+    assert "  As far as the round knows: topology spread is not read" in [*lines(job, found)]
 
 
 def rounds(seeds: range) -> Iterator[tuple[Round, list[tuple[Plan, Values]]]]:
