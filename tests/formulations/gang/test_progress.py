@@ -242,7 +242,7 @@ def full_host(progress: int, value: int, **policy: Any) -> Round:
         {
             "cluster": {"hosts": [{"name": "h", "gpus": 2, "gpu_model": "A"}]},
             "jobs": [running, pending],
-            "policy": policy,
+            "policy": {"priority": "preemption"} | policy,
         }
     )
 
