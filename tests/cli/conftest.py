@@ -104,7 +104,16 @@ def moving(tmp_path: Path) -> tuple[Path, Path]:
         _job("serve", 1000, [("a3", 0)], pinned=True),
         {"name": "gang", "priority": 5, "options": [{"groups": [{"gpu": 4}]}]},
     ]
-    round_ = parse_round({**HEAD, "kind": "Round", "now": 1000, "cluster": cluster, "jobs": jobs})
+    round_ = parse_round(
+        {
+            **HEAD,
+            "kind": "Round",
+            "now": 1000,
+            "cluster": cluster,
+            "jobs": jobs,
+            "policy": {"priority": "preemption"},
+        }
+    )
     kept = round_.jobs[4].running
     bare = Plan(
         round=round_digest(round_),

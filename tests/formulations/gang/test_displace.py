@@ -35,6 +35,7 @@ from placewright.rounds.decisions import DefaultDecisions, decisions_of
 from placewright.solver import InProcess, Limits
 
 Raw = dict[str, Any]
+ONE_SUM = {"priority": "preemption"}
 
 
 def busy_round(seed: int, *, quotas: bool = False, reserved: bool = False) -> Round:
@@ -163,7 +164,8 @@ def test_a_job_displaces_one_worth_less_which_migrates() -> None:
     ]
     wants = {"gpu": 2000, "gpu_models": ["A"]}
     jobs.append({"name": "wants", "options": [{"groups": [wants], "value": 3000}], "priority": 1})
-    round_ = Round.model_validate(as_document({"cluster": {"hosts": hosts}, "jobs": jobs}))
+    document = {"cluster": {"hosts": hosts}, "jobs": jobs, "policy": ONE_SUM}
+    round_ = Round.model_validate(as_document(document))
     placement = Placement(compile_round(round_))
     displace_greedily(placement)
     repair_preemptions(placement)
@@ -260,7 +262,9 @@ def shared_by_two(*, quota: int) -> Round:
     jobs += [{"name": f"new-{i}", "tenant": "red", "priority": 1, **wants} for i in range(2)]
     tenants = [{"name": "red", "quota": {"gpu": quota}}, {"name": "blue"}]
     round_ = Round.model_validate(
-        as_document({"cluster": {"hosts": hosts}, "jobs": jobs, "tenants": tenants})
+        as_document(
+            {"cluster": {"hosts": hosts}, "jobs": jobs, "tenants": tenants, "policy": ONE_SUM}
+        )
     )
     check_round(round_)
     return round_

@@ -19,6 +19,7 @@ from placewright.rounds import solve_round
 from placewright.solver import InProcess
 
 Raw = dict[str, Any]
+ONE_SUM = {"priority": "preemption"}
 
 
 def session() -> Session:
@@ -40,6 +41,7 @@ def gang_on_two_hosts(*, singles: int, weight: int = 1) -> Round:
                 "hosts": hosts,
             },
             "jobs": [gang, *({"name": f"one{i}", **one} for i in range(singles))],
+            "policy": ONE_SUM,
         }
     )
     check_round(round_)
@@ -72,7 +74,7 @@ def runs(name: str, priority: int, tenant: str, model: str | None, *places: tupl
     return {**named, "options": [{"groups": [group]}], "running": {"tasks": tasks}}
 
 
-def beyond_its_quota(*running: Raw) -> Round:
+def beyond_its_quota(*running: Raw, priority: str = "preemption") -> Round:
     """A gang of four GPUs of model A, and who runs; its tenant may hold five."""
     hosts = [
         {"name": f"h{i}", "parent": "r", "gpus": 2, "gpu_model": model}
@@ -94,6 +96,7 @@ def beyond_its_quota(*running: Raw) -> Round:
             },
             "tenants": [{"name": "red", "quota": {"gpu": 5}}, {"name": "blue"}],
             "jobs": [*running, gang],
+            "policy": {"priority": priority},
         }
     )
     check_round(round_)
@@ -135,7 +138,7 @@ def test_a_whole_gang_stops_for_its_tenants_quota_where_one_job_moves_to_a_host_
 
 def test_who_has_moved_stops_for_others_elsewhere_too() -> None:
     """The gang moves a job off its hosts; one of more worth may yet take the place it came to."""
-    round_ = beyond_its_quota(runs("low", 0, "blue", None, ("h0", 0)))
+    round_ = beyond_its_quota(runs("low", 0, "blue", None, ("h0", 0)), priority="strict")
     one: Raw = {"name": "one", "priority": 1, "weight": 2, "tenant": "blue"}
     one["options"] = [{"groups": [{"gpu": 1, "gpu_models": ["B"]}]}]
     full = [runs(f"b{i}", 3, "blue", "B", (f"h{2 + i // 2}", i % 2)) for i in range(3)]
@@ -160,6 +163,7 @@ def test_one_that_may_have_other_gpus_moves_on_to_where_others_are_worth_less() 
             },
             "tenants": [{"name": "red"}],
             "jobs": [flexible, runs("low", 0, "red", "B", ("hB", 0)), one],
+            "policy": ONE_SUM,
         }
     )
     check_round(round_)
@@ -193,6 +197,7 @@ def test_one_task_jobs_move_beside_a_gang_that_stops() -> None:
                 runs("low-b", 0, "red", None, ("h2", 1)),
                 {"name": "gang", "priority": 1, "weight": 8, "options": [{"groups": groups}]},
             ],
+            "policy": ONE_SUM,
         }
     )
     check_round(round_)

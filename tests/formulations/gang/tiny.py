@@ -242,7 +242,7 @@ def movable(
             continue
         running: Raw = {"option": option, "tasks": tasks, "pinned": draw(chance(5))}
         running["checkpoint"] = draw(st.sampled_from([None, now, now - 1, now - 3]))
-        running["started"] = draw(st.sampled_from([None, None, now - 2]))
+        running["started"] = now - 2
         running["restart_s"] = draw(st.integers(0, 2))
         for cost in ("migrate_cost", "preempt_cost"):
             if draw(chance(5)):
