@@ -84,7 +84,9 @@ ENTRANCES: dict[str, Callable[[Round], object]] = {
 
 BEHIND = {
     "instances.documents.round.Round",
+    "instances.exporters.kubernetes.PodCalls",
     "instances.exporters.kubernetes_objects.Hostnames",
+    "instances.exporters.needs.Needs",
     "instances.exporters.slurm_jobs.places_of",
     "instances.exporters.slurm_steps.slurm_steps",
     "instances.presets.presets.with_policy",

@@ -34,6 +34,7 @@ class _Book(BaseModel):
     taken: dict[str, int]
     left_out: list[_LeftOut]
     unsaid: list[_Unsaid]
+    fields: list[str] = []
 
 
 def source(subject: Subject) -> Iterator[Table]:
@@ -62,6 +63,8 @@ def source(subject: Subject) -> Iterator[Table]:
                     for one in book.unsaid
                 ),
             )
+        if book.fields:
+            yield table(f"What is read of {name}", ("fields",), ((line,) for line in book.fields))
     if notes:
         yield table("Annotations", ("key", "text"), sorted(notes.items()))
 

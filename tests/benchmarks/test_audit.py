@@ -69,10 +69,12 @@ def test_a_placement_has_a_row_per_term_and_its_points_are_read_again_and_verifi
 def test_a_placement_that_breaks_a_rule_has_one_row_that_says_which(tmp_path):
     round_ = pods(1, 1)
     plan = placed_by(round_, "first-fit")
-    broken = plan.model_copy(update={"decisions": plan.decisions[:1]})
+    first, second = plan.decisions
+    twice = second.model_copy(update={"tasks": first.tasks})
+    broken = plan.model_copy(update={"decisions": (first, twice)})
     (row,) = run([Case("tiny", "nobody", tmp_path, lambda: Placement(round_, broken))], quick=True)
     assert row.status == "not valid"
-    assert "pod-1" in row.note
+    assert "gpu_capacity" in row.note
 
 
 @needs_data

@@ -344,7 +344,8 @@ def test_a_broken_promise_is_exit_code_4_and_the_plan_is_written(run, lost, tmp_
         assert result.code == 4
         assert result.err == (
             f"wrote {plan}\n"
-            "placewright: breaks what was promised to lost; proven to be the least loss\n"
+            "placewright: breaks what was promised to lost; proven to be the least loss "
+            "(as a solver claims)\n"
         )
         assert broken_in(load_plan(plan)) == ["lost"]
     assert run("verify", round_, plan).code == 0

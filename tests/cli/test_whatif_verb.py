@@ -236,7 +236,7 @@ def test_a_plan_is_taken_as_it_is_if_it_is_valid(run, small, tmp_path):
     write(parse_round(raw), other)
     assert run("whatif", other, "--plan", plan, "--end", "runs").code == 3
     broken = json.loads(plan.read_text())
-    broken["decisions"].pop()
+    broken["decisions"] *= 2
     plan.write_text(json.dumps(broken))
     assert run("whatif", small, "--plan", plan, "--end", "runs").code == 7
 

@@ -117,11 +117,11 @@ def test_a_referred_cluster_is_the_same_round_as_an_inline_one(tmp_path):
 
 
 def test_the_digest_is_the_sha256_of_sorted_json_without_defaults():
-    policy = {"terms": ("value", "disruption", "spread", "opened"), "vacate": ("h",)}
+    policy = {"terms": ("value", "disruption", "spread", "opened"), "priority": "preemption"}
     hosts = ({"name": "h", "gpus": 0, "memory": None},)
     round_ = Round(cluster=ClusterDocument(hosts=hosts), policy=policy)
     cluster, jobs = '"cluster":{"hosts":[{"gpus":0,"name":"h"}]}', '"jobs":[]'
-    text = f'{{{cluster},{jobs},"policy":{{"vacate":["h"]}}}}'
+    text = f'{{{cluster},{jobs},"policy":{{"priority":"preemption"}}}}'
     assert round_digest(round_) == hashlib.sha256(text.encode()).hexdigest()
 
 

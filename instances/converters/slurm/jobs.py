@@ -102,7 +102,6 @@ def _components(records: Sequence[SlurmJob]) -> list[list[SlurmJob]]:
 def _note(job: SlurmJob, book: Bookkeeping) -> None:
     """Note what a job that is in the round asks for beyond what a round can say."""
     for given, what in (
-        (job.contiguous, "--contiguous"),
         (bool({"user", "mcs", "topo"}.intersection(job.shared)), "--exclusive of more than a node"),
         ((job.switches or 0) > 1, "--switches of more than one"),
         (

@@ -157,7 +157,6 @@ class SlurmJob(Record):
     excluded_nodes: Hosts = ()
     features: Text = ""
     shared: Words = ()
-    contiguous: Truth = False
     licenses: Text = ""
     resv_name: Text = ""
     switches: Number = Field(

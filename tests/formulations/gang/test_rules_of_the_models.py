@@ -83,7 +83,7 @@ WHOLE = small([host("h0", 4)], [job(tasks(1, gpu)) for gpu in (3000, 2000)], ("v
 SHARES = small([host("h0", 1)], [job(tasks(1, gpu)) for gpu in (600, 700)], ("value",))
 QUOTA = small(
     [host("h0", 4)],
-    [job(tasks(1, 2000), tenant="red")] * 2,
+    [job(tasks(1, 2000, cpu=cpu), tenant="red") for cpu in (1, 2)],
     ("value",),
     tenants=[{"name": "red", "quota": {"gpu": 2}}],
 )

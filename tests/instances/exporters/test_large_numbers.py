@@ -8,6 +8,7 @@ import pytest
 
 from placewright import Changes, Edits, Engine, Plan, apply_edits
 from placewright.instances import parse_round
+from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.licences import read_licences
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.converters.slurm.tres import read_gres
@@ -92,4 +93,4 @@ def test_digits_of_a_dump_of_slurm_are_those_of_numbers_of_some_size(digits):
     assert read_gres(f"gpu:2(IDX:{digits})").indices == ()
     text = f"LicenseName=a\n    Total={digits} Used=0 Free=1"
     with pytest.raises(InvalidInputError, match=re.escape("licenses[0].Total")):
-        read_licences(Part("licences.txt", text=text))
+        read_licences(Part("licences.txt", text=text), Bookkeeping())
