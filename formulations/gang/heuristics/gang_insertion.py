@@ -61,12 +61,14 @@ def insert_counts(
     Unlike displacement, which looks for victims, it first asks whether running jobs can move.
     """
     problem = placement.problem
+    free = WHOLE_GPU * int(placement.whole[problem.open].sum())
     insertion = _GangInsertion(placement)
 
     def size(start: tuple[int, int]) -> int:
         return problem.demand_of(problem.classes[start[0]].choices[start[1]], -1)
 
-    for c, o in sorted(starts, key=size, reverse=True):
+    chosen = [(c, o) for c, o in starts if _insertable(problem, problem.classes[c], o, free)]
+    for c, o in sorted(chosen, key=size, reverse=True):
         for _ in range(min(starts[c, o], placement.waiting[c])):
             if session.expired() or not insertion.start(c, o):
                 break

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.ledger import Reading, Rule
+from placewright.instances.converters.ledger import Reading
 from placewright.instances.converters.slurm.ledger import LEDGERS
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.records import SlurmJob
@@ -30,11 +29,6 @@ class Caveats:
     """Caveats by the objects that have them: jobs by number, associations by account and user."""
 
     of: dict[str, dict[tuple[Any, ...], tuple[Caveat, ...]]] = field(default_factory=dict)
-    added: defaultdict[int, list[Caveat]] = field(default_factory=lambda: defaultdict(list))
-
-    def add(self, job: SlurmJob, rule: Rule) -> None:
-        """Tell a rule of a job that its fields alone do not tell."""
-        self.added[job.job_id].append(rule.caveat())
 
     def of_job(self, components: Sequence[SlurmJob], limits: Limits) -> dict[str, str]:
         """Return the annotation of a job: what its components, accounts and QOS say."""
@@ -46,7 +40,6 @@ class Caveats:
 
     def _of(self, job: SlurmJob, limits: Limits) -> Iterator[Caveat]:
         yield from self._find("jobs", job.job_id)
-        yield from self.added.get(job.job_id, ())
         yield from self._find("qos", job.qos)
         account = job.account or ""
         yield from self._find("associations", account, job.user_name)
@@ -54,7 +47,7 @@ class Caveats:
             yield from self._find("associations", above)
 
     def _find(self, part: str, *values: Any) -> tuple[Caveat, ...]:
-        return self.of.get(part, {}).get(values, ())
+        return self.of.get(part, {}).get(tuple(str(one) for one in values if one), ())
 
 
 def read_caveats(parts: Mapping[str, Part], book: Bookkeeping) -> Caveats:
@@ -69,7 +62,7 @@ def read_caveats(parts: Mapping[str, Part], book: Bookkeeping) -> Caveats:
         for raw in _objects(name, part):
             caveats = reading.take(raw)
             if caveats:
-                key = tuple(raw[key] for key in _KEYS.get(name, ()) if raw.get(key))
+                key = tuple(str(raw[key]) for key in _KEYS.get(name, ()) if raw.get(key))
                 listed[key] = listed.get(key, ()) + caveats
         found.of[name] = listed
         book.fields.append(reading.line())
@@ -78,5 +71,6 @@ def read_caveats(parts: Mapping[str, Part], book: Bookkeeping) -> Caveats:
 
 def _objects(name: str, part: Part) -> Iterable[Any]:
     if part.text is None:
-        return (raw for raw in part.raw[name] or () if isinstance(raw, dict))
+        listed = part.raw[name]
+        return [raw for raw in listed if isinstance(raw, dict)] if isinstance(listed, list) else ()
     return rows(part.text)
