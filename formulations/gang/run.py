@@ -240,7 +240,9 @@ def _share_of_counts(search: Search) -> float:
 
 
 def _leaves_gap(search: Search) -> bool:
-    return search.first == VALUE and search.best_plan is not None
+    parts = search.problem.part_demands
+    sliced = parts is not None and bool(parts.is_slice.any())  # their starts would be drawn anew
+    return search.first == VALUE and search.best_plan is not None and not sliced
 
 
 def _improve_best(search: Search) -> Steps:

@@ -14,6 +14,7 @@ from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.generators.gang import generate_round
+from placewright.rounds import solve_round
 from placewright.rounds.settings import Settings
 from placewright.rounds.solve import Solve
 from placewright.rounds.state.memory import Memory
@@ -53,3 +54,10 @@ def test_the_exact_model_begins_at_the_plan_that_is_known() -> None:
     starts.clear()
     steps(plans[0])
     assert starts[:3] == [False, False, True]  # the relaxation, the completed point, the search
+
+
+def test_rounds_with_slices_of_gpus_are_searched_to_their_end() -> None:
+    round_ = generate_round(256, 80, mix="shared", seed=1)
+    plan = solve_round(round_, time_limit=3.0, isolation="none")
+    assert plan.certificate is not None
+    assert plan.certificate.degraded == ()
