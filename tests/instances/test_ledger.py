@@ -17,6 +17,7 @@ from placewright.instances.converters.kubernetes.ledger import LEDGERS as OF_KUB
 from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.converters.ledger import Ledger, Reading, Rule
 from placewright.instances.converters.slurm.ledger import LEDGERS as OF_SLURM
+from placewright.instances.converters.slurm.sources import JSON_PARTS
 from placewright.instances.documents.caveats import (
     CAVEATS,
     UNKNOWN_FIELD,
@@ -116,6 +117,10 @@ def test_a_field_removed_from_a_table_is_told_as_unknown(ledger):
     (caveat,) = Reading(fewer).take(raw)
     assert (caveat.rule, caveat.hard) == (UNKNOWN_FIELD, False)
     assert path in caveat.text
+
+
+def test_each_part_of_a_dump_of_slurm_has_a_ledger():
+    assert set(OF_SLURM) == set(JSON_PARTS)
 
 
 def test_one_path_stands_in_a_table_once():

@@ -29,7 +29,7 @@ def placement_of(problem: Problem, candidate: Candidate) -> Placement:
 def _start(problem: Problem, candidate: Candidate, job: int) -> JobPlacement:
     option, places = candidate.starts[job]
     job_class = problem.classes[problem.class_of[job]]
-    choice = next(o for o, one in enumerate(job_class.choices) if one.index == option)
+    choice = job_class.choice_of(option)
     groups = job_class.choices[choice].groups
     slots = candidate.slots.get(job) or (None,) * len(places)
     tasks: list[TaskPlacement] = []

@@ -217,6 +217,10 @@ class JobClass:
     running: bool = False
     accounts: tuple[int, ...] = ()
 
+    def choice_of(self, option: int) -> int:
+        """Return which choice an option is, by its index in the document."""
+        return next(o for o, choice in enumerate(self.choices) if choice.index == option)
+
 
 class RunningJob(NamedTuple):
     """A running job that may move.

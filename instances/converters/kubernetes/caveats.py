@@ -11,7 +11,7 @@ from placewright.instances.converters.kubernetes.group_queues import QUEUE_KINDS
 from placewright.instances.converters.kubernetes.kueue import Queues
 from placewright.instances.converters.kubernetes.ledger import LEDGERS
 from placewright.instances.converters.kubernetes.records import Object, Pod
-from placewright.instances.converters.kubernetes.sources import Kind, Source
+from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of
 from placewright.instances.converters.ledger import Reading
 from placewright.instances.documents.caveats import Caveat, annotation_of
 
@@ -95,7 +95,6 @@ def read_caveats(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) ->
             caveats = reading.take(source.raw)
             meta = source.raw.get("metadata")
             if caveats and isinstance(meta, dict):
-                key = str(meta.get("namespace") or ""), str(meta.get("name"))
-                found[kind][key] = caveats
+                found[kind][str(meta.get("namespace") or ""), name_of(source)] = caveats
         book.fields.append(reading.line())
     return Caveats(found)

@@ -20,6 +20,7 @@ from placewright.instances.converters.kubernetes.groups import (
     gang_of,
 )
 from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
+from placewright.instances.converters.kubernetes.kueue_records import Workload
 from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.pods import State
 from placewright.instances.converters.kubernetes.records import Object, Pod
@@ -78,6 +79,10 @@ class PodJobs:
     movable: bool
     background: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
     closed: set[str] = field(default_factory=set)
+    _above: dict[str, str | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._above = {one.metadata.name: one.above for one in self.dump.group_queues}
 
     def leave(self, members: Sequence[Pod], why: str) -> None:
         """Leave pods out; what bound ones hold of their nodes is taken off these."""
@@ -157,9 +162,7 @@ class PodJobs:
             self.book.take(PODS, len(waiting))
 
     def _head(self, gang: Gang, group: PodGroup | None, members: Sequence[Pod]) -> Head:
-        workload = None
-        if gang.by == WORKLOAD:
-            workload = self.workloads.by_key.get((gang.namespace, gang.name))
+        workload = self._workload(gang)
         if workload is not None:
             return replace(self.workloads.head(workload), required=None)
         ids = of_gang(gang, group, members)
@@ -186,20 +189,22 @@ class PodJobs:
             ids=ids,
         )
 
+    def _workload(self, gang: Gang) -> Workload | None:
+        """Return the workload that makes a gang, None if none does."""
+        known = gang.by == WORKLOAD
+        return self.workloads.by_key.get((gang.namespace, gang.name)) if known else None
+
     def _with_caveats(
         self, head: Head, gang: Gang, group: PodGroup | None, members: Sequence[Pod]
     ) -> Head:
         """Return a head whose annotations say what is told of its pods, group and queues."""
-        workload = None
-        if gang.by == WORKLOAD:
-            workload = self.workloads.by_key.get((gang.namespace, gang.name))
+        workload = self._workload(gang)
         if workload is not None:
             made: tuple[Kind, Object] | None = (kr.WORKLOAD, workload)
             queues = list(queues_of_kueue(self.workloads.queues, workload))
         else:
             made = None if group is None else (Kind(gang.by, "PodGroup"), group)
-            above = {one.metadata.name: one.above for one in self.dump.group_queues}
-            queues = list(queues_above(above, head.tenant))
+            queues = list(queues_above(self._above, head.tenant))
         return replace(head, ids={**head.ids, **self.dump.caveats.of_job(members, made, queues)})
 
     def _ask(self, pod: Pod, wanted: Amounts, group: PodGroup | None) -> Ask:

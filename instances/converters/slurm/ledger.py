@@ -167,5 +167,8 @@ LICENCE = Ledger(
     "Remote LastConsumed LastDeficit LastUpdate",
 )
 
-LEDGERS = {one.kind: one for one in (JOB, NODE, RESERVATION, ASSOCIATION, QOS, LICENCE)}
+LEDGERS = {
+    **{one.kind: one for one in (JOB, NODE, RESERVATION, ASSOCIATION, QOS)},
+    "licenses": LICENCE,
+}
 """By the name of the part of a dump."""

@@ -27,7 +27,7 @@ def start_jobs(
     hosts: list[list[int]] = [[] for _ in m.task_sets]  # one per task
     for i in np.flatnonzero(number[m.x]):
         hosts[m.x_set[i]] += [int(m.hosts[m.x_host[i]])] * int(number[m.x[i]])
-    set_of = {(e, k): t for t, task_set in enumerate(m.task_sets) for e, k, _ in task_set.users}
+    set_of = m.set_of
     for e, entry in enumerate(m.entries):
         for _ in range(int(number[m.y[e]])):
             puts = staying.get(e, [])

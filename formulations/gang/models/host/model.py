@@ -103,6 +103,11 @@ class HostModel:
         return self.y, job_class, choice
 
     @property
+    def set_of(self) -> dict[tuple[int, int], int]:
+        """Task set of each entry and group."""
+        return {(e, k): t for t, one in enumerate(self.task_sets) for e, k, _ in one.users}
+
+    @property
     def set_shape(self) -> Ints:
         """Shape of each task set."""
         return np.array([s.shape for s in self.task_sets], dtype=np.int64)

@@ -140,7 +140,7 @@ def _point_of(
         (t, int(m.hosts[h])): x
         for t, h, x in zip(m.x_set.tolist(), m.x_host.tolist(), m.x.tolist(), strict=True)
     }
-    set_of = {(e, k): t for t, task_set in enumerate(m.task_sets) for e, k, _ in task_set.users}
+    set_of = m.set_of
     entries: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
     for e, entry in enumerate(m.entries):
         entries[entry.job_class, entry.choice, entry.job] += [e] * entry.most
@@ -148,9 +148,8 @@ def _point_of(
     kept = {job: running.places for job, running in m.problem.running.items()}
     places_of = {job: (0, kept[job]) for job in kept.keys() - plan.preempted.keys()}
     for job, (option, places) in plan.starts.items():
-        choices = m.problem.classes[m.problem.class_of[job]].choices
-        choice = next(o for o, each in enumerate(choices) if each.index == option)
-        places_of[job] = (choice, places)
+        job_class = m.problem.classes[m.problem.class_of[job]]
+        places_of[job] = (job_class.choice_of(option), places)
     for job, (choice, places) in places_of.items():
         key = (m.problem.class_of[job], choice, job if job in kept else ANY_JOB)
         if not entries[key]:
