@@ -10,7 +10,10 @@ from placewright.explain.explanation import Explanation
 from placewright.explain.kinds import WaitingKind
 from placewright.explain.loss import Loss
 from placewright.explain.proof import ConflictProof
+from placewright.instances.derived.source_names import LeftOut
+from placewright.instances.derived.source_words import words_of
 from placewright.instances.documents.base import API_VERSION
+from placewright.instances.documents.round import Round
 
 
 def explanation_document(
@@ -39,6 +42,24 @@ def explanation_document(
         else explanation.corrections.document(),
         "facts": explanation.facts,
         "questions": explanation.questions,
+    }
+
+
+def left_out_document(
+    round_: Round, name: str, left: Sequence[LeftOut], digest: str
+) -> dict[str, Any]:
+    """Return why something of a round's source is not in the round, as an object."""
+    words = words_of(round_)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Explanation",
+        "round": digest,
+        "job": name,
+        "verdict": "left_out",
+        "left_out": [
+            {"name": one.name, "why": one.why, "help": words.help_for(one.name, one.why)}
+            for one in left
+        ],
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Unpack
 
@@ -23,7 +23,8 @@ from placewright.explain.reservations import Reservations
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
 from placewright.instances.checks.invalid_jobs import checked
-from placewright.instances.derived.names import check_known
+from placewright.instances.derived.source_names import check_in_round
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
@@ -58,7 +59,7 @@ def explain_job(
     plan
         A plan of the round that `verify` accepts, whoever made it; None: the round as it is.
     job
-        Name of a job that waits.
+        Name of a job that waits, in the round or in its source; of several it is the first.
     corrections
         How many corrections are looked for, of each list.
     costs
@@ -70,13 +71,13 @@ def explain_job(
     Raises
     ------
     InvalidInputError
-        If the job is unknown, runs, makes no sense, or the plan starts it; or an argument is out of
-        its range.
+        If the job is unknown, left out of the round, runs, makes no sense, or the plan starts it;
+        or an argument is out of its range.
     ValueError
         If the plan breaks a rule.
     """
     round_ = checked(round_)
-    check_waits(round_, plan, job)
+    job = waiting_job(round_, plan, job)
     situations = Situations.checked(round_, plan)
     with SolvingOracle.opened(round_, **search) as solving:
         oracle = ArrayOracle(solving)
@@ -105,27 +106,33 @@ def explained(
         return search.explanation()
 
 
-def check_waits(round_: Round, plan: Plan | None, job: str) -> None:
-    """Refuse a job that does not wait.
+def waiting_job(round_: Round, plan: Plan | None, name: str) -> str:
+    """Return the first job of a name that waits; its name may be one of the round's source.
 
     Raises
     ------
     InvalidInputError
-        If it is unknown, runs, makes no sense, or the plan starts it.
+        If it is unknown, left out of the round, runs, makes no sense, or the plan starts it.
     """
-    jobs = {one.name: one for one in round_.jobs}
-    check_known(job, jobs, "job", ("job",))
-    if jobs[job].running is not None:
-        raise InvalidInputError("runs; expected a job that waits", path=("job",), value=job)
-    if job in round_.invalid:
-        problem = f"makes no sense: {round_.invalid[job]}; expected a valid job"
-        raise InvalidInputError(problem, path=("job",), value=job)
-    if plan is not None and job in FACTS[round_.policy.formulation].started(plan):
-        raise InvalidInputError(
-            "is started, promised its time or given a home by the plan; expected a job that waits",
-            path=("job",),
-            value=job,
+    started = FACTS[round_.policy.formulation].started(plan) if plan is not None else ()
+    jobs = check_in_round(round_, name, ("job",))
+    problems = [_not_waiting(round_, started, job) for job in jobs]
+    if problems[0] and all(problems):
+        raise InvalidInputError(problems[0], path=("job",), value=jobs[0].name)
+    return jobs[problems.index("")].name
+
+
+def _not_waiting(round_: Round, started: Collection[str], job: Job) -> str:
+    """Say why a job does not wait, "" if it does."""
+    if job.running is not None:
+        return "runs; expected a job that waits"
+    if job.name in round_.invalid:
+        return f"makes no sense: {round_.invalid[job.name]}; expected a valid job"
+    if job.name in started:
+        return (
+            "is started, promised its time or given a home by the plan; expected a job that waits"
         )
+    return ""
 
 
 def last_stratum(conflict: Sequence[Fact]) -> Stratum:

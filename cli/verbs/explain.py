@@ -102,18 +102,30 @@ def _explain_job(
     as_json: bool,
 ) -> bool:
     """Print why a job waits; return whether that was decided."""
-    from placewright.cli.views.explanation import lines
-    from placewright.explain.document import explanation_document
+    from placewright.cli.views.explanation import called_line, left_out_lines, lines
+    from placewright.explain.document import explanation_document, left_out_document
     from placewright.explain.explain_job import explain_job
     from placewright.explain.explanation import Verdict
+    from placewright.instances.derived.source_names import jobs_called, left_out_called
     from placewright.instances.io.digest import round_digest
 
+    called, left = jobs_called(round_, job), left_out_called(round_, job)
+    if left and not called:
+        if as_json:
+            document = left_out_document(round_, job, left, round_digest(round_))
+            typer.echo(json.dumps(document, indent=2))
+        else:
+            for line in left_out_lines(round_, job, left):
+                out().print(line, soft_wrap=True)
+        return True
     explanation = explain_job(round_, plan, job, corrections=corrections, time_limit=time_limit)
     if as_json:
         document = explanation_document(explanation, round_digest(round_))
         typer.echo(json.dumps(document, indent=2))
     else:
-        asked = next(one for one in round_.jobs if one.name == job)
+        if line := called_line(job, explanation.job, [one.name for one in called], left):
+            out().print(line, soft_wrap=True)
+        asked = next(one for one in round_.jobs if one.name == explanation.job)
         for line in lines(asked, explanation, plan, most=corrections):
             out().print(line, soft_wrap=True)
     return explanation.verdict is not Verdict.UNDECIDED

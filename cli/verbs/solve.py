@@ -122,7 +122,7 @@ def solve(
     round_ = load_round(round_file, lenient=lenient)
     warn_of_quantities(round_)
     warn_of_invalid_jobs(round_)
-    _check_jobs(round_, jobs or ())
+    shown = _jobs_called(round_, jobs or ())
     plan = None
     try:
         with interrupts.stopping(), ExitStack() as stack:
@@ -155,7 +155,7 @@ def solve(
         from placewright.cli.views.gang.selected import Selection
         from placewright.cli.views.tables import print_plan
 
-        print_plan(out(), round_, plan, Selection(everything, waiting, tuple(jobs or ())))
+        print_plan(out(), round_, plan, Selection(everything, waiting, shown))
     if unwritten is not None:
         raise unwritten
     note_written(output)
@@ -163,15 +163,21 @@ def solve(
         raise typer.Exit(_judge(plan, plan.certificate, gap))
 
 
-def _check_jobs(round_: Round, names: Sequence[str]) -> None:
-    """Refuse a job that the round does not have."""
-    known = {job.name for job in round_.jobs}
+def _jobs_called(round_: Round, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the jobs of some names; refuse one that the round does not have."""
+    from placewright.instances.derived.source_names import jobs_called, left_out_called, whys
+
+    found: dict[str, None] = {}
     for name in names:
-        if name not in known:
-            raise typer.BadParameter(
-                f"{name}: the round has no such job{suggestion(name, sorted(known))}",
-                param_hint="--job",
-            )
+        called = [one.name for one in jobs_called(round_, name)]
+        if not called:
+            left = left_out_called(round_, name)
+            known = sorted(job.name for job in round_.jobs)
+            why = f": {whys(left)}" if left else suggestion(name, known)
+            problem = f"{name}: the round has no such job{why}"
+            raise typer.BadParameter(problem, param_hint="--job")
+        found |= dict.fromkeys(called)
+    return tuple(found)
 
 
 def _opened(stack: ExitStack, executor: str | None, round_: Round) -> Executor | None:

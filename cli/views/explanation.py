@@ -15,6 +15,8 @@ from placewright.explain.facts.fact import Stratum
 from placewright.instances.derived.durations import duration
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.derived.source_names import LeftOut, by_reason, whys
+from placewright.instances.derived.source_words import words_of
 from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.documents.plan import DecisionKind, Reason
 from placewright.report.panels.source import unsaid_of
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from placewright.explain.kinds import WaitingKind
     from placewright.instances.documents.job import Job
     from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
 
 MAX_JOBS = 3
 MANY = 1000
@@ -73,6 +76,26 @@ def lines(
         yield f"  {cost_text(explanation.cost, words(explanation).doing)}"
     yield ""
     yield f"  {_proven(explanation)}"
+
+
+def left_out_lines(round_: Round, name: str, left: Sequence[LeftOut]) -> Iterator[str]:
+    """Yield the lines of something that is left out of a round: why, and what helps."""
+    words = words_of(round_)
+    for why, names in by_reason(left).items():
+        known = "" if names == [name] else f" ({several(names)})"
+        yield f"{name}{known} is not in the round: {why}"
+        if helps := words.help_for(names[0], why):
+            yield f"  What helps: {helps}"
+
+
+def called_line(name: str, job: str, called: Sequence[str], left: Sequence[LeftOut]) -> str:
+    """Say which jobs a name of the source stands for, "" if it is that of the job alone."""
+    said = []
+    if len(called) > 1:
+        said.append(f"{name} is {count(len(called), 'job')}: {several(called)}; this is {job}")
+    if left and job != name:
+        said.append(f"not in the round of it: {several([one.name for one in left])} ({whys(left)})")
+    return "; ".join(said)
 
 
 def _started(plan: Plan | None) -> list[str]:

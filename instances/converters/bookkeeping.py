@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from placewright.instances.documents.bookkeeping import Book, LeftOut, Unsaid
 from placewright.instances.errors import InvalidInputError, printable
 
 MAX_NAMES = 5
@@ -17,6 +17,9 @@ MAX_REASONS = 100
 """Reasons that an annotation tells apart: those of the most entries."""
 
 MAX_REASON = 200
+ROOM = 2**17
+"""Characters of names that an annotation may have beyond the first ones."""
+
 MAX_LINE = 2_000
 MAX_WRONG = 1000
 """Entries that cannot be read, beyond which a source is none of a cluster."""
@@ -37,6 +40,10 @@ class Bookkeeping:
         is, with the names of the entries.
     fields : list of str
         A line for each kind about its fields: how many are read, which rules are told.
+    also : dict of str to tuple of str
+        Other names of entries that are left out, by which people know them, too.
+    why : dict of str to str
+        More about why one is, or why a part of an entry is that itself is in the round.
     lenient : bool
         Entries that cannot be read are left out, as where a cluster is followed; else the first one
         is an error.
@@ -49,6 +56,8 @@ class Bookkeeping:
     unsaid: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     fields: list[str] = field(default_factory=list)
     lenient: bool = False
+    also: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
     _wrong: int = 0
 
     def refuse(self, error: InvalidInputError) -> None:
@@ -92,10 +101,9 @@ class Bookkeeping:
     def annotation(self) -> str:
         """Return the counts as JSON of one line, for the round.
 
-        `taken`: entries in the round by kind; `left_out`: a list of `kind`, `reason`, `count` and
-        the first `names`; `unsaid`: a list of `what`, `count` and `names`; `fields`: a line about
-        the fields of each kind. Beyond a hundred reasons the rest of a kind has the reason "other
-        reasons".
+        Of the names of entries that are left out all are there, of those with the rarest reasons
+        first, as long as there is room. Beyond a hundred reasons the rest of a kind has the reason
+        "other reasons".
         """
         kinds = dict.fromkeys((*self.taken, *(kind for kind, _ in self.left_out)))
         left_out = _most(self.left_out)
@@ -103,20 +111,24 @@ class Bookkeeping:
             rest = [n for k, n in self.left_out.items() if k[0] == kind and k not in left_out]
             if rest:
                 left_out[kind, "other reasons"] = [name for names in rest for name in names]
-        return json.dumps(
-            {
-                "taken": {kind: self.taken[kind] for kind in kinds},
-                "left_out": [
-                    {"kind": kind, "reason": printable(reason)[:MAX_REASON], **_counted(names)}
-                    for (kind, reason), names in sorted(left_out.items())
-                ],
-                "unsaid": [
-                    {"what": printable(what)[:MAX_REASON], **_counted(names)}
-                    for what, names in sorted(_most(self.unsaid).items())
-                ],
-                "fields": [printable(line)[:MAX_LINE] for line in self.fields],
-            }
+        room = _Room()
+        book = Book(
+            taken={kind: self.taken[kind] for kind in kinds},
+            left_out=[
+                LeftOut(kind=key[0], reason=_short(key[1]), count=len(names), names=room.of(names))
+                for key, names in _rarest(left_out)
+            ],
+            unsaid=[
+                Unsaid(what=_short(what), count=len(names), names=room.of(names))
+                for what, names in _rarest(_most(self.unsaid))
+            ],
+            fields=[printable(line)[:MAX_LINE] for line in self.fields],
+            also={n: kept[1:] for n, more in self.also.items() if (kept := room.of([n, *more], 0))},
+            why={n: kept[1] for n, text in self.why.items() if (kept := room.of([n, text], 0))},
         )
+        book.left_out.sort(key=lambda one: (one.kind, one.reason))
+        book.unsaid.sort(key=lambda one: one.what)
+        return book.model_dump_json()
 
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -127,9 +139,28 @@ def _most(lists: Mapping[_Key, list[str]]) -> dict[_Key, list[str]]:
     return dict(sorted(lists.items(), key=lambda item: -len(item[1]))[:MAX_REASONS])
 
 
-def _counted(names: Sequence[str]) -> dict[str, Any]:
-    shown = [printable(name)[:MAX_REASON] for name in names[:MAX_NAMES]]
-    return {"count": len(names), "names": shown}
+def _rarest(lists: Mapping[_Key, list[str]]) -> list[tuple[_Key, list[str]]]:
+    return sorted(lists.items(), key=lambda item: len(item[1]))
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many characters of names an annotation may still have."""
+
+    left: int = ROOM
+
+    def of(self, names: Sequence[str], least: int = MAX_NAMES) -> list[str]:
+        """Return all names if there is room for them, else the first few."""
+        shown = [_short(name) for name in names]
+        self.left -= sum(map(len, shown[least:]))
+        if self.left >= 0:
+            return shown
+        self.left = 0
+        return shown[:least]
+
+
+def _short(text: str) -> str:
+    return printable(text)[:MAX_REASON]
 
 
 def _some(names: Sequence[str]) -> str:

@@ -16,6 +16,9 @@ SOURCE: Final = "source"
 BOOKKEEPING: Final = "bookkeeping"
 """Of a round: what of the source is in it, what is left out, and what it cannot say, as JSON."""
 
+ALSO: Final = "also"
+"""Of a job: other names by which people know it, as a JSON list: of its owners, groups, array."""
+
 SLURM_JOB: Final = "slurm/job"
 """Of a job: its number, as commands take it: `17`, of a task of an array `17_3`."""
 

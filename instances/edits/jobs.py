@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placewright.instances.derived.names import check_known
+from placewright.instances.derived.source_names import check_in_round
 from placewright.instances.documents.edits import JobEdit
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
@@ -32,18 +32,15 @@ _OF_GROUP = (
 
 def job(round_: Round, edits: dict[str, JobEdit]) -> Round:
     """Change what jobs ask, by name."""
-    known = {one.name for one in round_.jobs}
-    for name in edits:
-        check_known(name, known, "job", (name,))
+    of = {one.name: name for name in edits for one in check_in_round(round_, name, (name,))}
     jobs: list[Job] = []
     for one in round_.jobs:
-        edit = edits.get(one.name)
         try:
-            jobs.append(one if edit is None else _changed(one, edit))
+            jobs.append(_changed(one, edits[of[one.name]]) if one.name in of else one)
         except InvalidInputError as error:
-            raise error.under(one.name) from None
+            raise error.under(of[one.name]) from None
     update: dict[str, Any] = {"jobs": tuple(jobs)}
-    free = {name for name, edit in edits.items() if "conflicts" in edit.without}
+    free = {name for name, edit in of.items() if "conflicts" in edits[edit].without}
     if free:
         left = tuple(p for p in round_.sharing.conflicts if not free.intersection(p))
         update["sharing"] = round_.sharing.model_copy(update={"conflicts": left})
@@ -52,20 +49,22 @@ def job(round_: Round, edits: dict[str, JobEdit]) -> Round:
 
 def remove(round_: Round, names: Sequence[str]) -> Round:
     """Take jobs away as if they had never been."""
-    known = {one.name for one in round_.jobs}
-    for i, name in enumerate(names):
-        check_known(name, known, "job", (i,))
-    return round_.without_jobs(frozenset(names))
+    return round_.without_jobs(_all_called(round_, names))
 
 
 def end(round_: Round, names: Sequence[str]) -> Round:
     """Take running jobs away as if they had ended."""
     known = {one.name: one for one in round_.jobs}
     for i, name in enumerate(names):
-        check_known(name, known, "job", (i,))
-        if known[name].running is None:
+        if any(known[one].running is None for one in _all_called(round_, [name], i)):
             raise InvalidInputError("does not run; expected a running job", path=(i,), value=name)
-    return round_.without_jobs(frozenset(names))
+    return round_.without_jobs(_all_called(round_, names))
+
+
+def _all_called(round_: Round, names: Sequence[str], first: int = 0) -> frozenset[str]:
+    """Return the jobs of some names, in the round or in its source."""
+    found = (check_in_round(round_, name, (i,)) for i, name in enumerate(names, first))
+    return frozenset(job.name for jobs in found for job in jobs)
 
 
 def submit(round_: Round, jobs: Sequence[Job]) -> Round:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from placewright.instances.converters.kubernetes.groups import gang_of
+from placewright.instances.converters.kubernetes.groups import gang_of, title_of
 from placewright.instances.converters.kubernetes.pods import requests
 from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.errors import InvalidInputError
@@ -51,11 +51,14 @@ class Extender:
     def __init__(self) -> None:
         self._jobs: Mapping[str, JobPlaces] | None = None
         self._of: dict[str, str] = {}  # the job of each uid of a pod or owner
+        self._left_out: Mapping[str, str] = {}
         self._given: dict[str, tuple[str, int]] = {}
 
-    def show(self, jobs: Mapping[str, JobPlaces]) -> None:
-        """Answer by another plan from now on."""
-        self._jobs, self._given = jobs, {}
+    def show(
+        self, jobs: Mapping[str, JobPlaces], left_out: Mapping[str, str] | None = None
+    ) -> None:
+        """Answer by another plan from now on; of pods that are left out of its round, why."""
+        self._jobs, self._given, self._left_out = jobs, {}, left_out or {}
         # Of those that an object owns, the job that waits comes last: it is who asks.
         self._of = {uid: name for name, places in jobs.items() for uid in places.owners}
         self._of |= {
@@ -97,7 +100,8 @@ class Extender:
             return None, f"{_WAITS} no plan yet"
         job = self._job_of(args.pod, self._jobs)
         if job is None:
-            return None, f"{_WAITS} in no plan"
+            why = self._left_out.get(args.pod.name)
+            return None, f"{_WAITS} {f'not in the round: {why}' if why else 'in no plan'}"
         places = self._jobs[job]
         if not places.tasks:
             return None, f"{_WAITS} {places.why}"
@@ -146,8 +150,7 @@ class Extender:
         for uid in (meta.uid, *(owner.uid for owner in meta.ownerReferences)):
             if uid and uid in self._of:
                 return self._of[uid]
-        gang = gang_of(pod, {})
-        whole = f"{gang.namespace}/{gang.name}" if gang.namespace else gang.name
+        whole = title_of(gang_of(pod, {}), pod)
         names = (f"{whole}:waiting", whole, pod.name)
         return next((name for name in names if name in jobs), None)
 

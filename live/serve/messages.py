@@ -67,7 +67,7 @@ class Snapshot:
     """What the service shows of a round and its plan, in milli-GPU where it counts GPUs.
 
     `stranded` is None where it is not measured; of a plan without certificate there are no `gaps`,
-    and it took no `seconds`.
+    and it took no `seconds`. `left_out` says why something of the source is not in the round.
     """
 
     name: str
@@ -79,6 +79,7 @@ class Snapshot:
     stranded: float | None
     page: str
     jobs: Mapping[str, JobPlaces] = field(repr=False)
+    left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def refused(error: InvalidInputError, status: int) -> Answer:

@@ -12,11 +12,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from placewright.collection import no_collection
-from placewright.explain.document import explanation_document, kinds_document
+from placewright.explain.document import (
+    explanation_document,
+    kinds_document,
+    left_out_document,
+)
 from placewright.explain.explain_job import explain_job
 from placewright.explain.kinds import explain_all
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.derived.names import check_known
+from placewright.instances.derived.source_names import jobs_called, left_out_called
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
@@ -126,6 +131,8 @@ def _explain(raw: Any, question: Question) -> tuple[Answer, None]:
     seconds, digest = _seconds(round_, question), round_digest(round_)
     if job is None:
         return as_json(kinds_document(explain_all(round_, plan, time_limit=seconds), digest)), None
+    if not jobs_called(round_, job) and (left := left_out_called(round_, job)):
+        return as_json(left_out_document(round_, job, left, digest)), None
     found = explain_job(round_, plan, job, corrections=corrections, time_limit=seconds)
     return as_json(explanation_document(found, digest)), None
 

@@ -52,7 +52,7 @@ class Service:
     def _show(self, snapshot: Snapshot) -> None:
         self.last = snapshot
         self.metrics.show(snapshot)
-        self.extender.show(snapshot.jobs)
+        self.extender.show(snapshot.jobs, snapshot.left_out)
 
     @asynccontextmanager
     async def running(self, _app: FastAPI) -> AsyncIterator[None]:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from placewright.explain.fragmentation import fragmentation_of, is_measured
 from placewright.explain.free_domains import free_and_total
 from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.derived.source_names import all_left_out
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
@@ -53,6 +54,7 @@ def snapshot_of(round_: Round, plan: Plan) -> Snapshot:
         stranded=stranded,
         page=render_report(round_, plan),
         jobs={one.job: _places(jobs[one.job], one) for one in plan.decisions},
+        left_out={one.name: one.why[:MAX_REASON] for one in all_left_out(round_)},
     )
 
 

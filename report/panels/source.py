@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from pydantic import BaseModel, ValidationError
-
+from placewright.instances.documents.bookkeeping import Book, book_of
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import BOOKKEEPING, SOURCE
 from placewright.report.panels.subject import Subject
 from placewright.report.table import Table, table
 from placewright.report.text import number
 
-
-class _LeftOut(BaseModel):
-    kind: str
-    reason: str
-    count: int
-    names: list[str]
-
-
-class _Unsaid(BaseModel):
-    what: str
-    count: int
-    names: list[str]
-
-
-class _Book(BaseModel):
-    """The bookkeeping of a converter, as the annotation of a round has it."""
-
-    taken: dict[str, int]
-    left_out: list[_LeftOut]
-    unsaid: list[_Unsaid]
-    fields: list[str] = []
+MAX_NAMES = 5
+"""Names that a row shows of those it counts."""
 
 
 def source(subject: Subject) -> Iterator[Table]:
     """Yield what a converter noted, and the other annotations of the round."""
     notes = dict(subject.round.annotations)
-    book = _book(notes.get(BOOKKEEPING, ""))
+    book = book_of(notes)
     if book is not None:
         del notes[BOOKKEEPING]
         name = notes.pop(SOURCE, "the source")
@@ -71,11 +49,11 @@ def source(subject: Subject) -> Iterator[Table]:
 
 def unsaid_of(round_: Round, job: str) -> list[str]:
     """Return what its source said of a job, and the round does not: it was read without that."""
-    book = _book(round_.annotations.get(BOOKKEEPING, ""))
+    book = book_of(round_.annotations)
     return [one.what for one in book.unsaid if job in one.names] if book is not None else []
 
 
-def _taken(book: _Book, name: str) -> Table:
+def _taken(book: Book, name: str) -> Table:
     def row(kind: str, taken: int) -> tuple[str, str, str]:
         left = sum(one.count for one in book.left_out if one.kind == kind)
         return kind, number(taken + left), number(taken)
@@ -87,15 +65,7 @@ def _taken(book: _Book, name: str) -> Table:
     )
 
 
-def _names(names: list[str], count: int) -> str:
-    more = count - len(names)
-    return ", ".join(names) + (f" and {more:,} more" if names and more > 0 else "")
-
-
-def _book(text: str) -> _Book | None:
-    """Return the bookkeeping in an annotation, None if it is no such thing."""
-    try:
-        raw: Any = json.loads(text)
-        return _Book.model_validate(raw)
-    except (ValueError, RecursionError, ValidationError):
-        return None
+def _names(names: Sequence[str], count: int) -> str:
+    shown = names[:MAX_NAMES]
+    more = count - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if shown and more > 0 else "")

@@ -13,7 +13,7 @@ from placewright.instances.converters.kubernetes.dump import NODE, PODS, Dump, r
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
 from placewright.instances.converters.kubernetes.gangs import PodJobs, gangs_of
 from placewright.instances.converters.kubernetes.group_queues import GroupQueueCaps
-from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang
+from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang, other_names
 from placewright.instances.converters.kubernetes.jobs import LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue_caps import QueueCaps
 from placewright.instances.converters.kubernetes.kueue_records import Workload
@@ -209,6 +209,7 @@ def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:
                     jobs.book.take(PODS, len(unbound[key]))
             except LeftOutError as error:
                 jobs.book.leave(kueue.KIND, str(error), workload.name)
+                jobs.book.also[workload.name] = tuple(other_names([workload]))
                 jobs.leave(unbound[key], f"its workload {error}")
 
 

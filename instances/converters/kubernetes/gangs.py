@@ -18,13 +18,15 @@ from placewright.instances.converters.kubernetes.groups import (
     Gang,
     PodGroup,
     gang_of,
+    other_names,
+    title_of,
 )
 from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue_records import Workload
 from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.pods import State
 from placewright.instances.converters.kubernetes.records import Object, Pod
-from placewright.instances.converters.kubernetes.source_ids import of_gang
+from placewright.instances.converters.kubernetes.source_ids import also, of_gang
 from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.converters.kubernetes.workloads import Workloads
 
@@ -84,7 +86,7 @@ class PodJobs:
     def __post_init__(self) -> None:
         self._above = {one.metadata.name: one.above for one in self.dump.group_queues}
 
-    def leave(self, members: Sequence[Pod], why: str) -> None:
+    def leave(self, members: Sequence[Pod], why: str, more: str = "") -> None:
         """Leave pods out; what bound ones hold of their nodes is taken off these."""
         for pod in members:
             host = pod.spec.nodeName
@@ -92,6 +94,10 @@ class PodJobs:
                 self.book.leave(PODS, "runs on a node that is not in the round", pod.name)
                 continue
             self.book.leave(PODS, why, pod.name)
+            title = title_of(gang_of(pod, {}), pod)
+            self.book.also[pod.name] = (pod.metadata.uid, title, *other_names([pod]))
+            if more:
+                self.book.why[pod.name] = more
             if host is not None:
                 asked = pods.requests(pod.spec)
                 self.background[host].add(asked)
@@ -157,7 +163,7 @@ class PodJobs:
         try:
             self.maker.wait(replace(head, held=held), [asks[pod.key] for pod in waiting], waiting)
         except LeftOutError as error:
-            self.leave(waiting, str(error))
+            self.leave(waiting, str(error), error.more)
         else:
             self.book.take(PODS, len(waiting))
 
@@ -165,7 +171,8 @@ class PodJobs:
         workload = self._workload(gang)
         if workload is not None:
             return replace(self.workloads.head(workload), required=None)
-        ids = of_gang(gang, group, members)
+        title = title_of(gang, members[0])
+        ids = of_gang(gang._replace(name=title.rpartition("/")[2]), group, members)
         created = [pod.metadata.creationTimestamp for pod in members]
         limits = [pod.spec.activeDeadlineSeconds for pod in members]
         least: int | None = None
@@ -175,9 +182,8 @@ class PodJobs:
             required = self._level(group.required, group)
             if group.spec.subGroups:
                 self.book.cannot_say("groups within a pod group", group.name)
-        space = f"{gang.namespace}/" if gang.namespace else ""
         return Head(
-            name=f"{space}{gang.name}",
+            name=title,
             tenant=_queue(group, members[0]),
             priority=max(pod.spec.priority for pod in members),
             submitted=min((at for at in created if at is not None), default=None),
@@ -205,7 +211,8 @@ class PodJobs:
         else:
             made = None if group is None else (Kind(gang.by, "PodGroup"), group)
             queues = list(queues_above(self._above, head.tenant))
-        return replace(head, ids={**head.ids, **self.dump.caveats.of_job(members, made, queues)})
+        told = self.dump.caveats.of_job(members, made, queues) | also(members, head.ids)
+        return replace(head, ids={**head.ids, **told})
 
     def _ask(self, pod: Pod, wanted: Amounts, group: PodGroup | None) -> Ask:
         preferred: tuple[str, ...] | None = None

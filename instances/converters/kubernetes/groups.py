@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
@@ -32,12 +32,16 @@ _NAME = re.compile(NAME)
 _BUILD = 100
 """Priority from which on KAI does not preempt, unless a group says otherwise."""
 
-_OTHER_LABELS = (
-    "leaderworkerset.sigs.k8s.io/group-key",
-    "jobset.sigs.k8s.io/jobset-uid",
-    "training.kubeflow.org/job-name",
-    "ray.io/cluster",
-)
+_OTHER_LABELS: Mapping[str, tuple[str, ...]] = {
+    "leaderworkerset.sigs.k8s.io/group-key": (
+        "leaderworkerset.sigs.k8s.io/name",
+        "leaderworkerset.sigs.k8s.io/group-index",
+    ),
+    "jobset.sigs.k8s.io/jobset-uid": ("jobset.sigs.k8s.io/jobset-name",),
+    "training.kubeflow.org/job-name": (),
+    "ray.io/cluster": (),
+}
+"""Labels that make gangs, and those whose values name a gang where its own is a hash or uid."""
 
 
 class Gang(NamedTuple):
@@ -171,6 +175,26 @@ def gang_of(pod: Pod, workload_of: Mapping[str, tuple[str, str]]) -> Gang:
         if owner.controller and owner.kind == "Job" and _is_name(owner.name):
             return Gang("Job", space, owner.name)
     return Gang("Pod", space, meta.name)
+
+
+def title_of(gang: Gang, pod: Pod) -> str:
+    """Return the name of a gang, with its namespace, as people type it: `ml/js`, `ml/lws-0`."""
+    parts = [pod.metadata.labels.get(key, "") for key in _OTHER_LABELS.get(gang.by, ())]
+    name = "-".join(parts) if parts and all(map(_is_name, parts)) else gang.name
+    return f"{gang.namespace}/{name}" if gang.namespace else name
+
+
+def other_names(objects: Iterable[Object]) -> Iterator[str]:
+    """Yield what people call objects by, too: names and uids of owners, and of their groups."""
+    for one in objects:
+        meta = one.metadata
+        space = f"{meta.namespace}/" if meta.namespace else ""
+        yield from (f"{space}{owner.name}" for owner in meta.ownerReferences)
+        yield from (owner.uid for owner in meta.ownerReferences if owner.uid)
+        for key, names in _OTHER_LABELS.items():
+            for label in (key, *names[:1]):
+                if label in meta.labels:
+                    yield f"{space}{meta.labels[label]}"
 
 
 def _is_name(text: str | None) -> bool:

@@ -31,7 +31,11 @@ TOO_MUCH = "asks for more than a round can say"
 
 
 class LeftOutError(Exception):
-    """Why something is not in the round."""
+    """Why something is not in the round; `more` is what is special to it."""
+
+    def __init__(self, why: str, more: str = "") -> None:
+        super().__init__(why)
+        self.more = more
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +177,12 @@ class Maker:
             groups.setdefault(ask, []).append(at)
         for ask in groups:
             if not self.eligibility.able(ask.allowed, ask.gpus):
-                raise LeftOutError("may go to no node of the round")
+                raise LeftOutError("may go to no node of the round", _unmet(ask))
         number, least = len(asks), len(asks) if head.least is None else head.least
         if len(groups) > 1 or any(ask.slices for ask in groups):
             least = max(least, number)
         if number < least:
-            raise LeftOutError("its gang has fewer pods than it needs")
+            raise LeftOutError("its gang has fewer pods than it needs", f"{number:,} of {least:,}")
         sizes = [number, *range(number - 1, max(1, least) - 1, -1)]
         if len(sizes) > MAX_OPTIONS:
             sizes = [*sizes[: MAX_OPTIONS - 1], sizes[-1]]
@@ -281,6 +285,12 @@ def _ids(groups: Mapping[Ask, Sequence[int]], pods: Sequence[Pod]) -> dict[str, 
     """Return what task groups are in the source, of tasks by their index."""
     members = [[pods[at] for at in tasks] if pods else [] for tasks in groups.values()]
     return of_groups(members, [ask.part for ask in groups])
+
+
+def _unmet(ask: Ask) -> str:
+    """Return what no node meets, or not with all the rest."""
+    conditions = [one for one in ask.conditions if not one.hosts] or ask.conditions
+    return ", ".join(one.name for one in conditions)
 
 
 def _anywhere(ask: Ask, everywhere: frozenset[str]) -> Ask:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from placewright.instances.converters.kubernetes.groups import GROUP_KINDS, WORKLOAD, Gang
+from placewright.instances.converters.kubernetes.groups import (
+    GROUP_KINDS,
+    WORKLOAD,
+    Gang,
+    other_names,
+)
 from placewright.instances.converters.kubernetes.kueue_records import Workload
 from placewright.instances.converters.kubernetes.records import Node, Object, Pod
+from placewright.instances.derived.source_names import also_of
 from placewright.instances.documents.annotations import MAX_TEXT
 from placewright.instances.documents.base import NAME
 from placewright.instances.documents.source_keys import (
+    ALSO,
     KUBERNETES_AFFINITY,
     KUBERNETES_BY,
     KUBERNETES_CHECK,
@@ -90,6 +97,14 @@ def of_workload(workload: Workload, *, is_placed_by_kueue: bool) -> dict[str, st
     if OWN_CHECK in checks:
         ids[KUBERNETES_CHECK] = str(checks.index(OWN_CHECK))
     return ids
+
+
+def also(members: Iterable[Pod], ids: Mapping[str, str]) -> dict[str, str]:
+    """Return the other names of a job with some pods, but for those among its ids."""
+    space = f"{ids.get(KUBERNETES_NAMESPACE, '')}/"
+    known = {text for own in ids.values() for text in (own, f"{space}{own}")}
+    text = also_of(name for name in other_names(members) if name not in known)
+    return {ALSO: text} if text else {}
 
 
 def of_groups(groups: Sequence[Sequence[Pod]], parts: Sequence[str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from placewright.instances.converters.kubernetes.kueue_records import WORKLOAD, 
 from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.pods import requests, slices
 from placewright.instances.converters.kubernetes.records import Pod
-from placewright.instances.converters.kubernetes.source_ids import of_workload
+from placewright.instances.converters.kubernetes.source_ids import also, of_workload
 from placewright.instances.converters.support.host_sets import Condition, either
 from placewright.instances.documents.base import MAX_COUNT
 
@@ -178,7 +178,7 @@ def add_workload(
     told = workloads.caveats.of_job(
         members, (WORKLOAD, workload), queues_of_kueue(workloads.queues, workload)
     )
-    head = replace(head, ids={**head.ids, **told})
+    head = replace(head, ids={**head.ids, **told, **also(members, head.ids)})
     placed = workloads.places(workload, sets)
     if placed:
         since = [c.lastTransitionTime for c in workload.status.conditions if c.type == "Admitted"]

@@ -13,6 +13,7 @@ from placewright.instances.documents.source_keys import SLURM_JOB
 
 MAX_TASKS = 1000
 MAX_ALL = 100_000
+BEYOND = "held by the limit of its array, %{}: it starts when others of it have ended"
 _PIECE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 
 
@@ -56,6 +57,7 @@ def split(
         may = max(0, int(limit[:9]) - active.get(record.array_job_id, 0))
         if not may:
             raise LeftOutError("held by the limit of its array")
+        book.why |= {f"{job.name}_{n}": BEYOND.format(limit) for n in numbers[may:]}
         if may < len(numbers):
             book.cannot_say("tasks of an array beyond its limit, which start later", job.name)
         numbers = numbers[:may]

@@ -13,10 +13,12 @@ from placewright.instances.converters.slurm.nodes import Nodes
 from placewright.instances.converters.slurm.records import SlurmJob, SlurmReservation
 from placewright.instances.converters.slurm.topology import Topology
 from placewright.instances.converters.support.host_sets import Condition, HostSets
+from placewright.instances.derived.source_names import also_of
 from placewright.instances.documents.annotations import LINE
 from placewright.instances.documents.arrangement import Apart
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.source_keys import (
+    ALSO,
     SLURM_COMPONENTS,
     SLURM_JOB,
     SLURM_OURS,
@@ -70,6 +72,7 @@ def source_ids(job: SlurmJob, components: Sequence[SlurmJob], context: Context) 
         SLURM_COMPONENTS: ",".join(numbers) if len(set(numbers)) > 1 else "",
         SLURM_USER: user,
         SLURM_OURS: ",".join(job.fields_of_ours),
+        ALSO: also_of(name for one in (job, *components) for name in one.other_names),
     }
     caveats = context.caveats.of_job((job, *components), context.limits)
     return {key: text for key, text in texts.items() if text} | caveats

@@ -70,6 +70,10 @@ def jobs_of(
                 wanted.add(job.reservation)
         except LeftOutError as error:
             book.leave(KIND, str(error), *numbers)
+            for component in components:
+                book.also[component.name] = component.other_names
+                if component.dependency:
+                    book.why[component.name] = component.dependency
             if eligibility.runs(job):
                 caps.leave(components)
                 closed.update(name for c in components for name in c.nodes)

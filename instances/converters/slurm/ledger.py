@@ -20,14 +20,15 @@ JOB = Ledger(
     memory_per_cpu cpus_per_tres memory_per_tres tres_per_job tres_per_node tres_per_socket
     tres_per_task tres_req_str gres_detail job_resources nodes required_nodes excluded_nodes
     features shared licenses resv_name required_switches minimum_switches switches segment_size
-    flags het_job_id het_job_offset array_job_id array_task_string""",
-    """accrue_time allocating_node array_max_tasks array_task_id association_id batch_flag
+    flags het_job_id het_job_offset array_job_id array_task_id array_task_string
+    name""",
+    """accrue_time allocating_node array_max_tasks association_id batch_flag
     batch_host
     billable_tres burst_buffer_state cluster command comment container container_id container_type
     cpu_frequency_governor cpu_frequency_maximum cpu_frequency_minimum cpus_per_task cron
     current_working_directory delay_boot derived_exit_code end_time exit_code extra failed_node
     federation_origin group_id group_name het_job_id_set job_size_str licenses_allocated mail_type
-    mail_user memory_update_delay memory_update_margin name nice oversubscribe exclusive power
+    mail_user memory_update_delay memory_update_margin nice oversubscribe exclusive power
     pre_sus_time preempt_time profile reboot resize_time restart_cnt scheduled_nodes
     selinux_context show_flags standard_error standard_input standard_output state_description
     stderr_expanded stdin_expanded stdout_expanded step_id submit_line suspend_time system_comment

@@ -168,8 +168,21 @@ class SlurmJob(Record):
     het_job_id: Number = None
     het_job_offset: Number = None
     array_job_id: Number = None
+    array_task_id: Number = None
     array_task_string: Text = ""
+    title: Text = Field(default="", validation_alias="name")
     unreadable: Text = ""
+
+    @property
+    def other_names(self) -> tuple[str, ...]:
+        """Names that people know it by: `--job-name`, of a task of an array, of a component."""
+        task, component = self.array_task_id, self.het_job_offset or 0
+        names = (
+            self.title,
+            f"{self.array_job_id}_{task}" if self.array_job_id and task is not None else "",
+            f"{self.het_job_id}+{component}" if self.het_job_id else "",
+        )
+        return tuple(dict.fromkeys(name for name in names if name))
 
     @property
     def name(self) -> str:

@@ -334,7 +334,7 @@ def test_annotations_say_which_job_of_slurm_it_is(tmp_path):
         "1_2": {"slurm/job": "1_2"},
         "1_3": {"slurm/job": "1_3"},
         "2": {"slurm/job": "2"},
-        "5": {"slurm/job": "5", "slurm/components": "5,6"},
+        "5": {"slurm/job": "5", "slurm/components": "5,6", "also": '["5+0", "5+1"]'},
     }
     assert made.round.annotations["source"] == "slurm"
     counts = json.loads(made.round.annotations["bookkeeping"])

@@ -336,3 +336,13 @@ def test_pods_of_a_captured_cluster_go_where_they_are_planned(state):
     assert {name: went[name] for name, node in bound.items() if node} == {
         name: node for name, node in bound.items() if node
     }
+
+
+def test_a_pod_that_is_left_out_of_the_round_is_told_why():
+    made = Extender()
+    made.show({}, {"research/pretrain-0": "its gang has fewer pods than it needs: 1 of 2"})
+    nodes, reasons = nodes_and_reasons(made.filtered(arguments()))
+    assert (nodes, reasons) == (
+        [],
+        {"placewright: waits, not in the round: its gang has fewer pods than it needs: 1 of 2"},
+    )

@@ -1,0 +1,58 @@
+"""The bookkeeping of a converter as a document: what a source has that the round has not, and why.
+
+It is an annotation of the round (`BOOKKEEPING`), as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from pydantic import BaseModel, ValidationError
+
+from placewright.instances.documents.source_keys import BOOKKEEPING
+
+
+class LeftOut(BaseModel):
+    """Objects of one kind that are not in the round for one reason: how many, and the first."""
+
+    kind: str
+    reason: str
+    count: int
+    names: list[str]
+
+
+class Unsaid(BaseModel):
+    """What the source says of some objects, and the round cannot say."""
+
+    what: str
+    count: int
+    names: list[str]
+
+
+class Book(BaseModel):
+    """What is in the round by kind, what is left out, and what is not said.
+
+    `also` are other names of objects that are left out: of their owners, groups, arrays. `why` is
+    more about the reason of one; or all of it, of parts of an object that itself is in the round.
+    """
+
+    taken: dict[str, int]
+    left_out: list[LeftOut]
+    unsaid: list[Unsaid]
+    fields: list[str] = []
+    also: dict[str, list[str]] = {}
+    why: dict[str, str] = {}
+
+
+def book_of(annotations: Mapping[str, str]) -> Book | None:
+    """Return the bookkeeping among the annotations of a round, None if there is none."""
+    return _read(annotations.get(BOOKKEEPING, ""))
+
+
+@lru_cache(maxsize=4)
+def _read(text: str) -> Book | None:
+    try:
+        return Book.model_validate_json(text)
+    except (ValidationError, RecursionError):
+        return None
