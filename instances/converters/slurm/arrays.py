@@ -57,7 +57,9 @@ def split(
         may = max(0, int(limit[:9]) - active.get(record.array_job_id, 0))
         if not may:
             raise LeftOutError("held by the limit of its array")
-        book.why |= {f"{job.name}_{n}": BEYOND.format(limit) for n in numbers[may:]}
+        beyond = [f"{job.name}_{number}" for number in numbers[may:]]
+        book.why |= dict.fromkeys(beyond, BEYOND.format(limit))
+        book.also |= dict.fromkeys(beyond, record.other_names)
         if may < len(numbers):
             book.cannot_say("tasks of an array beyond its limit, which start later", job.name)
         numbers = numbers[:may]
