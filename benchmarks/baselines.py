@@ -125,7 +125,10 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
     with Worker() as worker:
         left = max(0.0, seconds - (time.monotonic() - began))
         limits = Limits(seconds=left, gap=GAP, memory_mib=round.limits.memory_mib)
-        outcome = worker.solve(backend, model.model.arrays(term), limits)
+        arrays = model.model.arrays(term)
+        if backend == "cp-sat":  # It has integers only: indicators that follow from them are, too.
+            arrays = replace(arrays, integer=np.ones_like(arrays.integer))
+        outcome = worker.solve(backend, arrays, limits)
     bound = None if outcome.bound is None else problem.round_bound(term, outcome.bound)
     if outcome.values is None:
         return Answer(outcome.status.value, term, None, bound, outcome.message)
@@ -139,13 +142,23 @@ def literal(backend: str, seconds: float, round: Round) -> Answer:  # noqa: A002
 
 
 def greedy_preemption(round: Round) -> Answer:  # noqa: A002
-    """Insert waiting jobs by value per GPU, each where it costs least to displace lawful victims.
+    """Insert waiting jobs by priority, then value per GPU, where lawful victims cost least.
 
     Placewright's own insertion, without any model after it, and without a bound.
     """
     problem = compile_round(round)
     placement = Placement(problem)
-    displace_greedily(placement)
+    priorities = [
+        max((round.jobs[job].priority for job in job_class.jobs), default=0)
+        for job_class in problem.classes
+    ]
+    for priority in sorted(set(priorities), reverse=True):
+        later = [
+            n if p < priority else 0 for n, p in zip(placement.waiting, priorities, strict=True)
+        ]
+        placement.waiting = [n - m for n, m in zip(placement.waiting, later, strict=True)]
+        displace_greedily(placement)
+        placement.waiting = [n + m for n, m in zip(placement.waiting, later, strict=True)]
     value = _value_of(round, problem, placement, "greedy preemption")
     return Answer("feasible", problem.terms[0], value)
 

@@ -115,11 +115,12 @@ def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:
                 continue
             limits = {OURS: case.seconds, "greedy": 0.0}
             methods: dict[str, Callable[[], Runs]] = {
-                name: partial(_runs, file, limit, 1 if case.common else repeats)
-                for name, limit in limits.items()
+                name: partial(_runs, file, limit, repeats) for name, limit in limits.items()
             }
             if case.common:
-                methods |= _rivals(file, case.seconds)
+                methods = {
+                    name: partial(_once, file, limit) for name, limit in limits.items()
+                } | _rivals(file, case.seconds)
             yield from compared(case.name, case.seed, methods)
 
 
@@ -161,6 +162,10 @@ def _runs(file: Path, limit: float, repeats: int) -> Runs:
     figures = {f"{stage} s": seconds for stage, seconds in json.loads(stages).items()}
     runs = [_verified(file, limit, figures) for _ in range(repeats)]
     return sorted(runs, key=lambda run: run.cpu_seconds)
+
+
+def _once(file: Path, limit: float) -> Runs:
+    return [_verified(file, limit, {})]
 
 
 def _verified(file: Path, limit: float, figures: dict[str, float]) -> Measured[Answer]:
