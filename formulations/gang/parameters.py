@@ -266,6 +266,9 @@ class RunParameters:
     max_tiny_variables: int = 100
     # Of the time left, for each search of counts before that model, in a small round.
     counts_share: float = 0.3
+    counts_seconds: float = 1.0  # What such a search may take at least,
+    max_counts_share: float = 0.7  # if that is no more than this part of the time left
+    exact_variables_per_second: float = 800.0  # Task variables of that model, to guess its time
     exact_share: float = 0.85  # Of the time left after them, for that model: later bounds need some
     # Task variables of a small round from which host patterns are tried before that model.
     min_pattern_variables: int = 100

@@ -15,8 +15,11 @@ from placewright.formulations.common.phases import Phase, leaving_out, run_phase
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.bounds.freed import freed_bounds
 from placewright.formulations.gang.bounds.trivial import trivial_bounds
-from placewright.formulations.gang.heuristics.count_search import COUNT_SEARCH, search_counts
-from placewright.formulations.gang.heuristics.disaggregate import disaggregate
+from placewright.formulations.gang.heuristics.count_search import (
+    COUNT_SEARCH,
+    search_counts,
+    search_small_counts,
+)
 from placewright.formulations.gang.heuristics.fragmentation_search import search_fragmentation
 from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
 from placewright.formulations.gang.heuristics.migration import (
@@ -32,22 +35,16 @@ from placewright.formulations.gang.heuristics.search import Search, Steps
 from placewright.formulations.gang.heuristics.stopping import close_enough
 from placewright.formulations.gang.models.aggregate.column_generation import (
     MODELLED_TERMS,
-    PricedModel,
     aggregate_models,
     bound_by_relaxation,
     collect_bounds,
 )
-from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.powers_of_two import only_powers_of_two
 from placewright.formulations.gang.models.aggregate.term_by_term import (
     later_bounds,
-    search_term_by_term,
 )
 from placewright.formulations.gang.models.host.model import num_task_variables
 from placewright.formulations.gang.models.host.solve import solve_exactly as run_exact
-from placewright.formulations.gang.placement.assignment import assign
-from placewright.formulations.gang.placement.completion import complete
-from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.from_candidate import placement_of
 from placewright.formulations.gang.placement.placement import Placement
@@ -113,12 +110,6 @@ def _search_fragmentation(search: Search) -> Steps:
     others = set(search.problem.terms[1:])
     modelled = small(search.problem) or others & set(MODELLED_TERMS)
     search.finished = search.close_enough() and not modelled
-
-
-def _search_small_counts(search: Search) -> Steps:
-    model = _aggregate_model_of_small(search.problem, search.greedy) if search.greedy else None
-    if model is not None:
-        yield from _search_aggregate_model(search.problem, search.session, model)
 
 
 def _solve_exactly(search: Search) -> Steps:
@@ -236,7 +227,18 @@ def _searches_counts(search: Search) -> bool:
 
 def _share_of_counts(search: Search) -> float:
     """Return the share of the time for a phase before the host-indexed model of a small round."""
-    return parameters.PARAMETERS.run.counts_share if small(search.problem) else 1.0
+    if not small(search.problem):
+        return 1.0
+    tuning = parameters.PARAMETERS.run
+    least = tuning.counts_seconds / max(search.session.remaining(), tuning.counts_seconds)
+    return max(tuning.counts_share, min(tuning.max_counts_share, least))
+
+
+def _share_of_first_lns(search: Search) -> float:
+    """Return the share for LNS before the host-indexed model: less, the sooner that is solved."""
+    tuning = parameters.PARAMETERS.run
+    seconds = num_task_variables(search.problem) / tuning.exact_variables_per_second
+    return min(tuning.exact_share, seconds / max(search.session.remaining(), seconds))
 
 
 def _leaves_gap(search: Search) -> bool:
@@ -310,44 +312,6 @@ def small(problem: Problem) -> bool:
     return len(problem.running) <= limit and num_task_variables(problem, limit) <= limit
 
 
-def _aggregate_model_of_small(problem: Problem, greedy: Placement) -> PricedModel | None:
-    """Return the aggregate model of a small round; None if the host-indexed one does as well.
-
-    Where all sizes are powers of two, its sums are exact, but for the tree. With host patterns, it
-    has no symmetry of equal hosts; in the host-indexed model that costs branch and bound many
-    nodes.
-    """
-    powers_of_two = only_powers_of_two(problem)
-    if (
-        not powers_of_two
-        and num_task_variables(problem) < parameters.PARAMETERS.run.min_pattern_variables
-    ):
-        return None
-    model = next(aggregate_models(problem, greedy))
-    return model if powers_of_two or isinstance(model.patterns, HostPatterns) else None
-
-
-def _search_aggregate_model(
-    problem: Problem, session: Session, model: PricedModel
-) -> Iterator[Candidate | Bound]:
-    """Search the counts of a small round: sums to the end, host patterns for part of the time."""
-    relaxed = yield from bound_by_relaxation(session, *model, problem.terms[0])
-    if model.patterns is None:
-        values = yield from search_term_by_term(session, *model, relaxed, gap=0.0)
-    else:
-        share = parameters.PARAMETERS.run.pattern_search_share
-        values = yield from search_term_by_term(session, *model, gap=0.0, share=share)
-    if values is not None:
-        placement = disaggregate(*model, values, session)
-        upgrade_options(placement)
-        done = problem.terms == (VALUE,) and session.settled(placement.value)
-        repair_disruptions(placement)
-        complete(placement)
-        yield assign(placement, "counts", final=done)
-    if not session.proven:
-        yield from later_bounds(session, *model)
-
-
 PHASES = (
     Phase("greedy", _greedy),
     Phase("trivial bounds", _bound_trivially),
@@ -359,7 +323,7 @@ PHASES = (
         lambda s: STRANDED in s.problem.terms,
         needs_time=True,
     ),
-    Phase("counts of a small round", _search_small_counts, _counts_may_prove, needs_time=True),
+    Phase("counts of a small round", search_small_counts, _counts_may_prove, needs_time=True),
     Phase(
         "host-indexed model at once",
         _solve_exactly,
@@ -385,6 +349,14 @@ PHASES = (
     Phase("migration", _migrate, _migrates, share=_share_of_counts),
     Phase("repacking", _repack, _repacks, share=_share_of_counts, needs_time=True, needs_gap=True),
     Phase("counts", _search_counts, _counts_may_gain, share=_share_of_counts),
+    Phase(
+        "first LNS of the best plan",
+        _improve_best,
+        lambda s: _leaves_gap(s) and small(s.problem) and not s.solved_exactly,
+        share=_share_of_first_lns,
+        needs_time=True,
+        needs_gap=True,
+    ),
     Phase(
         "host-indexed model",
         _solve_exactly,

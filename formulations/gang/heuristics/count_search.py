@@ -6,18 +6,30 @@ from collections.abc import Iterator
 from itertools import chain
 
 from placewright.formulations.common.phases import Phase, run_phases
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.disaggregate import disaggregate
 from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
 from placewright.formulations.gang.heuristics.lp_rounding import round_relaxation
 from placewright.formulations.gang.heuristics.search import Search, Steps
 from placewright.formulations.gang.models.aggregate.column_generation import (
     PricedModel,
+    aggregate_models,
+    bound_by_relaxation,
 )
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.term_by_term import search_term_by_term
+from placewright.formulations.gang.models.aggregate.powers_of_two import only_powers_of_two
+from placewright.formulations.gang.models.aggregate.term_by_term import (
+    later_bounds,
+    search_term_by_term,
+)
+from placewright.formulations.gang.models.host.model import num_task_variables
+from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.completion import complete
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.session import Session
 from placewright.solver import Outcome
 
@@ -85,6 +97,49 @@ def _take(search: Search, placement: Placement, source: str) -> Steps:
 def _improve(search: Search) -> Steps:
     if search.incumbent is not None:
         yield from large_neighbourhood_search(search.problem, search.session, search.incumbent)
+
+
+def search_small_counts(search: Search) -> Steps:
+    """Search the counts of a small round where the host-indexed model does not do as well."""
+    model = _aggregate_model_of_small(search.problem, search.greedy) if search.greedy else None
+    if model is not None:
+        yield from _search_aggregate_model(search.problem, search.session, model)
+
+
+def _aggregate_model_of_small(problem: Problem, greedy: Placement) -> PricedModel | None:
+    """Return the aggregate model of a small round; None if the host-indexed one does as well.
+
+    Where all sizes are powers of two, its sums are exact, but for the tree. With host patterns, it
+    has no symmetry of equal hosts; in the host-indexed model that costs branch and bound many
+    nodes.
+    """
+    powers_of_two = only_powers_of_two(problem)
+    if (
+        not powers_of_two
+        and num_task_variables(problem) < parameters.PARAMETERS.run.min_pattern_variables
+    ):
+        return None
+    model = next(aggregate_models(problem, greedy))
+    return model if powers_of_two or isinstance(model.patterns, HostPatterns) else None
+
+
+def _search_aggregate_model(problem: Problem, session: Session, model: PricedModel) -> Steps:
+    """Search the counts of a small round: sums to the end, host patterns for part of the time."""
+    relaxed = yield from bound_by_relaxation(session, *model, problem.terms[0])
+    if model.patterns is None:
+        values = yield from search_term_by_term(session, *model, relaxed, gap=0.0)
+    else:
+        share = parameters.PARAMETERS.run.pattern_search_share
+        values = yield from search_term_by_term(session, *model, gap=0.0, share=share)
+    if values is not None:
+        placement = disaggregate(*model, values, session)
+        upgrade_options(placement)
+        done = problem.terms == (VALUE,) and session.settled(placement.value)
+        repair_disruptions(placement)
+        complete(placement)
+        yield assign(placement, "counts", final=done)
+    if not session.proven:
+        yield from later_bounds(session, *model)
 
 
 COUNT_SEARCH = (
