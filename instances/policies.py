@@ -118,9 +118,11 @@ GANG = PolicySpec(
     fields=(
         "caps",
         "jobs.caps",
+        "jobs.preempts",
         "cluster.pools",
         "tenants.guarantee",
         "tenants.cells",
+        "tenants.preemption",
         "bindings",
         "maintenance",
         "policy.vacate",

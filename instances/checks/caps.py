@@ -50,6 +50,9 @@ def check_caps_of_jobs(round_: Round) -> None:
     errors = Errors()
     models = {name: frozenset(cap.gpus_by_model) for name, cap in round_.caps.items()}
     for i, job in enumerate(round_.jobs):
+        for k, name in enumerate(job.preempts or ()):
+            with errors:
+                check_known(name, models, "cap", ("jobs", i, "preempts", k))
         if job.caps:
             with errors:
                 _check_job(job, i, models)

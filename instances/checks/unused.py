@@ -54,7 +54,8 @@ def _given(entries: Iterable[Any], names: Sequence[str], owner: str) -> Iterator
     """Yield the path of each field that an entry gives."""
     for index, entry in enumerate(entries):
         for name in names:
-            if getattr(entry, name):
+            value = getattr(entry, name)
+            if value or (value == () and type(entry).model_fields[name].default is None):
                 yield owner, index, name
 
 

@@ -49,12 +49,15 @@ def _check_sections(round_: Round, hosts: Mapping[str, Hardware]) -> None:
         return
     if round_.maintenance:
         raise _beside_cells(("maintenance",))
+    for i, tenant in enumerate(round_.tenants):
+        if tenant.preemption is not None:
+            raise _beside_cells(("tenants", i, "preemption"))
     for name in ("aging", "backfill"):
         if getattr(round_.policy, name) is not None:
             raise _beside_cells(("policy", name))
     for i, job in enumerate(round_.jobs):
-        for name in ("not_before", "held"):
-            if getattr(job, name):
+        for name in ("not_before", "held", "preempts"):
+            if getattr(job, name) not in (None, False):
                 raise _beside_cells(("jobs", i, name))
 
 

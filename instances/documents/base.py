@@ -64,6 +64,7 @@ def _factories(kind: type[Document]) -> tuple[tuple[str, Any], ...]:
 
 NAME = r"^[A-Za-z0-9._:/@|+=-]+$"
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME)]
+PriorityNumber = Annotated[int, Field(strict=True, ge=-(10**9), le=10**9)]
 Flag = Annotated[bool, Field(strict=True)]
 Amount = Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
 Count = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]

@@ -16,6 +16,7 @@ from placewright.instances.documents.base import (
     Index,
     Many,
     Name,
+    PriorityNumber,
 )
 from placewright.instances.documents.deadline import Deadline
 from placewright.instances.documents.geo import MAX_REGIONS, Read
@@ -60,6 +61,8 @@ class Job(Document):
 
     An `opportunistic` job takes what is left: no guarantee of its tenant covers it. Jobs with one
     label of `anti_affinity` keep out of each other's domains. A job counts in each of its `caps`.
+    It may preempt jobs of lower precedence, with `preempts` only those that count in one of these
+    caps, with `preempts: []` none.
     With a `profile` it can take turns with others on its GPUs; if that has a sensitivity, and the
     job one option, then more options are written out as it is read. `deadline` is for the policy of
     that name: the work that is left and by when it is due. `reads` and `regions` are for `geo` and
@@ -73,7 +76,8 @@ class Job(Document):
     name: Name
     tenant: Name | None = None
     caps: Many[Name] = Field(default=(), max_length=MAX_CAPS)
-    priority: Annotated[int, Field(strict=True, ge=-(10**9), le=10**9)] = 0
+    priority: PriorityNumber = 0
+    preempts: Annotated[Many[Name], Field(max_length=MAX_CAPS)] | None = None
     weight: Annotated[int, Field(strict=True, ge=0, le=10**6)] = 1
     options: Many[Option] = Field(min_length=1, max_length=64)
     running: Running | None = None

@@ -16,6 +16,7 @@ from placewright.instances.documents.base import (
     Index,
     Many,
     Name,
+    PriorityNumber,
 )
 from placewright.instances.documents.cells import OwnedCells
 from placewright.instances.documents.cluster import HostName
@@ -51,6 +52,21 @@ FormulationName = Annotated[
 DEFAULT_SPREAD_WEIGHTS = {"rack": 1, "block": 4}
 
 
+class Preemption(Document):
+    """Leave to preempt: whose jobs those of a tenant may, where they are of higher precedence, too.
+
+    `within` speaks of the tenant's own jobs, `reclaim` and `borrow` of what other tenants of
+    `cohort` have borrowed: `reclaim` for an entitled job, `borrow` for one that borrows itself, of
+    jobs up to priority `borrow_up_to`. `lower` is a lower priority, `any` whatever priority.
+    """
+
+    within: Literal["never", "lower"] = "never"
+    reclaim: Literal["never", "lower", "any"] = "never"
+    borrow: Literal["never", "lower"] = "never"
+    borrow_up_to: PriorityNumber | None = None
+    cohort: Name | None = None
+
+
 class Tenant(Document):
     """Who owns jobs, and what they may hold together, by resource.
 
@@ -58,6 +74,7 @@ class Tenant(Document):
     and give way to those that stand on a guarantee; without one all its jobs stand. `weight`
     divides the tenant's dominant share in the term `share`. `cells` are whole domains that the
     tenant may always claim for its jobs that are not opportunistic; these run nowhere else.
+    `preemption` says whose jobs its own may preempt (None: all of lower precedence).
     """
 
     name: Name
@@ -65,6 +82,7 @@ class Tenant(Document):
     guarantee: Amounts = Field(default_factory=dict)
     weight: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 1
     cells: Many[OwnedCells] = ()
+    preemption: Preemption | None = None
 
 
 class Freeing(Document):

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from placewright.formulations.gang.problem.entitlement import borrowing_options
+from placewright.formulations.gang.problem.leave import NOBODY, Leave
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.documents.option import Option, TaskGroup
@@ -14,6 +15,7 @@ from placewright.instances.documents.round import Round
 
 Rank: TypeAlias = tuple[bool, bool, bool, int]
 """Promised the current lease, guaranteed by cells, entitled, priority."""
+LOWEST: Rank = (False, False, False, -(10**10))
 
 
 class PlacedTask(NamedTuple):
@@ -125,8 +127,31 @@ class Changes:
         return self.round.jobs[job].options[self._option(job)]
 
     def rank(self, job: int) -> Rank:
-        """Return the precedence of a job that starts or moves."""
+        """Return the precedence of a job that starts or moves, the lowest if it preempts nobody."""
+        if self._leave.ruled and self._number(job) == NOBODY:
+            return LOWEST
         return job in self._promised, *self.level(job)[1:]
+
+    def over(self, victim: int) -> set[int]:
+        """Return the jobs that start or move and may preempt a victim."""
+        level = self.level(victim)
+        higher = {j for j in self.new if self.rank(j) > level}
+        if not self._leave.ruled:
+            return higher
+        kind = self._leave.kind(self.round.jobs[victim], entitled=level[2])
+        return {j for j in higher if self._leave.has(self._number(j), kind)}
+
+    def _number(self, job: int) -> int:
+        return self._leave.number(self.round.jobs[job], entitled=self.level(job)[2])
+
+    @property
+    def ruled(self) -> bool:
+        """Whether the round says more than precedence does of who may preempt whom."""
+        return self._leave.ruled
+
+    @cached_property
+    def _leave(self) -> Leave:
+        return Leave(self.round, self._borrowed)
 
     def level(self, job: int) -> Rank:
         """Return the precedence of a job apart from promises: what must be above a victim's."""

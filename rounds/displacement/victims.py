@@ -54,8 +54,7 @@ class Displacement:
         known = self.candidate.preempted.get(victim, -1)
         if victim in self._evicted:
             return (known,) if known in self._changes.new else self._comes_first(victim)
-        mine = self._changes.level(victim)
-        higher = [j for j in self._may_displace(victim) if rank(j) > mine]
+        higher = self._may_displace(victim) & self._changes.over(victim)
         near = sorted(higher, key=lambda j: (rank(j), -j))
         if self._in_the_way(victim, near):
             return ()
@@ -73,9 +72,23 @@ class Displacement:
         return next((j for j in ordered if not self._in_the_way(j, ())), None)
 
     def serves_lower_jobs(self) -> bool:
-        """Whether jobs of no higher precedence than a victim's have what it gave back."""
-        levels = {self._changes.level(j) for j in self._judged}
-        return any(self._breaks_below(level) for level in levels)
+        """Whether jobs that may not preempt a victim have what it gave back."""
+        changes, judged = self._changes, self._judged
+        for level in {changes.level(j) for j in judged}:
+            higher = {j for j in changes.new if changes.rank(j) > level}
+            owners = [j for j in judged if changes.level(j) == level]
+            if self._breaks_without(higher, self._from(level), owners):
+                return True
+        for victim in judged if changes.ruled else ():
+            over = changes.over(victim)
+            back = [j for j in self._from(changes.level(victim)) if changes.over(j) <= over]
+            if self._breaks_without(over, back, [victim]):
+                return True
+        return False
+
+    def _from(self, level: Rank) -> list[int]:
+        """Return the judged victims of a level and above."""
+        return [j for j in self._judged if self._changes.level(j) >= level]
 
     @cached_property
     def _judged(self) -> list[int]:
@@ -128,12 +141,12 @@ class Displacement:
         """Whether a victim could not stay, were it not for the arrivals of some jobs."""
         return self._breaks([victim], set(gone), self._changes.home_hosts(victim), [victim])
 
-    def _breaks_below(self, level: Rank) -> bool:
-        """Whether something breaks without higher jobs once the victims of a level are back."""
-        changes = self._changes
-        back = [j for j in self._judged if changes.level(j) >= level]
+    def _breaks_without(
+        self, higher: set[int], victims: Sequence[int], owners: Sequence[int]
+    ) -> bool:
+        """Whether something breaks without some jobs that come once some victims are back."""
+        changes, back = self._changes, list(victims)
         hosts = set().union(*(changes.home_hosts(j) for j in back))
-        higher = {j for j in changes.new if changes.rank(j) > level}
         gone = {j for j in higher if self.round.jobs[j].running is None}
         movers = sorted(higher - gone)
         while found := [
@@ -146,7 +159,6 @@ class Displacement:
             back += found
             hosts.update(*(changes.home_hosts(j) for j in found))
             movers = [j for j in movers if j not in found]
-        owners = [j for j in self._judged if changes.level(j) == level]
         return self._breaks(back, gone, hosts, owners)
 
     def _breaks(

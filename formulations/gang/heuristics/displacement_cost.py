@@ -324,6 +324,17 @@ class DisplacementCost:
             self._freed_cache[key] = freed
         return self._freed_cache[key]
 
+    def _with_leave(self, shape: int) -> NDArray[np.bool_]:
+        """Return whether a shape may preempt all that stop in each row."""
+        problem, jobs = self.placement.problem, self._jobs
+        barred = np.array([not problem.over(shape, problem.running[j]) for j in jobs.job.tolist()])
+        found = np.ones(len(self._table.host), dtype=np.bool_)
+        first, last = (np.searchsorted(jobs.host, self._table.host, s) for s in ("left", "right"))
+        for k in range(int((last - first).max(initial=0))):
+            row = np.flatnonzero((first + k < last) & (self._table.stopped >> k & 1 > 0))
+            found[row] &= ~barred[first[row] + k]
+        return found
+
     def _row_cost(
         self,
         wanted: Ints,
@@ -343,6 +354,8 @@ class DisplacementCost:
         fits: NDArray[np.bool_] = np.less_equal(level, rank)
         # What has arrived may not profit from a preemption, nor may this where others have left.
         fits &= level <= self._least_rank_arrived[hosts]
+        for shape in shapes.tolist() if problem.over.sets is not None else ():
+            fits &= self._with_leave(shape)[at]
         may_come = np.logical_and.reduce(problem.shape_hosts[shapes])
         fits &= (may_come & (self.placement.least_rank <= rank))[hosts]
         width, left = len(need) - len(self._pools), left or self.placement.pools.left

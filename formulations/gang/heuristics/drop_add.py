@@ -72,7 +72,9 @@ def _may_be_profitable(placement: Placement, job: int, options: Sequence[_Option
     problem, mine = placement.problem, placement.problem.running[job]
     dropped = _option_of(placement, mine.job_class, 0)
     rows = problem.shape_hosts[:, [host for _, _, host, _ in mine.places]].any(axis=1)
-    eligible = set(np.flatnonzero(rows & (problem.shape_rank > mine.level)).tolist())
+    eligible = set(
+        np.flatnonzero(rows & problem.over(np.arange(problem.shape_rank.size), mine)).tolist()
+    )
     left = dropped.milli + int(placement.free_milli_gpu.sum())
     value = 0.0
     for other in options:

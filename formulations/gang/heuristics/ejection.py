@@ -75,7 +75,7 @@ class EjectionMoves(LoggedMoves):
             wanted, lost, found = int(lack[host]), 0.0, []
             changes = [(shape, host, 1)]
             room = self.placement.pools.allow(changes)
-            for mover in self.movable.preemptable(host, rank, int(level_limit[host]), accounts):
+            for mover in self.movable.preemptable(host, shape, int(level_limit[host]), accounts):
                 if (wanted <= 0 and room) or lost >= best:
                     break
                 if mover.moved and not self.preempted_lawfully(mover.job):
@@ -100,11 +100,12 @@ class EjectionMoves(LoggedMoves):
         """Return the least value lost (hosts,) if a task of `size` GPUs displaces jobs there."""
         return self.movable.least_loss(size - self.placement.whole, self._level_limit(rank))
 
-    def preemptable_gpus(self, accounts: Accounts, rank: int) -> Ints:
-        """Return the GPUs (hosts,) of jobs of some accounts that a task of the rank may preempt."""
-        found, level_limit = np.zeros_like(self.movable.gpus_on_host), self._level_limit(rank)
+    def preemptable_gpus(self, accounts: Accounts, shape: int) -> Ints:
+        """Return the GPUs (hosts,) of jobs of some accounts that a task of a shape may preempt."""
+        found = np.zeros_like(self.movable.gpus_on_host)
+        level_limit = self._level_limit(int(self.problem.shape_rank[shape]))
         for host in np.flatnonzero(self.movable.gpus_on_host).tolist():
-            mine = self.movable.preemptable(host, rank, int(level_limit[host]), accounts)
+            mine = self.movable.preemptable(host, shape, int(level_limit[host]), accounts)
             found[host] = sum(mover.gpus for mover in mine)
         return found
 

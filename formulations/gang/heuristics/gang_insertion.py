@@ -131,7 +131,7 @@ class _GangInsertion:
                 return bool(rank) and self._displace(c, o, excess)
         before, over = placement.value, accounts_of(excess)
         sites = ((hosts, ()) for hosts in self.sites.by_moving_jobs(group, over))
-        for hosts, stopped_gangs in chain(sites, self.sites.by_stopping_gangs(group, rank, over)):
+        for hosts, stopped_gangs in chain(sites, self.sites.by_stopping_gangs(group, over)):
             inserted = self._insert_on(c, o, hosts, stopped_gangs, excess)
             if inserted and placement.value > before and self._guard.holds():
                 return True
@@ -188,12 +188,12 @@ class _GangInsertion:
         # Jobs that fit few hosts are relocated first.
         able = problem.shape_hosts.sum(axis=1)
         moving.sort(key=lambda s: (able[moves.shape_of(s)], -moves.gpus_of(moves.shape_of(s))))
-        rank, remaining = int(problem.shape_rank[shape]), QuotaExcess(problem, excess)
+        remaining = QuotaExcess(problem, excess)
         for start in stopped:
             remaining.subtract(start)
         others = []
         for start in moving:
-            if remaining and self._counts_in(start, remaining) and self._may_wait(start, rank):
+            if remaining and self._counts_in(start, remaining) and self._may_wait(start, shape):
                 remaining.subtract(start)
                 stopped.append(start)
             else:
@@ -203,7 +203,7 @@ class _GangInsertion:
             if displaced is None and moves.reinsert(start):
                 continue
             if displaced is None:
-                waits = self._may_wait(start, rank)
+                waits = self._may_wait(start, shape)
                 displaced = moves.displace(start, moves.value_of(start) if waits else inf)
                 if displaced is None and not waits:
                     return False
@@ -217,10 +217,9 @@ class _GangInsertion:
         """Whether a job counts in a quota or cap that is exceeded."""
         return not excess.accounts.isdisjoint(self.problem.classes[start.job_class].accounts)
 
-    def _may_wait(self, start: JobPlacement, rank: int) -> bool:
-        """Whether a job may wait or be preempted for one of a rank that has arrived."""
+    def _may_wait(self, start: JobPlacement, shape: int) -> bool:
+        """Whether a job may wait or be preempted for one of a shape that has arrived."""
         if start.job == ANY_JOB:
             return True
-        return self.problem.running[start.job].level < rank and self.moves.preempted_lawfully(
-            start.job
-        )
+        over = self.problem.over(shape, self.problem.running[start.job])
+        return bool(over) and self.moves.preempted_lawfully(start.job)

@@ -46,7 +46,7 @@ class InsertionSites:
         """
         each, cost = self._capacity_if_moved(group)
         if accounts:
-            cost -= self.moves.preemptable_gpus(accounts, int(self.problem.shape_rank[group.shape]))
+            cost -= self.moves.preemptable_gpus(accounts, group.shape)
         hosts = np.flatnonzero(each)
         hosts = hosts[np.argsort(cost[hosts] / each[hosts], kind="stable")]
         domains = [hosts]
@@ -74,7 +74,7 @@ class InsertionSites:
         return each, np.maximum(0, each * size - whole)
 
     def by_stopping_gangs(
-        self, group: Group, rank: int, accounts: Accounts
+        self, group: Group, accounts: Accounts
     ) -> Iterator[tuple[HostCounts, list[int]]]:
         """Yield, by domain, hosts and the gangs of lower precedence to be preempted there.
 
@@ -86,7 +86,7 @@ class InsertionSites:
         whole, size = self.placement.whole, self.moves.gpus_of(group.shape)
         domain = self.problem.cluster.domain[group.required]
         eligible = self.moves.eligible_hosts(group.shape)
-        for inside, gangs in self._lower_gangs(rank, accounts, eligible, domain).items():
+        for inside, gangs in self._lower_gangs(group.shape, accounts, eligible, domain).items():
             here = np.flatnonzero(eligible & (domain == inside) & (whole >= size)).tolist()
             free = {host: int(whole[host]) for host in here}
             stopped = []
@@ -113,15 +113,16 @@ class InsertionSites:
                 yield chosen, stopped
 
     def _lower_gangs(
-        self, rank: int, accounts: Accounts, eligible: NDArray[np.bool_], domain: NDArray[np.int32]
+        self, shape: int, accounts: Accounts, eligible: NDArray[np.bool_], domain: NDArray[np.int32]
     ) -> dict[int, list[tuple[float, int]]]:
-        """Return (value per host, number) of the gangs of lower precedence, by domain.
+        """Return (value per host, number) of the gangs that a shape may preempt, by domain.
 
         Only gangs whose hosts are all in one domain and `eligible` (hosts,). `domain` is (hosts,).
         """
         sites: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
         for job in self._gangs:
-            if self.placement.is_running(job) and self.problem.running[job].level < rank:
+            victim = self.problem.running[job]
+            if self.placement.is_running(job) and self.problem.over(shape, victim):
                 number = self.placement.start_of(job)
                 start = self.moves.get(number)
                 hosts = [put.host for put in start.tasks]

@@ -161,16 +161,17 @@ class MovableJobs:
             yield from movers.values()
 
     def preemptable(
-        self, host: int, rank: int, level_limit: int, accounts: Accounts = ANY_ACCOUNT
+        self, host: int, shape: int, level_limit: int, accounts: Accounts = ANY_ACCOUNT
     ) -> list[MovableJob]:
-        """Return the jobs of a host that a task of the rank may preempt, least value per GPU first.
+        """Return the jobs of a host that a task of a shape may preempt, least value per GPU first.
 
-        Their level is below the rank and, unless they have moved, below the limit.
+        Their level is below its rank and, unless they have moved, below the limit.
         """
+        over, running = self.problem.over, self.problem.running
         return sorted(
             m
             for m in self._on[host].values()
-            if m.level < rank
+            if (m.job == ANY_JOB or over(shape, running[m.job]))
             and (m.moved or m.level < level_limit)
             and not (accounts and accounts.isdisjoint(m.accounts))
         )

@@ -7,14 +7,17 @@ Lawful (docs/plans.md#who-may-be-preempted), by counts of whole GPUs:
       of a higher rank, and with jobs of a higher rank that have moved to these hosts moved back,
       and those that have moved to the hosts of these, and so on.
 
-What (ii) finds in the way has no higher rank, and is stopped. Each step stops an arrival or brings
-a job back, so the steps end.
+Where rules say who may preempt whom, (ii) is asked once more for each stopped job, with those that
+may preempt it in place of those of a higher rank, and of the stopped ones those that no others may.
+
+What (ii) finds in the way has no higher rank, or no leave, and is stopped. Each step stops an
+arrival or brings a job back, so the steps end.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -103,12 +106,22 @@ def _stop_unlawful_arrivals(placement: Placement) -> bool:
     """Stop what has no higher rank than a victim and has its place; whether there was any."""
     stopped = _stopped(placement)
     running = placement.problem.running
-    changed = list(placement.changed())
+    changed = dict(placement.changed())
+    cases: list[tuple[int, int, list[int], set[int]]] = []
     for level in sorted({running[job].level for job in stopped}):
         back = [job for job in stopped if running[job].level >= level]
-        below = [(n, start) for n, start in changed if _rank(placement.problem, start) <= level]
-        above = [(n, start) for n, start in changed if _rank(placement.problem, start) > level]
-        counterfactual = _Counterfactual(placement, level, back, above)
+        higher = {n for n, start in changed.items() if _rank(placement.problem, start) > level}
+        cases.append((level, ANY_JOB, back, higher))
+    if placement.problem.over.sets is not None:
+        over = {job: _over(placement, changed, job) for job in stopped}
+        for job in stopped:
+            level = running[job].level
+            back = [o for o in stopped if running[o].level >= level and over[o] <= over[job]]
+            cases.append((level, job, back, over[job]))
+    for level, owner, back, higher in cases:
+        below = [(n, start) for n, start in changed.items() if n not in higher]
+        above = [(n, start) for n, start in changed.items() if n in higher]
+        counterfactual = _Counterfactual(placement, level, back, above, owner)
         unlawful = (
             counterfactual.on_hosts(below)
             or counterfactual.labelled(below)
@@ -122,6 +135,16 @@ def _stop_unlawful_arrivals(placement: Placement) -> bool:
     return False
 
 
+def _over(placement: Placement, changed: Mapping[int, JobPlacement], job: int) -> set[int]:
+    """Return the numbers of the jobs that have come and may preempt a stopped one."""
+    victim, over = placement.problem.running[job], placement.problem.over
+    return {
+        number
+        for number, start in changed.items()
+        if over(_shape(placement.problem, start), victim)
+    }
+
+
 class _Counterfactual:
     """A placement in which nobody above a level has come, and victims from there on are back.
 
@@ -131,6 +154,8 @@ class _Counterfactual:
         Stopped jobs of the level and above; as an attribute, with the jobs that have moved back.
     above
         Jobs of a higher rank that start or move, by number.
+    owner
+        The stopped job whose quotas are asked, or any of the level.
     """
 
     def __init__(
@@ -139,8 +164,10 @@ class _Counterfactual:
         level: int,
         back: Sequence[int],
         above: Sequence[tuple[int, JobPlacement]],
+        owner: int = ANY_JOB,
     ) -> None:
         self._placement, self._level, self._above = placement, level, above
+        self._owner = owner
         self.back = list(back)
         self._hosts = _hosts(placement.problem, back)
         self._returned: set[int] = set()
@@ -169,7 +196,7 @@ class _Counterfactual:
     def on_hosts(self, below: Sequence[tuple[int, JobPlacement]]) -> set[int]:
         """Return what arrives, not above the level, on a host that holds too much."""
         hosts = sorted(self._hosts)
-        if not self._placement.arrivals[hosts, : self._level + 1].any():
+        if self._owner == ANY_JOB and not self._placement.arrivals[hosts, : self._level + 1].any():
             # What is there stood together before the round.
             return set()
         full = self._overfull_host()
@@ -204,7 +231,7 @@ class _Counterfactual:
         for accounts in {
             classes[running[job].job_class].accounts
             for job in victims
-            if running[job].level == self._level
+            if (running[job].level == self._level if self._owner == ANY_JOB else job == self._owner)
         }:
             for number, start in reversed(below):
                 over = [
@@ -325,10 +352,13 @@ def _meets_label(placement: Placement, job: int) -> bool:
     return bool(placement.labelled_arrivals(label)[domains].any())
 
 
+def _shape(problem: Problem, start: JobPlacement) -> int:
+    """Return a shape of a placed job; all of one job have the same rank and leave."""
+    return problem.classes[start.job_class].choices[start.choice].groups[0].shape
+
+
 def _rank(problem: Problem, start: JobPlacement) -> int:
-    """Return the rank of a placed job; all groups of a job have the same."""
-    group = problem.classes[start.job_class].choices[start.choice].groups[0]
-    return int(problem.shape_rank[group.shape])
+    return int(problem.shape_rank[_shape(problem, start)])
 
 
 def _stop_beyond_quota(placement: Placement) -> None:

@@ -21,6 +21,7 @@ from placewright.formulations.gang.problem.job_compiler import (
     Precedence,
 )
 from placewright.formulations.gang.problem.jobs import Choice, JobClass, RunningJob
+from placewright.formulations.gang.problem.leave import Leave, Over
 from placewright.formulations.gang.problem.pools import (
     WHOLE_CLUSTER,
     compile_pools,
@@ -66,10 +67,10 @@ class Compiler:
         """
         borrowed = borrowing_options(round_) if borrowed is None else borrowed
         classes = priority_classes(round_, borrowed) if classes is None else classes
-        levels = precedence_levels(round_, borrowed)
+        levels, leave = precedence_levels(round_, borrowed), Leave(round_, borrowed)
         basis = self._basis
-        if basis is None or not basis.is_valid_for(round_, levels):
-            basis = self._basis = _CompiledJobs(round_, levels)
+        if basis is None or not basis.is_valid_for(round_, levels, leave):
+            basis = self._basis = _CompiledJobs(round_, levels, leave)
         return basis.problem(round_, borrowed, classes)
 
 
@@ -89,9 +90,8 @@ def compile_round(
     """
     borrowed = borrowing_options(round_)
     classes = priority_classes(round_, borrowed) if classes is None else classes
-    return _CompiledJobs(round_, precedence_levels(round_, borrowed), cluster).problem(
-        round_, borrowed, classes
-    )
+    levels, leave = precedence_levels(round_, borrowed), Leave(round_, borrowed)
+    return _CompiledJobs(round_, levels, leave, cluster).problem(round_, borrowed, classes)
 
 
 def precedence_levels(round_: Round, borrowed: BorrowingOptions) -> list[Precedence]:
@@ -108,24 +108,29 @@ class _CompiledJobs:
     """The compiled jobs of a round, and what they were compiled with."""
 
     def __init__(
-        self, round_: Round, levels: list[Precedence], cluster: Cluster | None = None
+        self,
+        round_: Round,
+        levels: list[Precedence],
+        leave: Leave,
+        cluster: Cluster | None = None,
     ) -> None:
         self.document = round_.cluster
         self.cluster = build_cluster(round_.cluster) if cluster is None else cluster
         entries = [(entry.healthy, size(entry.name)) for entry in round_.cluster.hosts]
         self.healthy = np.repeat([h for h, _ in entries], [n for _, n in entries])
-        self.job_compiler = JobCompiler(round_, self.cluster, levels)
+        self.job_compiler = JobCompiler(round_, self.cluster, levels, leave)
         self.shapes_needed = 0
         self.known: dict[int, CompiledJob] = {}
         self.borrowed: BorrowingOptions = {}
 
-    def is_valid_for(self, round_: Round, levels: list[Precedence]) -> bool:
+    def is_valid_for(self, round_: Round, levels: list[Precedence], leave: Leave) -> bool:
         """Whether another round may be compiled with the same shapes and precedences."""
         compiler = self.job_compiler
         return (
             round_.cluster is self.document
             and round_.host_sets == compiler.shapes.host_sets
             and levels == compiler.levels
+            and leave.key == compiler.leave.key
             and [t.name for t in round_.tenants] == list(compiler.tenants)
             and list(round_.caps) == list(compiler.caps)
             and round_.spread_weights() == compiler.weights
@@ -194,6 +199,7 @@ class _CompiledJobs:
             shape_demand=demand,
             shape_allowed=hosts,
             shape_rank=shapes.ranks(),
+            over=Over(shapes.ranks(), shapes.leaves(), self.job_compiler.leave.matrix()),
             shape_model=shapes.models(),
             part_demands=shapes.gpu_part_demands() if parted else None,
             host_kind=shapes.host_kinds(),
@@ -300,6 +306,7 @@ def _running_job(now: int, facts: CompiledJob, job_class: int) -> RunningJob:
     return RunningJob(
         job_class=job_class,
         level=held.level,
+        kind=held.kind,
         places=held.places,
         tasks=held.tasks,
         slots=held.slots,

@@ -15,6 +15,7 @@ from placewright.formulations.gang.problem.jobs import (
     Label,
     TaskPlacement,
 )
+from placewright.formulations.gang.problem.leave import NOBODY, Leave
 from placewright.formulations.gang.problem.mig_layouts import mask_of
 from placewright.formulations.gang.problem.quotas import account_numbers, use_numbers
 from placewright.formulations.gang.problem.shapes import ShapeTable
@@ -40,8 +41,8 @@ class RunningUse(NamedTuple):
 
     Attributes
     ----------
-    level
-        Index of its precedence, see `RunningJob.level`.
+    level, kind
+        See `RunningJob`.
     milli_gpu
         In all.
     places, tasks, slots
@@ -55,6 +56,7 @@ class RunningUse(NamedTuple):
     """
 
     level: int
+    kind: int
     milli_gpu: int
     places: tuple[Place, ...]
     tasks: tuple[TaskPlacement, ...]
@@ -88,8 +90,10 @@ class JobCompiler:
         Per class number: whether its jobs run, their tenant, quotas and caps, and their choices.
     """
 
-    def __init__(self, round_: Round, cluster: Cluster, levels: list[Precedence]) -> None:
-        self.cluster, self.levels = cluster, levels
+    def __init__(
+        self, round_: Round, cluster: Cluster, levels: list[Precedence], leave: Leave
+    ) -> None:
+        self.cluster, self.levels, self.leave = cluster, levels, leave
         self.tenants = {t.name: i for i, t in enumerate(round_.tenants)}
         numbers = account_numbers(round_)
         self.caps = {name: numbers["cap", name] for name in round_.caps}
@@ -118,8 +122,11 @@ class JobCompiler:
         if running is None:
             return CompiledJob(job, borrowed, kind, None)
         entitled = running.option not in borrowed
-        level = 0 if kind == PINNED else self.rank_of((entitled, job.priority))
-        return CompiledJob(job, borrowed, kind, self._held(job, running, level))
+        held = self._held(job, running)
+        if kind != PINNED:
+            level = self.rank_of((entitled, job.priority))
+            held = held._replace(level=level, kind=self.leave.kind(job, entitled=entitled))
+        return CompiledJob(job, borrowed, kind, held)
 
     def class_number(self, job: Job, borrowed: tuple[int, ...]) -> int:
         """Return a job's class number; jobs that no constraint or term distinguishes share one."""
@@ -136,7 +143,10 @@ class JobCompiler:
         if self.pools:
             accounts += tuple(dict.fromkeys(pool for choice in choices for pool in choice.pools))
         of = (running is not None, accounts, job.priority * self.strict)
-        key = (*of, *map(id, choices))
+        victim = 0
+        if running is not None:
+            victim = self.leave.kind(job, entitled=running.option not in borrowed)
+        key = (*of, victim, *map(id, choices))
         kind = self.class_numbers.setdefault(key, len(self.class_keys))
         if kind == len(self.class_keys):
             self.class_keys.append((running is not None, tenant, accounts, choices))
@@ -152,14 +162,18 @@ class JobCompiler:
         """Return an option as a choice; jobs share options, so few are compiled."""
         option = job.options[index]
         # By identity: options do not change, and a known one is alive, so its id is its own.
-        key = id(option), index, job.weight, job.priority, label, entitled
+        leave = self.leave.number(job, entitled=entitled)
+        key = id(option), index, job.weight, job.priority, label, entitled, leave
         if key not in self.choice_of_option:
             self.choice_of_option[key] = option, self._new_choice(job, index, label, entitled)
         return self.choice_of_option[key][1]
 
     def _new_choice(self, job: Job, index: int, label: int, entitled: bool) -> Choice:
         """Compile an option; equal choices are one object."""
-        option, rank = job.options[index], self.rank_of((entitled, job.priority))
+        option, leave = job.options[index], self.leave.number(job, entitled=entitled)
+        rank = self.rank_of((entitled, job.priority))
+        if self.leave.ruled and leave == NOBODY:
+            rank = 0  # it counts as one of the lowest precedence
         joint = NO_LEVEL
         if option.required is not None and sum(g.count for g in option.groups) > 1:
             joint = self.shapes.levels[option.required]
@@ -168,7 +182,7 @@ class JobCompiler:
         alone = tuple(use for use in used if use[0] in self.level_pools)
         alone = alone if len(option.groups) == 1 else ()
         groups = tuple(
-            [self.shapes.group(g, self.weights, rank, joint, alone) for g in option.groups]
+            [self.shapes.group(g, self.weights, rank, joint, alone, leave) for g in option.groups]
         )
         value, progress = job.value_of(index), option.progress
         uses = tuple((self.use_numbers[name], amount) for name, amount in used)
@@ -213,7 +227,8 @@ class JobCompiler:
 
         `members` has the job indices of each class number.
         """
-        # Running jobs of different levels are of different classes: their shapes differ in rank.
+        # Running jobs of different levels are of different classes: their shapes differ in rank,
+        # or their kinds do.
         return tuple(
             JobClass(
                 # Who runs has the priority of its class.
@@ -244,8 +259,8 @@ class JobCompiler:
                 homes[label][j] = frozenset(domain[list(hosts)].tolist())
         return tuple(Label(level, home) for level, home in zip(levels, homes, strict=True))
 
-    def _held(self, job: Job, running: Running, level: int) -> RunningUse:
-        """Return what a running job holds."""
+    def _held(self, job: Job, running: Running) -> RunningUse:
+        """Return what a running job holds, of level and kind 0."""
         option, tasks = job.options[running.option], running.tasks
         groups, host_of, start = option.groups, self.cluster.host_index, self.gpu_start
         places = tuple([(t.group, t.index, host_of[t.host], t.gpus) for t in tasks])
@@ -253,7 +268,8 @@ class JobCompiler:
         milli = [min(group.gpu, WHOLE_GPU) for group in groups]
         slots = tuple([t.slot for t in tasks])
         return RunningUse(
-            level=level,
+            level=0,
+            kind=0,
             milli_gpu=option.milli_gpu,
             places=places,
             tasks=tuple(

@@ -231,6 +231,8 @@ class RunningJob(NamedTuple):
     level : int
         Index of its precedence among the distinct ones of such jobs, lowest first: a job of level k
         may be preempted for tasks of a rank above k.
+    kind : int
+        What rules of preemption look at in it (leave.py).
     places : tuple of (group, index, host, GPUs)
         Where each task runs.
     tasks : tuple of TaskPlacement
@@ -248,6 +250,7 @@ class RunningJob(NamedTuple):
     migrate_cost: int
     preempt_cost: int
     slots: Slots = ()
+    kind: int = 0
 
 
 ANY_JOB = -1

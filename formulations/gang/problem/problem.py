@@ -32,6 +32,7 @@ from placewright.formulations.gang.problem.jobs import (
     Label,
     RunningJob,
 )
+from placewright.formulations.gang.problem.leave import Over
 from placewright.formulations.gang.problem.options import Options, list_options
 from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.priority_classes import weighted_value
@@ -74,7 +75,9 @@ class Problem:
     shape_allowed : bool (shapes, hosts)
         Hosts that the shape allows by name and GPU model, and that have what it asks for at all.
     shape_rank : int64 (shapes,)
-        See above; 0 where nothing runs that may move.
+        See above; 0 where nothing runs that may move, or nobody may be preempted.
+    over : Over
+        Which running jobs tasks of a shape may preempt.
     shape_model : int64 (shapes,)
         The GPU model (an index) that the shape allows alone; -1: any or several.
     part_demands : GpuPartDemands or None
@@ -125,6 +128,7 @@ class Problem:
     shape_demand: NDArray[np.int64]
     shape_allowed: NDArray[np.bool_]
     shape_rank: NDArray[np.int64]
+    over: Over
     shape_model: NDArray[np.int64]
     part_demands: GpuPartDemands | None
     host_kind: NDArray[np.int64]

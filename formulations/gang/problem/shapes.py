@@ -31,7 +31,7 @@ Demands: TypeAlias = tuple[tuple[str, int], ...]
 
 
 class ShapeKey(NamedTuple):
-    """What makes shapes differ: demands, allowed GPU models and hosts (None: any), rank.
+    """What makes shapes differ: demands, allowed GPU models and hosts (None: any), rank, leave.
 
     `hosts` is the number of a set of hosts: whatever allows the same hosts has the same.
     `gpu` is milli-GPU, `gpu_memory` MiB, `mig` a profile; `demand` has other resources by name,
@@ -46,6 +46,7 @@ class ShapeKey(NamedTuple):
     gpu_memory: int
     rank: int
     uses: Demands = ()
+    leave: int = 0
 
 
 _FIELDS = attrgetter(*(TaskGroup.model_fields.keys() - {"name", "resources", "hosts", "host_sets"}))
@@ -88,6 +89,7 @@ class ShapeTable:
         rank: int,
         joint: int = NO_LEVEL,
         uses: Demands = (),
+        leave: int = 0,
     ) -> Group:
         """Return a task group with its shape; equal groups are one object.
 
@@ -101,12 +103,15 @@ class ShapeTable:
             Level (an index) of which one domain holds all groups of the option.
         uses
             What the job uses of pools, if this is its only group.
+        leave
+            Number of the set of running jobs that it may preempt (leave.py).
         """
         hosts = self._hosts(group)
-        key = (rank, joint, hosts, *_FIELDS(group), *group.resources.items(), *uses)
+        key = (rank, leave, joint, hosts, *_FIELDS(group), *group.resources.items(), *uses)
         known = self._groups.get(key)
         if known is None:
-            known = self._groups[key] = self._group(group, hosts, weights, rank, joint, uses)
+            made = self._group(group, hosts, weights, rank, joint, uses, leave)
+            known = self._groups[key] = made
         return known
 
     def _group(
@@ -117,6 +122,7 @@ class ShapeTable:
         rank: int,
         joint: int,
         uses: Demands,
+        leave: int,
     ) -> Group:
         demand = {"cpu": group.cpu, "memory": group.memory, **group.resources}
         models = None if group.gpu_models is None else tuple(sorted(set(group.gpu_models)))
@@ -129,6 +135,7 @@ class ShapeTable:
             group.gpu_memory,
             rank,
             uses if group.count == 1 else (),
+            leave,
         )
         preferred = weights if group.preferred is None else group.preferred
         charged = sorted((self.levels[n], weights[n]) for n in preferred if weights.get(n))
@@ -251,6 +258,10 @@ class ShapeTable:
     def ranks(self) -> NDArray[np.int64]:
         """Return the rank of each shape, int64 (shapes,)."""
         return np.array([key.rank for key in self.index], dtype=np.int64)
+
+    def leaves(self) -> NDArray[np.int64]:
+        """Return the number of the set of jobs that each shape may preempt, int64 (shapes,)."""
+        return np.array([key.leave for key in self.index], dtype=np.int64)
 
     @property
     def has_gpu_parts(self) -> bool:

@@ -24,6 +24,7 @@ from placewright.formulations.gang.problem.dominant_shares import tenant_shares,
 from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.formulations.gang.problem.job_compiler import PINNED, CompiledJob, JobCompiler
 from placewright.formulations.gang.problem.jobs import JobClass, RunningJob, TaskPlacement
+from placewright.formulations.gang.problem.leave import Leave, Over
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.quotas import remaining_quotas
 from placewright.formulations.gang.problem.terms import VALUE
@@ -57,7 +58,8 @@ def cut_subproblem(
         one class with one variant are changed in the same way.
     """
     cluster, borrowed = build_cluster(round_.cluster), borrowing_options(round_)
-    job_compiler = JobCompiler(round_, cluster, precedence_levels(round_, borrowed))
+    levels, leave = precedence_levels(round_, borrowed), Leave(round_, borrowed)
+    job_compiler = JobCompiler(round_, cluster, levels, leave)
     known: dict[tuple[object, ...], int] = {}
     members: defaultdict[int, list[int]] = defaultdict(list)
     pinned: dict[int, CompiledJob] = {}
@@ -110,6 +112,7 @@ def cut_subproblem(
         shape_demand=demand,
         shape_allowed=allowed,
         shape_rank=shapes.ranks(),
+        over=Over(shapes.ranks(), shapes.leaves(), leave.matrix()),
         shape_model=shapes.models(),
         part_demands=shapes.gpu_part_demands() if parted else None,
         host_kind=shapes.host_kinds(),
@@ -148,15 +151,16 @@ def _running(
     for number, job_class in enumerate(classes):
         if not job_class.running:
             continue
-        level = job_compiler.rank_of(
-            (job_class.choices[0].entitled, round_.jobs[job_class.jobs[0]].priority)
-        )
+        first, entitled = round_.jobs[job_class.jobs[0]], job_class.choices[0].entitled
+        level = job_compiler.rank_of((entitled, first.priority))
+        kind = job_compiler.leave.kind(first, entitled=entitled)
         for i in job_class.jobs:
             held = whole.running[jobs[i]]
             places = tuple([(g, task, where[host], on) for g, task, host, on in held.places])
             found[i] = RunningJob(
                 job_class=number,
                 level=level,
+                kind=kind,
                 places=places,
                 tasks=tuple(
                     [

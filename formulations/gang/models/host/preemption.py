@@ -17,6 +17,10 @@ For each level k, on each host h, as if nobody of a higher rank had come (counte
                                             it is back, and its hosts are touched
     sum of what the jobs of an account of v hold in this state <= quota or cap, if v stops
 
+Where rules say who may preempt whom, "of a higher rank" is "that may preempt v" in the first row,
+and the counterfactual stands once more for each kind of v, with these in place of all of a higher
+rank, and of the w those that no others may preempt.
+
 GPUs are counted per host, and labels do not matter in the counterfactual: a relaxation. A plan of
 the round is a point of the rows, and a point is a plan once `repair_preemptions` has seen it.
 
@@ -68,6 +72,9 @@ def add_preemption(
     for level in sorted(set(rows.level)):
         if level >= m.problem.fixed_rank and not m.problem.has_reservations:
             rows.add_counterfactual(level)
+            kinds = {v.kind: v for v in rows.victims if v.level == level}
+            for victim in kinds.values() if m.problem.over.sets is not None else ():
+                rows.add_counterfactual(level, victim)
 
 
 class _PreemptionRows:
@@ -84,12 +91,12 @@ class _PreemptionRows:
     ) -> None:
         self.m, self.running = m, running
         problem = m.problem
-        self.level = [min(self._running(e).level for e in mine) for mine in running]
+        self.victims = [min(map(self._running, mine), key=lambda v: v.level) for mine in running]
+        self.level = [victim.level for victim in self.victims]
         self.pools = PoolVictims(m, pools, running, self.level)
         self.rank = problem.shape_rank[m.x_shape]
-        self.entry_rank = np.array(
-            [problem.shape_rank[m.choice(entry).groups[0].shape] for entry in m.entries]
-        )
+        self.entry_shape = np.array([m.choice(entry).groups[0].shape for entry in m.entries])
+        self.entry_rank = problem.shape_rank[self.entry_shape]
         self.accounts = [m.problem.classes[entry.job_class].accounts for entry in m.entries]
         self.places = [np.flatnonzero(m.stays.entry == mine[0]) for mine in running]
         of_set = np.array([s.users[0][0] for s in m.task_sets], dtype=np.int64)
@@ -110,7 +117,7 @@ class _PreemptionRows:
     def add_causes(self) -> None:
         """Let each job stop only if something of a higher rank may be in its way."""
         m = self.m
-        away_rank = m.problem.shape_rank[m.set_shape[m.away_set]]
+        away_shape, over = m.set_shape[m.away_set], m.problem.over
         starts = np.array([entry.job == ANY_JOB for entry in m.entries], dtype=np.bool_)
         label = np.array([m.choice(entry).label for entry in m.entries], dtype=np.int64)
         labelled = np.isin(
@@ -120,17 +127,18 @@ class _PreemptionRows:
         for k, mine in enumerate(self.running):
             if self.level[k] < m.problem.fixed_rank:
                 continue
-            level, here = self.level[k], np.isin(m.x_host, m.stays.host[self.places[k]])
+            here = np.isin(m.x_host, m.stays.host[self.places[k]])
             causes = here | self.pools.arrivals(k)
             if label[mine[0]] != NO_LABEL:
                 causes |= labelled
             row = m.model.rows("victim", 1, lower=1.0)
             _sum(m, row, m.y[list(mine)])
-            _sum(m, row, m.x[causes & (self.rank > level) & (self.x_job != k)])
-            _sum(m, row, m.away[away_rank > level])
+            victim = self.victims[k]
+            _sum(m, row, m.x[causes & over(m.x_shape, victim) & (self.x_job != k)])
+            _sum(m, row, m.away[over(away_shape, victim)])
             if sharing := self._sharing(mine[0]):
                 same = starts & np.isin(np.arange(len(starts)), sharing)
-                _sum(m, row, m.y[same & (self.entry_rank > level)])
+                _sum(m, row, m.y[same & over(self.entry_shape, victim)])
 
     def _sharing(self, entry: int) -> list[int]:
         """Return the entries that count in a quota or cap of one."""
@@ -139,17 +147,28 @@ class _PreemptionRows:
         mine = {account for account, _ in keys} - m.problem.totals_of_pools
         return [e for e, of in enumerate(self.accounts) if mine.intersection(of)] if mine else []
 
-    def add_counterfactual(self, level: int) -> None:
-        """Let what victims of a level have given back be of use for higher ranks only."""
+    def add_counterfactual(self, level: int, victim: RunningJob | None = None) -> None:
+        """Let what victims of a level have given back be of use for higher ranks only.
+
+        With a victim: what those of its kind have given back for those that may preempt it.
+        """
         m = self.m
-        if not (self.rank > level).any() and not (self.entry_rank > level).any():
-            return
         victims = [k for k, mine in enumerate(self.level) if mine >= level]
+        if victim is None:
+            above, entry_above = self.rank > level, self.entry_rank > level
+        else:
+            over = m.problem.over
+            above, entry_above = over(m.x_shape, victim), over(self.entry_shape, victim)
+            victims = [k for k in victims if over.covers(self.victims[k].kind, victim.kind)]
+        if not above.any() and not entry_above.any():
+            return
         exact = [k for k in victims if self.level[k] == level]
-        self._add_quota(level, exact)
+        if victim is not None:
+            exact = [k for k in exact if self.victims[k].kind == victim.kind]
+        self._add_quota(victims, exact, entry_above)
         most = parameters.PARAMETERS.models.max_returned_hosts
         returns = len(m.hosts) * len(set(self.level)) <= most
-        moves = np.flatnonzero((self.x_job >= 0) & (self.rank > level) & returns)
+        moves = np.flatnonzero((self.x_job >= 0) & above & returns)
         movers = np.unique(self.x_job[moves])
         touching = victims if len(movers) else exact
         hosts = self._hosts(touching)
@@ -157,11 +176,12 @@ class _PreemptionRows:
             hosts = np.union1d(hosts, self._hosts(movers))
         touched = np.full(len(m.hosts), -1, dtype=np.int64)
         touched[hosts] = m.model.variables("touched", len(hosts), upper=1, integer=False)
-        some = self._touch(touched, exact, touching, level)
+        some = self._touch(touched, exact, touching)
         back = self._returned(touched, moves, movers)
-        self.pools.add_counterfactual(level, exact, some, back)
+        if victim is None:
+            self.pools.add_counterfactual(level, exact, some, back)
         for resource in self.resources:
-            self._add_capacity(resource, level, hosts, touched, victims, back)
+            self._add_capacity(resource, ~above, hosts, touched, victims, back)
 
     def _hosts(self, jobs: Iterable[int]) -> Ints:
         found: Ints = np.unique(
@@ -169,7 +189,7 @@ class _PreemptionRows:
         ).astype(np.int64)
         return found
 
-    def _touch(self, touched: Ints, exact: Sequence[int], jobs: Sequence[int], level: int) -> Ints:
+    def _touch(self, touched: Ints, exact: Sequence[int], jobs: Sequence[int]) -> Ints:
         """Touched >= n[v] for v of the level, and >= n[w] for all others if such a v stops.
 
         Returns the column that says whether one of the level does.
@@ -182,7 +202,7 @@ class _PreemptionRows:
             _sum(m, [row], m.y[list(self.running[k])])
         for k in jobs:
             hosts = np.unique(m.stays.host[self.places[k]])
-            own = self.level[k] == level
+            own = k in exact
             rows = m.model.rows("touched", len(hosts), lower=1.0 if own else 0.0)
             m.model.add(rows, touched[hosts], 1.0)
             for e in self.running[k]:
@@ -212,7 +232,7 @@ class _PreemptionRows:
     def _add_capacity(
         self,
         resource: int,
-        level: int,
+        others: NDArray[np.bool_],
         hosts: Ints,
         touched: Ints,
         victims: Sequence[int],
@@ -235,7 +255,7 @@ class _PreemptionRows:
         m.model.add(rows[hosts], touched[hosts], most[hosts])
         stays = np.flatnonzero((rows[m.stays.host] >= 0) & (stay_demand > 0))
         m.model.add(rows[m.stays.host[stays]], m.stays.s[stays], stay_demand[stays])
-        below = np.flatnonzero((rows[m.x_host] >= 0) & (self.rank <= level) & (x_demand > 0))
+        below = np.flatnonzero((rows[m.x_host] >= 0) & others & (x_demand > 0))
         m.model.add(rows[m.x_host[below]], m.x[below], x_demand[below])
         for k in victims:
             at = self.places[k][rows[m.stays.host[self.places[k]]] >= 0]
@@ -268,7 +288,9 @@ class _PreemptionRows:
         free[sharing] = m.placement.free_milli_gpu[m.hosts[sharing]]
         return gpu[m.x_shape], held.astype(np.float64), free
 
-    def _add_quota(self, level: int, exact: Sequence[int]) -> None:
+    def _add_quota(
+        self, victims: Sequence[int], exact: Sequence[int], entry_above: NDArray[np.bool_]
+    ) -> None:
         """Keep what the accounts of a victim hold within quota or cap in the counterfactual."""
         m = self.m
         left = m.placement.quota_left()
@@ -278,17 +300,13 @@ class _PreemptionRows:
                 if key[0] in m.problem.totals_of_pools:
                     continue
                 amount = [m.problem.demand_of(m.choice(entry), key[1]) for entry in m.entries]
-                above = [
-                    w
-                    for w, mine in enumerate(self.running)
-                    if self.level[w] >= level and key[0] in accounts[mine[0]]
-                ]
+                above = [w for w in victims if key[0] in accounts[self.running[w][0]]]
                 fixed = float(sum(amount[self.running[w][0]] for w in above))
                 row = m.model.rows("quota of victims", 1, upper=left[key] - fixed)
                 for e, entry in enumerate(m.entries):
                     job = int(self._job_of_entry[e])
                     kept = entry.job != ANY_JOB and job not in above
-                    starts = entry.job == ANY_JOB and self.entry_rank[e] <= level
+                    starts = entry.job == ANY_JOB and not entry_above[e]
                     if key[0] in accounts[e] and (kept or starts):
                         m.model.add(row, m.y[[e]], float(amount[e]))
                 for e in self.running[k]:

@@ -19,14 +19,15 @@ from placewright.instances.verify.precedence import Precedence
 from placewright.instances.verify.reading import Placed, Preempted, Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.gang.entitlement import Entitlement
+from placewright.instances.verify.rules.gang.leave import Leave
 from placewright.instances.verify.rules.gang.put_back import PutBack
 
 
 def displaced_by(reading: Reading) -> Iterator[Finding]:
     """Require that exactly the preempted jobs name the jobs that displace them.
 
-    These have a strictly higher precedence, start or migrate, and are a minimal set without which
-    the preempted job could stay in its place.
+    These may preempt it, start or migrate, and are a minimal set without which it could stay in its
+    place.
     """
     for index, decision in enumerate(reading.plan.decisions):
         if decision.displaced_by and decision.decision is not DecisionKind.PREEMPT:
@@ -43,7 +44,7 @@ def displaced_by(reading: Reading) -> Iterator[Finding]:
         if problem:
             yield Finding(
                 (*victim.path, "displaced_by"),
-                f"{problem}; expected jobs of strictly higher precedence that are all needed to "
+                f"{problem}; expected jobs that may preempt it and are all needed to "
                 f"displace job {victim.job.name!r}",
             )
 
@@ -55,6 +56,9 @@ def preemption(reading: Reading) -> Iterator[Finding]:
     all victims of at least its precedence, without the starts of strictly higher precedence, and
     with the migrated jobs of strictly higher precedence that came to these hosts, or take more of
     a pool that they took of, back where they were, and those that did so to these, and so on.
+
+    Where rules say who may preempt whom, nothing breaks either with those that may preempt it in
+    place of those of strictly higher precedence, and the victims that no others may preempt.
     """
     if not reading.preempted:
         return
@@ -67,7 +71,8 @@ def preemption(reading: Reading) -> Iterator[Finding]:
                 "expected preempted jobs whose place is needed",
             )
     for rank, mine in victims.by_rank.items():
-        if problem := victims.cause_beside(rank):
+        problem = victims.cause_beside(rank) or victims.cause_without_leave(mine)
+        if problem:
             yield Finding(
                 mine[0].path,
                 f"without jobs of higher precedence, and with all preempted jobs of {rank} and "
@@ -87,16 +92,26 @@ class Rank(NamedTuple):
         return f"{self.precedence}{', promised this lease' if self.promised else ''}"
 
 
+_LOWEST = Rank(False, Precedence(False, False, -(10**10)))
+"""Of a job that may preempt nobody."""
+
+
 class Victims:
     """The preempted jobs of a plan."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._entitlement = Entitlement(reading.round)
+        self._leave = Leave(reading.round, self._entitlement)
         self._plan = PutBack(reading)
         self._gone = unavailable_hosts(reading)
         self._anew = {placed.job.name: placed for placed in reading.placed_anew}
-        self._ranks = {name: self.rank_after(placed) for name, placed in self._anew.items()}
+        self._ranks = {
+            name: _LOWEST
+            if self._leave.over_nobody(placed.job, placed.chosen)
+            else self.rank_after(placed)
+            for name, placed in self._anew.items()
+        }
 
     @cached_property
     def judged(self) -> Sequence[Preempted]:
@@ -132,8 +147,37 @@ class Victims:
 
     def cause_beside(self, rank: Rank) -> str:
         """Return what still breaks without higher jobs once the victims of a rank are back."""
-        back = [v.job.name for level, mine in self.by_rank.items() if level >= rank for v in mine]
         higher = {name for name, theirs in self._ranks.items() if theirs > rank}
+        return self._cause(self._from(rank), higher, self.by_rank[rank])
+
+    def cause_without_leave(self, mine: Sequence[Preempted]) -> str:
+        """Return what breaks without those that may preempt one of some victims of one rank."""
+        for victim in mine if self._leave.ruled else ():
+            over = self._over(victim)
+            back = [v for v in self._from(self._before(victim.job)) if self._over(v) <= over]
+            if problem := self._cause(back, over, [victim]):
+                return problem
+        return ""
+
+    def _from(self, rank: Rank) -> list[Preempted]:
+        """Return the judged victims of a rank and above."""
+        return [v for level, theirs in self.by_rank.items() if level >= rank for v in theirs]
+
+    def _over(self, victim: Preempted) -> set[str]:
+        """Return the jobs that come and may preempt a victim."""
+        mine = self._before(victim.job)
+        return {
+            name
+            for name, placed in self._anew.items()
+            if self._ranks[name] > mine
+            and (not self._leave.ruled or self._leave.over(placed.job, placed.chosen, victim.job))
+        }
+
+    def _cause(
+        self, victims: Sequence[Preempted], higher: set[str], owners: Sequence[Preempted]
+    ) -> str:
+        """Return what breaks with some victims back, and without those higher ones that start."""
+        back = [victim.job.name for victim in victims]
         gone = {placed.job.name for placed in self._reading.started} & higher
         hosts = {host for name in back for host in self._plan.hosts(name)}
         pooled = {where for name in back for where in self._plan.pools.held_by(name)}
@@ -152,8 +196,7 @@ class Victims:
                     hosts |= self._plan.hosts(name)
                     pooled |= self._plan.pools.held_by(name).keys()
                     waiting = True
-        owners = [victim.job.name for victim in self.by_rank[rank]]
-        return self._plan.breaks(back, hosts, gone, owners)
+        return self._plan.breaks(back, hosts, gone, [victim.job.name for victim in owners])
 
     def misnamed(self, victim: Preempted) -> str:
         """Return what is wrong with the jobs that a victim names, "" if nothing is."""
@@ -163,11 +206,14 @@ class Victims:
             return f"job {name!r} is preempted for no job"
         if len(set(names)) < len(names):
             return f"job {name!r} names one twice"
+        over = self._over(victim)
         for by in names:
             if by not in self._anew:
                 return f"job {by!r} neither starts nor migrates"
             if self._ranks[by] <= mine:
                 return f"job {by!r} of {self._ranks[by]} displaces job {name!r} of {mine}"
+            if by not in over:
+                return f"job {by!r} may not preempt job {name!r}"
         if name not in self._judged_names:
             return ""
         if self.in_the_way(name, names):
