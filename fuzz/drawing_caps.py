@@ -1,4 +1,4 @@
-"""Drawing of caps: some limits, and jobs that count in several of them."""
+"""Drawing of caps, in which jobs count, and of who may preempt whom."""
 
 from __future__ import annotations
 
@@ -28,6 +28,25 @@ def draw_caps(
             names = [name for name in names if not caps[name].get("gpus_by_model")]
         if names:
             job["caps"] = rng.sample(names, len(names))
+
+
+def draw_leave(rng: Random, round_: Raw) -> None:
+    """Say who may preempt whom: rules of tenants and of jobs."""
+    for tenant in round_.get("tenants", ()):
+        if chance(rng, 0.7):
+            rule: Raw = {
+                "within": rng.choice(("never", "lower")),
+                "reclaim": rng.choice(("never", "lower", "any")),
+                "borrow": rng.choice(("never", "lower", "lower")),
+                "cohort": rng.choice(("a", "a", "a", "b")),
+            }
+            if chance(rng, 0.3):
+                rule["borrow_up_to"] = rng.choice((-1, 0, 1))
+            tenant["preemption"] = rule if chance(rng, 0.9) else {}
+    for job in round_["jobs"]:
+        if chance(rng, 0.25):
+            caps = list(round_.get("caps", ()))
+            job["preempts"] = rng.sample(caps, rng.randint(0, len(caps)))
 
 
 def _cap(rng: Random, hosts: list[Raw], models: list[str], gpus: Sequence[int]) -> Raw:

@@ -34,6 +34,8 @@ def _of_round(facts: Facts, terms: Terms) -> Iterator[str]:
         "budget": bool((facts.policy.get("limits") or {}).get("disruption")),
         "shares of GPUs": any(0 < group.gpu < WHOLE for group in groups),
         "CPU and memory": {"cpu", "memory"} <= {name for g in groups for name, _ in g.wants},
+        "leave to preempt": any(tenant.get("preemption") for tenant in facts.tenants)
+        or any("preempts" in job for job in facts.raw["jobs"]),
         "aging": bool(facts.policy.get("aging")),
         "held or not before": any(job.ineligible for job in facts.jobs),
         "backfill": bool(facts.policy.get("backfill")),

@@ -41,14 +41,16 @@ class Preemption:
         """Whether a victim could stay, or a job that is not above it has what it gave back."""
         if any(not self._breaks([victim], (), [victim]) for victim in self.judged):
             return True
-        return any(self._serves_others(self._level(victim)) for victim in self.judged)
+        if any(self._serves_others(self._level(victim)) for victim in self.judged):
+            return True
+        return self.standing.ruled and any(self._serves_without_leave(v) for v in self.judged)
 
     def displacers(self, victim: Job) -> list[Job]:
         """Return some jobs that are all needed to displace a victim, or just one that comes."""
         above = [
             job
             for job in self.facts.jobs
-            if self.choices[job.number].anew and self._rank(job) > self._level(victim)
+            if self.choices[job.number].anew and self._is_over(job, victim)
         ]
         if victim in self.evicted:
             return [job for job in above if self._rank(job)[1]][:1] or above[:1]
@@ -66,9 +68,8 @@ class Preemption:
         One that need not be displaced by need (`broken`) may name any that comes from above it.
         """
         comers = [job for job in self.facts.jobs if job.name in named]
-        level = self._level(victim)
         if len(comers) < len(named) or not all(
-            self._anew(job) and self._rank(job) > level for job in comers
+            self._anew(job) and self._is_over(job, victim) for job in comers
         ):
             return False
         if victim not in self.judged:
@@ -80,7 +81,38 @@ class Preemption:
 
     def _serves_others(self, level: Precedence) -> bool:
         back = [job for job in self.judged if self._level(job) >= level]
-        higher = [j for j in self.facts.jobs if self._anew(j) and self._rank(j) > level]
+        higher = [
+            j
+            for j in self.facts.jobs
+            if self._anew(j) and self._rank(j) > level and not self._preempts_nobody(j)
+        ]
+        owners = [job for job in self.judged if self._level(job) == level]
+        return self._breaks_without(higher, back, owners)
+
+    def _serves_without_leave(self, victim: Job) -> bool:
+        """Whether a job that may not preempt a victim has what it gave back."""
+        over = self._all_over(victim)
+        back = [
+            other
+            for other in self.judged
+            if self._level(other) >= self._level(victim)
+            and all(job in over for job in self._all_over(other))
+        ]
+        return self._breaks_without(over, back, [victim])
+
+    def _all_over(self, victim: Job) -> list[Job]:
+        return [j for j in self.facts.jobs if self._anew(j) and self._is_over(j, victim)]
+
+    def _is_over(self, job: Job, victim: Job) -> bool:
+        option = self.choices[job.number].option
+        promised = job.number in self.promised
+        return self.standing.may_preempt(job, option, victim, promised=promised)
+
+    def _preempts_nobody(self, job: Job) -> bool:
+        return self.standing.preempts_nobody(job, self.choices[job.number].option)
+
+    def _breaks_without(self, higher: list[Job], back: list[Job], owners: list[Job]) -> bool:
+        """Whether a rule breaks without jobs that come, and with victims back."""
         starts = [job for job in higher if self.choices[job.number].kind == START]
         touched = {place[2] for job in back for place in self._home(job).places}
         while True:
@@ -99,7 +131,7 @@ class Preemption:
                 break
             back += more
             touched |= {place[2] for job in more for place in self._home(job).places}
-        return self._breaks(back, starts, [job for job in self.judged if self._level(job) == level])
+        return self._breaks(back, starts, owners)
 
     def _breaks(self, back: Iterable[Job], gone: Iterable[Job], owners: Iterable[Job]) -> bool:
         """Whether a rule breaks with some jobs in their old places, and others not arriving."""

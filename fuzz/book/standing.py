@@ -16,6 +16,13 @@ class Standing:
     """The precedence of each job with each of its options."""
 
     def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._rules = {tenant["name"]: tenant.get("preemption") for tenant in facts.tenants}
+        raw = facts.raw.get("jobs", ())
+        self._named = [job.get("preempts") for job in raw]
+        self.ruled = any(rule is not None for rule in self._rules.values()) or any(
+            named is not None for named in self._named
+        )
         self._owners = {tenant["name"] for tenant in facts.tenants if tenant.get("cells")}
         self._entitled: dict[tuple[int, int], bool] = {}
         for tenant in facts.tenants:
@@ -56,3 +63,39 @@ class Standing:
         """Return the precedence of a job with an option."""
         owned = job.tenant in self._owners and not job.opportunistic
         return promised, owned, self.entitled(job, option), job.priority
+
+    def may_preempt(self, job: Job, option: int, victim: Job, *, promised: bool = False) -> bool:
+        """Whether a job with an option may preempt one that runs."""
+        assert victim.running is not None
+        mine, theirs = (
+            self.of(job, option, promised=promised),
+            self.of(victim, victim.running.option),
+        )
+        named, rule = self._named[job.number], self._rules.get(job.tenant or "")
+        if mine <= theirs or job is victim:
+            return False
+        if named is not None and not any(("cap", name) in victim.accounts for name in named):
+            return False
+        if rule is None:
+            return True
+        lower = job.priority > victim.priority
+        if job.tenant == victim.tenant:
+            return lower and rule.get("within", "never") == "lower"
+        other = self._rules.get(victim.tenant or "") or {}
+        if rule.get("cohort") is None or rule["cohort"] != other.get("cohort"):
+            return False
+        if self.entitled(victim, victim.running.option):
+            return False
+        if self.entitled(job, option):
+            return {"any": True, "lower": lower}.get(rule.get("reclaim", "never"), False)
+        most = rule.get("borrow_up_to")
+        fits = most is None or victim.priority <= most
+        return lower and fits and rule.get("borrow", "never") == "lower"
+
+    def preempts_nobody(self, job: Job, option: int) -> bool:
+        """Whether rules keep a job with an option from preempting anybody who is not pinned."""
+        return self.ruled and not any(
+            self.may_preempt(job, option, victim)
+            for victim in self._facts.jobs
+            if victim.running is not None and not victim.running.pinned
+        )

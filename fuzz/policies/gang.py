@@ -11,7 +11,7 @@ from fuzz.book.features import features
 from fuzz.book.gangs import fault, plans
 from fuzz.book.reason_details import untrue
 from fuzz.drawing import NOW, chance, cluster, costs, options, settle
-from fuzz.drawing_caps import draw_caps
+from fuzz.drawing_caps import draw_caps, draw_leave
 from fuzz.policy import Policy, Raw, Setting
 from placewright.formulations.gang import parameters
 
@@ -38,6 +38,8 @@ def draw(rng: Random) -> Raw:
     round_["policy"] = _policy(rng, round_, names)
     if chance(rng, 0.3):
         draw_caps(rng, round_)
+    if chance(rng, 0.25):
+        draw_leave(rng, round_)
     return round_
 
 

@@ -11,7 +11,7 @@ from fuzz.book.features import features
 from fuzz.book.gangs import fault, plans
 from fuzz.book.reason_details import untrue
 from fuzz.drawing import NOW, chance, costs, settle
-from fuzz.drawing_caps import draw_caps
+from fuzz.drawing_caps import draw_caps, draw_leave
 from fuzz.policies.gang import SETTINGS, disruption_limits
 from fuzz.policy import Policy, Raw
 
@@ -61,6 +61,8 @@ def draw(rng: Random, size: Size = TINY) -> Raw:
     _queue(rng, round_, pending)
     if chance(rng, 0.3):
         draw_caps(rng, round_, size.quotas)
+    if chance(rng, 0.15):
+        draw_leave(rng, round_)
     return round_
 
 

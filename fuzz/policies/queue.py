@@ -25,7 +25,7 @@ from fuzz.book.terms import Terms
 from fuzz.book.waiting import NEVER, Held, Reserved, Timeline, Waiting
 from fuzz.book.writing import written
 from fuzz.drawing import NOW, chance, costs, settle
-from fuzz.drawing_caps import draw_caps
+from fuzz.drawing_caps import draw_caps, draw_leave
 from fuzz.drawing_pools import draw_pools
 from fuzz.policies.gang import SETTINGS
 from fuzz.policy import Judged, Policy, Raw, TooManyPlansError
@@ -70,6 +70,8 @@ def draw(rng: Random) -> Raw:
         draw_caps(rng, round_)
     if chance(rng, 0.2):
         draw_pools(rng, round_)
+    if chance(rng, 0.15):
+        draw_leave(rng, round_)
     return round_
 
 
