@@ -82,10 +82,10 @@ class LinkPatterns:
         self.patterns: list[Pattern] = []
 
     def enumerate_columns(self) -> bool:
-        """List all cuts that the spread allows, and all patterns; False if they are too many."""
+        """List all cuts that the spread allows, and all patterns; False if none or too many."""
         left = parameters.PARAMETERS.models.max_link_pieces
         largest = max(kind.room for kind in self._domains)
-        if not largest:
+        if not largest or not self._gangs:
             return False
         fewest = {kind: -(-kind.tasks // largest) for kind in self._gangs}
         if max(fewest.values()) > MOST_PIECES:

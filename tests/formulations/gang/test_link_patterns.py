@@ -134,3 +134,8 @@ def test_full_rounds_have_the_optimum_of_the_exact_model(
         assert [t.value for t in ours.terms] == [t.value for t in exact.terms], seed
         above += ours.terms[-1].value > 0
     assert above
+
+
+def test_where_no_gang_sends_there_is_nothing_to_cut() -> None:
+    program = LinkPatterns(Counter(), Counter({DomainKind(8, 100): 2}), None)
+    assert not program.enumerate_columns()
