@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.placement.feasibility import places_by_domain
-from placewright.formulations.gang.placement.gang_tree import tasks_by_level
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.tree_capacity import tasks_in_all
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
@@ -255,7 +255,7 @@ class NearestPlaces:
             sums = np.bincount(self._kind, weights=tasks, minlength=len(self._kinds))
             return sums.astype(np.int64)
         each = (np.where(self._kind == kind, fitting, 0) for kind in range(len(self._kinds)))
-        held = (tasks_by_level(self._cluster, group, mine, room)[0].sum() for mine in each)
+        held = (tasks_in_all(self._cluster, group, mine, room) for mine in each)
         return np.array(list(held), dtype=np.int64)
 
     def _kind_name(self, kind: int) -> str:

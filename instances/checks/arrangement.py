@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from placewright.instances.derived.names import check_known
-from placewright.instances.documents.option import TaskGroup
+from placewright.instances.documents.arrangement import HostCount
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import Errors, InvalidInputError, Path
 from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
 
 def check_arrangement(round_: Round) -> None:
-    """Refuse unknown levels, groups that are no multiple of a slice, GPUs that cannot communicate.
+    """Refuse unknown levels, wrong slices and numbers of hosts, GPUs that cannot communicate.
 
     Raises
     ------
@@ -45,6 +46,8 @@ def check_arrangement(round_: Round) -> None:
                 if asked != (None, None, None):
                     with errors:
                         _check_group(group, levels, ("jobs", i, "options", j, "groups", k))
+            with errors:
+                _check_num_hosts(option, ("jobs", i, "options", j))
     errors.refuse()
 
 
@@ -68,3 +71,38 @@ def _check_group(group: TaskGroup, levels: Collection[str], path: Path) -> None:
             path=(*path, "communication", "data_mib"),
             show_value=False,
         )
+
+
+def _check_num_hosts(option: Option, path: Path) -> None:
+    """Refuse numbers of hosts on which the tasks of a group, or of all groups, cannot be."""
+    fewest, most = 1, 0
+    for k, group in enumerate(option.groups):
+        least, largest = 1, group.count
+        if group.apart is not None and group.apart.level == HOST_LEVEL:
+            least = -(-group.count // group.apart.most)
+        if group.slices is not None and group.slices.required == HOST_LEVEL:
+            largest //= group.slices.size
+        if HOST_LEVEL in (group.required, option.required):
+            largest = 1
+        least, largest = _within(group.num_hosts, least, largest, (*path, "groups", k, "num_hosts"))
+        fewest, most = max(fewest, least), most + largest
+    _within(option.hosts, fewest, 1 if option.required == HOST_LEVEL else most, (*path, "hosts"))
+
+
+def _within(asked: HostCount | None, fewest: int, most: int, path: Path) -> tuple[int, int]:
+    """Return how few and how many hosts are left of those that tasks can be on."""
+    if asked is None:
+        return fewest, most
+    if asked.min > most:
+        raise InvalidInputError(
+            f"its tasks can be on {most} at most; expected no more",
+            path=(*path, "min"),
+            value=asked.min,
+        )
+    if asked.max is not None and asked.max < fewest:
+        raise InvalidInputError(
+            f"its tasks need {fewest} at least; expected no fewer",
+            path=(*path, "max"),
+            value=asked.max,
+        )
+    return max(fewest, asked.min), min(most, asked.max or most)

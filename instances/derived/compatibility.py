@@ -25,18 +25,23 @@ def grouping_key(job: Job) -> Hashable | None:
     first = job.options[0]
     if job.profile is None or job.anti_affinity is not None or not asks_whole_gpus(first):
         return None
-    return first.required, tuple(
-        (
-            group.count,
-            group.gpu,
-            group.gpu_models,
-            group.hosts,
-            group.host_sets,
-            group.required,
-            group.preferred,
-            group.slices,
-            group.apart,
-            group.communication,
-        )
-        for group in first.groups
+    return (
+        first.required,
+        first.hosts,
+        tuple(
+            (
+                group.count,
+                group.gpu,
+                group.gpu_models,
+                group.hosts,
+                group.host_sets,
+                group.required,
+                group.preferred,
+                group.slices,
+                group.apart,
+                group.num_hosts,
+                group.communication,
+            )
+            for group in first.groups
+        ),
     )

@@ -1,4 +1,4 @@
-"""Topology constraints on the tasks of a job: slices, spreading, collectives, anti-affinity."""
+"""Where tasks of a job are to each other: slices, spreading, hosts, collectives, anti-affinity."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from placewright.instances.documents.base import MAX_AMOUNT, Count, Document, Name
+from placewright.instances.errors import InvalidInputError
 
 
 class Slices(Document):
@@ -24,6 +25,21 @@ class Apart(Document):
 
     level: Name
     most: Count = 1
+
+
+class HostCount(Document):
+    """Tasks are on `min` to `max` hosts (None: on any more), no matter how many on each."""
+
+    min: Count = 1
+    max: Count | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> HostCount:
+        if self.max is not None and self.max < self.min:
+            raise InvalidInputError(
+                f"expected at least the min {self.min}", path=("max",), value=self.max
+            )
+        return self
 
 
 class Communication(Document):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from placewright.instances.documents.arrangement import Apart, Communication, Slices
+from placewright.instances.documents.arrangement import Apart, Communication, HostCount, Slices
 from placewright.instances.documents.base import (
     MAX_AMOUNT,
     Count,
@@ -29,8 +29,8 @@ class TaskGroup(Document):
     `gpu_models` lists the allowed models and `hosts` the allowed hosts, by name or range (None:
     any); `host_sets` names sets of the round, in all of which a host has to be, too. All tasks
     share one domain of the level `required`; the term `spread` counts the levels in `preferred`
-    (None: every level with a spread weight). Within that `slices` keep some tasks together, and
-    `apart` keeps tasks from each other.
+    (None: every level with a spread weight). Within that `slices` keep some tasks together,
+    `apart` keeps tasks from each other, and `num_hosts` says on how many hosts they are.
 
     `gpu_memory` is what a task uses of the memory of each of its GPUs: shares of a GPU add
     up to at most what it has, and whole GPUs have at least as much. In place of `gpu`, `mig` names
@@ -52,6 +52,7 @@ class TaskGroup(Document):
     preferred: Many[Name] | None = None
     slices: Slices | None = None
     apart: Apart | None = None
+    num_hosts: HostCount | None = None
     communication: Communication | None = None
     gpu_memory: Mib = 0
     mig: Name | None = None
@@ -72,8 +73,8 @@ class Option(Document):
 
     `value` defaults to the GPUs asked (milli-GPU) times the job's weight. `progress` is what the
     term of that name counts, in any unit that all jobs of the round share. All tasks of all groups
-    share one domain of the level `required`. `uses` is what the job takes of pools with `per: job`
-    in each domain in which it has a task.
+    share one domain of the level `required`, and are together on so many `hosts`. `uses` is what
+    the job takes of pools with `per: job` in each domain in which it has a task.
     """
 
     name: Name = "default"
@@ -81,6 +82,7 @@ class Option(Document):
     value: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)] | None = None
     progress: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)] = 0
     required: Name | None = None
+    hosts: HostCount | None = None
     uses: Resources = Field(default_factory=dict)
 
     @property

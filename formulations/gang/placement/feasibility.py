@@ -1,10 +1,11 @@
 """Feasibility of one option in a fixed state of the hosts.
 
-Of one group it is computed exactly, by capacity summed up the domain tree (gang_tree.py). Several
-groups at once are vector bin packing with few item types: a first fit proves that they fit, a group
-that does not fit alone or a sum over the hosts that they do not, and dynamic programming over the
-hosts decides the rest, up to a number of steps. The latter does not look at pools: where an option
-takes from some, it decides only that the groups do not fit.
+Of one group it is computed exactly, by capacity summed up the domain tree (gang_tree.py), but for
+slices on so many hosts. That, and several groups at once, is vector bin packing with few item
+types: a first fit proves that they fit, a group that does not fit alone or a sum over the hosts
+that they do not, and dynamic programming over the hosts decides the rest, up to a number of steps.
+The latter does not look at pools: where an option takes from some, it decides only that the groups
+do not fit.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.gang.placement.gang_tree import NO_POOLS, tasks_by_level
 from placewright.formulations.gang.placement.greedy import lift_all, place_choice
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.tree_capacity import (
+    NO_POOLS,
+    tasks_by_level,
+    tasks_in_all,
+)
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.gang.problem.mig_layouts import FREE
 from placewright.topology import Cluster
@@ -26,6 +31,9 @@ from placewright.topology.units import WHOLE_GPU
 
 Counts: TypeAlias = tuple[int, ...]
 """A number per group."""
+
+_State: TypeAlias = tuple[Counts, Counts, Counts, Counts]
+"""Tasks left of each group; those in the slices' and the limit's domain; hosts, and of all."""
 
 
 class _Gpu(NamedTuple):
@@ -52,7 +60,7 @@ def fits(placement: Placement, choice: Choice, max_steps: int) -> bool | None:
     if puts is not None:
         lift_all(placement, choice, puts)
         return True
-    if len(choice.groups) == 1 or not _pools_suffice(placement, choice):
+    if is_counted(placement.problem.cluster, choice) or not _pools_suffice(placement, choice):
         return False
     try:
         found = _Search(placement, choice, max_steps).finds()
@@ -65,6 +73,13 @@ def is_single(choice: Choice) -> bool:
     """Whether an option is one group whose places only a required level relates."""
     (first, *others) = choice.groups
     return not others and not choice.is_tied and not (choice.pooled and first.count > 1)
+
+
+def is_counted(cluster: Cluster, choice: Choice) -> bool:
+    """Whether an option is one group that is placed wherever it fits (gang_tree.py)."""
+    (first, *others) = choice.groups
+    sliced = first.slices is not None and first.slices.level < len(cluster.levels) - 1
+    return not others and (first.num_hosts is None or not sliced)
 
 
 def _pools_suffice(placement: Placement, choice: Choice) -> bool:
@@ -92,9 +107,10 @@ def most_places(
     `fitting` has how many each host takes. Without a level (`NO_LEVEL`) all hosts count, and the
     domain is None.
     """
-    held = tasks_by_level(placement.problem.cluster, group, fitting)
     if level == NO_LEVEL:
-        return min(int(held[0].sum()), group.count), None
+        held_in_all = tasks_in_all(placement.problem.cluster, group, fitting)
+        return min(held_in_all, group.count), None
+    held = tasks_by_level(placement.problem.cluster, group, fitting)
     # Of equal domains the first whose hosts take most, so that it is none without hosts.
     tasks = np.bincount(
         placement.problem.cluster.domain[level], weights=fitting, minlength=len(held[level])
@@ -132,7 +148,7 @@ class _Search:
         open_ = placement.open_to(choice.label)
         open_ &= placement.pools.open_to(choice, len(open_))
         self.fitting = [np.where(open_, placement.fits(g.shape), 0) for g in self.groups]
-        self.tied = any(group.is_arranged for group in self.groups)
+        self.tied = choice.num_hosts is not None or any(g.is_arranged for g in self.groups)
         self._held: dict[tuple[object, ...], bool] = {}
 
     def finds(self) -> bool:
@@ -187,7 +203,7 @@ class _Search:
         """Whether the groups fit at once, each on hosts of its own set.
 
         The state after each host is what is left of each group, and of an arranged one its tasks in
-        the domains that are not complete yet.
+        the domains that are not complete yet, and on how many hosts it is.
         """
         fitting = np.array(
             [np.where(on, each, 0) for on, each in zip(hosts, self.fitting, strict=True)]
@@ -196,7 +212,7 @@ class _Search:
         paths = [tuple(int(domain[h]) for domain in self.cluster.domain) for h in used.tolist()]
         order = sorted(range(len(used)), key=lambda i: paths[i])
         none = (0,) * len(self.groups)
-        states = {(tuple(g.count for g in self.groups), none, none)}
+        states = {(tuple(g.count for g in self.groups), none, none, (*none, 0))}
         before: tuple[int, ...] | None = None
         for i in order:
             host, path = int(used[i]), paths[i]
@@ -210,18 +226,21 @@ class _Search:
                     left = tuple(a - b for a, b in zip(state[0], more, strict=True))
                     sliced = tuple(a + b for a, b in zip(state[1], more, strict=True))
                     limited = tuple(a + b for a, b in zip(state[2], more, strict=True))
-                    after = (left, sliced, limited) if self.tied else (left, none, none)
-                    if not any(left) and self._slices_whole(after[1]):
+                    on = tuple(
+                        n + (m > 0) for n, m in zip(state[3], (*more, sum(more)), strict=True)
+                    )
+                    after = (left, sliced, limited, on)
+                    if not any(left) and self._slices_whole(sliced) and self._hosts_right(on):
                         return True
-                    following.add(after)
+                    following.add(after if self.tied else (left, none, none, state[3]))
             states = following
         return False
 
     def _across(
-        self, state: tuple[Counts, Counts, Counts], before: tuple[int, ...], path: tuple[int, ...]
-    ) -> Iterator[tuple[Counts, Counts, Counts]]:
+        self, state: _State, before: tuple[int, ...], path: tuple[int, ...]
+    ) -> Iterator[_State]:
         """Yield the state in the next domains, if slices in those that end are whole."""
-        left, sliced, limited = state
+        left, sliced, limited, on = state
         for k, group in enumerate(self.groups):
             if group.slices is not None and before[group.slices.level] != path[group.slices.level]:
                 if sliced[k] % group.slices.size:
@@ -230,7 +249,7 @@ class _Search:
             limit = group.domain_limit
             if limit is not None and before[limit.level] != path[limit.level]:
                 limited = (*limited[:k], 0, *limited[k + 1 :])
-        yield left, sliced, limited
+        yield left, sliced, limited, on
 
     def _slices_whole(self, sliced: Counts) -> bool:
         return all(
@@ -238,9 +257,13 @@ class _Search:
             for group, n in zip(self.groups, sliced, strict=True)
         )
 
-    def _loads(
-        self, host: int, fitting: Ints, state: tuple[Counts, Counts, Counts]
-    ) -> list[Counts]:
+    def _hosts_right(self, on: Counts) -> bool:
+        asked = (*(group.num_hosts for group in self.groups), self.choice.num_hosts)
+        return all(
+            one is None or one.includes(number) for one, number in zip(asked, on, strict=True)
+        )
+
+    def _loads(self, host: int, fitting: Ints, state: _State) -> list[Counts]:
         """Return the tasks of each group that a host may take: the maximal ones if none is tied."""
         most = []
         for k, group in enumerate(self.groups):

@@ -9,20 +9,31 @@ after the other, which may fail although a placement exists.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang import parameters
+from placewright.formulations.gang.placement.host_ranges import choose_hosts, host_steps
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group, TaskPlacement
+from placewright.formulations.gang.placement.tree_capacity import (
+    NO_POOLS,
+    tasks_by_level,
+    tasks_in_all,
+    tasks_on_tree,
+)
+from placewright.formulations.gang.problem.jobs import (
+    NO_LEVEL,
+    Choice,
+    Group,
+    HostRange,
+    TaskPlacement,
+)
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.topology import Cluster
-
-NO_POOLS: Mapping[int, Ints] = MappingProxyType({})
 
 
 def place_tied_groups(
@@ -60,10 +71,11 @@ def could_place(placement: Placement, choice: Choice) -> bool:
 
 def _fits_alone(placement: Placement, group: Group) -> bool:
     """Whether a group fits the cluster if no other group is placed."""
-    held = _tasks_per_domain(placement, group, np.ones(len(placement.whole), dtype=np.bool_))
+    everywhere = np.ones(len(placement.whole), dtype=np.bool_)
     if group.required != NO_LEVEL:
+        held = _tasks_per_domain(placement, group, everywhere)
         return bool(_domains_for_all(held, group, group.required).any())
-    return bool(held[0].sum() >= group.count)
+    return tasks_in_all(*_asked(placement, group, everywhere)) >= group.count
 
 
 def _domains_for_all(held: list[Ints], group: Group, level: int) -> NDArray[np.bool_]:
@@ -99,15 +111,48 @@ def _all_groups(
 ) -> list[TaskPlacement] | None:
     """Place the groups of an option on open hosts, the largest first; all or none."""
     puts: list[TaskPlacement] = []
+    used = np.zeros_like(open_)
     for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):
-        group = choice.groups[k]
-        placed = _place(placement, group, k, open_ & within[k] if k in within else open_)
+        there = open_ & within[k] if k in within else open_
+        places = (
+            _place(placement, group, k, mask)
+            for group, mask in _with_hosts_of(choice, choice.groups[k], used, there)
+        )
+        placed = next((found for found in places if found is not None), None)
         if placed is None:
-            for put in puts:
-                placement.lift(choice.groups[put.group].shape, put)
-            return None
+            break
         puts += placed
-    return puts
+        used[[put.host for put in placed]] = True
+    else:
+        if choice.num_hosts is None or choice.num_hosts.includes(int(used.sum())):
+            return puts
+    for put in puts:
+        placement.lift(choice.groups[put.group].shape, put)
+    return None
+
+
+def _with_hosts_of(
+    choice: Choice, group: Group, used: Bools, open_: Bools
+) -> Iterator[tuple[Group, Bools]]:
+    """Yield a group, and the hosts that it may use, in the ways in which it is to be tried.
+
+    Where all groups together are on so many hosts: on those that others have once these are
+    enough, else on others, as many as are missing or may be; then wherever there is room.
+    """
+    asked = choice.num_hosts
+    if asked is None:
+        yield group, open_
+        return
+    number, own = int(used.sum()), group.num_hosts or HostRange(1, group.count)
+    if number >= asked.least:
+        yield group, open_ & used
+    more = HostRange(
+        max(min(asked.least - number, group.count), own.least), min(asked.most - number, own.most)
+    )
+    if more.least <= more.most:
+        yield replace(group, num_hosts=more), open_ & ~used
+    yield group, open_ & used
+    yield group, open_
 
 
 def _place(
@@ -119,20 +164,25 @@ def _place(
     domains count: for gangs of one kind no other way places more of them.
     """
     cluster = placement.problem.cluster
-    held = _tasks_per_domain(placement, group, open_)
-    if held[0].sum() < group.count:
+    held, inside = _tasks_per_domain(placement, group, open_), open_
+    if group.num_hosts is None and held[0].sum() < group.count:
         return None
     level, parts = 0, np.flatnonzero(held[0])
     for inner in reversed(levels_to_try(cluster, group)):
         enough = np.flatnonzero(_domains_for_all(held, group, inner))
         if len(enough):
             level, parts = inner, enough[held[inner][enough].argmin()][None]
+            inside = open_ & (cluster.domain[inner] == parts[0])
             break
         if inner == group.required:
             return None
     chosen: list[tuple[int, int]] = []
     limit = group.domain_limit
-    if limit is not None and limit.level >= level and _takes_fullest(placement.problem, group):
+    if group.num_hosts is not None:
+        chosen = _on_hosts(placement, group, group.num_hosts, inside)
+        if not chosen:
+            return None
+    elif limit is not None and limit.level >= level and _takes_fullest(placement.problem, group):
         within = open_ & np.isin(cluster.domain[level], parts)
         for part, taken in _fullest(placement, group, limit.level, within, held):
             one = np.array([part])
@@ -140,6 +190,29 @@ def _place(
     else:
         _distribute(cluster, held, level, parts, group.count, placement.whole, chosen)
     return [TaskPlacement(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
+
+
+def _on_hosts(
+    placement: Placement, group: Group, asked: HostRange, open_: Bools
+) -> list[tuple[int, int]]:
+    """Choose open hosts for a group on so many of them; [] if none are found.
+
+    With slices of several hosts as if their number did not matter, on all hosts and on those that
+    hold an equal part of the group, and then it has to be right.
+    """
+    cluster, _, per_host, room = _asked(placement, group, open_)
+    if group.slices is None or group.slices.level == len(cluster.levels) - 1:
+        steps = host_steps(cluster, group, per_host, room)
+        return choose_hosts(group, steps, per_host, placement.whole.astype(np.float64))
+    for least in (1, -(-group.count // asked.most)):
+        chosen: list[tuple[int, int]] = []
+        held = tasks_on_tree(cluster, group, np.where(per_host >= least, per_host, 0), room)
+        some = np.flatnonzero(held[0])
+        if held[0].sum() >= group.count:
+            _distribute(cluster, held, 0, some, group.count, placement.whole, chosen)
+        if asked.includes(len(chosen)):
+            return chosen
+    return []
 
 
 def _takes_fullest(problem: Problem, group: Group) -> bool:
@@ -172,39 +245,16 @@ def levels_to_try(cluster: Cluster, group: Group) -> list[int]:
 
 def _tasks_per_domain(placement: Placement, group: Group, open_: NDArray[np.bool_]) -> list[Ints]:
     """Return per level how many tasks of a group each domain holds now."""
-    return tasks_by_level(
-        placement.problem.cluster,
-        group,
-        np.where(open_, placement.fits(group.shape), 0),
-        placement.pools.room_by_level(group.shape),
-    )
+    return tasks_by_level(*_asked(placement, group, open_))
 
 
-def tasks_by_level(
-    cluster: Cluster, group: Group, per_host: Ints, room: Mapping[int, Ints] = NO_POOLS
-) -> list[Ints]:
-    """Return per level how many tasks each domain counts for; `per_host` has them per host.
-
-    `room` has, by level, for how many tasks the pools of each domain have room.
-    """
-    per_host = np.minimum(per_host, group.count)
-    held: list[Ints] = []
-    for level in reversed(range(len(cluster.levels))):
-        if held:
-            above = cluster.parent[level + 1]
-            number = len(cluster.names[level])
-            per_host = np.bincount(above, weights=held[-1], minlength=number).astype(np.int64)
-        if group.domain_limit is not None and group.domain_limit.level == level:
-            per_host = np.minimum(per_host, group.domain_limit.max_tasks)
-        if level in room:
-            per_host = np.minimum(per_host, room[level])
-        if group.slices is not None and level <= group.slices.level:
-            per_host = per_host - per_host % group.slices.size
-        held.append(per_host)
-    held.reverse()
-    for level in range(1, len(held)) if room else ():
-        np.minimum(held[level], held[level - 1][cluster.parent[level]], out=held[level])
-    return held
+def _asked(
+    placement: Placement, group: Group, open_: Bools
+) -> tuple[Cluster, Group, Ints, Mapping[int, Ints]]:
+    """Return what `tasks_by_level` takes."""
+    per_host = np.where(open_, placement.fits(group.shape), 0)
+    room = placement.pools.room_by_level(group.shape)
+    return placement.problem.cluster, group, per_host, room
 
 
 def _distribute(
@@ -262,15 +312,21 @@ def cheapest_hosts_of_tree(
         np.bincount(domain, weights=lost) / np.maximum(np.bincount(domain, weights=tasks), 1)
         for domain in cluster.domain
     ]
-    if group.required == NO_LEVEL:
-        if held[0].sum() < group.count:
-            return []
-        return _cheapest_in(cluster, held, rate, 0, np.flatnonzero(held[0]), group.count)
-    enough = np.flatnonzero(_domains_for_all(held, group, group.required))
-    if not len(enough):
+    level, best = 0, np.flatnonzero(held[0])
+    if group.required != NO_LEVEL:
+        enough = np.flatnonzero(_domains_for_all(held, group, group.required))
+        level, best = group.required, enough[rate[group.required][enough].argsort()[:1]]
+    elif tasks_in_all(cluster, group, tasks) < group.count:
         return []
-    best = enough[rate[group.required][enough].argmin()][None]
-    return _cheapest_in(cluster, held, rate, group.required, best, group.count)
+    if not len(best):
+        return []
+    if group.num_hosts is not None and group.slices is None:
+        inside = level != group.required or np.isin(cluster.domain[level], best)
+        here = np.where(inside, tasks, 0)
+        return choose_hosts(group, host_steps(cluster, group, here, NO_POOLS), here, rate[-1])
+    chosen = _cheapest_in(cluster, held, rate, level, best, group.count)
+    asked = group.num_hosts
+    return chosen if asked is None or asked.includes(len(chosen)) else []
 
 
 def _cheapest_in(

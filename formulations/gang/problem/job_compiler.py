@@ -18,7 +18,7 @@ from placewright.formulations.gang.problem.jobs import (
 from placewright.formulations.gang.problem.leave import NOBODY, Leave
 from placewright.formulations.gang.problem.mig_layouts import mask_of
 from placewright.formulations.gang.problem.quotas import account_numbers, use_numbers
-from placewright.formulations.gang.problem.shapes import ShapeTable
+from placewright.formulations.gang.problem.shapes import ShapeTable, host_range
 from placewright.formulations.gang.problem.terms import LINK_TERMS
 from placewright.formulations.plan_messages import Place, Slots
 from placewright.instances.documents.base import MAX_MOMENT
@@ -181,12 +181,19 @@ class JobCompiler:
         # Tasks differ in what they use only where places differ in what they have of it.
         alone = tuple(use for use in used if use[0] in self.level_pools)
         alone = alone if len(option.groups) == 1 else ()
+        on = option.hosts if len(option.groups) == 1 else None
         groups = tuple(
-            [self.shapes.group(g, self.weights, rank, joint, alone, leave) for g in option.groups]
+            [
+                self.shapes.group(g, self.weights, rank, joint, alone, leave, on)
+                for g in option.groups
+            ]
         )
+        together = None
+        if len(groups) > 1:
+            together = host_range(sum(group.count for group in groups), option.hosts)
         value, progress = job.value_of(index), option.progress
         uses = tuple((self.use_numbers[name], amount) for name, amount in used)
-        key = (index, value, progress, entitled, joint, label, uses, *map(id, groups))
+        key = (index, value, progress, entitled, joint, together, label, uses, *map(id, groups))
         known = self.choices.get(key)
         if known is None:
             joint = joint if len(groups) > 1 else NO_LEVEL
@@ -198,6 +205,7 @@ class JobCompiler:
                 progress,
                 entitled,
                 joint_level=joint,
+                num_hosts=together,
                 label=label,
                 uses=uses,
                 pools=tuple(number for name in pools for number in self.pools[name]),

@@ -36,6 +36,18 @@ class DomainLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class HostRange:
+    """Tasks are on `least` to `most` hosts."""
+
+    least: int
+    most: int
+
+    def includes(self, number: int) -> bool:
+        """Whether tasks may be on so many hosts."""
+        return self.least <= number <= self.most
+
+
+@dataclass(frozen=True, slots=True)
 class Traffic:
     """The collective of all GPUs of a group; `timed` if the term `bottleneck` counts its time."""
 
@@ -59,7 +71,7 @@ class Group:
         Level (an index) of which one domain must hold all tasks; `NO_LEVEL` if none.
     weights : tuple of (level, spread weight)
         Levels whose domains count for the term `spread`, outermost first.
-    slices, domain_limit, traffic
+    slices, domain_limit, num_hosts, traffic
         Further rules on where its tasks are; None if there are none.
     rate_mbps : int
         What it sends over a link that it crosses; 0 unless the term `contention` counts it.
@@ -74,6 +86,7 @@ class Group:
     weights: tuple[tuple[int, int], ...]
     slices: TaskSlices | None = None
     domain_limit: DomainLimit | None = None
+    num_hosts: HostRange | None = None
     traffic: Traffic | None = None
     rate_mbps: int = 0
     uses: tuple[tuple[str, int], ...] = ()
@@ -106,7 +119,7 @@ class Group:
     @property
     def is_arranged(self) -> bool:
         """Whether more than a required level relates the places of its tasks."""
-        return self.slices is not None or self.domain_limit is not None
+        return (self.slices, self.domain_limit, self.num_hosts) != (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +138,8 @@ class Choice:
         Whether the tenant's guarantee covers a job with this option, or the tenant has none.
     joint_level : int
         Level (an index) of which one domain must hold all groups; `NO_LEVEL` if none.
+    num_hosts : HostRange or None
+        On how many hosts all groups are together, if there are several.
     label : int
         Anti-affinity label (an index into `Problem.labels`): the job stays out of domains where
         another job with the label has a task. `NO_LABEL` if none.
@@ -144,6 +159,7 @@ class Choice:
     progress: int = 0
     entitled: bool = True
     joint_level: int = NO_LEVEL
+    num_hosts: HostRange | None = None
     label: int = NO_LABEL
     uses: tuple[tuple[int, int], ...] = ()
     pools: tuple[int, ...] = ()
@@ -182,6 +198,7 @@ class Choice:
         """Whether more than levels of single groups restricts its tasks (gang_tree.py)."""
         return (
             self.joint_level != NO_LEVEL
+            or self.num_hosts is not None
             or self.label != NO_LABEL
             or any(group.is_arranged for group in self.groups)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -15,6 +16,7 @@ from placewright.formulations.gang.problem.jobs import (
     NO_LEVEL,
     DomainLimit,
     Group,
+    HostRange,
     TaskSlices,
     Traffic,
 )
@@ -22,6 +24,7 @@ from placewright.formulations.gang.problem.mig_layouts import Layouts
 from placewright.formulations.gang.problem.terms import BOTTLENECK, CONTENTION
 from placewright.instances.derived.host_sets import is_anywhere
 from placewright.instances.derived.ranges import expand_all
+from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.option import TaskGroup
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
@@ -90,6 +93,7 @@ class ShapeTable:
         joint: int = NO_LEVEL,
         uses: Demands = (),
         leave: int = 0,
+        num_hosts: HostCount | None = None,
     ) -> Group:
         """Return a task group with its shape; equal groups are one object.
 
@@ -101,17 +105,19 @@ class ShapeTable:
             Rank of the job's precedence.
         joint
             Level (an index) of which one domain holds all groups of the option.
-        uses
-            What the job uses of pools, if this is its only group.
+        uses, num_hosts
+            What the job uses of pools, and on how many hosts it is, if this is its only group.
         leave
             Number of the set of running jobs that it may preempt (leave.py).
         """
         hosts = self._hosts(group)
-        key = (rank, leave, joint, hosts, *_FIELDS(group), *group.resources.items(), *uses)
+        own = (rank, leave, joint, hosts, num_hosts)
+        key = (*own, *_FIELDS(group), *group.resources.items(), *uses)
         known = self._groups.get(key)
         if known is None:
             made = self._group(group, hosts, weights, rank, joint, uses, leave)
-            known = self._groups[key] = made
+            on = host_range(group.count, group.num_hosts, num_hosts)
+            known = self._groups[key] = replace(made, num_hosts=on)
         return known
 
     def _group(
@@ -278,6 +284,13 @@ class ShapeTable:
             product=self.cluster.product,
             layouts=self._layouts,
         )
+
+
+def host_range(num_tasks: int, *asked: HostCount | None) -> HostRange | None:
+    """Return on how many hosts tasks have to be, None where they are anyway."""
+    least = max((one.min for one in asked if one is not None), default=1)
+    most = min((one.max for one in asked if one is not None and one.max), default=num_tasks)
+    return None if least == 1 and most >= num_tasks else HostRange(least, min(most, num_tasks))
 
 
 def host_mask(cluster: Cluster, names: Sequence[str]) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Topology rows: slices of tasks, failure domains, joint levels, anti-affinity.
+"""Topology rows: slices of tasks, failure domains, hosts, joint levels, anti-affinity.
 
 "Tasks in d" are those of a set that arrive or stay in domain d, less those of a kept job.
 
@@ -6,6 +6,8 @@ slices   tasks of t in d  =  size m[t,d]                          d of the slice
          s[p] - k <= g[i,d]        p of slice i in d;             sum_d g[i,d] <= 1
          sum_i g[i,d] <= m[t,d]    the index of tasks that stay is fixed, that of others is free
 apart    tasks of t in d  <=  most                                d of the level
+hosts    used[t,h] <= tasks of t on h  <=  n used[t,h]
+         least (y[j] - k[j])  <=  sum_h used[t,h]  <=  most (y[j] - k[j]);     or of all sets of j
 joint    tasks of all sets of entry j in d  <=  most Z[j,d],      sum_d Z[j,d] <= y[j] - k[j]
 labels   x[t,h] <= capacity Q[j,d]     h in d;    sum_j Q[j,d] <= 1,
          Q[j,d] + s[p] <= 1        p of another job in d
@@ -20,7 +22,13 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.domain_rows import add_domain_rows, arrival_of
 from placewright.formulations.gang.models.host.model import NONE, HostModel
-from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LABEL, NO_LEVEL, TaskSlices
+from placewright.formulations.gang.problem.jobs import (
+    ANY_JOB,
+    NO_LABEL,
+    NO_LEVEL,
+    HostRange,
+    TaskSlices,
+)
 
 
 def add_topology_rows(m: HostModel) -> None:
@@ -37,6 +45,8 @@ def add_topology_rows(m: HostModel) -> None:
             by_label[choice.label].append(e)
         if choice.joint_level != NO_LEVEL:
             _joint(m, e, sets_of[e], choice.joint_level)
+        if choice.num_hosts is not None:
+            _num_hosts(m, e, sets_of[e], choice.num_hosts)
         for t in sets_of[e]:
             group = m.task_sets[t].group
             if group is not None and group.slices is not None:
@@ -45,6 +55,8 @@ def add_topology_rows(m: HostModel) -> None:
                 add_domain_rows(
                     m, e, [t], domain[group.domain_limit.level], upper=group.domain_limit.max_tasks
                 )
+            if group is not None and group.num_hosts is not None:
+                _num_hosts(m, e, [t], group.num_hosts)
     for label, entries in by_label.items():
         _anti_affinity(m, label, entries, sets_of)
 
@@ -59,6 +71,22 @@ def _joint(m: HostModel, entry: int, sets: list[int], level: int) -> None:
     m.model.add(row[[0] * len(chosen)], chosen, 1.0)
     for column, sign in arrival_of(m, entry):
         m.model.add(row, [column], [-sign])
+
+
+def _num_hosts(m: HostModel, entry: int, sets: list[int], asked: HostRange) -> None:
+    """All tasks of some sets of a job on so many hosts."""
+    total = sum(n for t in sets for _, _, n in m.task_sets[t].users)
+    hosts = m.problem.cluster.domain[-1]
+    found = add_domain_rows(m, entry, sets, hosts)
+    used = m.model.variables("hosts", len(found.parts), upper=1)
+    m.model.add(found.rows, used, -np.minimum(found.most, total))
+    if asked.least > 1:
+        m.model.add(add_domain_rows(m, entry, sets, hosts, lower=0.0, upper=np.inf).rows, used, -1)
+    for number, sign in ((asked.most, 1.0), (asked.least, -1.0)):
+        row = m.model.rows("hosts", 1, upper=0.0)
+        m.model.add(row[[0] * len(used)], used, sign)
+        for column, arrives in arrival_of(m, entry):
+            m.model.add(row, [column], [-sign * number * arrives])
 
 
 def _slices(m: HostModel, entry: int, t: int, slices: TaskSlices) -> None:

@@ -1,4 +1,4 @@
-"""Rules about topology constraints: joint levels, slices, failure domains, anti-affinity.
+"""Rules about topology constraints: joint levels, slices, domains, hosts, labels.
 
 They speak of started and migrated jobs; kept jobs stay as they are, and count where others come.
 """
@@ -68,6 +68,24 @@ def apart(reading: Reading) -> Iterator[Finding]:
                 )
 
 
+def num_hosts(reading: Reading) -> Iterator[Finding]:
+    """Require that an option, and each of its groups, is on as many hosts as it asks for."""
+    for placed in reading.placed_anew:
+        asks = [(group.num_hosts, (number,)) for number, group in enumerate(placed.option.groups)]
+        everywhere = tuple(range(len(asks)))
+        for asked, numbers in [(placed.option.hosts, everywhere), *asks]:
+            if asked is None:
+                continue
+            used = {task.host.name for task in placed.tasks if task.task.group in numbers}
+            if len(used) < asked.min or len(used) > (asked.max or len(used)):
+                who = "" if numbers == everywhere else f"group {numbers[0]} of "
+                yield Finding(
+                    (*placed.path, "tasks"),
+                    f"{who}job {placed.job.name!r} is on {len(used)} hosts; expected "
+                    f"{asked.min} to {asked.max or 'any number'}",
+                )
+
+
 def anti_affinity(reading: Reading) -> Iterator[Finding]:
     """Refuse an arrival in a domain where another job of the same label has a task."""
     if all(job.anti_affinity is None for job in reading.round.jobs):
@@ -98,5 +116,6 @@ RULES: tuple[Rule[Reading], ...] = (
     Rule("joint_level", joint_level),
     Rule("slices", slices),
     Rule("apart", apart),
+    Rule("num_hosts", num_hosts),
     Rule("anti_affinity", anti_affinity),
 )
