@@ -248,6 +248,11 @@ def _allowed(
 ) -> bool:
     chosen = job.options[option]
     everywhere = tuple(h for places in hosts for h in places)
+    asks = [(chosen.hosts, everywhere)]
+    asks += [(g.num_hosts, places) for g, places in zip(chosen.groups, hosts, strict=True)]
+    for asked, places in asks:
+        if asked is not None and not asked.min <= len(set(places)) <= (asked.max or 99):
+            return False
     if chosen.required is not None and len(tree.used(chosen.required, everywhere)) > 1:
         return False
     for group, places in zip(chosen.groups, hosts, strict=True):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from fuzz.small_units import as_document
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 
 Raw = dict[str, Any]
 LEVELS = ("block", "rack", "host")
@@ -38,6 +40,14 @@ def clusters(draw: st.DrawFn, most: int) -> Raw:
 
 
 @st.composite
+def host_counts(draw: st.DrawFn, tasks: int) -> Raw:
+    """A number of hosts on which tasks can be, if nothing else is asked."""
+    least = draw(st.integers(1, min(tasks, 3)))
+    most = draw(st.sampled_from([least, least + 1, None]))
+    return {"min": least} | ({} if most is None else {"max": most})
+
+
+@st.composite
 def groups(draw: st.DrawFn, cluster: Raw, most: int) -> Raw:
     group: Raw = {
         "gpu": draw(st.sampled_from([1000, 1000, 2000])),
@@ -52,6 +62,8 @@ def groups(draw: st.DrawFn, cluster: Raw, most: int) -> Raw:
         group["slices"] = {"size": size, "required": draw(st.sampled_from(LEVELS))}
     if draw(chance(3)):
         group["apart"] = {"level": draw(st.sampled_from(LEVELS)), "most": draw(st.integers(1, 2))}
+    if draw(chance(3)):
+        group["num_hosts"] = draw(host_counts(group["count"]))
     if draw(chance(6)):
         names = [host["name"] for host in cluster["hosts"]]
         group["hosts"] = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
@@ -67,6 +79,8 @@ def jobs(draw: st.DrawFn, cluster: Raw, most: int, labels: dict[str, str]) -> Ra
         option: Raw = {"groups": [draw(groups(cluster, tasks)) for _ in range(number)]}
         if draw(chance(3)):
             option["required"] = draw(st.sampled_from(LEVELS[:2] if number > 1 else LEVELS))
+        if draw(chance(3)):
+            option["hosts"] = draw(host_counts(sum(g["count"] for g in option["groups"])))
         options.append(option)
     job: Raw = {
         "options": options,
@@ -123,5 +137,9 @@ def rounds(draw: st.DrawFn, *, moving: bool) -> Round:
             }
         )
     )
-    check_round(round_)
+    try:
+        check_round(round_)
+    except InvalidInputError as error:
+        assume("hosts" not in str(error))  # what nothing else lets tasks be on
+        raise
     return round_

@@ -17,8 +17,11 @@ from placewright.instances.verify.rules.gang import arrangement
 Raw = dict[str, Any]
 
 
-def job(name: str, *groups: Raw, required: str | None = None, **fields: Any) -> Raw:
-    return {"name": name, "options": [{"groups": groups, "required": required}], **fields}
+def job(
+    name: str, *groups: Raw, required: str | None = None, hosts: Raw | None = None, **fields: Any
+) -> Raw:
+    option = {"groups": groups, "required": required, "hosts": hosts}
+    return {"name": name, "options": [option], **fields}
 
 
 KEEP_OUT = {"anti_affinity": {"label": "db", "level": "rack"}}
@@ -75,11 +78,18 @@ ROUND = Round.model_validate(
                 },
                 **KEEP_OUT,
             ),
+            job("few", {"gpu": 1, "count": 3}, hosts={"min": 2, "max": 2}),
+            job(
+                "two-each",
+                {"gpu": 0},
+                {"gpu": 1, "count": 4, "num_hosts": {"min": 2, "max": 2}},
+                hosts={"max": 3},
+            ),
         ],
     }
 )
 check_round(ROUND)
-TEAM, SLICED, REPLICAS, NEW, OLD, NEAR = range(6)
+TEAM, SLICED, REPLICAS, NEW, OLD, NEAR, FEW, EACH = range(8)
 
 
 def decision(name: str, kind: str, *tasks: tuple[int, int, str, list[int]]) -> Raw:
@@ -119,6 +129,22 @@ PLAN: Raw = {
         decision("old", "keep", (0, 0, "b1-r0-h0", [0])),
         # It shares a rack with the other running one, and leaves one that it does not share.
         decision("too-near", "migrate", (0, 0, "b1-r0-h1", [0]), (0, 1, "b1-r2-h0", [0])),
+        decision(
+            "few",
+            "start",
+            (0, 0, "b0-r0-h0", [4]),
+            (0, 1, "b0-r0-h0", [5]),
+            (0, 2, "b0-r0-h1", [4]),
+        ),
+        decision(
+            "two-each",
+            "start",
+            (0, 0, "b1-r2-h1", []),
+            (1, 0, "b0-r0-h0", [6]),
+            (1, 1, "b0-r0-h1", [6]),
+            (1, 2, "b0-r0-h0", [7]),
+            (1, 3, "b0-r0-h1", [7]),
+        ),
     ],
     "sections": [{"kind": "moves", "steps": ["too-near"], "needs_spare": []}],
 }
@@ -168,6 +194,24 @@ CORRUPTIONS: dict[str, tuple[Edit, str, str, str]] = {
         "apart",
         "decisions[2].tasks",
         "2 tasks of group 0 of job 'replicas' are in 'b0-r0'; expected at most 1 in one rack",
+    ),
+    "a task on one host too many": (
+        move(FEW, 1, "b0-r1-h0"),
+        "num_hosts",
+        "decisions[6].tasks",
+        "job 'few' is on 3 hosts; expected 2 to 2",
+    ),
+    "all tasks on one host": (
+        move(FEW, 2, "b0-r0-h0"),
+        "num_hosts",
+        "decisions[6].tasks",
+        "job 'few' is on 1 hosts; expected 2 to 2",
+    ),
+    "a task of a group on one host too many": (
+        move(EACH, 1, "b1-r2-h1"),
+        "num_hosts",
+        "decisions[7].tasks",
+        "group 1 of job 'two-each' is on 3 hosts; expected 2 to 2",
     ),
     "a start where another of the label runs": (
         move(NEW, 1, "b1-r0-h1"),

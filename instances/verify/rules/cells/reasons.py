@@ -179,8 +179,7 @@ class _Judgement:
 
     def _fits(self, option: Option, inside: Bools) -> bool:
         """Whether an option surely fits some hosts beside guaranteed and pinned jobs."""
-        plain = all(is_plain(group) for group in option.groups)
-        return plain and self._only_on(inside).fits(option)
+        return is_plain(option) and self._only_on(inside).fits(option)
 
     def _lacks(self, option: Option, inside: Bools) -> bool:
         """Whether some group of an option surely has too few places there."""

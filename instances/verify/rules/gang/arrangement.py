@@ -78,7 +78,7 @@ def num_hosts(reading: Reading) -> Iterator[Finding]:
                 continue
             used = {task.host.name for task in placed.tasks if task.task.group in numbers}
             if len(used) < asked.min or len(used) > (asked.max or len(used)):
-                who = "" if numbers == everywhere else f"group {numbers[0]} of "
+                who = f"group {numbers[0]} of " if len(numbers) < len(everywhere) else ""
                 yield Finding(
                     (*placed.path, "tasks"),
                     f"{who}job {placed.job.name!r} is on {len(used)} hosts; expected "

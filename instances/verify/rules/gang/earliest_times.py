@@ -12,6 +12,7 @@ from placewright.array_types import Bools, Ints
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.verify.reading import demand
+from placewright.instances.verify.rules.gang.free_hosts import is_plain
 from placewright.instances.verify.rules.gang.pools_left import PoolsLeft
 from placewright.instances.verify.rules.gang.reservation_timeline import (
     FOREVER,
@@ -210,6 +211,6 @@ def _is_plain(job: Job) -> bool:
     return (
         len(option.groups) == len(job.options) == 1
         and group.gpu >= WHOLE_GPU
-        and not (group.slices or group.apart or group.mig or group.gpu_memory)
+        and is_plain(job.options[0])
         and job.anti_affinity is None
     )

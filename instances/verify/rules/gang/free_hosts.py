@@ -1,7 +1,7 @@
-"""What hosts have left in one state, and what fits there: first fit and counts, of plain groups.
+"""What hosts have left in one state, and what fits there: first fit and counts, of plain options.
 
 A first fit may miss places, but what it finds are some; counts are necessary. Slices, failure
-domains, labels, MIG and GPU memory are not looked at; pools are.
+domains, numbers of hosts, labels, MIG and GPU memory are not looked at; pools are.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ _MOST_DOMAINS = 64
 """Domains of a joint level that are tried."""
 
 
-def is_plain(group: TaskGroup) -> bool:
-    """Whether a group asks for nothing that is not looked at here."""
-    return not (group.slices or group.apart or group.mig or group.gpu_memory)
+def is_plain(option: Option) -> bool:
+    """Whether an option asks for nothing that is not looked at here."""
+    return option.hosts is None and not any(
+        one.slices or one.apart or one.num_hosts or one.mig or one.gpu_memory
+        for one in option.groups
+    )
 
 
 class FreeHosts:

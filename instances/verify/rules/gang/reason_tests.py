@@ -43,8 +43,7 @@ class ReasonTests:
         """Whether it is proven that an option passes a test, in a region if one is given."""
         if test is Reason.QUOTA:
             return not self._beyond_quota(job, option, region)
-        plain = all(is_plain(group) for group in job.options[option].groups)
-        if not plain or job.anti_affinity is not None:
+        if not is_plain(job.options[option]) or job.anti_affinity is not None:
             return False
         return self._decide("fits", self.state(test, job, option, region), job.options[option])
 

@@ -171,11 +171,7 @@ class _Judgement:
             return f"{detail.tasks} tasks; expected the {group.count} of the group"
         if detail.apart is not None and (group.apart is None or group.apart.level != detail.apart):
             return f"apart by {detail.apart!r}; expected the level of the group's field apart"
-        if (
-            not all(is_plain(one) for one in option.groups)
-            or job.anti_affinity is not None
-            or self._parted
-        ):
+        if not is_plain(option) or job.anti_affinity is not None or self._parted:
             return ""
         state = self._tests.state(reason, job, detail.option or 0, detail.region)
         key = id(state), self._tests.class_key(option), detail

@@ -167,7 +167,8 @@ def _fields(entry: Mapping[str, Any], known: tuple[str, ...], path: Path) -> Ite
 def _asked(job: Job) -> list[dict[str, Any]]:
     """Return what must be equal for all members."""
     first = job.options[0]
-    return [{"required": first.required}, *(g.model_dump(exclude=_OWN) for g in first.groups)]
+    asked = {"required": first.required, "hosts": first.hosts}
+    return [asked, *(g.model_dump(exclude=_OWN) for g in first.groups)]
 
 
 RULES: tuple[Rule[Reading], ...] = (
