@@ -80,7 +80,7 @@ class HostUsage:
             Where its tasks are, each of them.
         """
         groups = option.groups
-        if not _satisfies_topology(self._cluster, required, groups, places):
+        if not _satisfies_topology(self._cluster, required, option, places):
             return False
         for number, _, host, gpus in places:
             group, has = groups[number], self._hosts[host].gpu_memory
@@ -124,13 +124,19 @@ class _Pools:
 def _satisfies_topology(
     cluster: Cluster,
     required: str | None,
-    groups: Sequence[TaskGroup],
+    option: Option,
     places: Sequence[Place],
 ) -> bool:
     """Whether places satisfy the topology constraints of an arriving option.
 
-    Per option, group and slice the tasks share a domain, and groups keep their tasks `apart`.
+    Per option, group and slice the tasks share a domain, groups keep their tasks `apart`, and all
+    are on as many hosts as they may be.
     """
+    groups = option.groups
+    for k, asked in (*enumerate(group.num_hosts for group in groups), (None, option.hosts)):
+        number = len({host for g, _, host, _ in places if k in (None, g)})
+        if asked is not None and not asked.min <= number <= (asked.max or number):
+            return False
     shared: dict[Hashable, int] = {}
     tasks_in_domain: Counter[tuple[int, int]] = Counter()
     for number, index, host, _ in places:
