@@ -10,6 +10,7 @@ from placewright.explain.explanation import Explanation
 from placewright.explain.kinds import WaitingKind
 from placewright.explain.loss import Loss
 from placewright.explain.proof import ConflictProof
+from placewright.instances.derived.doubts import doubts_of
 from placewright.instances.derived.source_names import LeftOut
 from placewright.instances.derived.source_words import words_of
 from placewright.instances.documents.base import API_VERSION
@@ -82,8 +83,10 @@ def kinds_document(kinds: Sequence[WaitingKind], digest: str) -> dict[str, Any]:
 
 
 def _verdict(explanation: Explanation) -> dict[str, Any]:
+    base = explanation.world.base
     return {
         "verdict": str(explanation.verdict),
+        "doubts": doubts_of(base, next(one for one in base.jobs if one.name == explanation.job)),
         **({} if explanation.held_by is None else {"held_by": asdict(explanation.held_by)}),
         "conflict": [
             {"stratum": fact.stratum.title, "kind": fact.kind, **fact.about, "text": fact.text}

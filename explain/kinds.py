@@ -14,6 +14,7 @@ from placewright.explain.oracle import SolvingOracle
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
 from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.derived.doubts import doubts_of
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
@@ -57,17 +58,18 @@ def explain_all(
     """
     round_ = checked(round_)
     situations = Situations.checked(round_, plan)
-    alike: dict[str, list[Job]] = {}
+    alike: dict[tuple[str, str], list[Job]] = {}
     for job in _waiting(situations):
-        # No question asks for what a job is worth.
-        asked = job.model_dump_json(exclude={"name", "weight", "submitted"})
-        alike.setdefault(asked, []).append(job)
+        # No question asks for what a job is worth, nor what it is in its source.
+        asked = job.model_dump_json(exclude={"name", "weight", "submitted", "annotations"})
+        doubts = "; ".join(doubts_of(situations.round, job))
+        alike.setdefault((asked, doubts), []).append(job)
     kinds: dict[tuple[object, ...], tuple[Explanation, list[Job]]] = {}
     with SolvingOracle.opened(round_, **search) as solving, no_collection():
         oracle = ArrayOracle(solving)
-        for jobs in alike.values():
+        for (_, doubts), jobs in alike.items():
             found = explained(situations, jobs[0].name, oracle, solving, in_full=False)
-            key = found.verdict, found.held_by, *(fact.text for fact in found.conflict)
+            key = found.verdict, found.held_by, doubts, *(fact.text for fact in found.conflict)
             kinds.setdefault(key, (found, []))[1].extend(jobs)
     order = {job.name: j for j, job in enumerate(situations.round.jobs)}
     made_kinds = (_kind(found, jobs, order) for found, jobs in kinds.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.derived.doubts import why_waits
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
@@ -65,7 +65,7 @@ def _decided(round_: Round, plan: Plan, before: Sequence[int], words: Words) -> 
         "decision": runs([-1 if d is None else kinds.index(d.decision) for d in decisions]),
         "milli": runs([SAME if a == b else a for a, b in zip(after, before, strict=True)]),
         "reason": runs([words.number(_reason(decision)) for decision in decisions]),
-        "said": runs([words.number(_said(job, d, round_.now)) for job, d in both]),
+        "said": runs([words.number(_said(round_, job, d)) for job, d in both]),
     }
 
 
@@ -73,12 +73,12 @@ def _reason(decision: Decision | None) -> str:
     return "" if decision is None or decision.reason is None else decision.reason.value
 
 
-def _said(job: Job, decision: Decision | None, now: int) -> str:
+def _said(round_: Round, job: Job, decision: Decision | None) -> str:
     """Return the option, why the job waits, or who displaces it."""
     if decision is None:
         return ""
     if decision.reason is not None:
-        return reason_text(decision.reason, decision.detail, lambda at: after(at, now))
+        return why_waits(round_, job, decision, lambda at: after(at, round_.now))
     if decision.decision is DecisionKind.PREEMPT and decision.displaced_by:
         return f"displaced by {', '.join(decision.displaced_by)}"
     if decision.option is not None and len(job.options) > 1:

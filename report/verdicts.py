@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
 from placewright.explain.facts.replicas import stands_for_replica
+from placewright.instances.derived.doubts import SO_FAR, doubts_of
 from placewright.instances.derived.durations import duration
 from placewright.report.proofs import PROOF
 
@@ -69,6 +70,9 @@ PROMISE = Words(
     doing="Promising it its time",
 )
 REPLICA = Words("come", "come", "come", "coming", "coming", "there")
+DOUBTFUL = {Verdict.NEVER, Verdict.NEVER_WITHIN_RULES, Verdict.COULD_START}
+"""Verdicts that hold only as far as all of a job is known."""
+
 LASTING = {Verdict.NEVER, Verdict.NEVER_WITHIN_RULES, Verdict.NOT_UNTIL_HOSTS_ARE_BACK}
 
 
@@ -93,9 +97,17 @@ def beside_words(explanation: Explanation) -> Words:
 def verdict_text(explanation: Explanation, *, beside: bool) -> str:
     """Return what the verdict says; `beside` a plan, or of a round alone."""
     text, proof = _verdict(explanation, beside), explanation.proof
+    if explanation.verdict in DOUBTFUL and doubts(explanation):
+        text = f"{SO_FAR}, {text}"
     if proof is None or proof.blocked == "certified":
         return text
     return f"{text} ({PROOF[proof.blocked]})"
+
+
+def doubts(explanation: Explanation) -> list[str]:
+    """Return rules that the job of an explanation has and that are not obeyed, and guesses."""
+    base = explanation.world.base
+    return doubts_of(base, next(one for one in base.jobs if one.name == explanation.job))
 
 
 def _verdict(explanation: Explanation, beside: bool) -> str:

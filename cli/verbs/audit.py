@@ -136,9 +136,12 @@ def _print(round_: Round, found: Audit) -> None:
         verdict_text,
     )
     from placewright.cli.views.gang.tables import terms_table
+    from placewright.instances.derived.doubts import told_lines
 
     console = out()
     console.print(verdict_text(round_, found.terms, found.curve), soft_wrap=True)
+    for line in told_lines(round_):
+        console.print(line, soft_wrap=True)
     console.print()
     print_table(console, terms_table(found.terms, "Distance from the proven bounds"))
     moves = 0

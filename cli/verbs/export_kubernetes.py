@@ -16,6 +16,7 @@ from placewright.cli.verbs.export_options import (
     valid_pair,
     write_export,
 )
+from placewright.cli.verbs.options import Despite
 from placewright.instances.derived.phrases import count
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def export_kubernetes(
-    round_file: RoundFile, plan_file: PlanFile, output: ExportOutput = "-"
+    round_file: RoundFile, plan_file: PlanFile, output: ExportOutput = "-", despite: Despite = None
 ) -> None:
     """Write a plan as a shell script of kubectl patches, which is safe to run twice.
 
@@ -33,7 +34,7 @@ def export_kubernetes(
 
     Example: placewright export kubernetes round.json plan.json | sh
     """
-    round_, plan = valid_pair(round_file, plan_file, output)
+    round_, plan = valid_pair(round_file, plan_file, output, despite)
     from placewright.instances.exporters.kubernetes import kubernetes_script
 
     _write(kubernetes_script(round_, plan), output, "Kubernetes")
@@ -43,6 +44,7 @@ def export_kueue(
     round_file: RoundFile,
     plan_file: PlanFile,
     output: ExportOutput = "-",
+    despite: Despite = None,
     assignments: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Also write TopologyAssignments, for comparison."),
@@ -57,7 +59,7 @@ def export_kueue(
     """
     if assignments is not None:
         check_output(assignments, round_file, plan_file)
-    round_, plan = valid_pair(round_file, plan_file, output)
+    round_, plan = valid_pair(round_file, plan_file, output, despite)
     from placewright.instances.exporters.kueue import kueue_script, topology_assignments
     from placewright.instances.io.streams import write
 
@@ -69,12 +71,14 @@ def export_kueue(
     _write(made, output, "Kueue")
 
 
-def export_kai(round_file: RoundFile, plan_file: PlanFile, output: ExportOutput = "-") -> None:
+def export_kai(
+    round_file: RoundFile, plan_file: PlanFile, output: ExportOutput = "-", despite: Despite = None
+) -> None:
     """Write a plan as BindRequests of KAI Scheduler: untried on a running KAI, as they say.
 
     Example: placewright export kai round.json plan.json -o bind-requests.json
     """
-    round_, plan = valid_pair(round_file, plan_file, output)
+    round_, plan = valid_pair(round_file, plan_file, output, despite)
     from placewright.instances.exporters.kai import bind_requests
 
     made, unsaid = bind_requests(round_, plan)

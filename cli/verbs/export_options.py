@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import check_output, note_written
+from placewright.cli.format.output import check_output, note, note_written
 from placewright.cli.interrupts import interrupts
 from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
 
@@ -21,8 +22,12 @@ ExportOutput = Annotated[
 ]
 
 
-def valid_pair(round_file: str, plan_file: str, output: str) -> tuple[Round, Plan]:
+def valid_pair(
+    round_file: str, plan_file: str, output: str, despite: Sequence[str] | None = None
+) -> tuple[Round, Plan]:
     """Read a round and its plan, which is verified: what is exported can be carried out.
+
+    Jobs with a hard caveat are not acted on, `despite` those that do not matter; stderr says so.
 
     Raises
     ------
@@ -31,6 +36,7 @@ def valid_pair(round_file: str, plan_file: str, output: str) -> tuple[Round, Pla
     """
     check_one_stdin(round_file, plan_file)
     check_output(output, round_file, plan_file)
+    from placewright.instances.exporters.despite import obeying
     from placewright.instances.io.files import load_plan, load_round
     from placewright.instances.verify import verify
 
@@ -39,7 +45,10 @@ def valid_pair(round_file: str, plan_file: str, output: str) -> tuple[Round, Pla
     verification = verify(round_, plan)
     if not verification.ok:
         raise typer.Exit(report_violations(verification, plan_file))
-    return round_, plan.completed(round_.names)
+    left = obeying(round_, plan.completed(round_.names), despite or ())
+    for line in left.lines:
+        note(f"placewright: {line}")
+    return round_, left.plan
 
 
 def write_export(text: str, output: str, what: str) -> None:

@@ -10,12 +10,14 @@ from placewright.cli.verbs.export_options import (
     valid_pair,
     write_export,
 )
+from placewright.cli.verbs.options import Despite
 
 
 def export_slurm(
     round_file: RoundFile,
     plan_file: PlanFile,
     output: ExportOutput = "-",
+    despite: Despite = None,
 ) -> None:
     """Write a plan as a shell script of scontrol commands, which is safe to run twice.
 
@@ -24,7 +26,7 @@ def export_slurm(
 
     Example: placewright export slurm round.json plan.json | sh
     """
-    round_, plan = valid_pair(round_file, plan_file, output)
+    round_, plan = valid_pair(round_file, plan_file, output, despite)
     from placewright.instances.exporters.slurm import slurm_script
 
     made = slurm_script(round_, plan)

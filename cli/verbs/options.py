@@ -108,3 +108,10 @@ CheckpointMemory = Annotated[
     int,
     typer.Option(metavar="MIB", parser=_mib, help="Checkpoint of one host in MiB, or as 64Gi."),
 ]
+
+Despite = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RULE", help="Act on jobs with this rule that is not obeyed; may be repeated."
+    ),
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -49,6 +50,7 @@ def follow(
     time_limit: float,
     max_age: float,
     rounds: int | None,
+    despite: Sequence[str] | None,
 ) -> None:
     """Follow a cluster until a signal, or so many rounds, end it.
 
@@ -75,7 +77,7 @@ def follow(
             f"{output} is no folder ({error.strerror}); expected one, or a place to make it",
             param_hint="--output",
         ) from error
-    pace = Pace(every_s=every, max_age_s=max_age, rounds=rounds)
+    pace = Pace(every_s=every, max_age_s=max_age, rounds=rounds, despite=frozenset(despite or ()))
     with Follower(time_limit=time_limit) as follower:
         try:
             watch(source, follower, actor, record, pace, _tell)

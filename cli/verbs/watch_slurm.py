@@ -9,6 +9,7 @@ import typer
 from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import note
 from placewright.cli.format.times import read_seconds
+from placewright.cli.verbs.options import Despite
 from placewright.cli.verbs.watch_options import (
     Every,
     MaxAge,
@@ -25,6 +26,7 @@ def watch_slurm(
     time_limit: WatchTime = 20.0,
     max_age: MaxAge = 120.0,
     rounds: Rounds = None,
+    despite: Despite = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Carry plans out: start, move and stop jobs.")
     ] = False,
@@ -63,6 +65,7 @@ def watch_slurm(
         time_limit=time_limit,
         max_age=max_age,
         rounds=rounds,
+        despite=despite,
     )
 
 

@@ -12,17 +12,25 @@ from placewright.cli.views.cost_of_starting import cost_text
 from placewright.cli.views.nearest_places import places_text
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
+from placewright.instances.derived.doubts import SO_FAR
 from placewright.instances.derived.durations import duration
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.derived.source_names import LeftOut, by_reason, whys
 from placewright.instances.derived.source_words import words_of
+from placewright.instances.documents.bookkeeping import unsaid_of
 from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.documents.plan import DecisionKind, Reason
-from placewright.report.panels.source import unsaid_of
 from placewright.report.proofs import PROOF
 from placewright.report.text import count_gpus, gpus, shortened
-from placewright.report.verdicts import because_text, beside_words, label, verdict_text, words
+from placewright.report.verdicts import (
+    because_text,
+    beside_words,
+    doubts,
+    label,
+    verdict_text,
+    words,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,7 +59,7 @@ def lines(
     started = _started(plan)
     beside = plan is not None
     yield f"job {job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
-    if unsaid := unsaid_of(explanation.world.base, job.name):
+    if unsaid := unsaid_of(explanation.world.base.annotations, job.name):
         yield f"  Not in the round, and so not looked at: {several(unsaid)}"
     if told := [caveat.text for caveat in hard_caveats(job.annotations)]:
         yield f"  As far as the round knows: {several(told)}"
@@ -141,6 +149,8 @@ def kinds_table(kinds: Sequence[WaitingKind], *, beside: bool) -> Table:
     for kind in kinds:
         why = [verdict_text(kind.explanation, beside=beside)]
         why += [f"  {label(fact)}  {fact.text}" for fact in kind.explanation.conflict]
+        if told := doubts(kind.explanation):
+            why.append(f"  {SO_FAR}: {several(told)}")
         which = several([shortened(name) for name in kind.jobs], MAX_JOBS)
         made.add_row(f"{len(kind.jobs):,}", gpus(kind.milli_gpu), which, "\n".join(why))
     return made

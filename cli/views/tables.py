@@ -32,6 +32,7 @@ from placewright.cli.views.gang.usage_tables import (
 )
 from placewright.cli.views.policies import VIEWS
 from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.doubts import told_lines
 from placewright.instances.documents.plan import DecisionKind
 from placewright.report.facts.moves import moves_of
 from placewright.report.facts.outcomes import milli_gpu_of
@@ -55,11 +56,13 @@ def print_plan(console: Console, round_: Round, plan: Plan, selection: Selection
     console.print()
     waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
     if selection.jobs:
-        print_selected(console, jobs, plan, milli, selection.jobs, round_.now)
+        print_selected(console, round_, plan, milli, selection.jobs)
     elif selection.waiting:
         _print_waiting(console, round_, waiting, milli, selection)
     else:
         _print_all(console, round_, plan, milli, selection)
+    for line in told_lines(round_) if not selection.jobs else ():
+        console.print(line, soft_wrap=True)
     if plan.certificate is not None:
         console.print(certificate_line(plan.certificate), soft_wrap=True)
 
@@ -116,10 +119,9 @@ def _print_waiting(
 ) -> None:
     """Print each waiting job; of many, first how many wait for which reason."""
     if waiting:
-        jobs = {job.name: job for job in round_.jobs}
         if len(waiting) > MAX_ROWS:
             print_table(console, waiting_table(waiting, milli))
-        print_waiting(console, jobs, waiting, milli, selection.waiting_rows, round_.now)
+        print_waiting(console, round_, waiting, milli, selection.waiting_rows)
     elif selection.waiting:
         console.print("No job waits.")
         console.print()

@@ -50,6 +50,20 @@ def book_of(annotations: Mapping[str, str]) -> Book | None:
     return _read(annotations.get(BOOKKEEPING, ""))
 
 
+def unsaid_of(annotations: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Return what the source says of an object and the round does not: it was read without that."""
+    return _unsaid(annotations.get(BOOKKEEPING, "")).get(name, ())
+
+
+@lru_cache(maxsize=4)
+def _unsaid(text: str) -> dict[str, tuple[str, ...]]:
+    book = _read(text)
+    found: dict[str, tuple[str, ...]] = {}
+    for one in () if book is None else book.unsaid:
+        found |= {name: (*found.get(name, ()), one.what) for name in one.names}
+    return found
+
+
 @lru_cache(maxsize=4)
 def _read(text: str) -> Book | None:
     try:

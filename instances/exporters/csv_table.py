@@ -5,21 +5,24 @@ from __future__ import annotations
 import csv
 import io
 
-from placewright.instances.derived.reason_text import reason_text
-from placewright.instances.documents.plan import Plan
+from placewright.instances.derived.doubts import why_waits
+from placewright.instances.documents.plan import DecisionKind, Plan
+from placewright.instances.documents.round import Round
 from placewright.instances.errors import printable
 
 COLUMNS = ("job", "decision", "option", "group", "task", "host", "gpus", "reason", "displaced_by")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def plan_csv(plan: Plan) -> str:
+def plan_csv(round_: Round, plan: Plan) -> str:
     """Return the table; no cell can start a formula in a spreadsheet: such a cell begins with '."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
+    jobs = {job.name: job for job in round_.jobs}
     for one in plan.decisions:
-        why = "" if one.reason is None else reason_text(one.reason, one.detail)
+        waits = one.decision is DecisionKind.WAIT
+        why = why_waits(round_, jobs[one.job], one) if waits else ""
         option = "" if one.option is None else str(one.option)
         more = (why, " ".join(one.displaced_by))
         if not one.tasks:

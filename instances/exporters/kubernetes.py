@@ -128,7 +128,7 @@ class PodCalls:
 
     def _event(self, objects: ObjectsOf, decision: Decision) -> Iterator[Call]:
         if objects.kind == WORKLOAD or not self.of_kueue:
-            event = waiting_event(objects, decision, self.round.now)
+            event = waiting_event(self.round, objects, decision)
             if event is not None:
                 yield event
 

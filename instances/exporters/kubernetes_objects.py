@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from placewright.instances.checks.invalid_jobs import checked
-from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.derived.doubts import why_waits
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, Task
 from placewright.instances.documents.quantities import small_number
@@ -182,9 +182,10 @@ def time_text(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def waiting_event(objects: ObjectsOf, decision: Decision, now: int) -> Call | None:
+def waiting_event(round_: Round, objects: ObjectsOf, decision: Decision) -> Call | None:
     """Return the call that says why a job waits, as an Event about its object or first pod."""
-    if decision.reason is None:
+    why = printable(why_waits(round_, objects.job, decision))
+    if not why:
         return None
     version, kind = objects.text(KUBERNETES_VERSION), objects.kind
     if kind and version and objects.text(KUBERNETES_UID):
@@ -194,8 +195,7 @@ def waiting_event(objects: ObjectsOf, decision: Decision, now: int) -> Call | No
         version, kind, name, uid = "v1", "Pod", first.name, first.uid
     else:
         return None
-    why = printable(reason_text(decision.reason, decision.detail))
-    time = time_text(now)
+    time = time_text(round_.now)
     event: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Event",

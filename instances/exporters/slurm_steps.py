@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.derived.doubts import why_waits
 from placewright.instances.derived.slurm_marks import (
     HELD,
     MOVES,
@@ -22,7 +22,7 @@ from placewright.instances.derived.slurm_marks import (
     STOPPED,
     WAITS,
 )
-from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
+from placewright.instances.documents.plan import DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import printable
 from placewright.instances.exporters.needs import VAIN, Needs, stopping
@@ -119,7 +119,12 @@ def slurm_steps(round_: Round, plan: Plan) -> Steps:
     places = {name: place for name, place in places.items() if name in said}
     jobs = _Jobs(places, needs, _kept(places, needs, made), round_.now)
     made.steps += jobs.steps([name for name in stops if name in places], plan)
-    made.steps += (_wait(p) for p in places.values() if p.decision.decision is DecisionKind.WAIT)
+    of = {job.name: job for job in round_.jobs}
+    made.steps += (
+        _wait(place, why_waits(round_, of[name], place.decision))
+        for name, place in places.items()
+        if place.decision.decision is DecisionKind.WAIT
+    )
     return made
 
 
@@ -332,8 +337,8 @@ def _commands_of_start(place: SlurmPlace, reservation: str, *more: str) -> tuple
     )
 
 
-def _wait(place: SlurmPlace) -> Step:
-    why = _why(place.decision)
+def _wait(place: SlurmPlace, said: str) -> Step:
+    why = f": {said}" if said else ""
     # Of an earlier plan, which came to nothing.
     fields = [f"{name}=" for name in place.ours]
     mark = HELD + ", waits" if place.released else WAITS
@@ -348,12 +353,6 @@ def _wait(place: SlurmPlace) -> Step:
             *again,
         ),
     )
-
-
-def _why(decision: Decision) -> str:
-    if decision.reason is None:
-        return ""
-    return f": {reason_text(decision.reason, decision.detail)}"
 
 
 def _update(place: SlurmPlace, *fields: str, comment: str | None = None) -> tuple[str, ...]:

@@ -88,6 +88,8 @@ class ExplanationDocument(BaseModel):
     round: str
     job: str | None = None
     verdict: str | None = None
+    doubts: list[str] = []
+    left_out: list[dict[str, str]] = []
     conflict: list[dict[str, Any]] = []
     proof: dict[str, Any] | None = None
     places: list[dict[str, Any]] = []

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from placewright.explain.fragmentation import fragmentation_of, is_measured
 from placewright.explain.free_domains import free_and_total
-from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.derived.doubts import why_waits
 from placewright.instances.derived.source_names import all_left_out
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
@@ -53,12 +53,12 @@ def snapshot_of(round_: Round, plan: Plan) -> Snapshot:
         free=free_and_total(round_, plan)[0],
         stranded=stranded,
         page=render_report(round_, plan),
-        jobs={one.job: _places(jobs[one.job], one) for one in plan.decisions},
+        jobs={one.job: _places(round_, jobs[one.job], one) for one in plan.decisions},
         left_out={one.name: one.why[:MAX_REASON] for one in all_left_out(round_)},
     )
 
 
-def _places(job: Job, decision: Decision) -> JobPlaces:
+def _places(round_: Round, job: Job, decision: Decision) -> JobPlaces:
     notes = job.annotations
     owners = tuple(
         uid for key in (KUBERNETES_UID, f"{KUBERNETES_OWNER}uid") if (uid := notes.get(key))
@@ -77,13 +77,13 @@ def _places(job: Job, decision: Decision) -> JobPlaces:
         )
         return JobPlaces(tasks, owners=owners)
     known = (uid for uids in pods for uid in uids if uid)
-    return JobPlaces(why=_why(decision), owners=(*owners, *known))
+    return JobPlaces(why=_why(round_, job, decision), owners=(*owners, *known))
 
 
-def _why(decision: Decision) -> str:
+def _why(round_: Round, job: Job, decision: Decision) -> str:
     if decision.decision is DecisionKind.PREEMPT:
         return _STOPPED
     if decision.reason is None:
         return NO_REASON
-    text = reason_text(decision.reason, decision.detail)
+    text = why_waits(round_, job, decision)
     return printable(f"{decision.reason.value}: {text}")[:MAX_REASON]

@@ -56,7 +56,7 @@ class KubernetesActor:
             if job.name not in waiting:
                 continue
             try:
-                call = waiting_event(ObjectsOf(job, at), waiting[job.name], round_.now)
+                call = waiting_event(round_, ObjectsOf(job, at), waiting[job.name])
             except InvalidInputError:  # `commands` counts it
                 continue
             if call is None or self._told.get(job.name) == call.document["message"]:

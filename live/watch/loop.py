@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from traceback import extract_tb, format_exception
 
+from placewright.instances.derived.doubts import told_lines
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, printable
+from placewright.instances.exporters.despite import obeying
 from placewright.live.watch.follow import Follower
 from placewright.live.watch.reading import Actor, Reading, Source, SourceError
 from placewright.live.watch.record import Record
@@ -40,11 +42,14 @@ class Pace:
         A plan is not carried out if its state was read longer ago than this.
     rounds
         How many rounds are decided before the watch ends; None: until it is stopped.
+    despite
+        Rules of jobs that are told and not obeyed, and yet are no reason to leave these alone.
     """
 
     every_s: float
     max_age_s: float
     rounds: int | None = None
+    despite: frozenset[str] = frozenset()
 
 
 class GivenUpError(Exception):
@@ -119,14 +124,18 @@ class _Looks:
         self.idle += 1
         if self.idle >= DECIDED_AGAIN or _differ(self.last, round_):
             solved, plan = self.follower.decide(round_)
-            commands, unsaid = self.actor.commands(solved, plan)
+            obeys = obeying(solved, plan, self.pace.despite)
+            commands, unsaid = self.actor.commands(solved, obeys.plan)
             self.record.write(solved, plan, commands)
-            lines = [*reading.made.book.lines(), *unsaid]
+            told = told_lines(solved)
+            lines = [*reading.made.book.lines(), *told, *obeys.lines, *unsaid]
             for line in (line for line in lines if line not in self.told):
                 self.tell(line)
             self.told = frozenset(lines)
             self.tell(f"{reading.made.summary}: {_counts(plan)}")
-            done = _carry_out(reading, solved, plan, self.actor, self.sent, self.pace, self.tell)
+            done = _carry_out(
+                reading, solved, obeys.plan, self.actor, self.sent, self.pace, self.tell
+            )
             self.last, self.idle = (round_, 0) if done else (None, 0)
             self.decided += 1
         self.record.beat(time.time())

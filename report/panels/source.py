@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from placewright.instances.derived.doubts import told_of
 from placewright.instances.documents.bookkeeping import Book, book_of
-from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import BOOKKEEPING, SOURCE
 from placewright.report.panels.subject import Subject
 from placewright.report.table import Table, table
@@ -17,6 +17,22 @@ MAX_NAMES = 5
 
 def source(subject: Subject) -> Iterator[Table]:
     """Yield what a converter noted, and the other annotations of the round."""
+    told = list(told_of(subject.round))
+    if told:
+        yield table(
+            "Rules that are told, and not obeyed",
+            ("rule", "what", "can forbid a plan", "jobs", "hosts"),
+            (
+                (
+                    one.caveat.rule,
+                    one.caveat.text,
+                    "yes" if one.caveat.hard else "no",
+                    _names(one.jobs, len(one.jobs)),
+                    _names(one.hosts, len(one.hosts)),
+                )
+                for one in told
+            ),
+        )
     notes = dict(subject.round.annotations)
     book = book_of(notes)
     if book is not None:
@@ -45,12 +61,6 @@ def source(subject: Subject) -> Iterator[Table]:
             yield table(f"What is read of {name}", ("fields",), ((line,) for line in book.fields))
     if notes:
         yield table("Annotations", ("key", "text"), sorted(notes.items()))
-
-
-def unsaid_of(round_: Round, job: str) -> list[str]:
-    """Return what its source said of a job, and the round does not: it was read without that."""
-    book = book_of(round_.annotations)
-    return [one.what for one in book.unsaid if job in one.names] if book is not None else []
 
 
 def _taken(book: Book, name: str) -> Table:

@@ -12,13 +12,14 @@ from placewright.explain.corrections.find import Correction
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
 from placewright.explain.kinds import WaitingKind, explain_all
+from placewright.instances.derived.doubts import SO_FAR, why_waits
 from placewright.instances.derived.phrases import count, several
-from placewright.instances.derived.reason_text import MEANINGS, reason_text
+from placewright.instances.derived.reason_text import MEANINGS
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.report.panels.subject import Subject
 from placewright.report.table import JobCell
 from placewright.report.text import after, count_gpus, number
-from placewright.report.verdicts import LEFT_OUT, label, verdict_text
+from placewright.report.verdicts import LEFT_OUT, doubts, label, verdict_text
 
 MAX_NAMES = 4
 MAX_TEXTS = 6
@@ -146,8 +147,8 @@ def _said(subject: Subject, decisions: Sequence[Decision], milli: dict[str, int]
 def _why(subject: Subject, decision: Decision) -> str:
     if decision.reason is None:
         return "the plan gives no reason"
-    now = subject.round.now
-    return reason_text(decision.reason, decision.detail, lambda at: after(at, now))
+    now, job = subject.round.now, subject.jobs[decision.job]
+    return why_waits(subject.round, job, decision, lambda at: after(at, now))
 
 
 def _kind(subject: Subject, jobs: Sequence[str], milli: int, verdict: str) -> Kind:
@@ -187,6 +188,8 @@ def _with_changes(
     facts = tuple(Sentence(label(fact).strip(), fact.text) for fact in found.conflict)
     changes: tuple[Sentence, ...] = ()
     left = end - monotonic()
+    if told := doubts(found):
+        facts = (*facts, Sentence("so far", f"{SO_FAR}: {several(told)}"))
     note = why[kind.jobs[0]] if found.verdict is Verdict.UNDECIDED else ""
     if found.verdict not in (Verdict.COULD_START, Verdict.UNDECIDED):
         changes, note = _changes(subject, plan, kind.jobs[0], left) if left > 0 else ((), NO_TIME)

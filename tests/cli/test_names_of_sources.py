@@ -160,3 +160,26 @@ def test_explain_and_solve_say_why_something_is_left_out(run, tmp_path, slurm):
     assert "dependency" in run("whatif", file, "--remove", "7").err
     said = run("explain", file, "--job", "sweep").out.splitlines()
     assert said[0].startswith("sweep is 3 jobs: 1_2, 1_3 and 9; this is 1_2; not in the round")
+
+
+def test_every_verb_says_what_is_not_obeyed(run, tmp_path):
+    more = {"tres_per_node": "gpu:8", "contiguous": True}
+    jobs = [job(1, **more), job(2, **more, node_count=9)]
+    file, plan = tmp_path / "round.json", tmp_path / "plan.json"
+    write(slurm_dumps.convert(tmp_path, jobs).round, file)
+    told = "as far as the round knows: --contiguous is not read (contiguous): 1 and 2"
+    assert told in run("solve", file, "-o", plan).out
+    assert told in run("audit", file).out
+    found = run("explain", file, "--all").out
+    assert "as far as the round knows, could start now" in found
+    assert "as far as the round knows, can never run here" in found
+    assert "--contiguous is not read" in found
+    document = json.loads(run("explain", file, "--job", "1", "--format", "json").out)
+    assert document["doubts"] == ["--contiguous is not read"]
+    refused = run("export", "slurm", file, plan)
+    assert "not done: 1 job (1): --contiguous is not read; --despite contiguous" in refused.err
+    assert "scontrol release 1" not in refused.out
+    assert "scontrol release 1" in run("export", "slurm", file, plan, "--despite", "contiguous").out
+    page = tmp_path / "page.html"
+    assert run("report", file, plan, "-o", page, "--explain", "0").code == 0
+    assert "Rules that are told, and not obeyed" in page.read_text()

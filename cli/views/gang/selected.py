@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.format.table import MAX_ROWS, print_table, table
-from placewright.instances.derived.phrases import count
-from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.derived.doubts import doubts_of, why_waits
+from placewright.instances.derived.phrases import count, several
 from placewright.instances.documents.plan import DecisionKind
 from placewright.report.facts.outcomes import OUTCOMES
 from placewright.report.text import NONE, after, gpus, number, spans
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from placewright.instances.documents.job import Job
     from placewright.instances.documents.plan import Decision, Plan
+    from placewright.instances.documents.round import Round
 
 MAX_WAITING = 100
 
@@ -59,16 +60,16 @@ DEFAULT = Selection()
 
 def print_waiting(
     console: Console,
-    jobs: Mapping[str, Job],
+    round_: Round,
     waiting: Sequence[Decision],
     milli: Mapping[str, int],
     limit: int | None,
-    now: int,
 ) -> None:
     """List the waiting jobs, those of the highest priority and then the largest first.
 
     A table that leaves some out says so, and how to see them.
     """
+    jobs = {job.name: job for job in round_.jobs}
     tenants = any(jobs[decision.job].tenant for decision in waiting)
     priorities = len({jobs[decision.job].priority for decision in waiting}) > 1
     made = table(
@@ -88,7 +89,7 @@ def print_waiting(
             *((job.tenant or NONE,) if tenants else ()),
             *((number(job.priority),) if priorities else ()),
             gpus(milli[job.name]),
-            _why(decision, now) or "the plan gives no reason",
+            _why(round_, job, decision) or "the plan gives no reason",
         )
     print_table(console, made)
     if limit is not None and len(order) > limit:
@@ -99,36 +100,37 @@ def print_waiting(
 
 def print_selected(
     console: Console,
-    jobs: Mapping[str, Job],
+    round_: Round,
     plan: Plan,
     milli: Mapping[str, int],
     names: Sequence[str],
-    now: int,
 ) -> None:
     """Print single jobs: the decision and why, and the place of each task."""
+    jobs = {job.name: job for job in round_.jobs}
     decisions = {decision.job: decision for decision in plan.decisions}
     for name in dict.fromkeys(names):
-        print_table(console, _job_table(jobs[name], decisions[name], milli[name], now))
+        print_table(console, _job_table(round_, jobs[name], decisions[name], milli[name]))
         if decisions[name].tasks:
             print_table(console, _task_table(jobs[name], decisions[name]))
 
 
-def _why(decision: Decision, now: int) -> str | None:
+def _why(round_: Round, job: Job, decision: Decision) -> str | None:
     """Return the reason for which a job waits, with what is known of it."""
     if decision.reason is None:
         return None
 
     def when(at: int) -> str:
-        return f"at {after(at, now)}"
+        return f"at {after(at, round_.now)}"
 
-    return f"{decision.reason}: {reason_text(decision.reason, decision.detail, when)}"
+    return f"{decision.reason}: {why_waits(round_, job, decision, when)}"
 
 
-def _job_table(job: Job, decision: Decision, milli: int, now: int) -> Table:
+def _job_table(round_: Round, job: Job, decision: Decision, milli: int) -> Table:
     made = table(f"Job {job.name}", "what", "value")
     rows = {
         "decision": OUTCOMES[decision.decision],
-        "why": _why(decision, now),
+        "why": _why(round_, job, decision),
+        "not obeyed": several(doubts) if (doubts := doubts_of(round_, job)) else None,
         "displaced by": ", ".join(decision.displaced_by) or None,
         "GPUs": gpus(milli),
         "option": None if decision.option is None else job.options[decision.option].name,

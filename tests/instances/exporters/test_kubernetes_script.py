@@ -114,7 +114,7 @@ def test_a_waiting_job_gets_an_event_with_its_reason(tmp_path):
     assert words == ["kubectl", "apply", "-f", "-"]
     assert event["involvedObject"]["uid"] == "u-waits"
     assert event["message"].startswith(
-        "waits: no host takes a task beside running jobs: n0 has 4 GPUs free"
+        "waits: no node takes a task beside running jobs: n0 has 4 GPUs free"
     )
     kubernetes_validate.validate(event, VERSION, strict=True)
 

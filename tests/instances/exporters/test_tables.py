@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
+from placewright.instances.documents.round import Round
 from placewright.instances.exporters.csv_table import COLUMNS, plan_csv
 from placewright.instances.exporters.kai import UNTRIED, bind_requests
 from tests.instances.exporters.test_kubernetes_script import gated, planned
@@ -23,6 +24,11 @@ CRD = (
 )
 
 
+def of_jobs(*names):
+    jobs = [{"name": name, "options": [{"groups": [{"gpu": 1}]}]} for name in names]
+    return Round.model_validate({"cluster": {"hosts": [{"name": "h0"}]}, "jobs": jobs})
+
+
 def test_a_row_per_task_and_one_per_job_that_waits():
     tasks = tuple(Task(index=i, host=f"h{i}", gpus=(0, 1)) for i in range(2))
     plan = Plan(
@@ -31,7 +37,7 @@ def test_a_row_per_task_and_one_per_job_that_waits():
             Decision(job="b", decision=DecisionKind.WAIT, reason=Reason.QUOTA),
         )
     )
-    rows = list(csv.DictReader(io.StringIO(plan_csv(plan))))
+    rows = list(csv.DictReader(io.StringIO(plan_csv(of_jobs("a", "b"), plan))))
     assert tuple(rows[0]) == COLUMNS
     assert [(r["job"], r["task"], r["host"], r["gpus"]) for r in rows] == [
         ("a", "0", "h0", "0 1"),
@@ -44,7 +50,7 @@ def test_a_row_per_task_and_one_per_job_that_waits():
 @pytest.mark.parametrize("name", ["=1+1", "+a", "-2", "@A1"])
 def test_no_cell_can_start_a_formula(name):
     plan = Plan(decisions=(Decision(job=name, decision=DecisionKind.WAIT, reason=Reason.QUOTA),))
-    (row,) = csv.DictReader(io.StringIO(plan_csv(plan)))
+    (row,) = csv.DictReader(io.StringIO(plan_csv(of_jobs(name), plan)))
     assert row["job"] == f"'{name}"
 
 

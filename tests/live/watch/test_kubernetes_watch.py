@@ -156,7 +156,7 @@ def test_events_say_why_jobs_wait_once_per_reason(fake, source):
     assert again.act(round_, plan, until).undone == ()
     method, path, body = fake.written[-1]
     assert (method, path) == ("PATCH", "/api/v1/namespaces/ns/events/a.placewright")
-    assert body["message"].startswith("waits: no host takes a task beside running jobs")
+    assert body["message"].startswith("waits: no node takes a task beside running jobs")
     text, unsaid = actor.commands(round_, plan)
     assert "kubectl" in text
     assert unsaid == []
