@@ -12,7 +12,10 @@ from placewright.cli.verbs.options import Output, write_dump
 
 def convert_kubernetes(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="What kubectl get ... -o json prints.")
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help="What kubectl get ... -o json (or yaml) prints; folders of it."
+        ),
     ],
     output: Output,
     levels: Annotated[

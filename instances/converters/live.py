@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from placewright.instances.converters.kubernetes.convert import read_kubernetes
 from placewright.instances.converters.kubernetes.kai_snapshot import is_zip
+from placewright.instances.converters.kubernetes.sources import files_in
 from placewright.instances.converters.ray.convert import read_ray
 from placewright.instances.converters.slurm.convert import read_slurm
 from placewright.instances.converters.slurm.sources import JSON_PARTS
 from placewright.instances.converters.support.live import LiveConversion
-from placewright.instances.errors import InvalidInputError
-from placewright.instances.io.files import load_values
+from placewright.instances.io.several import load_documents
 
 _SUFFIXES = (".json", ".zip")
+_EXPECTED = (
+    "expected what squeue --json and scontrol show node --json, or "
+    "kubectl get nodes,pods -A -o json print"
+)
 
 
 def is_dump(path: str | os.PathLike[str]) -> bool:
@@ -25,7 +30,7 @@ def is_dump(path: str | os.PathLike[str]) -> bool:
         return False
     if Path(name).is_dir() or is_zip(name):
         return True
-    values = load_values(name)
+    values = next(_documents([name]), None)
     version = values.get("apiVersion") if isinstance(values, dict) else None
     return not str(version).startswith("placewright/") and (
         isinstance(version, str) or _is_of_slurm(values) or _is_of_ray(values)
@@ -49,31 +54,17 @@ def read_live(path: str | os.PathLike[str], *, movable: bool = False) -> LiveCon
         It is neither, or a file of it cannot be read.
     """
     name = os.fspath(path)
-    files = _files(name) if Path(name).is_dir() else [name]
-    if all(not is_zip(one) and _is_of_ray(load_values(one)) for one in files):
+    files = files_in(name, _SUFFIXES, _EXPECTED) if Path(name).is_dir() else [name]
+    if all(_is_of_ray(values) for values in _documents(files)):
         return read_ray(files)
-    if any(not is_zip(file) and _is_of_slurm(load_values(file)) for file in files):
+    if any(_is_of_slurm(values) for values in _documents(files)):
         return read_slurm([name], movable=movable)
     return read_kubernetes(files, movable=movable)
 
 
-def _files(folder: str) -> list[str]:
-    try:
-        found = sorted(e.path for e in os.scandir(folder) if e.name.lower().endswith(_SUFFIXES))
-    except OSError as error:
-        raise InvalidInputError(
-            f"cannot be read ({error.strerror}); expected a folder to read",
-            file=folder,
-            show_value=False,
-        ) from None
-    if not found:
-        raise InvalidInputError(
-            "has no JSON; expected what squeue --json and scontrol show node --json, or "
-            "kubectl get nodes,pods -A -o json print",
-            file=folder,
-            show_value=False,
-        )
-    return found
+def _documents(files: Sequence[str]) -> Iterator[Any]:
+    for file in files:
+        yield from [None] if is_zip(file) else load_documents(file)
 
 
 def _is_of_slurm(values: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,9 @@ from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.documents.source_keys import BOOKKEEPING, KUBERNETES_LEVELS, SOURCE
 from placewright.instances.errors import InvalidInputError
+
+MAX_KINDS = 5
+"""Kinds of objects that are named where there are no nodes."""
 
 
 def read_kubernetes(
@@ -101,11 +105,7 @@ def _converted(
     movable: bool,
 ) -> LiveConversion:
     if not sources.get(NODE):
-        raise InvalidInputError(
-            "has no nodes; expected also what `kubectl get nodes -o json` prints",
-            file=where,
-            show_value=False,
-        )
+        raise InvalidInputError(_without_nodes(sources), file=where, show_value=False)
     dump = read_dump(sources, book)
     if not dump.nodes:
         raise InvalidInputError(
@@ -124,6 +124,15 @@ def _converted(
     except InvalidInputError as error:
         raise error.inside(where) from None
     return LiveConversion(made, _summary(made), book)
+
+
+def _without_nodes(sources: Mapping[Kind, Sequence[Source]]) -> str:
+    counts = Counter({kind.name: len(found) for kind, found in sources.items()})
+    there = ", ".join(f"{name} ({count:,})" for name, count in counts.most_common(MAX_KINDS))
+    known = {"JobSet", "LeaderWorkerSet"}.intersection(counts)
+    also = f"; `placewright convert manifest` reads a {min(known)} alone" if known else ""
+    only = f", only {there}" if there else ""
+    return f"has no nodes{only}; expected also what `kubectl get nodes -o json` prints{also}"
 
 
 def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> Round:

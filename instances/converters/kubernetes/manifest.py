@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, ValidationError
@@ -26,14 +24,13 @@ from placewright.instances.documents.arrangement import Apart, Slices
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.io.files import load_text, parse_values
+from placewright.instances.io.several import load_documents
 
 MAX_REPLICAS = 10_000
 _EXCLUSIVE = {
     "JobSet": "alpha.jobset.sigs.k8s.io/exclusive-topology",
     "LeaderWorkerSet": "leaderworkerset.sigs.k8s.io/exclusive-topology",
 }
-_START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 
 
 class _Meta(Record):
@@ -114,7 +111,9 @@ def read_manifest(
     name = os.fspath(file)
     book = Bookkeeping()
     jobs: list[Job] = []
-    for raw in _documents(load_text(file), name):
+    for raw in load_documents(file):
+        if not isinstance(raw, dict):
+            raise InvalidInputError("expected an object of Kubernetes", file=name, value=raw)
         kind = raw.get("kind")
         try:
             if kind == "JobSet":
@@ -134,19 +133,6 @@ def read_manifest(
             show_value=False,
         )
     return Manifest(tuple(jobs), book)
-
-
-def _documents(text: str, file: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file; lines keep their numbers."""
-    starts = [0, *(found.start() for found in _START.finditer(text)), len(text)]
-    for begin, end in pairwise(starts):
-        part = text[begin:end].removeprefix("---")
-        if all(not line.strip() or line.lstrip()[0] == "#" for line in part.splitlines()):
-            continue
-        raw = parse_values("\n" * text.count("\n", 0, begin) + part, file)
-        if not isinstance(raw, dict):
-            raise InvalidInputError("expected an object of Kubernetes", file=file, value=raw)
-        yield raw
 
 
 def _of_job_set(one: _JobSet, levels: Mapping[str, str], book: Bookkeeping) -> Iterator[Job]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
@@ -18,9 +19,10 @@ from placewright.instances.converters.kubernetes.kai_snapshot import (
 from placewright.instances.converters.kubernetes.records import Object
 from placewright.instances.converters.support.salvage import salvaged, why
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.io.files import load_values
+from placewright.instances.io.several import load_documents
 
 _O = TypeVar("_O", bound=Object)
+_SUFFIXES = (".json", ".yaml", ".yml", ".zip")
 _EXPECTED = "expected what `kubectl get ... -o json` prints"
 
 
@@ -42,17 +44,44 @@ class Kind(NamedTuple):
 def read_sources(files: Sequence[str | os.PathLike[str]]) -> dict[Kind, list[Source]]:
     """Return the objects of some files by kind; a List is its items, KAI's snapshot its objects.
 
+    A folder is the files in it that are named as JSON, YAML or a zip.
+
     Raises
     ------
     InvalidInputError
         A file cannot be read, or has something that is no object.
     """
     found: dict[Kind, list[Source]] = {}
-    for name in files:
-        file = os.fspath(name)
-        values = load_zip(file) if is_zip(file) else load_values(file)
-        for source in _objects(Source(file, (), values)):
-            found.setdefault(_kind(source), []).append(source)
+    for name in map(os.fspath, files):
+        for file in files_in(name, _SUFFIXES, _EXPECTED) if Path(name).is_dir() else [name]:
+            documents = [load_zip(file)] if is_zip(file) else load_documents(file)
+            if len(documents) == 1 and isinstance(documents[0], list):
+                documents = documents[0]
+            for i, values in enumerate(documents):
+                for source in _objects(Source(file, (i,) if len(documents) > 1 else (), values)):
+                    found.setdefault(_kind(source), []).append(source)
+    return found
+
+
+def files_in(folder: str, suffixes: tuple[str, ...], expected: str) -> list[str]:
+    """Return the files in a folder, but not in folders below, that end in one of some suffixes.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be read, or there are none.
+    """
+    try:
+        found = sorted(e.path for e in os.scandir(folder) if e.name.lower().endswith(suffixes))
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot be read ({error.strerror}); expected a folder to read",
+            file=folder,
+            show_value=False,
+        ) from None
+    if not found:
+        kinds = " or ".join(suffix[1:].upper() for suffix in suffixes[:2])
+        raise InvalidInputError(f"has no {kinds}; {expected}", file=folder, show_value=False)
     return found
 
 
@@ -122,7 +151,7 @@ def _objects(source: Source) -> Iterator[Source]:
             waiting.append(Source(file, at, item) for at, item in snapshot_objects(raw, file))
             continue
         if not str(raw.get("kind", "")).endswith("List") or "items" not in raw:
-            yield Source(file, path, raw)
+            yield Source(file, path, _named(raw))
             continue
         items = raw["items"] or []
         if not isinstance(items, list):
@@ -140,6 +169,14 @@ def _items(source: Source, items: list[Any]) -> Iterator[Source]:
         if kind and isinstance(item, dict) and "kind" not in item:  # as the API's own lists
             typed = {"apiVersion": source.raw.get("apiVersion"), "kind": kind, **item}
         yield Source(source.file, (*source.path, "items", i), typed)
+
+
+def _named(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with the name that it has, or else what its name is to begin with."""
+    meta = raw.get("metadata")
+    if not isinstance(meta, dict) or "name" in meta or not meta.get("generateName"):
+        return raw
+    return {**raw, "metadata": {**meta, "name": meta["generateName"]}}
 
 
 def _kind(source: Source) -> Kind:

@@ -40,7 +40,8 @@ def test_a_wrong_value_is_named_with_its_place(tmp_path, change, line):
     ("text", "line"),
     [
         ('{"apiVersion": "v1", "kind": "List", "items": [{"apiV', "expected valid JSON"),
-        ("[]", "an object"),
+        ("[]", "has no nodes"),
+        ("[3]", "an object"),
         ("{}", "kind: missing"),
         ('{"kind": "List", "apiVersion": "v1", "items": 3}', "items: 3: expected a list"),
         ('{"kind": "List", "apiVersion": "v1", "items": []}', "has no nodes"),
