@@ -52,7 +52,7 @@ def read_sources(files: Sequence[str | os.PathLike[str]]) -> dict[Kind, list[Sou
         A file cannot be read, or has something that is no object.
     """
     found: dict[Kind, list[Source]] = {}
-    for name in map(os.fspath, files):
+    for name in [os.fspath(one) for one in files]:
         for file in files_in(name, _SUFFIXES, _EXPECTED) if Path(name).is_dir() else [name]:
             documents = [load_zip(file)] if is_zip(file) else load_documents(file)
             if len(documents) == 1 and isinstance(documents[0], list):
