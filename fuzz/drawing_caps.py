@@ -28,6 +28,19 @@ def draw_caps(
             names = [name for name in names if not caps[name].get("gpus_by_model")]
         if names:
             job["caps"] = rng.sample(names, len(names))
+    if chance(rng, 0.3):
+        _draw_seats(rng, round_)
+
+
+def _draw_seats(rng: Random, round_: Raw) -> None:
+    """Limit what options alone count: seats that no host has."""
+    caps = list(round_["caps"].values())
+    for cap in rng.sample(caps, rng.randint(1, len(caps))):
+        cap.setdefault("resources", {})["seat@x"] = rng.choice((0, 1, 2, 2, 3))
+    for job in round_["jobs"]:
+        for option in job["options"]:
+            if chance(rng, 0.6):
+                option.setdefault("uses", {})["seat@x"] = rng.choice((1, 1, 2))
 
 
 def draw_leave(rng: Random, round_: Raw) -> None:

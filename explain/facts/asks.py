@@ -115,7 +115,7 @@ def _amounts(name: str, groups: Sequence[TaskGroup]) -> Iterator[Fact]:
 
 
 def _uses(job: Job) -> Iterator[Fact]:
-    """Yield what the job uses of pools, whatever its tasks ask."""
+    """Yield what the job uses of pools, or counts in caps, whatever its tasks ask."""
     for resource, amount in _distinct(pair for o in job.options for pair in o.uses.items()):
         if not amount:
             continue
@@ -129,7 +129,7 @@ def _uses(job: Job) -> Iterator[Fact]:
 
         yield _fact(
             "uses",
-            f"{amount_text(resource, amount)} wherever it has tasks",
+            amount_text(resource, amount) + ("" if "@" in resource else " wherever it has tasks"),
             edit_job(job.name, of_job),
             resource=resource,
             amount=amount,

@@ -23,6 +23,7 @@ from placewright.instances.derived.waiting import eligible
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
+from placewright.instances.documents.source_keys import HELD
 
 Relation = Literal["pinned", "higher", "same", "lower"]
 RELATIONS: tuple[Relation, ...] = ("pinned", "higher", "same", "lower")
@@ -36,7 +37,9 @@ def waits_for(round_: Round, name: str) -> Iterator[Fact]:
     job = named(name, round_)
     if job.held:
         edit = edit_job(name, lambda one: one.model_copy(update={"held": False}))
-        yield Fact(Stratum.HELD, "held", "the job is held", edit)
+        why = job.annotations.get(HELD)
+        text = f"the job is held: {why}" if why else "the job is held"
+        yield Fact(Stratum.HELD, "held", text, edit)
     if not eligible(job.model_copy(update={"held": False}), round_.now):
         edit = edit_job(name, lambda one: one.model_copy(update={"not_before": None}))
         text = f"the job starts no earlier than in {span((job.not_before or 0) - round_.now)}"

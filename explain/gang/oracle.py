@@ -187,7 +187,7 @@ class _Arrays:
     def _quota(self, problem: Problem, alone: Round, kept: Bools) -> dict[QuotaKey, int]:
         """Return what is left of the quota and caps of the job, as `remaining_quotas` does."""
         left = dict(problem.quota)  # in `alone` nobody runs: all that may be held
-        numbers, amounts = account_numbers(alone), amount_numbers(self._cluster)
+        numbers, amounts = account_numbers(alone), amount_numbers(self._cluster, alone)
         limits = limits_of(alone)
         for account in accounts_of(self._waits):
             for measure in limits.get(account, ()):

@@ -261,6 +261,8 @@ class Facts:
             for name, amount in group.wants:
                 asks[name] = asks.get(name, 0) + group.count * amount
         counts = {**asks, JOBS: 1}
+        for name, amount in option.get("uses", {}).items():
+            counts[name] = counts.get(name, 0) + amount
         for group in groups:
             for model in set(group.models or ()):
                 counts[of_model(model)] = counts.get(of_model(model), 0) + group.milli

@@ -70,7 +70,7 @@ def _check_domains(pool: Pool, path: Path, document: ClusterDocument) -> None:
 
 
 def check_uses(round_: Round) -> None:
-    """Refuse options that use what no pool has per job.
+    """Refuse options that use what no pool has per job, and no cap limits that no host has.
 
     Raises
     ------
@@ -79,6 +79,10 @@ def check_uses(round_: Round) -> None:
     """
     pools = {pool.resource: pool.per for pool in round_.cluster.pools}
     per_job = {resource for resource, per in pools.items() if per == "job"}
+    capped = {name for cap in round_.caps.values() for name in cap.resources if "@" in name}
+    if capped:
+        capped -= {name for entry in round_.cluster.hosts for name in entry.resources}
+        per_job |= capped - pools.keys()
     errors = Errors()
     for i, job in enumerate(round_.jobs):
         for j, option in enumerate(job.options):
@@ -91,5 +95,6 @@ def check_uses(round_: Round) -> None:
                             path=path,
                             value=option.uses[name],
                         )
-                    check_known(name, per_job, "resource of a pool with per: job", path)
+                    what = "resource of a pool with per: job, or of a cap"
+                    check_known(name, per_job, what, path)
     errors.refuse()

@@ -16,7 +16,7 @@ from placewright.instances.documents.base import (
 )
 from placewright.instances.documents.cluster import HostName
 from placewright.instances.documents.gpu_parts import group_schema, with_gpu_of_profile
-from placewright.instances.documents.quantities import Mib, MilliCpu, MilliGpu, Resources
+from placewright.instances.documents.quantities import Mib, MilliCpu, MilliGpu, Resources, Uses
 
 MAX_SETS_OF_GROUP = 64
 
@@ -74,7 +74,8 @@ class Option(Document):
     `value` defaults to the GPUs asked (milli-GPU) times the job's weight. `progress` is what the
     term of that name counts, in any unit that all jobs of the round share. All tasks of all groups
     share one domain of the level `required`, and are together on so many `hosts`. `uses` is what
-    the job takes of pools with `per: job` in each domain in which it has a task.
+    the job takes of pools with `per: job` in each domain in which it has a task, or counts in caps,
+    of resources with `@` in their name.
     """
 
     name: Name = "default"
@@ -83,7 +84,7 @@ class Option(Document):
     progress: Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)] = 0
     required: Name | None = None
     hosts: HostCount | None = None
-    uses: Resources = Field(default_factory=dict)
+    uses: Uses = Field(default_factory=dict)
 
     @property
     def milli_gpu(self) -> int:
@@ -91,11 +92,11 @@ class Option(Document):
         return sum(group.milli_gpu for group in self.groups)
 
     def amount_of(self, resource: str) -> int:
-        """Return what all groups ask of a resource that quotas name, in its small unit."""
+        """Return what the job asks or uses of a resource that quotas name, in its small unit."""
         if resource == "gpu":
             return self.milli_gpu
         named = {"cpu", "memory"}
-        return sum(
+        return self.uses.get(resource, 0) + sum(
             group.count
             * (getattr(group, resource) if resource in named else group.resources.get(resource, 0))
             for group in self.groups

@@ -131,9 +131,14 @@ def memory_in_gi(mib: float) -> str:
     return f"{mib / _MIB_PER_GI:.3f}".rstrip("0").rstrip(".") + "Gi"
 
 
+def unit_of(resource: str) -> str:
+    """Return the resource whose unit one has: `gpu` of `gpu@spot`, which is GPUs of a flavor."""
+    return resource.partition("@")[0]
+
+
 def read_amount(resource: str, value: Any) -> int:
     """Return an amount of a resource, as a document has it, in small units."""
-    parse = _PARSERS.get(resource)
+    parse = _PARSERS.get(unit_of(resource))
     if parse is not None:
         return parse(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_AMOUNT:
@@ -143,11 +148,14 @@ def read_amount(resource: str, value: Any) -> int:
 
 def write_amount(resource: str, amount: int) -> int | str:
     """Return an amount of a resource in small units as a document has it."""
-    return _TEXTS.get(resource, int)(amount)
+    return _TEXTS.get(unit_of(resource), int)(amount)
 
 
 def amount_text(resource: str, amount: int) -> str:
     """Return an amount with its unit, for a message: "2.5 GPUs", "1 core", "64Gi of memory"."""
+    of, _, flavor = resource.partition("@")
+    if flavor:
+        return f"{amount_text(of, amount)} of flavor {flavor}"
     if resource == "memory":
         return f"{memory_in_gi(amount)} of memory"
     if resource not in _NOUNS:
@@ -167,8 +175,8 @@ def _amounts(raw: Any) -> Any:
     if not isinstance(raw, dict):
         return raw
     amounts = dict(raw)
-    for name in CORE_RESOURCES:
-        if name in raw:
+    for name in raw:
+        if isinstance(name, str) and unit_of(name) in CORE_RESOURCES:
             try:
                 amounts[name] = read_amount(name, raw[name])
             except ValueError as error:
@@ -178,7 +186,7 @@ def _amounts(raw: Any) -> Any:
 
 def _amount_texts(amounts: dict[str, int]) -> dict[str, int | str]:
     return {
-        name: write_amount(name, amount) if name in CORE_RESOURCES else amount
+        name: write_amount(name, amount) if unit_of(name) in CORE_RESOURCES else amount
         for name, amount in amounts.items()
     }
 
@@ -250,3 +258,6 @@ Amounts = Annotated[
     WithJsonSchema(_AMOUNTS_SCHEMA),
 ]
 """Amounts by resource, as in a quota: any number of thousandths of GPUs."""
+
+Uses = Annotated[Amounts, AfterValidator(_others)]
+"""Amounts of other resources than those of hosts; `gpu@spot` is in GPUs, as `gpu` is."""

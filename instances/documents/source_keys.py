@@ -19,6 +19,9 @@ BOOKKEEPING: Final = "bookkeeping"
 ALSO: Final = "also"
 """Of a job: other names by which people know it, as a JSON list: of its owners, groups, array."""
 
+HELD: Final = "held"
+"""Of a job that is held: why, in words that go after "the job is held:"."""
+
 SLURM_JOB: Final = "slurm/job"
 """Of a job: its number, as commands take it: `17`, of a task of an array `17_3`."""
 

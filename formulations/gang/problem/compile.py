@@ -33,7 +33,7 @@ from placewright.formulations.gang.problem.priority_classes import (
     priority_classes,
 )
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import remaining_quotas
+from placewright.formulations.gang.problem.quotas import remaining_quotas, use_numbers
 from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.formulations.gang.problem.terms import LINK_TERMS, VALUE
 from placewright.instances.derived.arrays import build_cluster
@@ -133,6 +133,7 @@ class _CompiledJobs:
             and leave.key == compiler.leave.key
             and [t.name for t in round_.tenants] == list(compiler.tenants)
             and list(round_.caps) == list(compiler.caps)
+            and use_numbers(round_) == compiler.use_numbers
             and round_.spread_weights() == compiler.weights
             and LINK_TERMS.intersection(round_.policy.terms) == compiler.link_terms
             and (round_.policy.priority == "strict") == compiler.strict

@@ -177,7 +177,8 @@ class JobCompiler:
         joint = NO_LEVEL
         if option.required is not None and sum(g.count for g in option.groups) > 1:
             joint = self.shapes.levels[option.required]
-        used = tuple((name, amount) for name, amount in sorted(option.uses.items()) if amount)
+        numbers, asked = self.use_numbers, sorted(option.uses.items())
+        used = tuple((name, amount) for name, amount in asked if amount and name in numbers)
         # Tasks differ in what they use only where places differ in what they have of it.
         alone = tuple(use for use in used if use[0] in self.level_pools)
         alone = alone if len(option.groups) == 1 else ()

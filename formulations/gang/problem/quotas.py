@@ -53,8 +53,13 @@ def use_of(amount: int) -> int | None:
 
 
 def use_numbers(round_: Round) -> dict[str, int]:
-    """Return the number of each resource that is counted per job."""
+    """Return the number of each resource that is counted per job: of pools, or of caps alone."""
     names = dict.fromkeys(p.resource for p in round_.cluster.pools if p.per == "job")
+    capped = dict.fromkeys(n for cap in round_.caps.values() for n in cap.resources if "@" in n)
+    if capped:
+        there = {name for host in round_.cluster.hosts for name in host.resources}
+        there |= {pool.resource for pool in round_.cluster.pools}
+        names |= {name: None for name in capped if name not in there}
     return {name: k for k, name in enumerate(names)}
 
 
@@ -125,7 +130,7 @@ def remaining_quotas(round_: Round, cluster: Cluster) -> dict[QuotaKey, int]:
         return {}
     pinned = {j for j, job in enumerate(round_.jobs) if job.running and job.running.pinned}
     held, movable = held_before(round_, limits), held_before(round_, limits, pinned)
-    numbers, amounts = account_numbers(round_), amount_numbers(cluster)
+    numbers, amounts = account_numbers(round_), amount_numbers(cluster, round_)
     return {
         (numbers[account], amounts[measure]): max(most, held[account][measure])
         - (held[account][measure] - movable[account][measure])
@@ -135,12 +140,13 @@ def remaining_quotas(round_: Round, cluster: Cluster) -> dict[QuotaKey, int]:
     }
 
 
-def amount_numbers(cluster: Cluster) -> dict[Measure, int]:
-    """Return the number of each amount of which the cluster has something."""
+def amount_numbers(cluster: Cluster, round_: Round) -> dict[Measure, int]:
+    """Return the number of each amount of which the cluster has something, or jobs use it."""
     return {
         Measure("gpus"): GPUS,
         Measure("jobs"): JOBS,
         **{Measure("resources", name): r for r, name in enumerate(cluster.resources)},
+        **{Measure("resources", name): of_use(use) for name, use in use_numbers(round_).items()},
         **{
             Measure("gpus_by_model", name): of_model(m) for m, name in enumerate(cluster.gpu_models)
         },

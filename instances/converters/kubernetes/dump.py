@@ -18,7 +18,7 @@ from placewright.instances.converters.kubernetes.hyper_nodes import (
     HyperNode,
     with_tiers,
 )
-from placewright.instances.converters.kubernetes.records import Node, Pod
+from placewright.instances.converters.kubernetes.records import Node, Object, Pod
 from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of, read_all
 
 NODE, POD = Kind("", "Node"), Kind("", "Pod")
@@ -27,6 +27,7 @@ _TOPOLOGIES = (kr.TOPOLOGY, Kind("kai.scheduler", "Topology"))
 READ_KINDS = frozenset(
     {
         *(NODE, POD, kr.WORKLOAD, kr.CLUSTER_QUEUE, kr.LOCAL_QUEUE, kr.FLAVOR, kr.COHORT),
+        kr.NAMESPACE,
         *_TOPOLOGIES,
         *GROUP_KINDS,
         *QUEUE_KINDS,
@@ -85,6 +86,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
     local = read_all(kr.LocalQueue, sources.get(kr.LOCAL_QUEUE, ()), book, "local queues")
     flavors = read_all(kr.ResourceFlavor, sources.get(kr.FLAVOR, ()), book, "flavors")
     cohorts = read_all(kr.ClusterQueue, sources.get(kr.COHORT, ()), book, "cohorts")
+    spaces = read_all(Object, sources.get(kr.NAMESPACE, ()), book, "namespaces")
     workloads = read_all(kr.Workload, sources.get(kr.WORKLOAD, ()), book, kueue.KIND)
     topologies = [
         one
@@ -110,6 +112,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
             {one.key: one for one in local},
             {one.metadata.name: one for one in flavors},
             {one.metadata.name: one for one in cohorts},
+            {one.metadata.name: one.metadata.labels for one in spaces},
         ),
         group_queues=[
             one

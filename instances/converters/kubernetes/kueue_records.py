@@ -13,6 +13,7 @@ from placewright.instances.converters.kubernetes.accessor import (
     NameText,
     OptionalName,
     PriorityNumber,
+    Quantities,
     Quantity,
     Record,
     Seconds,
@@ -22,8 +23,10 @@ from placewright.instances.converters.kubernetes.accessor import (
 )
 from placewright.instances.converters.kubernetes.records import (
     Conditions,
+    Expression,
     Object,
     PodSpec,
+    Taint,
     Toleration,
 )
 from placewright.instances.converters.kubernetes.sources import Kind
@@ -36,6 +39,7 @@ FLAVOR, TOPOLOGY, COHORT = (
     Kind(GROUP, "Topology"),
     Kind(GROUP, "Cohort"),
 )
+NAMESPACE = Kind("", "Namespace")
 
 
 class TopologyRequest(Record):
@@ -111,6 +115,7 @@ class Assignment(Record):
     name: OptionalName = None
     count: CountOrOne | None = None
     flavors: Texts = Field(default_factory=dict)
+    resourceUsage: Quantities = Field(default_factory=dict)  # noqa: N815
     topologyAssignment: TopologyAssignment | None = None  # noqa: N815
 
 
@@ -125,6 +130,7 @@ class _Requeue(Record):
 
 class _Check(Record):
     name: Text = ""
+    state: Text = ""
 
 
 class _WorkloadStatus(Record):
@@ -151,6 +157,7 @@ class Quota(Record):
     name: Text = ""
     nominalQuota: Quantity | None = None  # noqa: N815
     borrowingLimit: Quantity | None = None  # noqa: N815
+    lendingLimit: Quantity | None = None  # noqa: N815
 
 
 class _Flavor(Record):
@@ -166,6 +173,26 @@ class _FairSharing(Record):
     weight: Quantity | None = None
 
 
+class _Borrowing(Record):
+    policy: Text = ""
+    maxPriorityThreshold: PriorityNumber | None = None  # noqa: N815
+
+
+class _Preemption(Record):
+    withinClusterQueue: Text = ""  # noqa: N815
+    reclaimWithinCohort: Text = ""  # noqa: N815
+    borrowWithinCohort: _Borrowing = _Borrowing()  # noqa: N815
+
+
+class _Selector(Record):
+    matchLabels: Texts = Field(default_factory=dict)  # noqa: N815
+    matchExpressions: Annotated[tuple[Expression, ...], AsList] = ()  # noqa: N815
+
+
+class _QueueStatus(Record):
+    conditions: Conditions = ()
+
+
 class _QueueSpec(Record):
     """Of a ClusterQueue, or of a Cohort, which has a parent."""
 
@@ -176,12 +203,15 @@ class _QueueSpec(Record):
     stopPolicy: Text = ""  # noqa: N815
     parentName: OptionalName = None  # noqa: N815
     parent: OptionalName = None
+    preemption: _Preemption = _Preemption()
+    namespaceSelector: _Selector | None = None  # noqa: N815
 
 
 class ClusterQueue(Object):
     """A queue with quotas; a Cohort is read as one."""
 
     spec: _QueueSpec = Field(default_factory=_QueueSpec)
+    status: _QueueStatus = Field(default_factory=_QueueStatus)
 
     @property
     def cohort(self) -> str | None:
@@ -203,11 +233,13 @@ class LocalQueue(Object):
     """A namespace's way into a ClusterQueue."""
 
     spec: _LocalSpec = Field(default_factory=_LocalSpec)
+    status: _QueueStatus = Field(default_factory=_QueueStatus)
 
 
 class _FlavorSpec(Record):
     nodeLabels: Texts = Field(default_factory=dict)  # noqa: N815
     topologyName: Text = ""  # noqa: N815
+    nodeTaints: Annotated[tuple[Taint, ...], AsList] = ()  # noqa: N815
     tolerations: Annotated[tuple[Toleration, ...], AsList] = ()
 
 

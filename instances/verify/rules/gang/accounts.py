@@ -63,7 +63,7 @@ def asked_in(account: Account, option: Option) -> Mapping[Resource, int]:
 
 def asked_by(option: Option) -> Held:
     """Return what a job holds with an option, by resource (`gpu` in milli-GPU)."""
-    asked: Held = Counter()
+    asked: Held = Counter(option.uses)
     for group in option.groups:
         asked["gpu"] += group.milli_gpu
         for name, amount in demand(group):

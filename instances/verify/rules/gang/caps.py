@@ -50,6 +50,8 @@ def cap(reading: Reading) -> Iterator[Finding]:
 def counted(option: Option) -> Mapping[Measure, int]:
     """Return what a job with an option counts in caps."""
     found: Counter[Measure] = Counter({Measure("jobs"): 1})
+    for resource, amount in option.uses.items():
+        found[Measure("resources", resource)] += amount
     for group in option.groups:
         found[Measure("gpus")] += group.count * group.gpu
         for model in set(group.gpu_models or ()):
