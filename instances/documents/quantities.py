@@ -155,7 +155,8 @@ def amount_text(resource: str, amount: int) -> str:
     """Return an amount with its unit, for a message: "2.5 GPUs", "1 core", "64Gi of memory"."""
     of, _, flavor = resource.partition("@")
     if flavor:
-        return f"{amount_text(of, amount)} of flavor {flavor}"
+        text = amount_text(of, amount) if of in CORE_RESOURCES else f"{amount:,} {of}"
+        return f"{text} of flavor {flavor}"
     if resource == "memory":
         return f"{memory_in_gi(amount)} of memory"
     if resource not in _NOUNS:

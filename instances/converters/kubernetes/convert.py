@@ -16,10 +16,10 @@ from placewright.instances.converters.kubernetes.gangs import PodJobs, gangs_of
 from placewright.instances.converters.kubernetes.group_queues import GroupQueueCaps
 from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang, other_names
 from placewright.instances.converters.kubernetes.jobs import LeftOutError, Maker
-from placewright.instances.converters.kubernetes.kueue_caps import QueueCaps
+from placewright.instances.converters.kubernetes.kueue_quotas import KueueQuotas, reserved_quota
 from placewright.instances.converters.kubernetes.kueue_records import Workload
 from placewright.instances.converters.kubernetes.levels import Levels, label_keys, read_levels
-from placewright.instances.converters.kubernetes.nodes import gpu_model, gpus_of, hosts, over_full
+from placewright.instances.converters.kubernetes.nodes import gpus_of, hosts, over_full
 from placewright.instances.converters.kubernetes.pods import State, state_of
 from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.converters.kubernetes.sources import (
@@ -34,7 +34,14 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Reservation, Round
-from placewright.instances.documents.source_keys import BOOKKEEPING, KUBERNETES_LEVELS, SOURCE
+from placewright.instances.documents.source_keys import (
+    BOOKKEEPING,
+    KUBERNETES_KIND,
+    KUBERNETES_LEVELS,
+    KUBERNETES_NAME,
+    KUBERNETES_NAMESPACE,
+    SOURCE,
+)
 from placewright.instances.errors import InvalidInputError
 
 MAX_KINDS = 5
@@ -143,13 +150,15 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
     _add_jobs(dump, workloads, jobs)
     for name in over_full(dump.nodes, maker.held, jobs.background):
         book.cannot_say("cores or memory of which pods hold more than the node has", name)
-    caps = QueueCaps(dump.queues, eligibility.models_of_flavors(dump.queues.flavors))
-    model_of = {name: gpu_model(node) for name, node in dump.nodes.items()}
+    caps = KueueQuotas(dump.queues, reserved_quota(dump.queues, _workloads_of(maker.jobs)))
     above = GroupQueueCaps(dump.group_queues)
-    with_caps = above.with_caps(caps.with_caps(maker.jobs, model_of, book))
+    with_caps = tuple(caps.with_caps(job) for job in above.with_caps(maker.jobs))
+    for job in with_caps:
+        if caps.unsaid_of(job.tenant):
+            book.cannot_say("lending limits of so many queues of its cohort", job.name)
     for name in above.unsaid():
         book.cannot_say("limits of a queue that others are in", name)
-    tenants = _tenants(dump, caps, with_caps, book)
+    tenants = _tenants(dump, caps, with_caps)
     made = hosts(dump.nodes, levels, maker.held, jobs.background, maker.extended)
     cordoned = {name for name, node in dump.nodes.items() if node.spec.unschedulable}
     return Round(
@@ -237,16 +246,24 @@ def _waits(members: Sequence[Pod]) -> bool:
     return all(pod.spec.nodeName is None for pod in members)
 
 
-def _tenants(
-    dump: Dump, caps: QueueCaps, jobs: Sequence[Job], book: Bookkeeping
-) -> tuple[Tenant, ...]:
+def _workloads_of(jobs: Iterable[Job]) -> set[str]:
+    """Return the workloads whose jobs run, or may start with what they were admitted to."""
+    return {
+        f"{ids.get(KUBERNETES_NAMESPACE)}/{ids.get(KUBERNETES_NAME)}"
+        for job in jobs
+        for ids in [job.annotations]
+        if ids.get(KUBERNETES_KIND) == "Workload" and not job.held
+    }
+
+
+def _tenants(dump: Dump, caps: KueueQuotas, jobs: Sequence[Job]) -> tuple[Tenant, ...]:
     """Return the queues that jobs are in, and all of Kueue, with what they may hold."""
-    found: dict[str, Tenant] = {}
-    for tenant in kueue.tenants(dump.queues):
-        found[tenant.name] = tenant
-        several = len(dump.queues.cluster[tenant.name].flavors) > 1
-        if several and not caps.says_flavors_of(tenant.name):
-            book.cannot_say("quotas of each flavor: they are added up", tenant.name)
+    queues = dump.queues
+    weighed = any(queue.spec.fairSharing is not None for queue in queues.cluster.values())
+    found = {
+        name: kueue.tenant_of(queues, name, caps.quota(name), weighed=weighed)
+        for name in queues.cluster
+    }
     for queue in dump.group_queues:
         found.setdefault(queue.metadata.name, queue.tenant)
     for job in jobs:

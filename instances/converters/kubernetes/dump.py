@@ -113,6 +113,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
             {one.metadata.name: one for one in flavors},
             {one.metadata.name: one for one in cohorts},
             {one.metadata.name: one.metadata.labels for one in spaces},
+            {one.key: one for one in workloads},
         ),
         group_queues=[
             one

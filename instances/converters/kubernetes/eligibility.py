@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from placewright.instances.converters.kubernetes.kueue_records import ResourceFlavor
 from placewright.instances.converters.kubernetes.nodes import gpu_model
 from placewright.instances.converters.kubernetes.records import (
     Expression,
@@ -70,16 +69,6 @@ class Eligibility:
             )
         return self._labelled[key]
 
-    def models_of_flavors(self, flavors: Mapping[str, ResourceFlavor]) -> dict[str, str]:
-        """Return the GPU model of each flavor of which all nodes with GPUs have one."""
-        found: dict[str, str] = {}
-        for name, flavor in flavors.items():
-            there = self.with_labels(flavor.spec.nodeLabels) & self._with_gpus
-            models = {gpu_model(self.nodes[node]) for node in there}
-            if len(models) == 1 and (model := models.pop()) is not None:
-                found[name] = model
-        return found
-
     def able(self, allowed: frozenset[str], asked: int) -> frozenset[str]:
         """Return the allowed nodes that have GPUs, if some are asked."""
         return allowed & self._with_gpus if asked else allowed
@@ -118,7 +107,7 @@ class Eligibility:
             found.append(
                 self._nodes(
                     "tolerated",
-                    lambda node: all(_tolerated(taint, tolerations) for taint in node.spec.taints),
+                    lambda node: all(tolerated(taint, tolerations) for taint in node.spec.taints),
                 )
             )
             self._known[key] = tuple(found)
@@ -202,7 +191,8 @@ def holds(test: Expression, labels: Mapping[str, str]) -> bool:
     return False
 
 
-def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    """Whether tolerations let a pod pass a taint."""
     if taint.effect not in _HARD or taint.key.startswith(_OF_STATE):
         return True
     return any(_tolerates(one, taint) for one in tolerations)

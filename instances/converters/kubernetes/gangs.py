@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
@@ -22,13 +22,14 @@ from placewright.instances.converters.kubernetes.groups import (
     title_of,
 )
 from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
+from placewright.instances.converters.kubernetes.kueue import Flavors
 from placewright.instances.converters.kubernetes.kueue_records import Workload
 from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.pods import State
 from placewright.instances.converters.kubernetes.records import Object, Pod
 from placewright.instances.converters.kubernetes.source_ids import also, of_gang
 from placewright.instances.converters.kubernetes.sources import Kind
-from placewright.instances.converters.kubernetes.workloads import Workloads
+from placewright.instances.converters.kubernetes.workloads import POD_SET, Workloads
 
 _CLAIMS = "asks by resource claims (DRA)"
 _QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue", "volcano.sh/queue-name")
@@ -117,7 +118,8 @@ class PodJobs:
             return
         group = self.dump.groups.get(gang)
         head = self._with_caveats(self._head(gang, group, members), gang, group, members)
-        asks = {pod.key: self._ask(pod, wanted[pod.key], group) for pod in members}
+        flavors = self._flavors(gang)
+        asks = {pod.key: self._ask(pod, wanted[pod.key], group, flavors) for pod in members}
         bound = [pod for pod in members if pod.spec.nodeName is not None]
         waiting = [pod for pod in members if pod.spec.nodeName is None]
         if bound:
@@ -159,9 +161,11 @@ class PodJobs:
             self.book.take(PODS, len(bound))
 
     def _wait(self, head: Head, waiting: Sequence[Pod], asks: dict[tuple[str, str], Ask]) -> None:
-        held = head.held or any(pods.gated(pod) for pod in waiting)
+        gated = any(pods.gated(pod) for pod in waiting)
+        why = head.why_held or ("a scheduling gate of its pods is not ours" if gated else "")
+        head = replace(head, held=head.held or gated, why_held=why)
         try:
-            self.maker.wait(replace(head, held=held), [asks[pod.key] for pod in waiting], waiting)
+            self.maker.wait(head, [asks[pod.key] for pod in waiting], waiting)
         except LeftOutError as error:
             self.leave(waiting, str(error), error.more)
         else:
@@ -190,6 +194,7 @@ class PodJobs:
             runtime=max((s for s in limits if s is not None), default=None)
             if None not in limits
             else None,
+            preempts=() if _preempts_nobody(group, members) else None,
             required=required,
             least=least,
             ids=ids,
@@ -214,13 +219,27 @@ class PodJobs:
         told = self.dump.caveats.of_job(members, made, queues) | also(members, head.ids)
         return replace(head, ids={**head.ids, **told})
 
-    def _ask(self, pod: Pod, wanted: Amounts, group: PodGroup | None) -> Ask:
+    def _flavors(self, gang: Gang) -> Mapping[str, Flavors]:
+        """Return the flavors that the pods of a workload were admitted with, by pod set."""
+        workload = self._workload(gang)
+        admission = None if workload is None else workload.status.admission
+        given = () if admission is None else admission.podSetAssignments
+        return {one.name or "": tuple(sorted(one.flavors.items())) for one in given}
+
+    def _ask(
+        self,
+        pod: Pod,
+        wanted: Amounts,
+        group: PodGroup | None,
+        flavors: Mapping[str, Flavors],
+    ) -> Ask:
         preferred: tuple[str, ...] | None = None
         if group is not None and group.preferred:
             level = self._level((group.preferred,), group)
             preferred = () if level is None else (level,)
         eligibility = self.workloads.eligibility
         conditions = eligibility.conditions(pod.spec)
+        own = pod.metadata.labels.get(POD_SET) if len(flavors) > 1 else next(iter(flavors), "")
         return Ask(
             wanted.gpus,
             wanted.cpu,
@@ -228,6 +247,7 @@ class PodJobs:
             tuple(wanted.others.items()),
             eligibility.all_of(conditions),
             preferred=preferred,
+            flavors=flavors.get(own or "", ()),
             conditions=conditions,
         )
 
@@ -244,6 +264,12 @@ class PodJobs:
         if pods.slices(wanted) or pods.shares_gpus(pod):
             return _SHARES
         return _CLAIMS if pod.spec.resourceClaims else "asks for no GPU"
+
+
+def _preempts_nobody(group: PodGroup | None, members: Sequence[Pod]) -> bool:
+    """Whether the pods of a gang, or their group, say that they preempt nobody."""
+    of_group = group is not None and group.spec.preemptionPolicy == "Never"
+    return of_group or all(pod.spec.preemptionPolicy == "Never" for pod in members)
 
 
 def _queue(group: PodGroup | None, pod: Pod) -> str | None:

@@ -89,6 +89,7 @@ class _GroupSpec(Record):
     subGroups: Annotated[tuple[object, ...], AsList] = ()  # noqa: N815
     networkTopology: _Network | None = None  # noqa: N815
     preemptibility: Text = ""
+    preemptionPolicy: Text = ""  # noqa: N815
 
 
 class PodGroup(Object):

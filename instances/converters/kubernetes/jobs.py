@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
+from placewright.instances.converters.kubernetes.kueue_quotas import Key, resource_of
 from placewright.instances.converters.kubernetes.levels import Levels
-from placewright.instances.converters.kubernetes.nodes import Amounts
+from placewright.instances.converters.kubernetes.nodes import GPU_RESOURCES, Amounts
 from placewright.instances.converters.kubernetes.records import Node, Pod
 from placewright.instances.converters.kubernetes.source_ids import of_groups
 from placewright.instances.converters.support.host_sets import Condition
+from placewright.instances.documents.annotations import MAX_TEXT
 from placewright.instances.documents.arrangement import Slices
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.quantities import MAX_GPU
+from placewright.instances.documents.source_keys import HELD
 from placewright.topology.units import HOST_LEVEL
 
 MAX_OPTIONS = 64
@@ -58,6 +61,8 @@ class Ask:
         Size of slices, and the level of which each has one domain.
     part : str
         Tells groups apart that ask the same.
+    flavors : tuple of (str, str)
+        Resources of which a quota has flavors, each with its own (Kueue).
     conditions : tuple of Condition
         What the allowed nodes meet.
     """
@@ -71,12 +76,20 @@ class Ask:
     preferred: tuple[str, ...] | None = None
     slices: tuple[int, str] | None = None
     part: str = ""
+    flavors: tuple[tuple[str, str], ...] = ()
     conditions: tuple[Condition, ...] = field(default=(), compare=False)
 
     @property
     def amounts(self) -> Amounts:
         """What it asks for."""
         return Amounts(self.gpus, self.cpu, self.memory, dict(self.others))
+
+    def uses(self) -> Iterator[tuple[str, int]]:
+        """Yield what a task uses of flavors."""
+        has = {"gpu": 1000 * self.gpus, "cpu": self.cpu, "memory": self.memory, "pods": 1}
+        for resource, flavor in self.flavors:
+            key = Key(flavor, resource_of(resource))
+            yield key.name, has.get(key.resource, dict(self.others).get(resource, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +102,9 @@ class Head:
     submitted: int | None = None
     runtime: int | None = None
     held: bool = False
+    why_held: str = ""
     not_before: int | None = None
+    preempts: tuple[str, ...] | None = None
     required: str | None = None
     least: int | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -164,8 +179,19 @@ class Maker:
         for host, amounts in wanted.items():
             self.held[host].add(amounts)
 
-    def wait(self, head: Head, asks: Sequence[Ask], pods: Sequence[Pod]) -> None:
+    def wait(
+        self,
+        head: Head,
+        asks: Sequence[Ask],
+        pods: Sequence[Pod],
+        others: Sequence[Mapping[Ask, Ask]] = (),
+    ) -> None:
         """Add a pending job: what each task asks for, and its pods if the dump says.
+
+        Parameters
+        ----------
+        others
+            What tasks may ask for instead, all of them together.
 
         Raises
         ------
@@ -175,7 +201,13 @@ class Maker:
         groups: dict[Ask, list[int]] = {}
         for at, ask in enumerate(asks):
             groups.setdefault(ask, []).append(at)
-        for ask in groups:
+        choices = [list(groups), *([other[ask] for ask in groups] for other in others)]
+        able = [
+            chosen
+            for chosen in choices
+            if all(self.eligibility.able(ask.allowed, ask.gpus) for ask in chosen)
+        ]
+        for ask in groups if not able else ():
             if not self.eligibility.able(ask.allowed, ask.gpus):
                 raise LeftOutError("may go to no node of the round", _unmet(ask))
         number, least = len(asks), len(asks) if head.least is None else head.least
@@ -184,13 +216,17 @@ class Maker:
         if number < least:
             raise LeftOutError("its gang has fewer pods than it needs", f"{number:,} of {least:,}")
         sizes = [number, *range(number - 1, max(1, least) - 1, -1)]
-        if len(sizes) > MAX_OPTIONS:
-            sizes = [*sizes[: MAX_OPTIONS - 1], sizes[-1]]
+        most = MAX_OPTIONS // len(able)
+        if len(sizes) > most:
+            sizes = [*sizes[: most - 1], sizes[-1]]
         counts = [len(members) for members in groups.values()]
         options = [
-            self._option(head, list(groups), counts if size == number else [size], len(sizes) > 1)
+            self._option(head, chosen, counts if size == number else [size], len(sizes) > 1)
             for size in sizes
+            for chosen in able
         ]
+        if len(able) > 1:
+            options = [_flavored(option, able[k % len(able)]) for k, option in enumerate(options)]
         self._add(head, options, None, _ids(groups, pods))
 
     def _add(
@@ -205,6 +241,8 @@ class Maker:
             number += 1
             name = f"{head.name[: MAX_NAME - 12]}:{number}"
         self.names.add(name)
+        said = head.held and head.why_held and running is None
+        why = {HELD: head.why_held[:MAX_TEXT]} if said else {}
         self.jobs.append(
             Job(
                 name=name,
@@ -214,9 +252,10 @@ class Maker:
                 running=running,
                 submitted=head.submitted,
                 expected_runtime_s=head.runtime or None,
+                preempts=head.preempts,
                 held=head.held and running is None,
                 not_before=None if running is not None else head.not_before,
-                annotations={**head.ids, **ids},
+                annotations={**head.ids, **ids, **why},
             )
         )
 
@@ -230,11 +269,15 @@ class Maker:
         names = [ask.part[:MAX_PART] or "tasks" for ask in asks]
         if len(asks) > 1:
             names = [f"{name}-{g}" for g, name in enumerate(names)]
+        uses: defaultdict[str, int] = defaultdict(int)
+        for ask, count in zip(asks, counts, strict=True):
+            for key, amount in ask.uses():
+                uses[key] = min(MAX_AMOUNT, uses[key] + count * amount)
         made = Option(
             name=f"pods-{sum(counts)}" if sized else "default",
             required=head.required,
             groups=tuple(map(self._group, names, asks, counts)),
-        )
+        ).model_copy(update={"uses": dict(uses)})
         resources = {"gpu", "cpu", "memory", *(key for g in made.groups for key in g.resources)}
         if any(made.amount_of(resource) > MAX_OPTION for resource in resources):
             raise LeftOutError(TOO_MUCH)
@@ -281,6 +324,15 @@ class Maker:
         return self.levels.domain_of(host, level)
 
 
+def _flavored(option: Option, asks: Sequence[Ask]) -> Option:
+    """Return an option called by its flavors, those of GPUs if there are some."""
+    flavors = [pair for ask in asks for pair in ask.flavors]
+    gpus = [flavor for resource, flavor in flavors if resource in GPU_RESOURCES]
+    names = dict.fromkeys(gpus or [flavor for _, flavor in flavors])
+    own = () if option.name == "default" else (option.name,)
+    return option.model_copy(update={"name": "-".join((*own, *names))[:MAX_NAME]})
+
+
 def _ids(groups: Mapping[Ask, Sequence[int]], pods: Sequence[Pod]) -> dict[str, str]:
     """Return what task groups are in the source, of tasks by their index."""
     members = [[pods[at] for at in tasks] if pods else [] for tasks in groups.values()]
@@ -295,4 +347,8 @@ def _unmet(ask: Ask) -> str:
 
 def _anywhere(ask: Ask, everywhere: frozenset[str]) -> Ask:
     """Return what a pinned task asks for: it is where it is."""
-    return Ask(ask.gpus, ask.cpu, ask.memory, ask.others, everywhere, part=ask.part)
+    return replace(
+        Ask(ask.gpus, ask.cpu, ask.memory, ask.others, everywhere),
+        part=ask.part,
+        flavors=ask.flavors,
+    )

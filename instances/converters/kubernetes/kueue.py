@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import product
+from typing import Literal, TypeAlias
 
+from placewright.instances.converters.kubernetes.eligibility import tolerated
 from placewright.instances.converters.kubernetes.kueue_records import (
     ClusterQueue,
     LocalQueue,
@@ -17,24 +20,30 @@ from placewright.instances.converters.kubernetes.kueue_records import (
 )
 from placewright.instances.converters.kubernetes.levels import HOSTNAME
 from placewright.instances.converters.kubernetes.nodes import GPU_RESOURCES
-from placewright.instances.converters.kubernetes.records import Toleration
-from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
-from placewright.instances.documents.policy import Tenant
+from placewright.instances.converters.kubernetes.pods import requests
+from placewright.instances.converters.kubernetes.records import PodSpec, Toleration
+from placewright.instances.documents.base import MAX_COUNT
+from placewright.instances.documents.policy import Preemption, Tenant
 
 KIND = "workloads"
-_STOPPED = ("Hold", "HoldAndDrain")
 _WEIGHTS = 1000
 """Weights of fair sharing are counted in thousandths."""
 
 
+Flavors: TypeAlias = tuple[tuple[str, str], ...]
+"""The flavor of each resource, by its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """Kueue's queues and flavors, by name."""
+    """Kueue's queues, flavors and workloads by name, and the labels of namespaces."""
 
     cluster: Mapping[str, ClusterQueue] = field(default_factory=dict)
     local: Mapping[tuple[str, str], LocalQueue] = field(default_factory=dict)
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
     cohorts: Mapping[str, ClusterQueue] = field(default_factory=dict)
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    workloads: Mapping[tuple[str, str], Workload] = field(default_factory=dict)
 
     def queue_of(self, workload: Workload) -> str | None:
         """Return the ClusterQueue of a workload, None if the dump does not say."""
@@ -71,71 +80,94 @@ class Queues:
         """Return the cohorts of a queue, from the inside out."""
         return [] if queue.cohort is None else [queue.cohort, *self.above(queue.cohort)]
 
-    def stopped(self, workload: Workload) -> bool:
-        """Whether a queue of a workload admits none."""
-        local, name = self._local(workload), self.queue_of(workload)
-        queue = None if name is None else self.cluster.get(name)
-        return any(one is not None and one.spec.stopPolicy in _STOPPED for one in (local, queue))
-
     def _local(self, workload: Workload) -> LocalQueue | None:
         name = workload.spec.queueName
         return None if name is None else self.local.get((workload.metadata.namespace or "", name))
 
-    def flavors_of(self, workload: Workload, pod_set: PodSet) -> list[ResourceFlavor] | None:
-        """Return the flavors that GPUs of a pod set may be of, None if the dump does not say."""
+    def choices_of(self, workload: Workload, pod_set: PodSet) -> list[Flavors]:
+        """Return the flavors that a pod set may have: of each resource one.
+
+        Those that it has been admitted with, or else all of its queue, in its order. Resources
+        that a queue has no quota of are of no flavor.
+        """
         admission = workload.status.admission
         if admission is not None:
-            names = [
-                one.flavors[key]
-                for one in admission.podSetAssignments
-                if one.name == pod_set.name
-                for key in GPU_RESOURCES
-                if key in one.flavors
+            given = [a.flavors for a in admission.podSetAssignments if a.name == pod_set.name]
+            return [tuple(sorted(given[0].items()))] if given else [()]
+        queue = self.cluster.get(self.queue_of(workload) or "")
+        spec = pod_set.template.spec
+        asked = {"pods", *requests(spec).names}
+        parts = [
+            [
+                tuple((one.name, flavor.name) for one in flavor.resources if one.name in asked)
+                for flavor in group.flavors
+                if flavor.name is not None and self._tolerated(flavor.name, spec)
             ]
-        else:
-            queue = self.cluster.get(self.queue_of(workload) or "")
-            names = [] if queue is None else [flavor for flavor, _ in of_gpus(queue)]
-        found = [self.flavors[name] for name in dict.fromkeys(names) if name in self.flavors]
-        return found if found and len(found) == len(set(names)) else None
+            for group in (() if queue is None else queue.spec.resourceGroups)
+            if any(one.name in asked for flavor in group.flavors for one in flavor.resources)
+        ]
+        return [tuple(pair for part in chosen for pair in part) for chosen in product(*parts)]
 
-
-def tolerations(flavors: list[ResourceFlavor] | None) -> tuple[Toleration, ...]:
-    """Return what pods of some flavors tolerate beyond what they say themselves."""
-    return tuple(one for flavor in flavors or () for one in flavor.spec.tolerations)
-
-
-def tenants(queues: Queues) -> Iterator[Tenant]:
-    """Yield a tenant per ClusterQueue.
-
-    The quota is the nominal one and what may be borrowed: that is at most what the others of the
-    cohort have.
-    """
-    nominal = {name: _nominal(queue) for name, queue in queues.cluster.items()}
-    together: dict[str, Decimal] = {}
-    shares = [(queue.cohort, nominal[name]) for name, queue in queues.cluster.items()]
-    shares += [(name, _nominal(cohort)) for name, cohort in queues.cohorts.items()]
-    for cohort, amount in shares:
-        if cohort is not None and amount is not None:
-            root = queues.root_of(cohort)
-            together[root] = together.get(root, Decimal(0)) + amount
-    weighed = any(queue.spec.fairSharing is not None for queue in queues.cluster.values())
-    for name, queue in sorted(queues.cluster.items()):
-        own = nominal[name]
-        shared = queue.cohort is not None
-        most = own
-        if own is not None and queue.cohort is not None:
-            most = together[queues.root_of(queue.cohort)]
-            limits = [limit for _, one in of_gpus(queue) for limit in [one.borrowingLimit]]
-            if all(limit is not None for limit in limits):
-                most = min(most, own + sum(limit for limit in limits if limit is not None))
-        sharing = queue.spec.fairSharing
-        weight = Decimal(1) if sharing is None or sharing.weight is None else sharing.weight
-        yield Tenant(
-            name=name,
-            quota={} if most is None else {"gpu": _milli(most)},
-            guarantee={"gpu": _milli(own)} if shared and own is not None else {},
-            weight=max(1, min(10**6, int(weight * _WEIGHTS))) if weighed else 1,
+    def _tolerated(self, name: str, spec: PodSpec) -> bool:
+        """Whether pods tolerate the taints of a flavor."""
+        flavor = self.flavors.get(name)
+        also = () if flavor is None else flavor.spec.tolerations
+        return flavor is None or all(
+            tolerated(taint, (*spec.tolerations, *also)) for taint in flavor.spec.nodeTaints
         )
+
+    def known(self, flavors: Flavors) -> list[ResourceFlavor]:
+        """Return the objects of some flavors, as far as the dump has them."""
+        names = dict.fromkeys(flavor for _, flavor in flavors)
+        return [self.flavors[name] for name in names if name in self.flavors]
+
+
+def tolerations(flavors: list[ResourceFlavor]) -> tuple[Toleration, ...]:
+    """Return what pods of some flavors tolerate beyond what they say themselves."""
+    return tuple(one for flavor in flavors for one in flavor.spec.tolerations)
+
+
+def tenant_of(queues: Queues, name: str, quota: Mapping[str, int], *, weighed: bool) -> Tenant:
+    """Return the tenant of a ClusterQueue.
+
+    Parameters
+    ----------
+    quota
+        What it may hold at most, borrowed or not.
+    weighed
+        Whether queues have weights of fair sharing.
+    """
+    queue = queues.cluster[name]
+    own = [one.nominalQuota or Decimal(0) for _, one in of_gpus(queue)]
+    guarantee = min(quota["gpu"], int(sum(own) * 1000)) if own and "gpu" in quota else None
+    sharing = queue.spec.fairSharing
+    weight = Decimal(1) if sharing is None or sharing.weight is None else sharing.weight
+    return Tenant(
+        name=name,
+        weight=max(1, min(10**6, int(weight * _WEIGHTS))) if weighed else 1,
+        preemption=_preemption(queues, queue),
+    ).model_copy(
+        update={
+            "quota": dict(quota),
+            "guarantee": {"gpu": guarantee} if queue.cohort and guarantee is not None else {},
+        }
+    )
+
+
+def _preemption(queues: Queues, queue: ClusterQueue) -> Preemption:
+    """Return whose workloads those of a queue may preempt."""
+    asked, cohort = queue.spec.preemption, queue.cohort
+    reclaim: Literal["never", "lower", "any"] = "never"
+    if asked.reclaimWithinCohort in ("LowerPriority", "Any"):
+        reclaim = "any" if asked.reclaimWithinCohort == "Any" else "lower"
+    borrow = asked.borrowWithinCohort
+    return Preemption(
+        within="never" if asked.withinClusterQueue in ("", "Never") else "lower",
+        reclaim=reclaim,
+        borrow="lower" if borrow.policy == "LowerPriority" else "never",
+        borrow_up_to=borrow.maxPriorityThreshold,
+        cohort=None if cohort is None else queues.root_of(cohort),
+    )
 
 
 def assigned(assignment: TopologyAssignment) -> list[str] | None:
@@ -171,13 +203,3 @@ def of_gpus(queue: ClusterQueue) -> Iterator[tuple[str, Quota]]:
         for one in flavor.resources:
             if one.name in GPU_RESOURCES and flavor.name is not None:
                 yield flavor.name, one
-
-
-def _nominal(queue: ClusterQueue) -> Decimal | None:
-    """Return the GPUs of all flavors, None if the queue has no quota of GPUs."""
-    found = [one.nominalQuota or Decimal(0) for _, one in of_gpus(queue)]
-    return sum(found, Decimal(0)) if found else None
-
-
-def _milli(gpus: Decimal) -> str:
-    return f"{min(MAX_AMOUNT, int(gpus * 1000))}m"

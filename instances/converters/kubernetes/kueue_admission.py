@@ -11,12 +11,8 @@ from placewright.instances.converters.kubernetes.kueue_records import (
     LocalQueue,
     Workload,
 )
-from placewright.instances.documents.caveats import Caveat
 from placewright.instances.documents.source_keys import OWN_CHECK
 
-NAMESPACES = Caveat(
-    rule="namespace-selector", text="whether its queue admits its namespace is not known"
-)
 _STOPPED = ("Hold", "HoldAndDrain")
 _OWN_LABEL = "kubernetes.io/metadata.name"
 
@@ -32,11 +28,11 @@ def checks_left(workload: Workload) -> list[str]:
     return [one.name for one in checks if one.name != OWN_CHECK and one.state not in ("Ready", "")]
 
 
-def caveats_of_admission(queues: Queues, workload: Workload) -> tuple[Caveat, ...]:
-    """Return what is not known about the admission of a workload."""
+def may_be_excluded(queues: Queues, workload: Workload) -> bool:
+    """Whether the dump does not say if the queue of a workload admits its namespace."""
     queue = queues.cluster.get(queues.queue_of(workload) or "")
     unknown = queue is not None and _selects(queues, queue, workload) is None
-    return (NAMESPACES,) if unknown and workload.status.admission is None else ()
+    return unknown and workload.status.admission is None
 
 
 def _obstacles(queues: Queues, workload: Workload) -> Iterator[str]:

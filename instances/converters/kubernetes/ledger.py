@@ -17,7 +17,6 @@ _WISHES = Rule("wishes", "preferred affinity, spread and taints are not read", h
 _PORTS = Rule("host-ports", "ports of the host are not read")
 _VOLUMES = Rule("volumes", "volumes and their zones are not read")
 _CLAIMS = Rule("resource-claims", "resource claims (DRA) are not read")
-_NEVER_PREEMPTS = Rule("never-preempts", "that it may preempt nobody is not read")
 _RESIZE = Rule("resize", "a resize of the running pod is not read", hard=False)
 _NOMINATED = Rule("nominated", "the node that its scheduler has nominated is not read", hard=False)
 _RESPONDERS = Rule("eviction-responders", "who answers evictions is not read", hard=False)
@@ -29,10 +28,12 @@ _QUEUE_QUOTA = Rule("queue-quota", "quotas of cores and memory of its queue are 
 _QUEUE_ORDER = Rule("queue-order", "the order of its queue is not read", hard=False)
 _QUEUE_NODES = Rule("queue-nodes", "to which nodes its queue is bound is not read")
 _CHECKS = Rule("admission-checks", "admission checks are not read")
-_NAMESPACES = Rule("namespace-selector", "which namespaces its queue admits is not read")
 _PREEMPTION = Rule("queue-preemption", "whom its queue may preempt is not read")
-_LENDING = Rule("lending-limit", "the lending limit of a queue is not read")
-_FLAVOR_TAINTS = Rule("flavor-taints", "taints of a flavor are not read")
+_NEWER_EQUAL = Rule(
+    "queue-preemption",
+    "that its queue may preempt newer jobs of one priority is not read",
+    hard=False,
+)
 _SUBGROUP_TOPOLOGY = Rule("subgroup-topology", "the topology of subgroups is not read")
 _RECLAIMABLE = Rule("reclaimable-pods", "that some of its pods have ended is not read", hard=False)
 _UNHEALTHY = Rule("unhealthy-nodes", "which of its nodes Kueue replaces is not read", hard=False)
@@ -118,7 +119,6 @@ _TEMPLATE_TOLD: Mapping[str, Told] = {
     "spec.initContainers.resources.claims": _CLAIMS,
     "spec.resources.claims": _CLAIMS,
     "spec.resourceClaims": _CLAIMS,
-    "spec.preemptionPolicy": {"Never": _NEVER_PREEMPTS},
     "spec.hostNetwork": _PORTS,
     "spec.evictionResponders": _RESPONDERS,
     **{f"spec.volumes.{kind}": _VOLUMES for kind in _VOLUME_KINDS.split()},
@@ -126,7 +126,8 @@ _TEMPLATE_TOLD: Mapping[str, Told] = {
 
 POD = Ledger(
     "pods",
-    f"""{_META_READ} {_TEMPLATE_READ} status.phase status.startTime status.conditions""",
+    f"""{_META_READ} {_TEMPLATE_READ} spec.preemptionPolicy
+    status.phase status.startTime status.conditions""",
     f"""{_META_NO_EFFECT} {_TEMPLATE_NO_EFFECT}
     status.allocatedResources status.containerStatuses status.ephemeralContainerStatuses
     status.hostIP status.hostIPs status.initContainerStatuses status.message
@@ -170,15 +171,17 @@ WORKLOAD = Ledger(
     spec.podSets.topologyRequest.required spec.priority spec.queueName
     status.admission.clusterQueue status.admission.podSetAssignments.count
     status.admission.podSetAssignments.flavors status.admission.podSetAssignments.name
-    status.admission.podSetAssignments.topologyAssignment status.admissionChecks.name
-    status.conditions status.requeueState""",
+    status.admission.podSetAssignments.topologyAssignment
+    status.admission.podSetAssignments.resourceUsage
+    status.admissionChecks.name status.admissionChecks.state status.conditions
+    status.requeueState""",
     f"""{_META_NO_EFFECT} {_prefixed(_SET, _TEMPLATE_NO_EFFECT)} {_SET}metadata
+    {_SET}spec.preemptionPolicy
     spec.podSets.topologyRequest.podIndexLabel spec.podSets.topologyRequest.subGroupCount
     spec.podSets.topologyRequest.subGroupIndexLabel spec.podSets.topologyRequest.unconstrained
     spec.priorityClassName spec.priorityClassSource spec.priorityClassRef
     status.accumulatedPastExexcutionTimeSeconds status.accumulatedPastExecutionTimeSeconds
     status.admission.podSetAssignments.delayedTopologyRequest
-    status.admission.podSetAssignments.resourceUsage
     status.admissionChecks.lastTransitionTime status.admissionChecks.message
     status.admissionChecks.requeueAfterSeconds status.admissionChecks.retryCount
     status.nominatedClusterNames status.preemptionGates status.resourceRequests
@@ -187,7 +190,6 @@ WORKLOAD = Ledger(
         **{f"{_SET}{path}": told for path, told in _TEMPLATE_TOLD.items()},
         "spec.podSets.topologyRequest.podsetSliceRequiredTopologyConstraints": _SUBGROUP_TOPOLOGY,
         "spec.preemptionGates": _PREEMPTION_GATES,
-        "status.admissionChecks.state": {"Pending": _CHECKS, "Retry": _CHECKS, "Rejected": _CHECKS},
         "status.admissionChecks.podSetUpdates": _CHECKS,
         "status.clusterName": _REMOTE,
         "status.reclaimablePods": _RECLAIMABLE,
@@ -199,31 +201,26 @@ _QUOTA_READ = """
     spec.resourceGroups.coveredResources spec.resourceGroups.flavors.name
     spec.resourceGroups.flavors.resources.name
     spec.resourceGroups.flavors.resources.nominalQuota
-    spec.resourceGroups.flavors.resources.borrowingLimit spec.fairSharing
+    spec.resourceGroups.flavors.resources.borrowingLimit
+    spec.resourceGroups.flavors.resources.lendingLimit spec.fairSharing
 """
 _QUOTA_STATUS = """
     status.admittedWorkloads status.fairSharing status.flavorsReservation status.flavorsUsage
     status.flavorUsage status.flavors status.pendingWorkloads status.pendingWorkloadsStatus
     status.reservingWorkloads
 """
-_QUOTA_TOLD: Mapping[str, Told] = {
-    "spec.resourceGroups.flavors.resources.lendingLimit": _LENDING,
-}
 CLUSTER_QUEUE = Ledger(
     "cluster queues",
-    f"{_META_READ} {_QUOTA_READ} spec.cohort spec.cohortName spec.stopPolicy",
-    f"""{_META_NO_EFFECT} {_CONDITIONS} {_QUOTA_STATUS} spec.flavorFungibility
+    f"""{_META_READ} {_QUOTA_READ} spec.cohort spec.cohortName spec.stopPolicy status.conditions
+    spec.namespaceSelector.matchLabels spec.namespaceSelector.matchExpressions
+    spec.preemption.borrowWithinCohort spec.preemption.reclaimWithinCohort""",
+    f"""{_META_NO_EFFECT} status.observedGeneration {_QUOTA_STATUS} spec.flavorFungibility
     spec.concurrentAdmissionPolicy""",
     {
-        **_QUOTA_TOLD,
         "spec.admissionChecks": _CHECKS,
         "spec.admissionChecksStrategy": _CHECKS,
         "spec.admissionScope": _QUEUE_ORDER,
-        "spec.namespaceSelector.matchLabels": _NAMESPACES,
-        "spec.namespaceSelector.matchExpressions": _NAMESPACES,
-        "spec.preemption.borrowWithinCohort": _PREEMPTION,
-        "spec.preemption.reclaimWithinCohort": _PREEMPTION,
-        "spec.preemption.withinClusterQueue": _PREEMPTION,
+        "spec.preemption.withinClusterQueue": {"LowerOrNewerEqualPriority": _NEWER_EQUAL},
         "spec.queueingStrategy": {"StrictFIFO": _QUEUE_ORDER},
     },
 )
@@ -231,21 +228,21 @@ COHORT = Ledger(
     "cohorts",
     f"{_META_READ} {_QUOTA_READ} spec.parentName spec.parent",
     f"{_META_NO_EFFECT} {_CONDITIONS} status.fairSharing",
-    _QUOTA_TOLD,
 )
 LOCAL_QUEUE = Ledger(
     "local queues",
-    f"{_META_READ} spec.clusterQueue spec.stopPolicy",
-    f"{_META_NO_EFFECT} {_CONDITIONS} {_QUOTA_STATUS}",
+    f"{_META_READ} spec.clusterQueue spec.stopPolicy status.conditions",
+    f"{_META_NO_EFFECT} status.observedGeneration {_QUOTA_STATUS}",
     {"spec.fairSharing": _QUEUE_ORDER},
 )
 FLAVOR = Ledger(
     "flavors",
     f"""{_META_READ} spec.nodeLabels spec.topologyName spec.tolerations.key
-    spec.tolerations.operator spec.tolerations.value spec.tolerations.effect""",
-    f"{_META_NO_EFFECT} spec.tolerations.tolerationSeconds",
-    {"spec.nodeTaints": _FLAVOR_TAINTS},
+    spec.tolerations.operator spec.tolerations.value spec.tolerations.effect
+    spec.nodeTaints.key spec.nodeTaints.value spec.nodeTaints.effect""",
+    f"{_META_NO_EFFECT} spec.tolerations.tolerationSeconds spec.nodeTaints.timeAdded",
 )
+NAMESPACE = Ledger("namespaces", _META_READ, f"{_META_NO_EFFECT} spec.finalizers status")
 TOPOLOGY = Ledger(
     "topologies", f"{_META_READ} spec.levels.nodeLabel spec.levels.alias", _META_NO_EFFECT
 )
@@ -255,12 +252,12 @@ _GROUP_STATUS = f"{_CONDITIONS} status.phase status.running status.succeeded sta
 POD_GROUPS = {
     NATIVE: Ledger(
         "pod groups",
-        f"{_META_READ} spec.schedulingPolicy spec.schedulingConstraints.topology.key",
+        f"""{_META_READ} spec.schedulingPolicy spec.schedulingConstraints.topology.key
+        spec.preemptionPolicy""",
         f"""{_META_NO_EFFECT} {_CONDITIONS} spec.priority spec.priorityClassName spec.workloadRef
         spec.disruptionMode status.resourceClaimStatuses""",
         {
             "spec.parentCompositePodGroupName": _COMPOSITE,
-            "spec.preemptionPolicy": {"Never": _NEVER_PREEMPTS},
             "spec.resourceClaims": _CLAIMS,
         },
     ),
@@ -344,6 +341,7 @@ LEDGERS: Mapping[Kind, Ledger] = {
     kr.COHORT: COHORT,
     kr.LOCAL_QUEUE: LOCAL_QUEUE,
     kr.FLAVOR: FLAVOR,
+    kr.NAMESPACE: NAMESPACE,
     kr.TOPOLOGY: TOPOLOGY,
     Kind("kai.scheduler", "Topology"): TOPOLOGY,
     HYPER_NODE: HYPER_NODES,

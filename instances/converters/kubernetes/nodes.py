@@ -39,6 +39,13 @@ class Amounts:
         """The largest of its numbers."""
         return max(self.gpus, self.cpu, self.memory, *self.others.values(), 0)
 
+    @property
+    def names(self) -> set[str]:
+        """The resources of which it is some; GPUs by all names that they may have."""
+        some = {"cpu": self.cpu, "memory": self.memory, **self.others}
+        some |= dict.fromkeys(GPU_RESOURCES, self.gpus)
+        return {name for name, amount in some.items() if amount}
+
     def add(self, more: Amounts) -> None:
         """Add amounts."""
         self.gpus += more.gpus

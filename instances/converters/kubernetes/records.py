@@ -206,6 +206,7 @@ class PodSpec(Record):
     resourceClaims: Annotated[tuple[object, ...], AsList] = ()  # noqa: N815
     volumes: Annotated[tuple[Volume, ...], AsList] = ()
     activeDeadlineSeconds: Seconds | None = None  # noqa: N815
+    preemptionPolicy: Text = ""  # noqa: N815
 
 
 class PodStatus(Record):

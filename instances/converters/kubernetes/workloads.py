@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, product
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.caveats import Caveats, queues_of_kueue
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
-from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
+from placewright.instances.converters.kubernetes.jobs import (
+    MAX_OPTIONS,
+    Ask,
+    Head,
+    LeftOutError,
+    Maker,
+)
 from placewright.instances.converters.kubernetes.kueue import (
     KIND,
+    Flavors,
     Queues,
     assigned,
     tolerations,
+)
+from placewright.instances.converters.kubernetes.kueue_admission import (
+    may_be_excluded,
+    why_not_admitted,
 )
 from placewright.instances.converters.kubernetes.kueue_records import WORKLOAD, PodSet, Workload
 from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.pods import requests, slices
 from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.converters.kubernetes.source_ids import also, of_workload
-from placewright.instances.converters.support.host_sets import Condition, either
+from placewright.instances.converters.support.host_sets import Condition
 from placewright.instances.documents.base import MAX_COUNT
 
-_POD_SET = "kueue.x-k8s.io/podset"
+POD_SET = "kueue.x-k8s.io/podset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +71,8 @@ class Workloads:
             priority=workload.spec.priority,
             submitted=workload.metadata.creationTimestamp,
             runtime=workload.spec.maximumExecutionTimeSeconds,
-            held=not workload.spec.active or self.queues.stopped(workload),
+            held=bool(why := why_not_admitted(self.queues, workload)),
+            why_held=why,
             not_before=at if at is not None and at > self.now else None,
             least=least,
             ids=of_workload(workload, is_placed_by_kueue=self._is_placed_by_kueue(workload)),
@@ -70,33 +83,42 @@ class Workloads:
         return any(
             flavor.spec.topologyName
             for one in workload.spec.podSets
-            for flavor in self.queues.flavors_of(workload, one) or ()
+            for flavors in self.queues.choices_of(workload, one)
+            for flavor in self.queues.known(flavors)
         )
 
-    def asks(self, workload: Workload, book: Bookkeeping) -> list[tuple[PodSet, Ask]]:
-        """Return what a pod of each pod set asks for.
+    def asks(self, workload: Workload, book: Bookkeeping) -> list[tuple[PodSet, list[Ask]]]:
+        """Return what a pod of each pod set asks for: with each choice of flavors that it has.
 
         Raises
         ------
         LeftOutError
             None asks for a GPU.
         """
-        found = [
-            (one, self._ask(workload, one, book)) for one in workload.spec.podSets if one.count
-        ]
-        if sum(one.count for one, _ in found) > MAX_COUNT:
+        sets = [one for one in workload.spec.podSets if one.count]
+        if sum(one.count for one in sets) > MAX_COUNT:
             raise LeftOutError(f"has more than {MAX_COUNT:,} pods")
-        if not any(ask.gpus for _, ask in found):
-            sliced = any(slices(ask.amounts) for _, ask in found)
+        wanted = [requests(one.template.spec) for one in sets]
+        if not any(one.gpus for one in wanted):
+            sliced = any(slices(one) for one in wanted)
             raise LeftOutError("asks for slices or shares of GPUs" if sliced else "asks for no GPU")
+        found = []
+        for one in sets:
+            choices = self.queues.choices_of(workload, one)
+            if not choices:
+                raise LeftOutError("tolerates the taints of no flavor of its queue")
+            asks = [self._ask(workload, one, flavors, book) for flavors in choices]
+            found.append((one, list(dict.fromkeys(asks))))
         return found
 
-    def places(self, workload: Workload, sets: list[tuple[PodSet, Ask]]) -> list[tuple[Ask, str]]:
+    def places(
+        self, workload: Workload, sets: list[tuple[PodSet, list[Ask]]]
+    ) -> list[tuple[Ask, str]]:
         """Return the nodes that topology-aware scheduling assigned; none if it did not."""
         admission = workload.status.admission
         given = {} if admission is None else {a.name: a for a in admission.podSetAssignments}
         placed: list[tuple[Ask, str]] = []
-        for pod_set, ask in sets:
+        for pod_set, (ask, *_) in sets:
             one = given.get(pod_set.name)
             if one is None or one.topologyAssignment is None:
                 return []
@@ -106,14 +128,12 @@ class Workloads:
             placed += [(ask, host) for host in hosts]
         return placed
 
-    def _ask(self, workload: Workload, pod_set: PodSet, book: Bookkeeping) -> Ask:
-        spec = pod_set.template.spec
-        flavors = self.queues.flavors_of(workload, pod_set)
-        conditions = self.eligibility.conditions(spec, tolerations(flavors))
-        if flavors is not None:
-            named = (self.eligibility.with_labels(one.spec.nodeLabels) for one in flavors)
-            name = either("flavor", [one.metadata.name for one in flavors])
-            conditions = (*conditions, Condition(name, frozenset[str]().union(*named)))
+    def _ask(self, workload: Workload, pod_set: PodSet, flavors: Flavors, book: Bookkeeping) -> Ask:
+        spec, known = pod_set.template.spec, self.queues.known(flavors)
+        conditions = self.eligibility.conditions(spec, tolerations(known))
+        for one in known:
+            there = self.eligibility.with_labels(one.spec.nodeLabels)
+            conditions = (*conditions, Condition(f"flavor/{one.metadata.name}", there))
         allowed = self.eligibility.all_of(conditions)
         wanted = requests(spec)
         ask = Ask(
@@ -123,6 +143,7 @@ class Workloads:
             tuple(wanted.others.items()),
             allowed,
             part=pod_set.name or "",
+            flavors=flavors,
             conditions=conditions,
         )
         near = pod_set.topologyRequest
@@ -133,17 +154,11 @@ class Workloads:
         level = self._level(near.podSetSliceRequiredTopology, workload, book)
         size = near.podSetSliceSize or 0
         sliced = level is not None and 1 < size <= pod_set.count and pod_set.count % size == 0
-        return Ask(
-            ask.gpus,
-            ask.cpu,
-            ask.memory,
-            ask.others,
-            allowed,
+        return replace(
+            ask,
             required=required,
             preferred=() if preferred is None else (preferred,),
             slices=(size, level) if sliced and level is not None else None,
-            part=ask.part,
-            conditions=conditions,
         )
 
     def _level(self, key: str, workload: Workload, book: Bookkeeping) -> str | None:
@@ -179,14 +194,17 @@ def add_workload(
         members, (WORKLOAD, workload), queues_of_kueue(workloads.queues, workload)
     )
     head = replace(head, ids={**head.ids, **told, **also(members, head.ids)})
+    if may_be_excluded(workloads.queues, workload):
+        book.cannot_say("whether its queue admits its namespace", workload.name)
     placed = workloads.places(workload, sets)
     if placed:
         since = [c.lastTransitionTime for c in workload.status.conditions if c.type == "Admitted"]
         maker.run(head, placed, (), since=next(iter(since), None), movable=movable)
     else:
-        asks = [ask for pod_set, ask in sets for _ in range(pod_set.count)]
-        maker.wait(head, asks, _of_sets([pod_set for pod_set, _ in sets], members))
-        if workload.status.admission is not None:
+        asks = [ask for pod_set, (ask, *_) in sets for _ in range(pod_set.count)]
+        pods = _of_sets([pod_set for pod_set, _ in sets], members)
+        maker.wait(head, asks, pods, _others(workload, [asks for _, asks in sets], book))
+        if workload.status.admission is not None and not head.held:
             book.cannot_say("that a workload is admitted whose pods have no nodes", workload.name)
     book.take(KIND)
 
@@ -196,16 +214,28 @@ def _of_sets(sets: Sequence[PodSet], members: Sequence[Pod]) -> list[Pod]:
     found: list[Pod] = []
     for one in sets:
         label = one.name if len(sets) > 1 else None
-        own = [pod for pod in members if label in (None, pod.metadata.labels.get(_POD_SET))]
+        own = [pod for pod in members if label in (None, pod.metadata.labels.get(POD_SET))]
         if len(own) != one.count:
             return []
         found += own
     return found
 
 
-def _joint(sets: Sequence[tuple[PodSet, Ask]]) -> str | None:
+def _others(
+    workload: Workload, choices: Sequence[Sequence[Ask]], book: Bookkeeping
+) -> list[dict[Ask, Ask]]:
+    """Return what pods may ask for instead of the first choice of each pod set, all together."""
+    first = [asks[0] for asks in choices]
+    found = list(islice(product(*choices), 1, MAX_OPTIONS + 1))
+    if len(found) == MAX_OPTIONS:
+        book.cannot_say("all choices of flavors of its pod sets", workload.name)
+        found.pop()
+    return [dict(zip(first, other, strict=True)) for other in found]
+
+
+def _joint(sets: Sequence[tuple[PodSet, list[Ask]]]) -> str | None:
     """Return the level that all pod sets share a domain of, if they are one group of pod sets."""
     near = [pod_set.topologyRequest for pod_set, _ in sets]
     names = {None if one is None else one.podSetGroupName for one in near}
-    levels = {ask.required for _, ask in sets}
+    levels = {ask.required for _, (ask, *_) in sets}
     return levels.pop() if len(names) == len(levels) == 1 and None not in names else None

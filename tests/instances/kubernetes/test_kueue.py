@@ -175,7 +175,7 @@ def test_cohorts_in_a_cohort_lend_what_they_and_their_queues_have(tmp_path):
     made = convert(
         tmp_path, *NODES, inner, outer, queue("a", "8", cohort="inner"), queue("b", "1", cohort="b")
     )
-    assert {one.name: one.quota["gpu"] for one in made.round.tenants} == {"a": 8000, "b": 1000}
+    assert {one.name: one.quota["gpu"] for one in made.round.tenants} == {"a": 12_000, "b": 1000}
     outer["spec"].pop("parentName")
     made = convert(tmp_path, *NODES, inner, outer, queue("a", "8", cohort="inner"))
     assert made.round.tenants[0].quota == {"gpu": 12_000}

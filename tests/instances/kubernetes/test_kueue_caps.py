@@ -1,4 +1,4 @@
-"""Caps of Kueue: what queues of a cohort hold together, and what a queue holds of a GPU model."""
+"""Quotas of Kueue as caps: what queues hold of each flavor, alone and with others."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def test_a_cohort_in_a_cohort_has_a_cap_of_its_own_if_it_may_borrow_only_some(tm
     assert caps["ns/w3"] == ("cohort/outer",)
 
 
-def test_what_a_queue_has_of_each_flavor_counts_by_gpu_model(tmp_path):
+def test_what_a_queue_has_of_each_flavor_counts_by_flavor(tmp_path):
     mixed = flavored("q", ("a100", "4", None), ("h100", "4", None))
     jobs = [waits(f"w{i}", "q") for i in range(3)]
     made = convert(tmp_path, *NODES, *FLAVORS, mixed, local("q"), *jobs)
-    assert caps_of(made) == {"queue/q": {"gpus@A100": 4000, "gpus@H100": 4000}}
-    assert "quotas of each flavor: they are added up" not in made.book.unsaid
+    assert caps_of(made) == {"queue/q": {"gpu@a100": 4000, "gpu@h100": 4000}}
     for job in made.round.jobs:
         assert [o.groups[0].gpu_models for o in job.options] == [("A100",), ("H100",)]
+        assert [o.uses for o in job.options] == [{"gpu@a100": 4000}, {"gpu@h100": 4000}]
     plan = solve_round(made.round, isolation="none")
     models = [
         made.round.jobs[j].options[d.option or 0].groups[0].gpu_models
@@ -97,7 +97,7 @@ def test_what_a_queue_has_of_each_flavor_counts_by_gpu_model(tmp_path):
     assert sorted(models, key=str) == [("A100",), ("H100",)]
 
 
-def test_a_running_pod_counts_with_the_model_that_it_has(tmp_path):
+def test_a_running_pod_counts_with_the_flavor_that_it_has(tmp_path):
     mixed = flavored("q", ("a100", "4", None), ("h100", "4", None))
     one = waits("w0", "q")
     one["metadata"]["ownerReferences"] = [{"uid": "u", "kind": "Job", "name": "j"}]
@@ -107,7 +107,7 @@ def test_a_running_pod_counts_with_the_model_that_it_has(tmp_path):
     runs = pod("p", 4, host="n1", meta=meta)
     made = convert(tmp_path, *NODES, *FLAVORS, mixed, local("q"), one, runs, waits("w1", "q"))
     running = next(job for job in made.round.jobs if job.running is not None)
-    assert running.options[0].groups[0].gpu_models == ("H100",)
+    assert running.options[0].uses == {"gpu@h100": 4000}
     assert running.caps == ("queue/q",)
     plan = solve_round(made.round, isolation="none")
     (start,) = [d for d in plan.decisions if d.decision is DecisionKind.START]
@@ -115,14 +115,7 @@ def test_a_running_pod_counts_with_the_model_that_it_has(tmp_path):
     assert job.options[start.option or 0].groups[0].gpu_models == ("A100",)
 
 
-def test_flavors_of_unknown_models_are_added_up(tmp_path):
-    mixed = flavored("q", ("a100", "4", None), ("spot", "4", None))
-    made = convert(tmp_path, *NODES, *FLAVORS, mixed, local("q"), waits("w", "q"))
-    assert caps_of(made) == {}
-    assert made.book.unsaid["quotas of each flavor: they are added up"] == ["q"]
-
-
-def test_a_cohort_of_flavors_lends_by_gpu_model(tmp_path):
+def test_a_cohort_lends_by_flavor(tmp_path):
     queues = [
         flavored("a", ("a100", "4", None), ("h100", "0", "2"), cohort="c"),
         flavored("b", ("h100", "4", None), cohort="c"),
@@ -130,6 +123,6 @@ def test_a_cohort_of_flavors_lends_by_gpu_model(tmp_path):
     made = convert(tmp_path, *NODES, *FLAVORS, *queues, local("a"), local("b"),
                    waits("w1", "a", 2), waits("w2", "b"))  # fmt: skip
     assert caps_of(made) == {
-        "cohort/c": {"gpus": 8000, "gpus@A100": 4000, "gpus@H100": 4000},
-        "queue/a": {"gpus@H100": 2000},
+        "cohort/c": {"gpu@h100": 4000},
+        "queue/a": {"gpu@a100": 4000, "gpu@h100": 2000},
     }

@@ -1,0 +1,280 @@
+"""Quotas of Kueue: what queues may hold of each flavor, alone and with others of their cohort.
+
+Of a flavor's resource a queue or cohort has its own quota and what its children lend it. A child
+counts above only with what it uses beyond the quota that it keeps for itself (`lendingLimit`):
+
+    used(cohort) = sum over children of max(0, used(child) - kept(child))
+    used(root) <= quota(root),  used(other) <= quota + borrowingLimit, if it has one
+
+Each max is a choice, and each choice of queues is a cap: what these use together is at most the
+quota and what they keep.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import product
+from typing import NamedTuple, TypeAlias
+
+from placewright.instances.converters.kubernetes.kueue import Queues
+from placewright.instances.converters.kubernetes.kueue_records import ClusterQueue, Quota
+from placewright.instances.converters.kubernetes.nodes import GPU_RESOURCES
+from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.caps import Cap
+from placewright.instances.documents.job import MAX_CAPS, Job
+
+NOTHING = Decimal(0)
+MAX_SETS = 32
+"""Sets of queues of a cohort that have a cap of their own."""
+
+_MIB = Decimal(1024) ** 2
+_UNITS = {"gpu": Decimal(1000), "cpu": Decimal(1000), "memory": 1 / _MIB}
+
+
+class Key(NamedTuple):
+    """A resource of a flavor; all GPUs are `gpu`."""
+
+    flavor: str
+    resource: str
+
+    @property
+    def name(self) -> str:
+        """What options use of it."""
+        return f"{self.resource}@{self.flavor}"
+
+    def small(self, amount: Decimal) -> int:
+        """Return an amount in the small unit of a round."""
+        whole = int(amount * _UNITS.get(self.resource, 1))
+        return max(0, min(MAX_AMOUNT, whole))
+
+
+Members: TypeAlias = frozenset[str]
+Amounts: TypeAlias = Mapping[Key, Decimal]
+
+
+class _Row(NamedTuple):
+    """Of some queues: what they keep for themselves, all together."""
+
+    queues: Members
+    kept: Decimal
+
+
+def resource_of(name: str) -> str:
+    """Return what a resource is called in keys."""
+    return "gpu" if name in GPU_RESOURCES else name
+
+
+def quotas_of(queue: ClusterQueue) -> Iterator[tuple[Key, Quota]]:
+    """Yield the quotas of a queue or cohort."""
+    for flavor in queue.flavors:
+        for one in flavor.resources:
+            if flavor.name is not None:
+                yield Key(flavor.name, resource_of(one.name)), one
+
+
+@dataclass(slots=True)
+class KueueQuotas:
+    """What queues may hold, as caps.
+
+    Attributes
+    ----------
+    reserved : mapping of str to mapping of Key to Decimal
+        By queue, what workloads hold of its quotas that are no running jobs of the round.
+    most : dict of (str, Key) to int
+        What a queue may hold at most.
+    unsaid : set of str
+        Cohorts with too many sets of queues that keep quota for themselves.
+    """
+
+    queues: Queues
+    reserved: Mapping[str, Amounts]
+    most: dict[tuple[str, Key], int] = field(default_factory=dict)
+    unsaid: set[str] = field(default_factory=set)
+    _limits: dict[tuple[str, Members], dict[Key, int]] = field(default_factory=dict)
+    _children: dict[str, list[str]] = field(init=False)
+    _flavors: dict[tuple[str, str], set[str]] = field(init=False)
+    _caps: dict[str, Cap] = field(init=False)
+    _of_queue: dict[str, list[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        cluster, cohorts = self.queues.cluster, self.queues.cohorts
+        below = defaultdict[str, list[str]](list)
+        for name, queue in sorted(cluster.items()):
+            if queue.cohort is not None:
+                below[queue.cohort].append(f"queue/{name}")
+        for name in sorted({*cohorts, *below}):
+            above = self.queues.above(name)
+            if above:
+                below[above[0]].append(f"cohort/{name}")
+        self._children = dict(below)
+        self._flavors = defaultdict(set)
+        for name, one in (*cluster.items(), *cohorts.items()):
+            for key, _ in quotas_of(one):
+                self._flavors[self._root(name, one), key.resource].add(key.flavor)
+        roots = {self._root(name, queue) for name, queue in cluster.items()}
+        for root in sorted(roots):
+            self._limit_below(root, frozenset())
+        self._write()
+
+    def plain(self, queue: str, key: Key) -> bool:
+        """Whether all that a queue may borrow of a resource is of one flavor, and hosts have it."""
+        root = self._root(queue, self.queues.cluster[queue])
+        return key.resource in _UNITS and len(self._flavors[root, key.resource]) == 1
+
+    def quota(self, queue: str) -> dict[str, int]:
+        """Return the quota of a tenant: GPUs of all flavors, and what is of one flavor."""
+        found: dict[str, int] = {}
+        for (name, key), most in self.most.items():
+            if name == queue and (key.resource == "gpu" or self.plain(queue, key)):
+                found[key.resource] = min(MAX_AMOUNT, found.get(key.resource, 0) + most)
+        return found
+
+    def unsaid_of(self, queue: str | None) -> bool:
+        """Whether a cohort of a queue is `unsaid`."""
+        one = self.queues.cluster.get(queue or "")
+        return one is not None and not self.unsaid.isdisjoint(self.queues.cohorts_of(one))
+
+    def with_caps(self, job: Job) -> Job:
+        """Return a job that counts in the caps of its queue, with what it uses of flavors."""
+        names = self._of_queue.get(job.tenant or "", [])
+        capped = {name for cap in names for name in self._caps[cap].resources}
+        options = tuple(
+            option.model_copy(
+                update={"uses": {n: used for n, used in option.uses.items() if n in capped}}
+            )
+            for option in job.options
+        )
+        return job.model_copy(update={"caps": (*job.caps, *names), "options": options})
+
+    def used_by(self, jobs: Iterable[Job]) -> dict[str, Cap]:
+        """Return the caps in which some jobs count."""
+        used = {name for job in jobs for name in job.caps}
+        return {name: cap for name, cap in self._caps.items() if name in used}
+
+    def _root(self, name: str, one: ClusterQueue) -> str:
+        if name in self.queues.cluster and one is self.queues.cluster[name]:
+            if one.cohort is None:
+                return f"queue/{name}"
+            name = one.cohort
+        return f"cohort/{self.queues.root_of(name)}"
+
+    def _quotas(self, node: str) -> dict[Key, Quota]:
+        kind, _, name = node.partition("/")
+        of = self.queues.cluster if kind == "queue" else self.queues.cohorts
+        return dict(quotas_of(of[name])) if name in of else {}
+
+    def _limit_below(self, node: str, above: Members) -> dict[Key, tuple[Decimal, Sequence[_Row]]]:
+        """Add the limits at a node and below; return its quotas, and the sets that count there."""
+        is_root, inside = not above, above | {node}
+        own = self._quotas(node)
+        quota = {key: one.nominalQuota or NOTHING for key, one in own.items()}
+        parts: dict[Key, list[Sequence[_Row]]] = {}
+        if node.startswith("queue/"):
+            alone = [_Row(frozenset({node.removeprefix("queue/")}), NOTHING)]
+            parts = {key: [alone] for key in own}
+        children = self._children.get(node.removeprefix("cohort/"), ()) if not parts else ()
+        for child in [one for one in children if one not in inside]:
+            limits = self._quotas(child)
+            for key, (has, rows) in self._limit_below(child, inside).items():
+                lends = limits[key].lendingLimit if key in limits else None
+                kept = NOTHING if lends is None else max(NOTHING, has - lends)
+                quota[key] = quota.get(key, NOTHING) + has - kept
+                if kept:
+                    rows = [*(r._replace(kept=r.kept + kept) for r in rows), _NO_ROW]
+                parts.setdefault(key, []).append(rows)
+        found: dict[Key, tuple[Decimal, Sequence[_Row]]] = {}
+        for key, has in quota.items():
+            rows = self._sums(node, parts.get(key, []))
+            found[key] = has, rows
+            borrows = own[key].borrowingLimit if key in own else None
+            if is_root or borrows is not None:
+                most = has if is_root else has + (borrows or NOTHING)
+                self._limit(node, key, most, rows)
+        return found
+
+    def _sums(self, node: str, parts: Sequence[Sequence[_Row]]) -> list[_Row]:
+        """Return the sets of queues that may count together at a node."""
+        number = 1
+        for rows in parts:
+            number *= len(rows)
+        if number > MAX_SETS:
+            self.unsaid.add(node.removeprefix("cohort/"))
+            parts = [[rows[0]] for rows in parts]
+        return [
+            _Row(
+                frozenset[str]().union(*(r.queues for r in rows)),
+                sum((r.kept for r in rows), NOTHING),
+            )
+            for rows in product(*parts)
+        ]
+
+    def _limit(self, node: str, key: Key, most: Decimal, rows: Iterable[_Row]) -> None:
+        for row in rows:
+            if not row.queues:
+                continue
+            held = sum((self.reserved.get(q, {}).get(key, NOTHING) for q in row.queues), NOTHING)
+            limit = key.small(most + row.kept - held)
+            for queue in row.queues:
+                self.most[queue, key] = min(limit, self.most.get((queue, key), limit))
+            alone = len(row.queues) == 1
+            mine = self._limits.setdefault(("" if alone else node, row.queues), {})
+            mine[key] = min(limit, mine.get(key, limit))
+
+    def _write(self) -> None:
+        """Write the limits as caps; what is of one queue and one flavor is its tenant's quota."""
+        self._caps, self._of_queue = {}, {name: [] for name in self.queues.cluster}
+        for (node, queues), limits in sorted(self._limits.items(), key=_by_size):
+            one = min(queues)
+            left = {k: m for k, m in limits.items() if node or not self.plain(one, k)}
+            if not left:
+                continue
+            name = node or f"queue/{one}"
+            if name in self._caps:
+                name = f"{name}/{'+'.join(sorted(queues))}"[:240]
+            while name in self._caps:
+                name += "+"
+            resources = {k.resource if self.plain(one, k) else k.name: m for k, m in left.items()}
+            gpus = resources.pop("gpu", None)
+            self._caps[name] = Cap(gpus=None if gpus is None else f"{gpus}m").model_copy(
+                update={"resources": resources}
+            )
+            for queue in queues:
+                self._of_queue[queue].append(name)
+        for queue, names in self._of_queue.items():
+            if len(names) > MAX_CAPS - 1:
+                self.unsaid.update(self.queues.cohorts_of(self.queues.cluster[queue]))
+                del names[MAX_CAPS - 1 :]
+
+
+_NO_ROW = _Row(frozenset(), NOTHING)
+
+
+def _by_size(item: tuple[tuple[str, Members], object]) -> tuple[str, int, list[str]]:
+    """Order limits by node, the largest set of queues first."""
+    (node, queues), _ = item
+    return node, -len(queues), sorted(queues)
+
+
+def reserved_quota(queues: Queues, running: Collection[str]) -> dict[str, dict[Key, Decimal]]:
+    """Return what workloads hold of quotas that are no running jobs, by queue.
+
+    Parameters
+    ----------
+    running
+        Names of the workloads that run in the round, or may start there with what they hold.
+    """
+    found: dict[str, dict[Key, Decimal]] = {}
+    for workload in queues.workloads.values():
+        admission = workload.status.admission
+        if admission is None or workload.has("Finished") or workload.name in running:
+            continue
+        mine = found.setdefault(admission.clusterQueue or "", {})
+        for one in admission.podSetAssignments:
+            for resource, flavor in one.flavors.items():
+                key = Key(flavor, resource_of(resource))
+                used = one.resourceUsage.get(resource, NOTHING)
+                mine[key] = mine.get(key, NOTHING) + used
+    return found
