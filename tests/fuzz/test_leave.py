@@ -52,4 +52,4 @@ def test_nothing_fails_where_rules_say_who_may_preempt_whom(fuzz, settings):
     )
     assert state.rounds == ROUNDS
     assert not state.failures
-    assert state.features["leave to preempt"] == ROUNDS
+    assert state.features["leave to preempt"] > ROUNDS // 2
