@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from placewright.instances.documents.arrangement import HostCount
+
 MAX_NAMES = 4
 """Names of a sentence that are written out; of the others, how many."""
 
@@ -53,3 +55,13 @@ def counted(names: Sequence[str], noun: str, most: int = MAX_NAMES) -> str:
     if len(names) == 1:
         return f"{noun} {names[0]}"
     return f"{count(len(names), noun)} ({several(names, most)})"
+
+
+def of_hosts(number: HostCount) -> str:
+    """Write on how many hosts tasks are: `exactly 2 hosts`, `2 to 4 hosts`."""
+    if number.max is None:
+        return f"at least {count(number.min, 'host')}"
+    if number.min == number.max:
+        return f"exactly {count(number.min, 'host')}"
+    most = count(number.max, "host")
+    return f"at most {most}" if number.min == 1 else f"{number.min:,} to {most}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from placewright.instances.derived.phrases import of_hosts
+from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.plan import Detail, Reason
 from placewright.instances.documents.quantities import amount_text, memory_in_gi
@@ -153,6 +155,8 @@ def _lack(detail: Detail, beside: str) -> str:
         if detail.resource == "mig":
             lacks = f"{detail.host} has no place for its slice"
         return f"no host takes a task{group} {beside}: {lacks}"
+    if detail.num_hosts is not None:
+        return _of_num_hosts(detail.num_hosts, detail, group, beside)
     if detail.tasks is not None and not (detail.places or detail.resource):
         return f"no open host may take a task{group} {beside}"
     if detail.tasks is not None:
@@ -170,6 +174,19 @@ def _lack(detail: Detail, beside: str) -> str:
         has = where or ("the cluster" if detail.region is None else f"region {detail.region}")
         return f"its groups together ask {asked}, and {has} has {free} free for them {beside}"
     return f"its groups fit {where} one by one {beside}, but not at once" if where else ""
+
+
+def _of_num_hosts(asked: HostCount, detail: Detail, group: str, beside: str) -> str:
+    """Say that an option, or a group, does not fit as many hosts as it has to be on."""
+    text = f"needs {of_hosts(asked)}{group and f' for the tasks{group}'}"
+    of = "" if detail.domain is None else f" of one {detail.level}"
+    where = "" if detail.domain is None else f" ({detail.level} {detail.domain})"
+    if detail.tasks is None:
+        return f"{text}, and fits {beside} on other numbers of hosts alone"
+    if not detail.places:
+        return f"{text}, and fewer{of} have room {beside}{where}"
+    tasks = f"{detail.places:,} of {detail.tasks:,} tasks"
+    return f"{text}, and at most {tasks} fit so many{of} {beside}{where}"
 
 
 def _of_pool(detail: Detail, beside: str) -> str:

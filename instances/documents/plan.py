@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.base import (
     API_VERSION,
     Document,
@@ -135,7 +136,8 @@ class Detail(Document):
     tenant's cells are not in use, of what cells have. What a `cap` limits is a `resource`, GPUs of
     a `gpu_model`, or `jobs`. `places` is how many of the `tasks` of a
     group have a place on `domain` of `level`, or on all hosts, under `geo` those of `region`; it
-    has all of them but for what keeps its tasks `apart`, by that level.
+    has all of them but for what keeps its tasks `apart`, by that level, or for the `num_hosts` on
+    which they have to be. That is of all groups if no `group` is given.
     `startable`: the option fits even beside all that the plan starts. `message` says what is wrong
     with an invalid job. `unproven`: a test before this reason could not be decided. `at` is the
     time of a reservation or an offer, or from when on the job may start, and `job` whose
@@ -161,6 +163,7 @@ class Detail(Document):
     tasks: Index | None = None
     places: Index | None = None
     apart: Name | None = None
+    num_hosts: HostCount | None = None
     startable: Flag = False
     message: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None
     unproven: Flag = False

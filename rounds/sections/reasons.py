@@ -13,7 +13,7 @@ from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.feasibility import fits, group_fits, is_single
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import Choice, Group
+from placewright.formulations.gang.problem.jobs import Choice, Group, HostRange
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.plan import Detail, Reason
@@ -40,8 +40,8 @@ _State: TypeAlias = tuple[StateKey, int | None]
 
 _Uses: TypeAlias = tuple[tuple[int, int], ...]
 
-_Asked: TypeAlias = tuple[_State, tuple[Group, ...], int, int, _Uses]
-"""A state; groups, joint level, label and uses of an option."""
+_Asked: TypeAlias = tuple[_State, tuple[Group, ...], int, HostRange | None, int, _Uses]
+"""A state; groups, joint level, number of hosts, label and uses of an option."""
 
 
 class Verdict(NamedTuple):
@@ -273,4 +273,4 @@ class _Tests:
 
 
 def _asked(state: _State, choice: Choice) -> _Asked:
-    return state, choice.groups, choice.joint_level, choice.label, choice.uses
+    return state, choice.groups, choice.joint_level, choice.num_hosts, choice.label, choice.uses

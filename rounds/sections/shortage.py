@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.gang.placement.feasibility import most_places
+from placewright.formulations.gang import parameters
+from placewright.formulations.gang.placement.feasibility import fits, most_places
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
+from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group, HostRange
+from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.option import TaskGroup
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
@@ -28,7 +30,7 @@ def shortage(placement: Placement, choice: Choice) -> dict[str, Any]:
         lack = _of_group(placement, choice.groups[k], open_)
         if lack:
             return {"group": k, **lack} if several else lack
-    return _of_all_groups(placement, choice, open_)
+    return _of_num_hosts(placement, choice) or _of_all_groups(placement, choice, open_)
 
 
 def unknown_resource(cluster: Cluster, groups: Sequence[TaskGroup]) -> dict[str, Any]:
@@ -53,6 +55,10 @@ def _of_group(placement: Placement, group: Group, open_: Bools) -> dict[str, Any
         return {}
     inside, where = _inside(placement, group.required, best)
     lack: dict[str, Any] = {**where, "tasks": group.count, "places": places}
+    if group.num_hosts is not None:
+        free = replace(group, num_hosts=None)
+        if most_places(placement, free, fitting, group.required)[0] == group.count:
+            return {**lack, "num_hosts": _numbers(group.num_hosts, group.count)}
     if group.domain_limit is not None:
         free = replace(group, domain_limit=None)
         if most_places(placement, free, fitting, group.required)[0] == group.count:
@@ -149,6 +155,26 @@ def scarce(placement: Placement, group: Group, hosts: Bools) -> dict[str, Any]:
     name = min(short, key=lambda name: short[name][0])
     _, asked, has = short[name]
     return {"resource": name, "asked": asked * count, "free": has}
+
+
+def _of_num_hosts(placement: Placement, choice: Choice) -> dict[str, Any]:
+    """Return on how many hosts an option has to be that fits any number, nothing if it does not."""
+    asked: dict[int | None, HostRange | None] = {None: choice.num_hosts}
+    asked |= {k: group.num_hosts for k, group in enumerate(choice.groups)}
+    for k, range_ in asked.items():
+        tasks = choice.num_tasks if k is None else choice.groups[k].count
+        groups = tuple(replace(group, num_hosts=None) for group in choice.groups)
+        free = replace(choice, num_hosts=None, groups=groups)
+        most = parameters.PARAMETERS.placement.max_feasibility_steps
+        if range_ is not None and fits(placement, free, most):
+            group = {} if k is None or len(groups) == 1 else {"group": k}
+            return {**group, "num_hosts": _numbers(range_, tasks)}
+    return {}
+
+
+def _numbers(asked: HostRange, tasks: int) -> HostCount:
+    """Return numbers of hosts as a document has them."""
+    return HostCount(min=asked.least, max=asked.most if asked.most < tasks else None)
 
 
 def _of_all_groups(placement: Placement, choice: Choice, open_: Bools) -> dict[str, Any]:

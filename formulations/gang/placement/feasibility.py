@@ -190,8 +190,10 @@ class _Search:
         count = np.array([group.count for group in self.groups])
         asked = problem.shape_gpu[shapes] * count
         whole = ~problem.is_share[shapes]
+        number = self.choice.num_hosts
+        milli = np.sort(placement.free_milli_gpu[hosts])[None if number is None else -number.most :]
         return bool(
-            placement.free_milli_gpu[hosts].sum() >= asked.sum()
+            milli.sum() >= asked.sum()
             and placement.whole[hosts].sum() * WHOLE_GPU >= asked[whole].sum()
             and (
                 placement.free[hosts].clip(min=0).sum(axis=0)

@@ -13,6 +13,7 @@ from itertools import takewhile
 import numpy as np
 
 from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
@@ -171,6 +172,8 @@ class _Judgement:
             return f"{detail.tasks} tasks; expected the {group.count} of the group"
         if detail.apart is not None and (group.apart is None or group.apart.level != detail.apart):
             return f"apart by {detail.apart!r}; expected the level of the group's field apart"
+        if detail.num_hosts is not None and detail.num_hosts != (true := _asked(option, detail)):
+            return f"needs {detail.num_hosts}; expected {true}, what is asked"
         if not is_plain(option) or job.anti_affinity is not None or self._parted:
             return ""
         state = self._tests.state(reason, job, detail.option or 0, detail.region)
@@ -224,6 +227,18 @@ class _Judgement:
         allowed = np.any([state.allowed(one) for one in option.groups], axis=0)
         share = group.model_copy(update={"gpu": 0})  # all that is free of GPUs counts
         return asked_by(option)[name], state.free(share, name, allowed & inside)
+
+
+def _asked(option: Option, detail: Detail) -> HostCount | None:
+    """Return on how many hosts a group, or the whole option, has to be; None: on any number."""
+    several = len(option.groups) > 1
+    groups = option.groups[detail.group :][:1] if detail.group is not None else option.groups
+    asks = [] if several and detail.group is not None else [option.hosts]
+    asks += [] if several and detail.group is None else [groups[0].num_hosts]
+    least = max((one.min for one in asks if one), default=0)
+    tasks = sum(group.count for group in groups)
+    limits = [one.max for one in asks if one and one.max and one.max < tasks]
+    return HostCount(min=least, max=min(limits, default=None)) if least else None
 
 
 RULES: tuple[Rule[Reading], ...] = (Rule("gang_reason", gang_reason),)
