@@ -232,6 +232,9 @@ def _job(text: str) -> dict[str, Any]:
         return {job: {"due_later_s": int(span) * (1 if value[0] == "+" else -1)}}
     if field == "expected_runtime_s" and (span := seconds(value)) is not None:
         return {job: {field: int(span) if span.is_integer() else span}}
+    if numbers := re.fullmatch(r"(\d+)(?:-(\d+))?", value) if field == "num_hosts" else None:
+        least, most = numbers[1], numbers[2] or numbers[1]
+        return {job: {field: {"min": int(least), "max": int(most)}}}
     if value[0] == "-" and field == "host_sets":
         return {job: {"drop_host_sets": _names(value[1:])}}
     if value[0] == "+" and field in ("gpu_models", "regions"):

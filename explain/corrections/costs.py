@@ -45,6 +45,7 @@ COSTS: Mapping[str, Cost] = {
     "remote": Cost(Who.USER, 2),
     "region": Cost(Who.USER, 2),
     "resume": Cost(Who.USER, 2),
+    "num_hosts": Cost(Who.USER, 2),
     "slices": Cost(Who.USER, 3),
     "apart": Cost(Who.USER, 3),
     "label": Cost(Who.USER, 3),

@@ -24,7 +24,7 @@ Nobody else moves or stops. Many questions about one round are answered faster t
 """
 
 
-_OTHER_PLACES = {"models", "any_host", "level", "slices", "apart", "gpu", "tasks"}
+_OTHER_PLACES = {"models", "any_host", "level", "num_hosts", "slices", "apart", "gpu", "tasks"}
 """Kinds of changes of the places that a job asks for."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from placewright.explain.corrections.change import (
@@ -17,6 +17,7 @@ from placewright.explain.corrections.change import (
 from placewright.instances.derived.durations import duration, span
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.phrases import count, plural
+from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.edits import Edit
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
@@ -45,6 +46,7 @@ def own_changes(round_: Round, job: Job, failed: Failed | None = None) -> Iterat
     sources = (
         _elsewhere(round_, job, groups),
         _levels(round_, job, groups),
+        _num_hosts(job, groups),
         _arrangement(job, groups),
         *(_less(job, groups, field) for field in ("cpu", "memory", "gpu_memory", "gpu")),
         _fewer_tasks(job, groups),
@@ -134,6 +136,46 @@ def _arrangement(job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
         yield _step("label", text, _of(job, without=["anti_affinity"]))
 
 
+def _num_hosts(job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
+    """Yield more hosts than at most, and fewer than at least."""
+    asks: list[tuple[HostCount | None, int, dict[str, int]]] = [
+        (option.hosts, sum(group.count for group in option.groups), {"option": o})
+        for o, option in enumerate(job.options)
+    ]
+    asks += [
+        (group.num_hosts, group.count, {"option": o, "group": g})
+        for (o, g), group in groups.items()
+    ]
+    for asked in dict.fromkeys(number for number, _, _ in asks if number is not None):
+        places = [where for number, _, where in asks if number == asked]
+        tasks = max(count for number, count, _ in asks if number == asked)
+        yield from _other_numbers(job, asked, tasks, places)
+
+
+def _other_numbers(
+    job: Job, asked: HostCount, tasks: int, places: Sequence[Mapping[str, int]]
+) -> Iterator[Change]:
+    def edits(**change: int | None) -> tuple[Edit, ...]:
+        number = asked.model_dump() | change
+        return tuple(edit_of(job={job.name: {**one, "num_hosts": number}}) for one in places)
+
+    if asked.max is not None and asked.max < tasks:
+        most = asked.max
+        yield Amounts(
+            "num_hosts",
+            tasks - most,
+            lambda more: f"allow up to {most + more:,} hosts",
+            lambda more: edits(max=most + more),
+        )
+    if asked.min > 1:
+        yield Amounts(
+            "num_hosts",
+            asked.min - 1,
+            lambda fewer: f"allow {count(asked.min - fewer, 'host')} or more",
+            lambda fewer: edits(min=asked.min - fewer),
+        )
+
+
 def _less(job: Job, groups: dict[Where, TaskGroup], field: str) -> Iterator[Change]:
     """Yield less of a resource per task: down to one unit, not to nothing."""
     able = {w: g for w, g in groups.items() if not (field.startswith("gpu") and g.mig is not None)}
@@ -166,14 +208,23 @@ def _less_of(job: Job, field: str, places: Sequence[Where], amount: int, unit: i
 
 
 def _fewer_tasks(job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
-    asked = _same(groups, lambda g: (g.count, 1 if g.slices is None else g.slices.size))
-    for (tasks, size), places in asked.items():
-        if tasks > size:
-            yield _fewer_of(job, places, tasks, size)
+    alone = {o: option.hosts for o, option in enumerate(job.options) if len(option.groups) == 1}
+    found: dict[tuple[int, int, int], list[Where]] = {}
+    for (o, g), group in groups.items():
+        numbers = (one for one in (group.num_hosts, alone.get(o)) if one is not None)
+        hosts = max((one.min for one in numbers), default=1)
+        size = 1 if group.slices is None else group.slices.size
+        found.setdefault((group.count, size, hosts), []).append((o, g))
+    for (tasks, size, hosts), places in found.items():
+        if tasks > size and tasks - hosts >= size:
+            yield _fewer_of(job, places, tasks, size, hosts)
 
 
-def _fewer_of(job: Job, places: Sequence[Where], tasks: int, size: int) -> Amounts:
-    """Return the change by which some groups have fewer tasks, by slices if they have any."""
+def _fewer_of(job: Job, places: Sequence[Where], tasks: int, size: int, hosts: int) -> Amounts:
+    """Return the change by which some groups have fewer tasks, by slices if they have any.
+
+    They have as many as the `hosts` on which they are at least.
+    """
 
     def text(slices: int) -> str:
         return f"ask {tasks - slices * size:,} instead of {count(tasks, 'task')}"
@@ -184,7 +235,7 @@ def _fewer_of(job: Job, places: Sequence[Where], tasks: int, size: int) -> Amoun
     def left(slices: int) -> float:
         return 1 - slices * size / tasks
 
-    return Amounts("tasks", (tasks - 1) // size, text, edits, left)
+    return Amounts("tasks", (tasks - hosts) // size, text, edits, left)
 
 
 def _sooner(job: Job) -> Iterator[Change]:

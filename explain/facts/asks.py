@@ -1,7 +1,7 @@
 """What a job asks: of all its options and task groups each distinct statement once.
 
 In the order of preference: amounts, tasks, GPU models, hosts, host sets, levels from the outermost
-inwards, slices, apart, label.
+inwards, slices, apart, numbers of hosts, label.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from placewright.explain.facts.fact import Edit, Fact, Stratum, edit_job, named
-from placewright.instances.derived.phrases import several
+from placewright.instances.derived.phrases import of_hosts, several
+from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.quantities import amount_text
@@ -18,7 +19,7 @@ from placewright.instances.documents.round import Round
 from placewright.topology.units import HOST_LEVEL
 
 _NO_GPU = {"gpu": 0, "gpu_memory": 0, "mig": None, "communication": None}
-_ONE_TASK = {"count": 1, "slices": None, "apart": None, "communication": None}
+_ONE_TASK = dict.fromkeys(("slices", "apart", "num_hosts", "communication")) | {"count": 1}
 T = TypeVar("T")
 
 
@@ -36,6 +37,7 @@ def asks(round_: Round, name: str) -> list[Fact]:
         *_host_sets(name, groups),
         *_levels(job, levels),
         *_arrangement(name, groups),
+        *_num_hosts(job, groups),
         *_label(job),
     ]
 
@@ -53,7 +55,11 @@ def _edit_groups(
         return group.model_copy(update=change(group)) if holds(group) else group
 
     def of_option(option: Option) -> Option:
-        return option.model_copy(update={"groups": tuple(map(of_group, option.groups))})
+        changed, hosts = tuple(map(of_group, option.groups)), option.hosts
+        if hosts is not None:
+            least = min(hosts.min, sum(group.count for group in changed))
+            hosts = hosts.model_copy(update={"min": least})
+        return option.model_copy(update={"groups": changed, "hosts": hosts})
 
     def of_job(job: Job) -> Job:
         return job.model_copy(update={"options": tuple(map(of_option, job.options))})
@@ -214,6 +220,25 @@ def _arrangement(name: str, groups: Sequence[TaskGroup]) -> Iterator[Fact]:
         tasks = "1 task" if most == 1 else f"{most:,} tasks"
         text = f"at most {tasks} of a group on one {level}"
         yield _fact("apart", text, edit, most=most, level=level)
+
+
+def _num_hosts(job: Job, groups: Sequence[TaskGroup]) -> Iterator[Fact]:
+    for number in _distinct(group.num_hosts for group in groups):
+        edit = _edit_field(job.name, "num_hosts", number, {"num_hosts": None})
+        about = number.model_dump(exclude_none=True)
+        yield _fact("num_hosts", f"tasks of a group lie on {of_hosts(number)}", edit, **about)
+    for number in _distinct(option.hosts for option in job.options):
+
+        def of_option(option: Option, number: HostCount = number) -> Option:
+            same = option.hosts == number
+            return option.model_copy(update={"hosts": None}) if same else option
+
+        def of_job(one: Job, change: Callable[[Option], Option] = of_option) -> Job:
+            return one.model_copy(update={"options": tuple(map(change, one.options))})
+
+        about = number.model_dump(exclude_none=True)
+        text = f"all tasks lie on {of_hosts(number)}"
+        yield _fact("num_hosts", text, edit_job(job.name, of_job), **about)
 
 
 def _label(job: Job) -> Iterator[Fact]:

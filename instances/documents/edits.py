@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from placewright.instances.documents.arrangement import AntiAffinity, Apart, Slices
+from placewright.instances.documents.arrangement import AntiAffinity, Apart, HostCount, Slices
 from placewright.instances.documents.base import (
     API_VERSION,
     MAX_AMOUNT,
@@ -39,6 +39,7 @@ Asked = Literal[
     "joint_required",
     "slices",
     "apart",
+    "num_hosts",
     "anti_affinity",
     "gpu_models",
     "hosts",
@@ -175,8 +176,9 @@ class JobEdit(Document):
 
     `only` leaves it one of its options, by index. All other fields are of its options and
     task groups, all of them or those chosen by `option` and `group`: `joint_required` is the level
-    `required` of options, `add_gpu_models` allows further models, and `drop_host_sets` names host
-    sets in which its hosts need not be. `without` names what the job no longer asks.
+    `required` of options, and `num_hosts` their `hosts` if no `group` is chosen. `add_gpu_models`
+    allows further models, and `drop_host_sets` names host sets in which its hosts need not be.
+    `without` names what the job no longer asks.
     """
 
     priority: Annotated[int, Field(strict=True, ge=-(10**9), le=10**9)] | None = None
@@ -208,6 +210,7 @@ class JobEdit(Document):
     joint_required: Name | None = None
     slices: Slices | None = None
     apart: Apart | None = None
+    num_hosts: HostCount | None = None
     without: Many[Asked] = ()
 
     @model_validator(mode="after")

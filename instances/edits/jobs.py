@@ -151,6 +151,8 @@ def _option(option: Option, edit: JobEdit) -> Option:
     update: dict[str, Any] = {"groups": groups}
     if edit.joint_required is not None or "joint_required" in edit.without:
         update["required"] = edit.joint_required
+    if edit.group is None and (edit.num_hosts is not None or "num_hosts" in edit.without):
+        update["hosts"] = edit.num_hosts
     changed = option.model_copy(update=update)
     return option if changed == option else changed
 
@@ -160,6 +162,10 @@ def _group(group: TaskGroup, edit: JobEdit) -> TaskGroup:
         name: getattr(edit, name) for name in _OF_GROUP if getattr(edit, name) is not None
     }
     update |= {n: TaskGroup.model_fields[n].default for n in edit.without if n in _OF_GROUP}
+    if edit.group is not None and edit.num_hosts is not None:
+        update["num_hosts"] = edit.num_hosts
+    if "num_hosts" in edit.without:
+        update["num_hosts"] = None
     if edit.gpu is not None:
         update["mig"] = None  # it asks GPUs, no slice of one
     if edit.resources:

@@ -7,7 +7,7 @@ from typing import Any
 
 from placewright.instances.derived import ranges
 from placewright.instances.derived.durations import span
-from placewright.instances.derived.phrases import count, plural, several
+from placewright.instances.derived.phrases import count, of_hosts, plural, several
 from placewright.instances.documents.edits import (
     AddEdit,
     CapEdit,
@@ -198,12 +198,14 @@ _FIELDS: Mapping[str, Callable[[Any], str]] = {
     "joint_required": lambda level: f"needs one {level} for all its tasks",
     "slices": lambda one: f"needs one {one.required} for each {one.size} tasks",
     "apart": lambda one: f"has at most {one.most} tasks in one {one.level}",
+    "num_hosts": lambda number: f"runs on {of_hosts(number)}",
 }
 _WITHOUT: Mapping[str, str] = {
     "required": "common domain for the tasks of a group",
     "joint_required": "common domain for all its tasks",
     "slices": "slices",
     "apart": "tasks apart",
+    "num_hosts": "particular number of hosts",
     "anti_affinity": "distance from other jobs",
     "gpu_models": "particular GPU model",
     "hosts": "particular hosts",
