@@ -92,6 +92,7 @@ class GroupPlaces:
     unfit
         Of kinds of hosts that hold no task even when empty: name, number of hosts, and what a host
         lacks, as of a `Place`; `{"resource": "gpu_model"}` if the group does not allow the model,
+        `{"resource": "num_hosts"}` if the group needs more hosts than these,
         `{"resource": "pool"}` if a pool has too little for a task, nothing if no resource is short
         (the group allows other hosts only).
     when
@@ -278,7 +279,8 @@ class NearestPlaces:
                 )
                 lack = lack if lack and lack["free"] < lack["asked"] else {}
                 if not lack and self._without_pools.fits(choice.groups[k].shape)[hosts].any():
-                    lack = {"resource": "pool"}
+                    counted = choice.groups[k].num_hosts is not None
+                    lack = {"resource": "num_hosts" if counted else "pool"}
             yield name, int(hosts.sum()), lack
 
 

@@ -126,6 +126,24 @@ def _part(rng: Random, made: Raw) -> None:
         made["gpu_memory"] = rng.choice((4, 8, 12, 16, CUT_MEMORY // 2))
 
 
+def numbers_of_hosts(rng: Random, option: Raw) -> None:
+    """Now and then let an option, or its first group, be on so many hosts as its tasks can be."""
+    groups = option["groups"] if chance(rng, 0.5) else option["groups"][:1]
+    required = {option.get("required"), *(group.get("required") for group in groups)}
+    apart = [group["apart"] for group in groups if "apart" in group]
+    tasks = sum(group.get("count", 1) for group in groups)
+    if "host" in required or any("slices" in group for group in groups):
+        return
+    least = rng.randint(1, min(tasks, 3))
+    asked = {"min": least}
+    if chance(rng, 0.7) and not any(one["level"] == "host" for one in apart):
+        asked["max"] = least + rng.choice((0, 0, 1))
+    if groups is option["groups"]:
+        option["hosts"] = asked
+    else:
+        groups[0]["num_hosts"] = asked
+
+
 def options(rng: Random, document: Raw, most: int, *, parts: bool = False) -> list[Raw]:
     """One to three options of one or two groups."""
     levels = (*document["levels"], "host")
@@ -140,6 +158,8 @@ def options(rng: Random, document: Raw, most: int, *, parts: bool = False) -> li
             option["progress"] = rng.choice((1, 2, 3, 7))
         if chance(rng, 0.1):
             option["required"] = rng.choice(levels)
+        if chance(rng, 0.1):
+            numbers_of_hosts(rng, option)
         made.append(option)
     return made
 

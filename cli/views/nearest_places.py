@@ -85,6 +85,8 @@ def _lack(lack: Mapping[str, Any]) -> str:
         return "not among its hosts"
     if resource == "pool":
         return "a pool has too little"
+    if lack["resource"] == "num_hosts":
+        return "fewer than the job has to be on"
     if resource == "gpu_model":
         return "another GPU model"
     if resource == "gpu" and not lack["free"]:

@@ -171,7 +171,7 @@ def _other_numbers(
         yield Amounts(
             "num_hosts",
             asked.min - 1,
-            lambda fewer: f"allow {count(asked.min - fewer, 'host')} or more",
+            lambda fewer: f"allow as few as {count(asked.min - fewer, 'host')}",
             lambda fewer: edits(min=asked.min - fewer),
         )
 

@@ -13,7 +13,11 @@ def arrangement(facts: Facts, job: Job, number: int, places: tuple[Place, ...]) 
     domains = [(place[0], place[1], facts.hosts[place[2]].domains) for place in places]
     if option.required is not None and len({d[option.required] for _, _, d in domains}) > 1:
         return "joint_level"
+    if not _on_so_many(option.on_hosts, [place[2] for place in places]):
+        return "num_hosts"
     for g, group in enumerate(option.groups):
+        if not _on_so_many(group.on_hosts, [place[2] for place in places if place[0] == g]):
+            return "num_hosts"
         mine = [(index, d) for of, index, d in domains if of == g]
         if group.required is not None and len({d[group.required] for _, d in mine}) > 1:
             return "required_level"
@@ -26,3 +30,7 @@ def arrangement(facts: Facts, job: Job, number: int, places: tuple[Place, ...]) 
             if max(Counter(d[level] for _, d in mine).values()) > most:
                 return "apart"
     return ""
+
+
+def _on_so_many(asked: tuple[int, int] | None, hosts: list[int]) -> bool:
+    return asked is None or asked[0] <= len(set(hosts)) <= asked[1]

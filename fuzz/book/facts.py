@@ -20,6 +20,10 @@ Place: TypeAlias = tuple[int, int, int, tuple[int, ...], int | None]
 """Of a task: its group, its index there, the number of its host, its GPUs, its MIG slot."""
 
 
+MANY = 10**6
+"""More hosts than there are."""
+
+
 class Slice(NamedTuple):
     """A kind of MIG slice: compute slices, memory slices, where it starts, media extensions."""
 
@@ -76,7 +80,8 @@ class Host:
 class Group:
     """A task group; levels are positions in `Host.domains`, `hosts` are numbers.
 
-    A task takes `each` milli-GPU of each of `number` GPUs.
+    A task takes `each` milli-GPU of each of `number` GPUs. `on_hosts` are the fewest and the most
+    hosts of all tasks.
     """
 
     count: int
@@ -90,6 +95,7 @@ class Group:
     preferred: tuple[str, ...] | None
     slices: tuple[int, int] | None
     apart: tuple[int, int] | None
+    on_hosts: tuple[int, int] | None
     communication: Mapping[str, Any] | None
     gpu_memory: int
     profile: str | None
@@ -117,6 +123,7 @@ class Option:
     value: int
     progress: int
     required: int | None
+    on_hosts: tuple[int, int] | None
     asks: Mapping[str, int]
     counts: Mapping[str, int]
     uses: Mapping[str, int]
@@ -272,6 +279,7 @@ class Facts:
             milli * weight if value is None else value,
             option.get("progress", 0),
             self.position(option.get("required")),
+            _numbers(option.get("hosts")),
             asks,
             counts,
             option.get("uses", {}),
@@ -306,6 +314,7 @@ class Facts:
             None if preferred is None else tuple(preferred),
             None if slices is None else (slices["size"], self.levels.index(slices["required"])),
             None if apart is None else (self.levels.index(apart["level"]), apart.get("most", 1)),
+            _numbers(group.get("num_hosts")),
             group.get("communication"),
             group.get("gpu_memory", 0),
             profile,
@@ -344,6 +353,11 @@ class Facts:
             usual if migrate is None else migrate,
             usual if preempt is None else preempt,
         )
+
+
+def _numbers(asked: Raw | None) -> tuple[int, int] | None:
+    """Return the fewest and the most hosts that are asked, None for any."""
+    return None if asked is None else (asked.get("min", 1), asked.get("max", MANY))
 
 
 def outages(round_: Raw) -> dict[str, set[int]]:

@@ -40,8 +40,8 @@ def _places(state: State, job: Job, number: int, g: int, host: str) -> int:
     option = job.options[number]
     group = option.groups[g]
     for count in range(group.count, 0, -1):
-        few = replace(group, count=count, slices=None, apart=None, required=None)
-        alone = replace(option, groups=(few,), required=None)
+        few = replace(group, count=count, slices=None, apart=None, on_hosts=None, required=None)
+        alone = replace(option, groups=(few,), required=None, on_hosts=None)
         one = replace(job, options=(alone,))
         if state.finds(one, 0, [(0, i) for i in range(count)], host):
             return count

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fuzz.book.accounts import JOBS, Account, of_model
 from fuzz.book.choices import WAIT
-from fuzz.book.facts import WHOLE, Facts, Group, Host, Job
+from fuzz.book.facts import MANY, WHOLE, Facts, Group, Host, Job
 from fuzz.book.pool_details import untrue_pool
 from fuzz.book.reading import choices_of, decisions_of
 from fuzz.book.reasons import NOT_CHOSEN, ORDER, QUOTA, Reasons
@@ -92,9 +92,14 @@ def untrue_detail(reasons: Reasons, job: Job, number: int, reason: str, detail: 
         return f"of {name!r} it is {true}" if wrong else ""
     state = reasons.state(reason, job, number)
     option = job.options[number]
+    untrue = _untrue_numbers(state, job, number, detail) if "num_hosts" in detail else ""
+    if untrue:
+        return untrue
     if "limit" in detail:
         return untrue_pool(state, job, number, detail)
     if detail.get("tasks") is None:
+        if "num_hosts" in detail:
+            return ""
         return _untrue_sum(state, job, number, detail)
     g = detail.get("group", 0)
     group = option.groups[g]
@@ -122,6 +127,28 @@ def untrue_detail(reasons: Reasons, job: Job, number: int, reason: str, detail: 
     return ""
 
 
+def _untrue_numbers(state: State, job: Job, number: int, detail: Raw) -> str:
+    """Say what is not true of the hosts on which a group, or an option, has to be."""
+    option = job.options[number]
+    alone = len(option.groups) == 1
+    one = option.groups[detail.get("group", 0)]
+    asks = [option.on_hosts] if alone or "group" not in detail else []
+    asks += [one.on_hosts] if alone or "group" in detail else []
+    known = [ask for ask in asks if ask is not None]
+    numbers: Raw = dict(detail["num_hosts"])
+    said = numbers.get("min", 1), numbers.get("max") or MANY
+    count = one.count if alone or "group" in detail else sum(g.count for g in option.groups)
+    least, most = max((a for a, _ in known), default=1), min((b for _, b in known), default=MANY)
+    if said != (least, most if most < count else MANY):
+        return f"it asks {asks}"
+    groups = tuple(replace(group, on_hosts=None) for group in option.groups)
+    if "tasks" in detail:
+        groups = (groups[detail.get("group", 0)],)
+    free = replace(job, options=(replace(option, groups=groups, on_hosts=None),))
+    tasks = [(g, i) for g, group in enumerate(groups) for i in range(group.count)]
+    return "" if state.finds(free, 0, tasks, None) else "it fits no number of hosts"
+
+
 def _level(joint: int | None, group: Group) -> int | None:
     """Return the level of which one domain holds the group."""
     levels = [level for level in (joint, group.required) if level is not None]
@@ -146,7 +173,8 @@ def _most_places(
         found[domain] = 0
         for count in range(group.count - group.count % size, 0, -size):
             fewer = replace(group, count=count, slices=slices)
-            alone = replace(option, groups=(fewer,))
+            on_hosts = option.on_hosts if len(option.groups) == 1 else None
+            alone = replace(option, groups=(fewer,), on_hosts=on_hosts)
             one = replace(job, options=(alone,))
             if state.finds(one, 0, [(0, i) for i in range(count)], domain):
                 found[domain] = count

@@ -262,6 +262,8 @@ def is_plain(job: Job) -> bool:
         and group.gpu >= WHOLE
         and group.slices is None
         and group.apart is None
+        and group.on_hosts is None
+        and job.options[0].on_hosts is None
         and group.profile is None
         and not group.gpu_memory
         and job.label is None

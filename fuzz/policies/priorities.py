@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fuzz.book.features import features
 from fuzz.book.gangs import fault, plans
 from fuzz.book.reason_details import untrue
-from fuzz.drawing import NOW, chance, costs, settle
+from fuzz.drawing import NOW, chance, costs, numbers_of_hosts, settle
 from fuzz.drawing_caps import draw_caps, draw_leave
 from fuzz.policies.gang import SETTINGS, disruption_limits
 from fuzz.policy import Policy, Raw
@@ -142,6 +142,8 @@ def _option(rng: Random, document: Raw) -> Raw:
         option["value"] = rng.choice((0, 500, 1500, 2500, 4000))
     if chance(rng, 0.2):
         option["progress"] = rng.choice((1, 3))
+    if chance(rng, 0.08):
+        numbers_of_hosts(rng, option)
     return option
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.format.table import MAX_ROWS, print_table, table
-from placewright.instances.derived.phrases import count, several
+from placewright.instances.derived.phrases import count, of_hosts, several
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.quantities import amount_text, memory_in_gi
@@ -94,6 +94,7 @@ def _option(option: Option, pooled: Collection[str]) -> str:
     """Say what an option asks; of resources those that hosts share."""
     groups = " + ".join(_group(group, pooled) for group in option.groups)
     level = f", all in one {option.required}" if option.required else ""
+    level += f", on {of_hosts(option.hosts)}" if option.hosts else ""
     used = [amount_text(name, amount) for name, amount in option.uses.items() if amount]
     return f"{groups}{level}{f', uses {several(used)}' if used else ''}"
 
@@ -106,6 +107,8 @@ def _group(group: TaskGroup, pooled: Collection[str]) -> str:
     level = f" in one {group.required}" if group.required else ""
     if group.apart:
         level += f", at most {group.apart.most} per {group.apart.level}"
+    if group.num_hosts:
+        level += f", on {of_hosts(group.num_hosts)}"
     size = group.mig or gpus(group.gpu)
     takes = [memory_in_gi(group.gpu_memory)] if group.gpu_memory else []
     takes += [amount_text(n, amount) for n, amount in group.resources.items() if n in pooled]

@@ -175,6 +175,11 @@ class _Replay:
         for (_, level), found in domains.items():
             if len(found) > 1:
                 return f"tasks in {len(found)} domains of level {level!r}; expected one"
+        asks = [(None, option.hosts), *enumerate(group.num_hosts for group in option.groups)]
+        for which, asked in asks:
+            used = {entry.host for entry in reserved.tasks if which in (None, entry.group)}
+            if asked is not None and not asked.min <= len(used) <= (asked.max or len(used)):
+                return f"tasks on {len(used)} hosts; expected {asked.min} to {asked.max or 'any'}"
         return ""
 
     def _in_turn(self) -> Iterator[Finding]:
