@@ -24,7 +24,7 @@ from fuzz.book.reservations import (
 from fuzz.book.terms import Terms
 from fuzz.book.waiting import NEVER, Held, Reserved, Timeline, Waiting
 from fuzz.book.writing import written
-from fuzz.drawing import NOW, chance, costs, settle
+from fuzz.drawing import NOW, chance, costs, numbers_of_hosts, settle
 from fuzz.drawing_caps import draw_caps, draw_leave
 from fuzz.drawing_pools import draw_pools
 from fuzz.policies.gang import SETTINGS
@@ -101,6 +101,8 @@ def _window(rng: Random, round_: Raw) -> Raw:
 
 def _job(rng: Random, round_: Raw, number: int) -> Raw:
     option = {"groups": [_group(rng, round_) for _ in range(rng.choice((1,) * 7 + (2,)))]}
+    if chance(rng, 0.08):
+        numbers_of_hosts(rng, option)
     job: Raw = {"name": f"j{number}", "options": [option]}
     if chance(rng, 0.12):
         job["options"].append({"groups": [_group(rng, round_)]})

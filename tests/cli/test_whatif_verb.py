@@ -134,6 +134,8 @@ SAME = (
     (GANG, {"change": [f"{LONG}.hosts=a0"]}, changed(hosts=["a0"])),
     (GANG, {"change": [f"{LONG}.host_sets=some, all"]}, changed(host_sets=["some", "all"])),
     (GANG, {"change": [f"{LONG}.host_sets=-all"]}, changed(drop_host_sets=["all"])),
+    (GANG, {"change": [f"{LONG}.num_hosts=1-2"]}, changed(num_hosts={"min": 1, "max": 2})),
+    (GANG, {"change": [f"{LONG}.num_hosts=2"]}, changed(num_hosts={"min": 2, "max": 2})),
     (
         GANG,
         {"change": [LONG + ".apart={level: host, most: 1}"]},

@@ -1,4 +1,4 @@
-"""Jobs that wait since their tasks keep apart say so, and the verifier refutes another level."""
+"""Jobs that wait since their tasks keep apart or need some hosts say so; others are refuted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from placewright import solve_round, verify
 from placewright.instances.derived.reason_text import reason_text
+from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -15,7 +16,7 @@ from placewright.instances.documents.round import Round
 EMPTY = "even when all is empty"
 
 
-def waits(group: dict[str, Any]) -> tuple[Round, Plan, str]:
+def waits(*groups: dict[str, Any], **option: Any) -> tuple[Round, Plan, str]:
     """One job in two racks of two hosts of 8 GPUs."""
     round_ = Round.model_validate(
         {
@@ -27,7 +28,7 @@ def waits(group: dict[str, Any]) -> tuple[Round, Plan, str]:
                     for r in range(2)
                 ],
             },
-            "jobs": [{"name": "j", "options": [{"groups": [group]}]}],
+            "jobs": [{"name": "j", "options": [{"groups": groups, **option}]}],
         }
     )
     plan = solve_round(round_, time_limit=2.0, isolation="none")
@@ -68,3 +69,53 @@ def test_another_level_is_refuted(apart: dict[str, Any] | None) -> None:
     bare = plan.model_copy(update={"round": None, "certificate": None})
     (found,) = verify(changed, bare).violations
     assert "apart by 'rack'; expected the level of the group's field apart" in found.message
+
+
+TWO = {"min": 2, "max": 2}
+
+
+@pytest.mark.parametrize(
+    ("groups", "hosts", "why"),
+    [
+        (
+            [{"count": 20, "gpu": 1}],
+            TWO,
+            f"needs exactly 2 hosts, and at most 16 of 20 tasks fit so many {EMPTY}",
+        ),
+        (
+            [{"count": 3, "gpu": 1, "required": "rack"}],
+            {"min": 3},
+            f"needs at least 3 hosts, and fewer of one rack have room {EMPTY} (rack r0)",
+        ),
+        (
+            [{"count": 9, "gpu": 1}] * 2,
+            {"max": 2},
+            f"needs at most 2 hosts, and fits {EMPTY} on other numbers of hosts alone",
+        ),
+        (
+            [{"count": 9, "gpu": 1, "num_hosts": {"max": 1}}, {"gpu": 1}],
+            None,
+            "needs exactly 1 host for the tasks of group 0, and at most 8 of 9 tasks fit so many "
+            + EMPTY,
+        ),
+        (
+            [{"count": 40, "gpu": 1}],
+            {"min": 2, "max": 4},
+            f"at most 32 of 40 tasks fit {EMPTY} (32 GPUs free, the 40 ask 40 GPUs)",
+        ),
+    ],
+)
+def test_a_gang_that_needs_a_number_of_hosts_says_so(
+    groups: list[dict[str, Any]], hosts: dict[str, int] | None, why: str
+) -> None:
+    assert waits(*groups, hosts=hosts)[2] == why
+
+
+def test_another_number_of_hosts_is_refuted() -> None:
+    round_, plan, _ = waits({"count": 20, "gpu": 1}, hosts=TWO)
+    (job,) = round_.jobs
+    option = job.options[0].model_copy(update={"hosts": HostCount(max=2)})
+    changed = round_.model_copy(update={"jobs": (job.model_copy(update={"options": (option,)}),)})
+    bare = plan.model_copy(update={"round": None, "certificate": None})
+    (found,) = verify(changed, bare).violations
+    assert "needs exactly 2 hosts; expected at most 2 hosts, what is asked" in found.message

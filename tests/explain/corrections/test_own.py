@@ -97,3 +97,19 @@ def test_a_correction_that_cannot_be_verified_is_left_out(
     assert found is not None
     assert any("ZeroDivisionError" in one for one in found.left_out)
     assert bool(found.now) is (broken == "cheapest_victims")
+
+
+def test_more_or_fewer_hosts_are_proposed_and_no_fewer_tasks_than_hosts() -> None:
+    hosts = [{"name": f"h{i}", "gpus": 8, "gpu_model": "A"} for i in range(4)]
+
+    def told(tasks: int, number: dict[str, int]) -> list[str]:
+        option = {"hosts": number, "groups": [{"gpu": 1, "count": tasks}]}
+        round_ = Round.model_validate(
+            {"cluster": {"hosts": hosts}, "jobs": [{"name": "new", "options": [option]}]}
+        )
+        found = explain_job(round_, None, "new", corrections=6, isolation="none").corrections
+        assert found is not None
+        return [one.text for one in found.now]
+
+    assert told(20, {"max": 2}) == ["allow up to 3 hosts", "ask 16 instead of 20 tasks"]
+    assert told(5, {"min": 5}) == ["allow as few as 4 hosts"]

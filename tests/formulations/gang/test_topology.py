@@ -50,6 +50,8 @@ def values_of(plan: Plan) -> tuple[int, ...]:
         ("cp-sat", True, 20),
         ("cbc", False, 25),
         ("cbc", True, 20),
+        ("scip", False, 20),
+        ("scip", True, 20),
     ],
 )
 def test_the_exact_model_proves_the_optimum_of_tied_options(

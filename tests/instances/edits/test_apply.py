@@ -212,6 +212,16 @@ def test_a_job_asks_otherwise(base):
     assert len(only.options[0].groups) == 2
     spread = job({"apart": {"level": "rack"}, "option": 0, "without": ["required"]})
     assert spread.options[0].groups[0].apart.most == 1
+    wide = job({"num_hosts": {"max": 2}})
+    assert [one.hosts.max for one in wide.options] == [2, 2]
+    one = job({"num_hosts": {"min": 1}, "option": 1, "group": 0})
+    assert one.options[1].groups[0].num_hosts.min == 1
+    assert one.options[1].hosts is None
+    both = (
+        {"job": {"waits": {"num_hosts": {"max": 2}}}},
+        {"job": {"waits": {"without": ["num_hosts"]}}},
+    )
+    assert edited(base, *both).jobs[1].options[0].hosts is None
 
 
 def test_jobs_come_and_go(base):

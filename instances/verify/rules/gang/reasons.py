@@ -12,6 +12,7 @@ from itertools import takewhile
 
 import numpy as np
 
+from placewright.instances.derived.phrases import of_hosts
 from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.caps import Measure
@@ -173,7 +174,8 @@ class _Judgement:
         if detail.apart is not None and (group.apart is None or group.apart.level != detail.apart):
             return f"apart by {detail.apart!r}; expected the level of the group's field apart"
         if detail.num_hosts is not None and detail.num_hosts != (true := _asked(option, detail)):
-            return f"needs {detail.num_hosts}; expected {true}, what is asked"
+            asked = "any number" if true is None else of_hosts(true)
+            return f"needs {of_hosts(detail.num_hosts)}; expected {asked}, what is asked"
         if not is_plain(option) or job.anti_affinity is not None or self._parted:
             return ""
         state = self._tests.state(reason, job, detail.option or 0, detail.region)
