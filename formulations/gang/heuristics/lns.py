@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from placewright.formulations.bound_arithmetic import HOLD_SLACK
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.stopping import close_enough
+from placewright.formulations.gang.heuristics.tenant_hosts import draw_tenant_hosts
 from placewright.formulations.gang.models.host.disruption_budget import add_disruption_budget
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.pools import add_pools
 from placewright.formulations.gang.models.host.preemption import close_hosts_of_victims
-from placewright.formulations.gang.models.host.terms import add_value
+from placewright.formulations.gang.models.host.terms import add_levels, add_value
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.completion import complete
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
@@ -34,6 +35,7 @@ from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
 
+GANGS = 0.5
 Densities: TypeAlias = Mapping[tuple[int, int], tuple[float, int]]
 """Value per milli-GPU, and milli-GPU, of each class and choice of one task."""
 
@@ -51,10 +53,12 @@ def large_neighbourhood_search(
     most = min(tuning.max_repair_seconds, tuning.repair_share * session.remaining())
     # Time for one more repair, and for the bounds of the later terms.
     while failures < tuning.max_failures and not session.expired(2 * most):
-        hosts = _draw_hosts(problem, placement, densities, rng)
+        gangs = bool(problem.quota) and rng.random() < GANGS
+        hosts = draw_tenant_hosts(problem, placement, rng) if gangs else _draw_hosts(problem, placement, densities, rng)
         if not len(hosts):
-            break
-        gained = _destroy_and_repair(problem, session, placement, hosts, most)
+            failures += 1
+            continue
+        gained = _destroy_and_repair(problem, session, placement, hosts, most, gangs=gangs)
         failures = 0 if gained else failures + 1
         if close_enough(problem, session, placement):
             break
@@ -121,15 +125,16 @@ def _destroy_and_repair(
     placement: Placement,
     hosts: NDArray[np.int64],
     seconds: float,
+    *,
+    gangs: bool = False,
 ) -> bool:
     """Refill the hosts if that raises the value; returns whether it did."""
     freed: list[JobPlacement] = []
     inside = set(hosts.tolist())
     for number, start in list(placement.started()):
-        choice = problem.classes[start.job_class].choices[start.choice]
         if (
-            start.tasks[0].host in inside
-            and choice.is_single_task
+            all(put.host in inside for put in start.tasks)
+            and _is_modelled(placement.choice_of(start), gangs=gangs)
             and _at_home(problem, start, inside)
         ):
             freed.append(start)
@@ -143,15 +148,16 @@ def _destroy_and_repair(
         job
         for stopped in placement.stopped
         for job in stopped
-        if _running_option(problem, job).is_single_task  # the model has no rows of levels
+        if _is_modelled(_running_option(problem, job), gangs=gangs)
         and _homes(problem, job) <= inside - promised
         and placement.fits_in_place(job)
     ]
     before = sum(problem.classes[s.job_class].choices[s.choice].value for s in freed)
     before -= sum(_running_option(problem, j).value for j in jobs)
     with placement.without_rank_limits(jobs):
-        numbers = _waiting_singles(problem, placement, hosts)
+        numbers = _waiting(problem, placement, hosts, gangs=gangs)
         exact = build_host_model(problem, placement, hosts, numbers, jobs)
+        add_levels(exact, spread=False)
         add_pools(exact)
         slots = add_gpus(exact)
         close_hosts_of_victims(exact)
@@ -182,16 +188,23 @@ def _homes(problem: Problem, job: int) -> set[int]:
     return {host for _, _, host, _ in problem.running[job].places}
 
 
-def _waiting_singles(
-    problem: Problem, placement: Placement, hosts: NDArray[np.int64]
+def _is_modelled(choice: Choice, *, gangs: bool) -> bool:
+    """Whether the model of a neighbourhood has jobs with an option: of one task, or any not tied."""
+    return choice.is_single_task or (gangs and not choice.is_tied)
+
+
+def _waiting(
+    problem: Problem, placement: Placement, hosts: NDArray[np.int64], *, gangs: bool
 ) -> NDArray[np.int64]:
-    """Count the waiting one-task jobs per class, no more than the hosts could hold."""
+    """Count the waiting jobs per class, no more than the hosts could hold."""
     numbers = np.zeros(len(problem.classes), dtype=np.int64)
     capacity = [int(placement.fits(s)[hosts].sum()) for s in range(len(problem.shape_gpu))]
     for c, job_class in enumerate(problem.classes):
-        if job_class.running:
-            continue
-        if placement.waiting[c] and all(choice.is_single_task for choice in job_class.choices):
-            fit = max(capacity[choice.groups[0].shape] for choice in job_class.choices)
+        modelled = all(_is_modelled(choice, gangs=gangs) for choice in job_class.choices)
+        if not job_class.running and placement.waiting[c] and modelled:
+            fit = max(
+                min(capacity[group.shape] // group.count for group in choice.groups)
+                for choice in job_class.choices
+            )
             numbers[c] = min(placement.waiting[c], fit)
     return numbers
