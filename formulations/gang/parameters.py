@@ -164,6 +164,9 @@ class InsertionParameters:
     # Of the knapsack that keeps changes within quotas.
     max_quota_seconds: float = 1.0
     quota_gap_rel: float = 1e-4
+    # Displacements, each at other prices of quotas, and their part of the time left.
+    max_quota_price_steps: int = 12
+    quota_price_share: float = 0.2
     max_insertion_domains: int = 3  # Domains tried for one gang, the cheapest first
     max_ejection_depth: int = 2  # Ejections of a chain, one after the other, to fit one task
     # Hosts tried to fit one task: at the first depth of a chain, and deeper.
@@ -233,6 +236,7 @@ class NeighbourhoodParameters:
     max_repair_seconds: float = 3.0
     repair_share: float = 0.1
     repair_gap_rel: float = 1e-4
+    tenant_share: float = 0.5  # Of neighbourhoods, those drawn for a waiting job and its quotas
     # Growth of the value, relative to the last plan yielded, from which a plan is yielded before
     # the end.
     reported_gain_rel: float = 1e-3

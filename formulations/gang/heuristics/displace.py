@@ -19,7 +19,6 @@ from placewright.formulations.gang.heuristics.class_packing import StartCounts
 from placewright.formulations.gang.heuristics.disaggregate import domain_masks, gangs_of
 from placewright.formulations.gang.heuristics.displacement_cost import DisplacementCost
 from placewright.formulations.gang.heuristics.preemptive_insertion import PreemptiveInsertion
-from placewright.formulations.gang.heuristics.quota_knapsack import keep_within_quotas
 from placewright.formulations.gang.heuristics.victim_sets import NO_QUOTA_PRICES, QuotaPrices
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
@@ -31,20 +30,18 @@ from placewright.formulations.gang.problem.disruption_budget import (
     NO_BUDGET_PRICES,
     BudgetPrices,
 )
-from placewright.formulations.session import Session
 
 
 def displace_by_counts(
-    session: Session,
     counts: AggregateModel,
     patterns: HostPatterns,
     values: NDArray[np.float64],
     prices: QuotaPrices = NO_QUOTA_PRICES,
     budget_prices: BudgetPrices = NO_BUDGET_PRICES,
 ) -> Placement:
-    """Return a placement that starts the integer counts `values`.
+    """Return a placement that starts the integer counts `values`, maybe beyond quotas.
 
-    `prices` are duals of quotas, `budget_prices` those of the disruption budget.
+    `prices` are what a unit of a quota is worth, `budget_prices` of the disruption budget.
     """
     number = np.rint(values).astype(np.int64)
     starts = counted_starts(counts, values)
@@ -54,9 +51,6 @@ def displace_by_counts(
         insertion.insert_gang(c, o, domain_masks(counts, inside).get(0))
     insertion.insert_columns(counts, patterns, number)
     insertion.insert_remaining()
-    if counts.problem.quota:
-        keep_within_quotas(session, insertion.placement)
-    fill_by_policy(insertion.placement)
     return insertion.placement
 
 

@@ -1,8 +1,9 @@
 """Large neighbourhood search (Shaw 1998): destroy a few hosts, repair by an exact model.
 
-Hosts are drawn at random, weighted by what a waiting job could gain there, all of one GPU model.
-Their one-task jobs are removed, and the host-indexed model (`models/host/`) decides who gets the
-hosts; a repair is kept if it is worth more.
+Hosts are drawn at random, weighted by what a waiting job could gain there, all of one GPU model;
+where there are quotas, also for a waiting job and those whose quota it would take
+(tenant_hosts.py). Their one-task jobs are removed, for quotas their gangs, too. The host-indexed
+model (`models/host/`) decides who gets the hosts; a repair is kept if it is worth more.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
 
-GANGS = 0.5
 Densities: TypeAlias = Mapping[tuple[int, int], tuple[float, int]]
 """Value per milli-GPU, and milli-GPU, of each class and choice of one task."""
 
@@ -53,11 +53,13 @@ def large_neighbourhood_search(
     most = min(tuning.max_repair_seconds, tuning.repair_share * session.remaining())
     # Time for one more repair, and for the bounds of the later terms.
     while failures < tuning.max_failures and not session.expired(2 * most):
-        gangs = bool(problem.quota) and rng.random() < GANGS
-        hosts = draw_tenant_hosts(problem, placement, rng) if gangs else _draw_hosts(problem, placement, densities, rng)
+        gangs = bool(problem.quota) and rng.random() < tuning.tenant_share
+        if gangs:
+            hosts = draw_tenant_hosts(problem, placement, rng)
+        else:
+            hosts = _draw_hosts(problem, placement, densities, rng)
         if not len(hosts):
-            failures += 1
-            continue
+            break
         gained = _destroy_and_repair(problem, session, placement, hosts, most, gangs=gangs)
         failures = 0 if gained else failures + 1
         if close_enough(problem, session, placement):
@@ -128,7 +130,7 @@ def _destroy_and_repair(
     *,
     gangs: bool = False,
 ) -> bool:
-    """Refill the hosts if that raises the value; returns whether it did."""
+    """Refill the hosts if that raises the value, with `gangs` as well; returns whether it did."""
     freed: list[JobPlacement] = []
     inside = set(hosts.tolist())
     for number, start in list(placement.started()):
@@ -189,7 +191,7 @@ def _homes(problem: Problem, job: int) -> set[int]:
 
 
 def _is_modelled(choice: Choice, *, gangs: bool) -> bool:
-    """Whether the model of a neighbourhood has jobs with an option: of one task, or any not tied."""
+    """Whether a neighbourhood has jobs with an option: of one task, or gangs that are not tied."""
     return choice.is_single_task or (gangs and not choice.is_tied)
 
 

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
-import numpy as np
-from numpy.typing import NDArray
-
-from placewright.formulations.bound_arithmetic import HOLD_SLACK, near
+from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.common.phases import Phase, run_phases
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.count_search import search_counts
-from placewright.formulations.gang.heuristics.displace import counted_starts, displace_by_counts
 from placewright.formulations.gang.heuristics.displace_within_budget import displaced, displaced_at
 from placewright.formulations.gang.heuristics.empty_domains import empty_domains
 from placewright.formulations.gang.heuristics.evacuate import evacuate
-from placewright.formulations.gang.heuristics.gang_insertion import insert_counts, insert_gangs
+from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
 from placewright.formulations.gang.heuristics.repack import repack_tasks
 from placewright.formulations.gang.heuristics.repack_domains import repack_domains
+from placewright.formulations.gang.heuristics.restricted_master import displace_by_model
 from placewright.formulations.gang.heuristics.scalarise_entitled import scalarise_entitled
 from placewright.formulations.gang.heuristics.scalarise_progress import scalarise_progress
 from placewright.formulations.gang.heuristics.search import Search, Steps
 from placewright.formulations.gang.heuristics.solver_free import plan_without_solver
 from placewright.formulations.gang.heuristics.stopping import close_enough
 from placewright.formulations.gang.models.aggregate.column_generation import (
-    HostPatternModel,
     PricedModel,
     aggregate_models,
     bound_by_relaxation,
     collect_bounds,
 )
 from placewright.formulations.gang.models.aggregate.disruption_budget import budget_prices
-from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.models.host.victims import select_victims
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
@@ -43,17 +36,15 @@ from placewright.formulations.gang.placement.fair_share import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import QuotaKey
 from placewright.formulations.gang.problem.residual import residual
 from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
-from placewright.solver import Arrays, Outcome
+from placewright.solver import Outcome
 
 DISRUPTION = "disruption"
 FREED = "freed"
 SCALARISED_GAP = 1e-9
-USED_TOLERANCE = 1e-9
 
 
 def evacuate_at_once(search: Search) -> Steps:
@@ -388,103 +379,3 @@ MIGRATION = (
 )
 """Phases after the linear relaxation: first those that move or stop running jobs for value, then
 those that decide the pending jobs around them. A plan found after the deadline is still yielded."""
-
-
-def displace_by_model(
-    session: Session,
-    model: PricedModel | HostPatternModel,
-    relaxed: Outcome | None,
-    best: Mapping[str, int] | None = None,
-    of_classes: Outcome | None = None,
-) -> Placement | None:
-    """Restricted master heuristic: an integer program over a few patterns, then disaggregation.
-
-    The aggregate model plans on hosts that are cleared of running jobs; `displace_by_counts` places
-    its counts where displacing the running jobs costs least; if that loses some of their value,
-    `insert_counts` starts them where running jobs can move. With the values of a `best` plan the
-    program has to reach its `value`, and stops the jobs that are cheapest to stop. Priority classes
-    are optimised one after the other, over patterns of their own relaxation if that is known. None
-    without host patterns, a solved relaxation or an integer solution in time.
-
-    Parameters
-    ----------
-    relaxed, of_classes
-        The relaxation of `value`, and that of the last priority class, the others held.
-    """
-    counts, patterns = model
-    if not isinstance(patterns, HostPatterns) or relaxed is None:
-        return None
-    columns, program = patterns.pool.columns, counts.model
-    terms: tuple[str, ...] = counts.problem.value_terms
-    if of_classes is None:
-        arrays = program.arrays(VALUE, without=program.held)
-        excluded = _columns_to_exclude(arrays, counts, columns, relaxed)
-    else:
-        held = {f"hold:{term}" for term in terms[:-1]}
-        arrays = program.arrays(
-            terms[-1], without=[name for name in program.held if name not in held]
-        )
-        excluded = _columns_to_exclude(arrays, counts, columns, of_classes)
-    gap = None
-    if best is not None:
-        for term in terms:
-            program.hold(term, best[term], HOLD_SLACK)
-        terms, gap = (DISRUPTION,), parameters.PARAMETERS.models.place_term_gap_rel
-    tuning = parameters.PARAMETERS.insertion
-    values: NDArray[np.float64] | None = None
-    counted = -inf
-    left_out = {*program.held} if best is None else set()
-    for term in terms:
-        arrays = patterns.relax_exchanges(program.arrays(term, without=left_out), session.backend)
-        outcome = session.optimise(
-            arrays.without_columns(excluded),
-            share=tuning.displacement_share,
-            most=tuning.max_displacement_seconds,
-            gap=gap,
-            start=values,
-        )
-        if outcome is None or outcome.values is None or outcome.objective is None:
-            break
-        values = outcome.values
-        counted = outcome.objective if terms == (VALUE,) else -inf
-        if term != terms[-1]:
-            program.hold(term, round(outcome.objective), HOLD_SLACK)
-            left_out -= {f"hold:{term}"}
-    if values is None:
-        return None
-    prices = _quota_prices(counts, relaxed), budget_prices(counts, relaxed.row_duals)
-    found = displace_by_counts(session, counts, patterns, values, *prices)
-    upgrade_options(found)
-    if found.value >= counted * (1 - session.gap):
-        return found
-    inserted = Placement(counts.problem)
-    insert_counts(session, inserted, counted_starts(counts, values))
-    upgrade_options(inserted)
-    return max(found, inserted, key=lambda placement: placement.value)
-
-
-def _quota_prices(counts: AggregateModel, relaxed: Outcome) -> dict[QuotaKey, float]:
-    """Return the dual prices of the rows of quotas and caps."""
-    if relaxed.row_duals is None:
-        return {}
-    duals = relaxed.row_duals[counts.quota_row].clip(min=0.0).tolist()
-    return {key: dual for key, dual in zip(counts.problem.quota, duals, strict=True) if dual}
-
-
-def _columns_to_exclude(
-    arrays: Arrays, counts: AggregateModel, patterns: NDArray[np.int64], relaxed: Outcome
-) -> NDArray[np.bool_]:
-    """Mark the columns (columns,) left out of the restricted master.
-
-    It keeps the patterns that the relaxation uses, and some of least reduced cost.
-    """
-    excluded = counts.inner_gang_columns
-    if relaxed.values is None or relaxed.row_duals is None:
-        return excluded
-    used = np.zeros(arrays.columns)
-    used[: len(relaxed.values)] = relaxed.values
-    worth = arrays.reduced_costs(relaxed.row_duals)
-    unused = patterns[used[patterns] <= USED_TOLERANCE]
-    unused = unused[np.argsort(-worth[unused], kind="stable")]
-    excluded[unused[parameters.PARAMETERS.insertion.max_unused_patterns :]] = True
-    return excluded

@@ -1,4 +1,4 @@
-"""Hosts of a neighbourhood where a waiting job, a gang say, would take what its tenant has of quota.
+"""Hosts of a neighbourhood for a waiting job, a gang say, and those whose quota it would take.
 
 A waiting job is drawn by its value, then hosts for its tasks, and others on which jobs that count
 in the same quotas are worth less per GPU: these may stop or wait instead.
@@ -67,5 +67,9 @@ def _lost(
         worth = option.value / max(milli, 1)
         if worth < density:
             for put in start.tasks:
-                gain[put.host] += (density - worth) * put.count * int(problem.shape_gpu[option.groups[put.group].shape])
+                gain[put.host] += (
+                    (density - worth)
+                    * put.count
+                    * int(problem.shape_gpu[option.groups[put.group].shape])
+                )
     return gain

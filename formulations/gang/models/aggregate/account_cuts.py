@@ -86,12 +86,16 @@ def _cuts(row: AccountRow, upper: Ints, point: Floats) -> list[tuple[Ints, int]]
     if size[full] @ upper[full] > room:
         return []
     some = ~full & (part | (np.rint(point) > 0))
-    found = []
-    for d in np.unique(size[part]).tolist():
-        weights, most = _lifted(size, upper, room, np.where(some, size // d, 0), full, some)
-        if weights @ point > most + tuning.min_cut_fraction:
-            found.append((weights, most))
-    return found
+    found = [
+        _lifted(size, upper, room, np.where(some, size // d, 0), full, some)
+        for d in np.unique(size[part]).tolist()
+    ]
+    none = np.zeros_like(full)
+    for j in np.flatnonzero(part).tolist():
+        others = point > upper * (1 - min(point[j], 1)) + tuning.min_cut_fraction
+        others[j] = False
+        found.append(_lifted(size, upper, room, np.where(others, size, 0), none, others))
+    return [cut for cut in found if cut[0] @ point > cut[1] + tuning.min_cut_fraction]
 
 
 def _lifted(
