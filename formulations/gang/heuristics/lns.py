@@ -53,11 +53,7 @@ def large_neighbourhood_search(
     most = min(tuning.max_repair_seconds, tuning.repair_share * session.remaining())
     # Time for one more repair, and for the bounds of the later terms.
     while failures < tuning.max_failures and not session.expired(2 * most):
-        gangs = bool(problem.quota) and rng.random() < tuning.tenant_share
-        if gangs:
-            hosts = draw_tenant_hosts(problem, placement, rng)
-        else:
-            hosts = _draw_hosts(problem, placement, densities, rng)
+        hosts, gangs = _draw(problem, placement, densities, rng)
         if not len(hosts):
             break
         gained = _destroy_and_repair(problem, session, placement, hosts, most, gangs=gangs)
@@ -73,6 +69,21 @@ def large_neighbourhood_search(
         repair_disruptions(placement)
         complete(placement)
         yield assign(placement, "repair")
+
+
+def _draw(
+    problem: Problem, placement: Placement, densities: Densities, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], bool]:
+    """Draw hosts, and say whether they are for gangs, too."""
+    of_tenant = bool(problem.quota) and (
+        rng.random() < parameters.PARAMETERS.neighbourhood.tenant_share
+    )
+    hosts = np.zeros(0, dtype=np.int64)
+    if not of_tenant:
+        hosts = _draw_hosts(problem, placement, densities, rng)
+    if len(hosts) or not problem.quota:
+        return hosts, False
+    return draw_tenant_hosts(problem, placement, rng), True
 
 
 def _draw_hosts(

@@ -35,10 +35,10 @@ def draw_tenant_hosts(
     most = tuning.max_hosts if problem.part_demands is None else tuning.max_hosts_with_parts
     homes = _hosts_for(problem, choice, most // 2, rng)
     others = np.setdiff1d(np.flatnonzero(problem.shape_hosts.any(axis=0)), homes)
-    weight = lost[others] + lost.mean() / 4 + 1e-9
-    size = min(most - len(homes), len(others))
-    drawn = rng.choice(others, size=size, replace=False, p=weight / weight.sum())
-    return np.sort(np.append(homes, drawn))
+    # Hosts with nothing to gain come in, too; the first of exponential times draws by weight.
+    weight = lost[others] + lost.mean() * tuning.min_gain_share + 1e-9
+    first = np.argsort(rng.exponential(size=len(others)) / weight)[: most - len(homes)]
+    return np.sort(np.append(homes, others[first]))
 
 
 def _hosts_for(

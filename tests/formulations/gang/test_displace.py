@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from fuzz.small_units import as_document
-from placewright.formulations.gang.heuristics.displace import displace_by_counts, displace_greedily
+from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.exchange import exchange_jobs
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.heuristics.quota_knapsack import keep_within_quotas
+from placewright.formulations.gang.heuristics.quota_prices import displace_within_quotas
 from placewright.formulations.gang.heuristics.solver_free import plan_without_solver
 from placewright.formulations.gang.models.aggregate.column_generation import (
     aggregate_models,
     bound_by_relaxation,
+    collect_bounds,
 )
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.placement.assignment import assign
@@ -145,11 +147,12 @@ def test_a_plan_that_displaces_by_counts_verifies(seed: int, limits: dict[str, b
     counts, patterns = next(aggregate_models(problem, greedy))
     assert isinstance(patterns, HostPatterns)
     session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
-    list(bound_by_relaxation(session, counts, patterns, "value"))
+    _, relaxed = collect_bounds(bound_by_relaxation(session, counts, patterns, "value"))
+    duals = None if relaxed is None else relaxed.row_duals
     arrays = counts.model.arrays("value")
     outcome = InProcess().solve("highs", arrays, Limits(seconds=60.0, gap=0.05))
     assert outcome.values is not None
-    check(round_, displace_by_counts(session, counts, patterns, outcome.values))
+    check(round_, displace_within_quotas(session, counts, patterns, outcome.values, duals))
 
 
 def test_a_job_displaces_one_worth_less_which_migrates() -> None:
