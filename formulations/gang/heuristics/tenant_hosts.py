@@ -24,7 +24,9 @@ def draw_tenant_hosts(
         for c, job_class in enumerate(problem.classes)
         if not job_class.running and placement.waiting[c]
         for choice in job_class.choices
-        if not choice.is_tied and problem.shape_hosts[choice.groups[0].shape].any()
+        if choice.value > 0
+        and not choice.is_tied
+        and problem.shape_hosts[choice.groups[0].shape].any()
     ]
     if not waiting:
         return np.zeros(0, dtype=np.int64)
