@@ -11,6 +11,7 @@ from gang_parameters import set_parameters
 
 from fuzz.small_units import as_document
 from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
+from placewright.formulations.gang.heuristics.tenant_hosts import draw_tenant_hosts
 from placewright.formulations.gang.models.aggregate.account_cuts import _cuts
 from placewright.formulations.gang.models.aggregate.variables import AccountRow
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
@@ -65,3 +66,12 @@ def test_a_neighbourhood_has_the_gang_that_waits_for_a_quota() -> None:
     session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
     list(large_neighbourhood_search(problem, session, placement))
     assert placement.waiting[gang] == 0
+
+
+def test_jobs_without_value_draw_no_neighbourhood() -> None:
+    job = {"name": "j", "tenant": "a", "options": [{"groups": [{"gpu": 1000}], "value": 0}]}
+    hosts = [{"name": "h0", "gpus": 4, "gpu_model": "A"}]
+    tenants = [{"name": "a", "quota": {"gpu": 8000}}]
+    document = {"cluster": {"hosts": hosts}, "tenants": tenants, "jobs": [job]}
+    problem = compile_round(Round.model_validate(as_document(document)))
+    assert not len(draw_tenant_hosts(problem, Placement(problem), np.random.default_rng(0)))
