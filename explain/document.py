@@ -84,12 +84,18 @@ def kinds_document(kinds: Sequence[WaitingKind], digest: str) -> dict[str, Any]:
 
 def _verdict(explanation: Explanation) -> dict[str, Any]:
     base = explanation.world.base
+    words = words_of(base)
     return {
         "verdict": str(explanation.verdict),
         "doubts": doubts_of(base, next(one for one in base.jobs if one.name == explanation.job)),
         **({} if explanation.held_by is None else {"held_by": asdict(explanation.held_by)}),
         "conflict": [
-            {"stratum": fact.stratum.title, "kind": fact.kind, **fact.about, "text": fact.text}
+            {
+                "stratum": fact.stratum.title,
+                "kind": fact.kind,
+                **fact.about,
+                "text": words.say(fact.text, explanation.job),
+            }
             for fact in explanation.conflict
         ],
     }

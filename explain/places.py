@@ -28,17 +28,19 @@ from placewright.rounds.sections.pool_shortage import room_in_cluster
 from placewright.rounds.sections.shortage import scarce, shortage_of_task, unknown_resource
 
 Relation = Literal["pinned", "higher", "equal", "lower"]
+MAX_OPTIONS = 3
 RELATIONS: tuple[Relation, ...] = ("pinned", "higher", "equal", "lower")
 """Of a running job: it may not be stopped; its precedence is above, as or below the job's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Occupants:
-    """Running jobs of one relation to the waiting one, and the milli-GPU that they hold there."""
+    """Running jobs of one relation to the waiting one, and what they hold there."""
 
     relation: Relation
     jobs: int
     milli_gpu: int
+    milli_cpu: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ class GroupPlaces:
     partners
         Where jobs may take turns, the running jobs or groups (`a + b`) with which this one might;
         None elsewhere.
+    option
+        Index of the option.
     """
 
     group: int
@@ -111,6 +115,7 @@ class GroupPlaces:
     unfit: tuple[tuple[str, int, dict[str, Any]], ...] = ()
     when: str | None = None
     partners: tuple[str, ...] | None = None
+    option: int = 0
 
 
 class NearestPlaces:
@@ -124,7 +129,7 @@ class NearestPlaces:
             states.placement(states.all_started),
         )
         self._pools = [states.pools(key) for key in (states.all_started, Reason.NEVER_FITS)]
-        self._job, self._host, self._milli = _held(problem)
+        self._job, self._host, self._milli, self._cores = _held(problem)
         cluster = problem.cluster
         self._kinds, kind = np.unique(
             np.column_stack([cluster.gpu_count, cluster.gpu_model]), axis=0, return_inverse=True
@@ -139,7 +144,7 @@ class NearestPlaces:
     def of(
         self, job: int, option: int = 0, most: int = 4, level: str | None = None
     ) -> tuple[GroupPlaces, ...]:
-        """Return the nearest places of each group of an option.
+        """Return the nearest places of each group of an option of a job.
 
         Parameters
         ----------
@@ -160,6 +165,17 @@ class NearestPlaces:
         return tuple(
             self._of_group(job, choice, k, relation, most, outer) for k in range(len(choice.groups))
         )
+
+    def of_options(self, job: int) -> tuple[GroupPlaces, ...]:
+        """Return the nearest places of the first option, and of others that may be elsewhere."""
+        choices = self._problem.classes[self._problem.class_of[job]].choices
+        options = self._problem.round.jobs[job].options
+        found: dict[tuple[object, ...], int] = {}
+        for o in sorted(choice.index for choice in choices):
+            where = tuple((g.gpu_models, g.hosts, g.host_sets) for g in options[o].groups)
+            found.setdefault(where, o)
+        chosen = list(found.values())[:MAX_OPTIONS]
+        return tuple(places for o in chosen for places in self.of(job, option=o))
 
     def _of_group(
         self, job: int, choice: Choice, k: int, relation: Ints, most: int, outer: int
@@ -193,6 +209,7 @@ class NearestPlaces:
         order = np.lexsort((np.arange(len(names)), in_the_way, -held_now, -held_empty))
         nearest = order[held_empty[order] > 0][:most]
         return GroupPlaces(
+            option=choice.index,
             group=k,
             tasks=group.count,
             level=None if level == NO_LEVEL else cluster.levels[level],
@@ -220,7 +237,8 @@ class NearestPlaces:
             mine = there & (relation[self._job] == r)
             if mine.any():
                 jobs, milli = np.unique(self._job[mine]).size, int(self._milli[mine].sum())
-                occupants.append(Occupants(which, jobs, milli))
+                cores = int(self._cores[mine].sum())
+                occupants.append(Occupants(which, jobs, milli, cores))
         enough = held[0] >= group.count
         return Place(
             name=name,
@@ -273,10 +291,12 @@ class NearestPlaces:
             name, model = self._kind_name(kind), int(self._kinds[kind, 1])
             if models is not None and model >= 0 and self._cluster.gpu_models[model] not in models:
                 lack: dict[str, Any] = {"resource": "gpu_model"}
+            elif unknown := unknown_resource(self._cluster, [document]):
+                lack = unknown
+            elif not self._problem.shape_allowed[choice.groups[k].shape][hosts].any():
+                lack = {}
             else:
-                lack = unknown_resource(self._cluster, [document]) or shortage_of_task(
-                    self._empty, choice.groups[k], hosts
-                )
+                lack = shortage_of_task(self._empty, choice.groups[k], hosts)
                 lack = lack if lack and lack["free"] < lack["asked"] else {}
                 if not lack and self._without_pools.fits(choice.groups[k].shape)[hosts].any():
                     counted = choice.groups[k].num_hosts is not None
@@ -284,15 +304,14 @@ class NearestPlaces:
             yield name, int(hosts.sum()), lack
 
 
-def _held(problem: Problem) -> tuple[Ints, Ints, NDArray[np.int64]]:
-    """Return job, host and milli-GPU of each task that runs, pinned ones too (tasks,)."""
+def _held(problem: Problem) -> NDArray[np.int64]:
+    """Return job, host, milli-GPU and -cores of each task that runs, pinned ones too (4, tasks)."""
     number = {name: h for h, name in enumerate(problem.cluster.hosts)}
     rows = [
-        (j, number[task.host], groups[task.group].gpu)
+        (j, number[task.host], groups[task.group].gpu, groups[task.group].cpu)
         for j, job in enumerate(problem.round.jobs)
         if job.running is not None
         for groups in (job.options[job.running.option].groups,)
         for task in job.running.tasks
     ]
-    table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    return table[:, 0], table[:, 1], table[:, 2]
+    return np.array(rows, dtype=np.int64).reshape(-1, 4).T

@@ -52,10 +52,16 @@ SHORT = frozenset(Verdict) - {
 def lines(
     job: Job, explanation: Explanation, plan: Plan | None = None, *, most: int = MANY
 ) -> Iterator[str]:
-    """Yield the lines of an explanation, beside a plan, or of a round alone.
+    """Yield the lines of an explanation, beside a plan, or of a round alone, as its source says it.
 
     `most` is how many corrections of a list were looked for.
     """
+    words = words_of(explanation.world.base)
+    for line in _lines(job, explanation, plan, most):
+        yield words.say(line, job.name)
+
+
+def _lines(job: Job, explanation: Explanation, plan: Plan | None, most: int) -> Iterator[str]:
     started = _started(plan)
     beside = plan is not None
     yield f"job {job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
@@ -73,9 +79,12 @@ def lines(
         yield ""
         yield "  Whatever it asks: there is no GPU for any job"
     if not any(fact.kind in ("quota", "cap") for fact in explanation.conflict):
+        several_options = len({places.option for places in explanation.places}) > 1
         for places in explanation.places:
             after = explanation.verdict is Verdict.OTHERS_INSTEAD
-            yield from places_text(places, job.options[0].groups, after_plan=after)
+            option = job.options[places.option]
+            name = option.name if several_options else ""
+            yield from places_text(places, option.groups, name, after_plan=after)
     if explanation.corrections is not None:
         said = beside_words(explanation)
         yield from corrections_text(explanation.corrections, said, started, most)
@@ -152,7 +161,8 @@ def kinds_table(kinds: Sequence[WaitingKind], *, beside: bool) -> Table:
         if told := doubts(kind.explanation):
             why.append(f"  {SO_FAR}: {several(told)}")
         which = several([shortened(name) for name in kind.jobs], MAX_JOBS)
-        made.add_row(f"{len(kind.jobs):,}", gpus(kind.milli_gpu), which, "\n".join(why))
+        said = words_of(kind.explanation.world.base).say("\n".join(why), kind.jobs[0])
+        made.add_row(f"{len(kind.jobs):,}", gpus(kind.milli_gpu), which, said)
     return made
 
 

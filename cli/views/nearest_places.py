@@ -10,7 +10,7 @@ from placewright.instances.documents.quantities import amount_text
 from placewright.report.text import count_gpus
 
 if TYPE_CHECKING:
-    from placewright.explain.places import GroupPlaces, Place
+    from placewright.explain.places import GroupPlaces, Occupants, Place
     from placewright.instances.documents.option import TaskGroup
 
 MAX_KINDS = 6
@@ -26,14 +26,19 @@ _RELATION = {
 
 
 def places_text(
-    places: GroupPlaces, groups: Sequence[TaskGroup], *, after_plan: bool = False
+    places: GroupPlaces, groups: Sequence[TaskGroup], option: str = "", *, after_plan: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of the nearest places of one of the groups; `after_plan`, or as it is now."""
+    """Yield the lines of the nearest places of one of the groups; `after_plan`, or as it is now.
+
+    `option` is the name of theirs, where there are several.
+    """
     now = "after this plan" if after_plan else "now"
     tasks = f"{places.tasks:,} tasks" if places.tasks > 1 else "task"
     whose = f"its {tasks}" if len(groups) == 1 else f"the {tasks} of {groups[places.group].name}"
     fit = f"how many of {whose} fit" if places.tasks > 1 else f"whether {whose} fits"
     where = "Where" if places.when is None else f"Where, in {places.when}"
+    if option:
+        where += f", option {option}"
     yield ""
     if places.level is None:
         yield f"  {where}: {fit}, by kind of host"
@@ -44,7 +49,9 @@ def places_text(
     width = max((len(_name(places, place)) for place in places.places), default=0)
     for place in places.places:
         yield f"    {_name(places, place):{width}}  {_place(places, place, now)}"
-    for name, hosts, lack in places.unfit[:MAX_KINDS]:
+    unfit = [one for one in places.unfit if one[2] and not (option and _elsewhere(one[2]))]
+    unfit = unfit if places.places or unfit else list(places.unfit)
+    for name, hosts, lack in unfit[:MAX_KINDS]:
         yield f"    {_hosts(hosts, name)}: none, {_lack(lack)}"
     if places.partners:
         whom = several(places.partners, conjunction="or")
@@ -70,13 +77,25 @@ def _place(places: GroupPlaces, place: Place, now: str) -> str:
     if place.now < places.tasks and place.occupants:
         noun = "job" if places.partners is None else "job or group"
         who = (
-            f"{count(one.jobs, noun)} {_RELATION[one.relation]} ({count_gpus(one.milli_gpu)})"
+            f"{count(one.jobs, noun)} {_RELATION[one.relation]} ({_held(place, one)})"
             for one in place.occupants
         )
         text += f"; in the way: {', '.join(who)}"
     if place.why_not:
         text += f"; not there: {', '.join(place.why_not)}"
     return text
+
+
+def _elsewhere(lack: Mapping[str, Any]) -> bool:
+    """Whether hosts lack what another option may not ask."""
+    return lack.get("resource") == "gpu_model"
+
+
+def _held(place: Place, one: Occupants) -> str:
+    """Say what jobs hold of what is scarce: GPUs, or cores."""
+    if one.milli_cpu and (not one.milli_gpu or place.lack.get("resource") == "cpu"):
+        return amount_text("cpu", one.milli_cpu)
+    return count_gpus(one.milli_gpu)
 
 
 def _lack(lack: Mapping[str, Any]) -> str:

@@ -25,14 +25,17 @@ TO_VACATE, MAINTENANCE = "to be vacated", "soon in maintenance"
 Listed = TypeVar("Listed", Reservation, Outage)
 
 
-def away(round_: Round, name: str) -> list[Fact]:
-    """Return all hosts that are away for a pending job as one fact; nothing if none is."""
+def away(round_: Round, name: str, able: Collection[str] = ()) -> list[Fact]:
+    """Return all hosts that are away for a pending job as one fact; nothing if none is.
+
+    Of those some are `able` to hold a task of it: if there are any, it names these alone.
+    """
     causes = causes_of(round_, named(name, round_))
     if not causes:
         return []
     names = (host for entry in round_.cluster.hosts for host in expand(entry.name))
     away_now = tuple(host for host in names if host in causes)
-    return [_hosts(away_now, causes, _domains(round_.cluster))]
+    return [_hosts(away_now, causes, _domains(round_.cluster), able)]
 
 
 def causes_of(round_: Round, job: Job) -> dict[str, tuple[str, ...]]:
@@ -56,6 +59,7 @@ def _hosts(
     names: tuple[str, ...],
     causes: Mapping[str, tuple[str, ...]],
     domains: Sequence[Mapping[str, str]],
+    able: Collection[str],
     depth: int = 0,
 ) -> Fact:
     """Return the fact that some hosts are away.
@@ -64,18 +68,19 @@ def _hosts(
     level, and so on.
     """
     where = f" in {domains[depth - 2][names[0]]}" if depth > 1 else ""
-    each = " and " if len({causes[name] for name in names}) == 1 else " or "
-    why = each.join(dict.fromkeys(cause for name in names for cause in causes[name]))
-    if len(names) == 1:
-        text = f"host {names[0]} is {why}"
+    shown = [name for name in names if name in able] or names
+    each = " and " if len({causes[name] for name in shown}) == 1 else " or "
+    why = each.join(dict.fromkeys(cause for name in shown for cause in causes[name]))
+    if len(shown) == 1:
+        text = f"host {shown[0]} is {why}"
     else:
-        text = f"{count(len(names), 'host')}{where} are {why}: {several(names)}"
+        text = f"{count(len(shown), 'host')}{where} are {why}: {several(shown)}"
 
     def partitions(_: Sequence[Fact]) -> Iterable[Sequence[Fact]]:
         for deeper in range(depth + 1, len(domains) + 2):
             parts = _parts(names, causes, domains[: deeper - 1])
-            yield [_hosts(part, causes, domains, deeper) for part in parts]
-        yield [_hosts((name,), causes, domains) for name in names]
+            yield [_hosts(part, causes, domains, able, deeper) for part in parts]
+        yield [_hosts((name,), causes, domains, able) for name in names]
 
     about = {
         "hosts": list(names),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import numpy as np
+
 from placewright.explain.facts.asks import asks
 from placewright.explain.facts.away import away
 from placewright.explain.facts.fact import Fact, World, named, without_waiting
 from placewright.explain.facts.held import Holders, waits_for
+from placewright.explain.facts.holding import able_hosts
 from placewright.explain.facts.policies import PolicyFacts
 from placewright.explain.facts.rules import rules
 from placewright.explain.facts.situation import Situation
@@ -35,10 +38,16 @@ def facts(situation: Situation, round_: Round, job: str) -> list[Fact]:
     return [
         *asks(round_, job),
         *rules(round_, job),
-        *away(round_, job),
+        *away(round_, job, _able(situation, round_, job)),
         *waits_for(round_, job),
         *jobs_that_run(situation, round_, job),
     ]
+
+
+def _able(situation: Situation, round_: Round, job: str) -> set[str]:
+    """Return the hosts that could hold a task of a job, were they empty."""
+    able = able_hosts(situation.cluster, round_, named(job, round_))
+    return {situation.cluster.hosts[h] for h in np.flatnonzero(able).tolist()}
 
 
 def jobs_that_run(situation: Situation, round_: Round, job: str) -> list[Fact]:
@@ -96,9 +105,9 @@ def stays(job: Job) -> Job:
 
 
 def places(round_: Round, job: str) -> tuple[GroupPlaces, ...]:
-    """Return the nearest places of the first option of a job that waits."""
+    """Return the nearest places of a job that waits, for each option that may be elsewhere."""
     index = next(j for j, one in enumerate(round_.jobs) if one.name == job)
-    return NearestPlaces(compile_round(round_)).of(index)
+    return NearestPlaces(compile_round(round_)).of_options(index)
 
 
 POLICY = PolicyFacts(base, facts, question, started, places)

@@ -13,11 +13,10 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.explain.facts.fact import Fact, Stratum, edit_job, group, named
-from placewright.explain.facts.holding import Holds, Takes, Verb, hosts_for
+from placewright.explain.facts.holding import Holds, Takes, Verb, able_hosts
 from placewright.explain.facts.situation import Situation
 from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.instances.derived.durations import span
-from placewright.instances.derived.host_sets import AllowedHosts
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.waiting import eligible
 from placewright.instances.documents.job import Job
@@ -96,10 +95,8 @@ class Holders:
     ) -> None:
         self._round, self._waits = round_, named(name, round_)
         self._holding = holding = situation.holding(holds, takes)
-        groups = [group for option in self._waits.options for group in option.groups]
-        cluster, allowed = situation.cluster, AllowedHosts(round_.host_sets)
-        able = np.logical_or.reduce([hosts_for(cluster, allowed, group) for group in groups])
-        self._there, self._is_there = holding.on(able)
+        able = able_hosts(situation.cluster, round_, self._waits)
+        self._there, self._cores_there, self._is_there = holding.on(able)
 
     def facts(self, verb: Verb) -> list[Fact]:
         """Return what they hold as a fact, and apart from it what they hold by a plan alone.
@@ -144,8 +141,9 @@ class Holders:
             about["relation"] = relation
         counted = within is not None and within.inside
         shown = members if counted else members[self._is_there[members]]
-        milli = int((self._holding.milli_gpu if counted else self._there)[shown].sum())
-        about["gpu"] = milli
+        held, cores = self._held(counted)
+        amounts = int(held[shown].sum()), int(cores[shown].sum())
+        about["gpu"] = amounts[0]
 
         def partitions(conflict: Sequence[Fact]) -> Iterable[Sequence[Fact]]:
             account = None if within is not None else _account_in(conflict)
@@ -169,7 +167,7 @@ class Holders:
                 for k, job in enumerate(jobs)
             ]
 
-        text = self._text(members, shown, milli, said(members), within, relation)
+        text = self._text(members, shown, _amount(*amounts), said(members), within, relation)
         names = [job.name for job in jobs]
         return group(stratum, "jobs", text, names, Round.without_jobs, about, partitions)
 
@@ -177,7 +175,7 @@ class Holders:
         self,
         members: Ints,
         shown: Ints,
-        milli: int,
+        amount: str,
         verb: Verb,
         within: Within | None,
         relation: Relation | None,
@@ -186,7 +184,7 @@ class Holders:
         if len(members) == 1:
             (j,) = members.tolist()
             one = self._holding.jobs[j]
-            held = [amount_text("gpu", int(self._holding.milli_gpu[j]))]
+            held = [_amount(int(self._holding.milli_gpu[j]), int(self._holding.milli_cpu[j]))]
             lies = self.relation(one)
             held.append("pinned" if lies == "pinned" else f"of {_PRIORITY[lies]}")
             if one.tenant is not None:
@@ -200,10 +198,15 @@ class Holders:
             jobs += f" of {_PRIORITY[relation]}"
         where = "" if counted else " on hosts that could hold a task"
         does = verb[len(shown) != 1]
-        held_by = (self._holding.milli_gpu if counted else self._there)[shown]
-        largest = shown[np.argsort(-held_by, kind="stable")].tolist()
+        largest = shown[np.argsort(-self._held(counted)[0][shown], kind="stable")].tolist()
         who = f": {several([self._holding.jobs[j].name for j in largest])}" if largest else ""
-        return f"{jobs} {does}{who} ({amount_text('gpu', milli)}{where})"
+        return f"{jobs} {does}{who} ({amount}{where})"
+
+    def _held(self, everywhere: bool) -> tuple[Ints, Ints]:
+        """Return milli-GPU and milli-cores of each job, or those on hosts that matter."""
+        holding = self._holding
+        found = self._there, self._cores_there
+        return (holding.milli_gpu, holding.milli_cpu) if everywhere else found
 
     def relation(self, job: Job) -> Relation:
         """Return how the precedence of a job that holds something lies to that of who waits."""
@@ -232,6 +235,12 @@ class Holders:
         """By name of a job the options with which it borrows."""
         borrowed = borrowing_options(self._round)
         return {self._round.jobs[j].name: options for j, options in borrowed.items()}
+
+
+def _amount(milli_gpu: int, milli_cpu: int) -> str:
+    """Say how many GPUs jobs hold; of jobs without any, how many cores."""
+    cores = milli_cpu and not milli_gpu
+    return amount_text("cpu", milli_cpu) if cores else amount_text("gpu", milli_gpu)
 
 
 def _account_in(conflict: Sequence[Fact]) -> tuple[str, str] | None:

@@ -41,6 +41,8 @@ class Holding:
         Whether it holds that by the plan alone (jobs,).
     milli_gpu
         What each asks with the option that it runs, or with its first one (jobs,).
+    milli_cpu
+        What each that runs has (jobs,).
     """
 
     def __init__(
@@ -53,29 +55,42 @@ class Holding:
         self.taken = np.array([verb is not None for verb in self.verbs], dtype=np.bool_)
         self._runs = np.array([job.running is not None for job in self.jobs], dtype=np.bool_)
         host_index = cluster.host_index
-        rows: list[tuple[int, int, int]] = []
+        rows: list[tuple[int, int, int, int]] = []
         milli: list[int] = []
+        self.milli_cpu = np.zeros(len(self.jobs), dtype=np.int64)
         for j, job in enumerate(self.jobs):
             if job.running is None:
                 milli.append(job.options[0].milli_gpu)
                 continue
             groups = job.options[job.running.option].groups
-            asked = [(host_index[t.host], groups[t.group].gpu) for t in job.running.tasks]
-            rows += [(j, host, gpu) for host, gpu in asked]
-            milli.append(sum(gpu for _, gpu in asked))
+            asked = [(host_index[t.host], groups[t.group]) for t in job.running.tasks]
+            rows += [(j, host, group.gpu, group.cpu) for host, group in asked]
+            milli.append(sum(group.gpu for _, group in asked))
+            self.milli_cpu[j] = sum(group.cpu for _, group in asked)
         self.milli_gpu = np.array(milli, dtype=np.int64)
-        self._tasks = np.array(rows, dtype=np.int64).reshape(-1, 3)
+        self._tasks = np.array(rows, dtype=np.int64).reshape(-1, 4)
 
-    def on(self, hosts: Bools) -> tuple[Ints, Bools]:
-        """Return the milli-GPU of each job on some hosts, and whether it has a task there.
+    def on(self, hosts: Bools) -> tuple[Ints, Ints, Bools]:
+        """Return milli-GPU and milli-cores of each job on some hosts, and whether it is there.
 
         Jobs that do not run could have one anywhere, and hold no GPUs.
         """
         there = self._tasks[hosts[self._tasks[:, 1]]]
-        milli, has_task = np.zeros(len(self.jobs), dtype=np.int64), ~self._runs
-        np.add.at(milli, there[:, 0], there[:, 2])
+        held, has_task = np.zeros((2, len(self.jobs)), dtype=np.int64), ~self._runs
+        for amounts, column in zip(held, (2, 3), strict=True):
+            np.add.at(amounts, there[:, 0], there[:, column])
         has_task[there[:, 0]] = True
-        return milli, has_task
+        return held[0], held[1], has_task
+
+
+def able_hosts(cluster: Cluster, round_: Round, job: Job) -> Bools:
+    """Return which hosts could hold a task of a job, were they empty (hosts,)."""
+    allowed = AllowedHosts(round_.host_sets)
+    groups = (group for option in job.options for group in option.groups)
+    able = np.zeros(cluster.num_hosts, dtype=np.bool_)
+    for group in groups:
+        able |= hosts_for(cluster, allowed, group)
+    return able
 
 
 def hosts_for(cluster: Cluster, allowed: AllowedHosts, asked: TaskGroup) -> Bools:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from placewright.instances.documents.round import Round
-from placewright.instances.documents.source_keys import SOURCE
+from placewright.instances.documents.source_keys import KUBERNETES_TENANTS, SOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Words:
     helps: Sequence[tuple[re.Pattern[str], str]] = ()
     epoch: bool = False
 
-    def say(self, text: str) -> str:
-        """Return a sentence in the words of the source."""
+    def say(self, text: str, job: str = "") -> str:
+        """Return a sentence, about a job, in the words of the source."""
         for pattern, term in self.terms:
-            text = pattern.sub(term, text)
+            text = pattern.sub(term.replace("{job}", job.replace("\\", "\\\\")), text)
         return text
 
     def at(self, seconds: int) -> str:
@@ -51,32 +51,47 @@ class Words:
         return next(found, "").format(name, name.partition("_")[0])
 
 
-def _table(rows: Mapping[str, str], *, words: bool = False) -> list[tuple[re.Pattern[str], str]]:
+def _table(rows: Mapping[str, str], *, words: bool = True) -> list[tuple[re.Pattern[str], str]]:
     """Compile the patterns of a table; `words`: they stand for whole words, not parts of names."""
     ends = (r"(?<![\w./-])", r"(?![\w/]|[.-]\w)") if words else ("", "")
     return [(re.compile(f"{ends[0]}(?:{one}){ends[1]}"), said) for one, said in rows.items()]
 
 
+_SET = r"([^\s,;:]+)"
+"""The name of a host set, behind its kind."""
+
+_NODES = {r"hosts": "nodes", r"host": "node"}
+
 _SLURM = Words(
     _table(
         {
-            r"resume it": "release it: scontrol release",
-            r"hosts outside of host set partition/([^\s,;]+)": r"other partitions than \1 (-p)",
-            r"hosts outside of host set feature/([^\s,;]+)": r"nodes without feature \1 (-C)",
-            r"hosts outside of host set without/([^\s,;]+)": r"the nodes that it excludes (-x)",
-            r"hosts outside of host set ([^\s,;]+)": r"nodes outside of \1",
-            r"only hosts of host set partition/([^\s,;]+)": r"partition \1 alone (-p)",
-            r"host set partition/([^\s,;]+)": r"partition \1 (-p)",
-            r"host set feature/([^\s,;]+)": r"feature \1 (-C)",
-            r"host set without/([^\s,;]+)": r"the nodes that it does not exclude (-x)",
-            r"host set reservation/([^\s,;]+)": r"reservation \1",
-            r"allow any host": "allow any node (-w)",
+            rf"on hosts of host set partition/{_SET} only": r"in partition \1 only (-p)",
+            rf"on hosts of host set feature/{_SET} only": r"on nodes with feature \1 only (-C)",
+            rf"on hosts of host set without/{_SET} only": "not on nodes that it excludes (-x)",
+            rf"on hosts of host set reservation/{_SET} only": r"in reservation \1 only",
+            rf"on hosts of host set {_SET} only": r"on nodes of \1 only",
+            rf"allow hosts outside of host set partition/{_SET}, too": r"another partition than \1 "
+            "(-p)",
+            rf"allow hosts outside of host set feature/{_SET}, too": r"drop feature \1 (-C)",
+            rf"allow hosts outside of host set without/{_SET}, too": "exclude no nodes (-x)",
+            rf"allow hosts outside of host set {_SET}, too": r"allow nodes outside of \1, too",
+            r"allow any host": "ask for no nodes by name (-w)",
+            r"the job is held": "the job is held (scontrol hold)",
+            r"resume it": "release it: scontrol release {job}",
+            r"let it start at once": "let it start at once: scontrol update jobid={job} "
+            "starttime=now",
+            r"cap (?:qos/([^\s/]+)|account/([^\s/]+))/(user|account)/"
+            + _SET: r"limit of \1\2 for \3 \4",
+            rf"cap qos/{_SET}": r"QOS \1",
+            rf"cap account/{_SET}": r"account \1",
+            rf"license/{_SET}": r"licence \1",
+            r"release host (\S+)": r"take node \1 out of its reservation",
+            r"within a cap": "within a limit",
+            r"ask for a run time of at most": "shorten --time to at most",
             r"tenants": "accounts",
             r"tenant": "account",
-            r"hosts": "nodes",
-            r"host": "node",
-        },
-        words=True,
+            **_NODES,
+        }
     ),
     _table(
         {
@@ -90,36 +105,57 @@ _SLURM = Words(
             r"may use no node": "scontrol update jobid={0} partition=P features= excnodelist=",
             r"GPU model": "scontrol update jobid={0} gres=gpu:N, or a type that nodes have",
             r"\((?:Invalid)?(?:Account|QOS)": "scontrol update jobid={0} account=A qos=Q",
-        }
-    ),
-    epoch=True,
-)
-_KUBERNETES = Words(
-    _table(
-        {
-            r"resume it": "take its hold away (gate, suspend or stopped queue)",
-            r"host set label/([^\s,;]+)": r"node label \1",
-            r"host set flavor/([^\s,;]+)": r"flavor \1",
-            r"tenants": "ClusterQueues",
-            r"tenant": "ClusterQueue",
-            r"hosts": "nodes",
-            r"host": "node",
         },
-        words=True,
-    ),
-    _table(
-        {
-            r"fewer pods": "create the pods that are missing, or lower the minimum of its group",
-            r"may go to no node": "kubectl describe pod {0}: change what no node meets",
-            r"has no pods": "create its pods",
-        }
+        words=False,
     ),
     epoch=True,
 )
-_WORDS: Mapping[str, Words] = {"slurm": _SLURM, "kubernetes": _KUBERNETES}
+
+
+def _kubernetes(queues: Mapping[str, str]) -> Words:
+    return Words(
+        _table(
+            {
+                rf"on hosts of host set label/{_SET} only": r"on nodes with label \1 only",
+                rf"on hosts of host set flavor/{_SET} only": r"on nodes of flavor \1 only",
+                rf"on hosts of host set {_SET} only": r"on nodes that meet \1 only",
+                rf"allow hosts outside of host set label/{_SET}, too": r"drop its node selector \1",
+                rf"allow hosts outside of host set flavor/{_SET}, too": r"another flavor than \1",
+                rf"allow hosts outside of host set {_SET}, too": r"allow nodes without \1, too",
+                r"the job is held": "it is held (gate, suspended or its queue stopped)",
+                r"resume it": "take its gate away, resume it, or start its queue again",
+                r"release host": "open node",
+                r"reserved": "closed (cordoned, or with pods that are left out)",
+                r"within a cap": "within the quota of its queues",
+                rf"cap queue/{_SET}": r"queue \1",
+                rf"cap cohort/{_SET}": r"cohort \1",
+                **queues,
+                **_NODES,
+            }
+        ),
+        _table(
+            {
+                r"fewer pods": "create the missing pods, or lower the minimum of its group",
+                r"may go to no node": "kubectl describe pod {0}: change what no node meets",
+                r"has no pods": "create its pods",
+            },
+            words=False,
+        ),
+        epoch=True,
+    )
+
+
+_WORDS: Mapping[str, Words] = {
+    "slurm": _SLURM,
+    "kubernetes": _kubernetes({"tenants": "queues", "tenant": "queue"}),
+    "kueue": _kubernetes(
+        {"tenants": "ClusterQueues", "tenant": "ClusterQueue", "queue": "ClusterQueue"}
+    ),
+}
 _OF_ROUNDS = Words()
 
 
 def words_of(round_: Round) -> Words:
     """Return the words of the source of a round; those of rounds where it has none."""
-    return _WORDS.get(round_.annotations.get(SOURCE, ""), _OF_ROUNDS)
+    notes = round_.annotations
+    return _WORDS.get(notes.get(KUBERNETES_TENANTS, notes.get(SOURCE, "")), _OF_ROUNDS)

@@ -82,6 +82,9 @@ KUBERNETES_CHECK: Final = "kubernetes/check"
 KUBERNETES_LEVELS: Final = "kubernetes/levels"
 """Of a round: the label keys of its levels, outermost first, separated by commas."""
 
+KUBERNETES_TENANTS: Final = "kubernetes/tenants"
+"""Of a round: `kueue` if its tenants are ClusterQueues."""
+
 RAY_NODE: Final = "ray/node-id"
 """Of a host: the id of its node."""
 

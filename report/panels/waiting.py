@@ -15,6 +15,7 @@ from placewright.explain.kinds import WaitingKind, explain_all
 from placewright.instances.derived.doubts import SO_FAR, why_waits
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.reason_text import MEANINGS
+from placewright.instances.derived.source_words import words_of
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.report.panels.subject import Subject
 from placewright.report.table import JobCell
@@ -184,8 +185,12 @@ def _with_changes(
     `why` is what the plan says of each job, for those of which nothing could be decided.
     """
     found = kind.explanation
-    made = _kind(subject, kind.jobs, kind.milli_gpu, verdict_text(found, beside=True))
-    facts = tuple(Sentence(label(fact).strip(), fact.text) for fact in found.conflict)
+    job, words = kind.jobs[0], words_of(subject.round)
+    said = words.say(verdict_text(found, beside=True), job)
+    made = _kind(subject, kind.jobs, kind.milli_gpu, said)
+    facts = tuple(
+        Sentence(label(fact).strip(), words.say(fact.text, job)) for fact in found.conflict
+    )
     changes: tuple[Sentence, ...] = ()
     left = end - monotonic()
     if told := doubts(found):
@@ -222,11 +227,12 @@ def _changes(
         return (), NOTHING
     reserves = " or reserves" if subject.round.policy.backfill is not None else ""
     not_beside = f" (not beside what this plan starts{reserves})"
+    words = words_of(subject.round)
     changes = [
-        Sentence(_who(one), one.text + not_beside * (one.beside_plan is False))
+        Sentence(_who(one), words.say(one.text, job) + not_beside * (one.beside_plan is False))
         for one in found.now[:MAX_CORRECTIONS]
     ] or [
-        Sentence(_who(one), f"{one.text} (some day)")
+        Sentence(_who(one), f"{words.say(one.text, job)} (some day)")
         for one in (found.some_day or ())[:MAX_CORRECTIONS]
     ]
     note = f"{LEFT_OUT} {several(found.left_out)}." if found.left_out else ""

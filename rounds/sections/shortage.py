@@ -81,11 +81,14 @@ def _of_task(placement: Placement, group: Group, allowed: Bools) -> dict[str, An
 
 
 def shortage_of_task(placement: Placement, group: Group, allowed: Bools) -> dict[str, Any]:
-    """Return what the host lacks that comes closest to holding a task.
+    """Return what the host lacks that comes closest to holding a task, of those that could.
 
     Nothing without hosts, or for a task that asks for nothing.
     """
-    hosts = np.flatnonzero(allowed)
+    cluster, shape = placement.problem.cluster, group.shape
+    able = allowed & (cluster.gpu_count * WHOLE_GPU >= placement.problem.shape_gpu[shape])
+    able &= (cluster.capacity >= placement.problem.shape_demand[shape]).all(axis=1)
+    hosts = np.flatnonzero(able if able.any() else allowed)
     names, asked, free = _per_task(placement, group, hosts)
     if not len(hosts) or not names:
         return {}
@@ -94,7 +97,7 @@ def shortage_of_task(placement: Placement, group: Group, allowed: Bools) -> dict
     best = int(np.lexsort((-least, short.sum(axis=1)))[0])
     r = int(np.where(short[best], free[best] / asked, 2.0).argmin())
     return {
-        "host": placement.problem.cluster.hosts[hosts[best]],
+        "host": cluster.hosts[hosts[best]],
         "resource": names[r],
         "asked": int(asked[r]),
         "free": int(free[best, r]),

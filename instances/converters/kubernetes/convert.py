@@ -40,6 +40,7 @@ from placewright.instances.documents.source_keys import (
     KUBERNETES_LEVELS,
     KUBERNETES_NAME,
     KUBERNETES_NAMESPACE,
+    KUBERNETES_TENANTS,
     SOURCE,
 )
 from placewright.instances.errors import InvalidInputError
@@ -183,6 +184,7 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
         annotations={
             SOURCE: "kubernetes",
             KUBERNETES_LEVELS: ",".join(levels.level_of),
+            **({KUBERNETES_TENANTS: "kueue"} if dump.queues.cluster else {}),
             BOOKKEEPING: book.annotation(),
         },
     )

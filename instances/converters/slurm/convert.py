@@ -96,6 +96,8 @@ def read_slurm(
     made = jobs_of(jobs, context, licences, book)
     for name in over_full(nodes, made.occupied.amounts):
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)
+    if not any(node.gres.total for node in nodes.by_name.values()):
+        book.cannot_say("GPUs, as no node has any in its Gres: see gres.conf, GresTypes")
     for limit in limits.unsaid:
         book.cannot_say("limits per job or node", limit)
     if limits.without_parents:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from placewright.instances.documents.quantities import small_number
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_text, parse_values
 
@@ -22,8 +23,15 @@ _TEXT_PARTS = {
     "Cluster|Account|": "associations",
     "Name|Priority|": "qos",
 }
+_NONE = ("No reservations in the system", "No licenses configured", "No topology information")
+"""How texts begin that say that there is nothing of their kind."""
+
+OLDEST = 22, 5
+"""The first release of Slurm whose JSON is read."""
+
 _STRUCTURED = (".json", ".yaml", ".yml")
 _SUFFIXES = ("", ".txt", ".conf", *_STRUCTURED)
+_NODES = "`scontrol show node --json` (Slurm 22.05: `sinfo --json`)"
 _READ = "squeue --json, scontrol show node --json, scontrol show topology"
 
 
@@ -65,10 +73,10 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
             raise InvalidInputError(
                 f"expected what one of these prints: {_READ}", file=path, show_value=False
             )
-    for part, command in (("jobs", "squeue --json"), ("nodes", "scontrol show node --json")):
+    for part, command in (("jobs", "`squeue --json`"), ("nodes", _NODES)):
         if part not in found.parts:
             raise InvalidInputError(
-                f"has no {part}; expected also a file that `{command}` prints",
+                f"has no {part}; expected also a file that {command} prints",
                 file=" ".join(os.fspath(path) for path in paths),
                 show_value=False,
             )
@@ -104,11 +112,15 @@ def _add(found: Sources, file: str, *, named: bool) -> bool:
     try:
         text = load_text(file)
     except InvalidInputError:
+        if structured and Path(file).is_file() and not Path(file).stat().st_size:
+            problem = f"empty; expected what {_NODES} prints, or another command of a dump"
+            raise InvalidInputError(problem, file=file, show_value=False) from None
         if named or structured:
             raise
         return False
     if structured or text.lstrip().startswith("{"):
         raw = parse_values(text, file)
+        _check_release(raw, file)
         if named and isinstance(raw, dict) and "sinfo" in raw:
             raise InvalidInputError(
                 "lists partitions, as sinfo does from 23.02 on; expected what "
@@ -127,9 +139,31 @@ def _add(found: Sources, file: str, *, named: bool) -> bool:
         return bool(names)
     kind = _kind(text)
     if kind is None:
-        return False
+        return text.startswith(_NONE)
     _keep(found, kind, Part(file, text=text))
     return True
+
+
+def _check_release(raw: Any, file: str) -> None:
+    """Refuse what a release of Slurm wrote whose JSON has other fields.
+
+    Raises
+    ------
+    InvalidInputError
+        It is too old.
+    """
+    version: Any = raw
+    for key in ("meta", "Slurm", "version"):
+        version = version.get(key) if isinstance(version, dict) else None
+    said = version if isinstance(version, dict) else {}
+    major, minor = (small_number(str(said.get(key))) for key in ("major", "minor"))
+    if major is not None and minor is not None and (major, minor) < OLDEST:
+        raise InvalidInputError(
+            f"is of Slurm {major}.{minor:02}; expected Slurm from {OLDEST[0]}.{OLDEST[1]:02} on",
+            file=file,
+            path=("meta",),
+            show_value=False,
+        )
 
 
 def _kind(text: str) -> str | None:

@@ -51,13 +51,14 @@ def test_hosts_that_could_hold_a_task_and_what_is_held_on_them() -> None:
             assert able.tolist() == [could_hold(name, has, group) for name, has in hosts.items()]
             some += 0 < able.sum() < len(hosts)
             names = {name for name, here in zip(hosts, able.tolist(), strict=True) if here}
-            milli, there = holding.on(able)
+            milli, cores, there = holding.on(able)
             for j, job in enumerate(holding.jobs):
                 assert job.running is not None
                 groups = job.options[job.running.option].groups
                 tasks = [task for task in job.running.tasks if task.host in names]
                 assert there[j] == bool(tasks)
                 assert milli[j] == sum(groups[task.group].gpu for task in tasks)
+                assert cores[j] == sum(groups[task.group].cpu for task in tasks)
                 held += bool(tasks)
     assert some > 20
     assert held > 50

@@ -115,5 +115,5 @@ def test_the_reason_that_the_page_shows_is_the_one_that_is_told(tmp_path, capsys
     write(read("v0.0.44").round, tmp_path / "round.json")
     assert main(["explain", str(tmp_path / "round.json"), "--job", "17"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert {f"job 17 {shown}".splitlines()[0], "    away   host h7 is unhealthy"} <= set(told)
+    assert {f"job 17 {shown}".splitlines()[0], "    away   node h7 is unhealthy"} <= set(told)
     assert {line for line in shown.splitlines() if line.startswith("    ")} <= set(told)

@@ -109,7 +109,7 @@ def test_nothing_comes_to_a_drained_host(empty):
         after = apply(empty, round_, plan)
         assert after[gang].hosts == ("gpu00", "gpu02", "gpu03")
         assert not differences(plan, after)
-        assert "held, waits: until hosts are back" in comment(empty, large)
+        assert "held, waits: until nodes are back" in comment(empty, large)
     finally:
         empty.run("scontrol", "update", "nodename=gpu01", "state=resume")
 
