@@ -7,7 +7,12 @@ from typing import Annotated
 import typer
 
 from placewright.cli.format.output import check_output, wrong_argument
-from placewright.cli.verbs.options import Output, write_dump
+from placewright.cli.verbs.options import (
+    Accelerators,
+    Output,
+    labels_of_accelerators,
+    write_dump,
+)
 
 
 def convert_kubernetes(
@@ -30,6 +35,7 @@ def convert_kubernetes(
             "--movable", help="Running pods that are made anew when stopped can be moved."
         ),
     ] = False,
+    accelerator: Accelerators = None,
 ) -> None:
     """Turn a dump of a Kubernetes cluster (kubectl get ... -o json) into a round.
 
@@ -43,8 +49,9 @@ def convert_kubernetes(
     from placewright.instances.errors import InvalidInputError
 
     keys = tuple(key.strip() for key in levels.split(",")) if levels is not None else ()
+    also = labels_of_accelerators(accelerator)
     try:
-        made = read_kubernetes(files, levels=keys, movable=movable)
+        made = read_kubernetes(files, levels=keys, movable=movable, accelerators=also)
     except InvalidInputError as error:
         if error.file is None:
             raise wrong_argument(error, "--levels") from None

@@ -29,6 +29,28 @@ Lenient = Annotated[
 ]
 
 
+Accelerators = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accelerator",
+        metavar="NAME=LABEL",
+        help="A resource that counts as GPUs, too, and the label that tells its model. Repeatable.",
+    ),
+]
+
+
+def labels_of_accelerators(asked: list[str] | None) -> dict[str, str]:
+    """Return the label of each resource that is to count as GPUs."""
+    pairs = [one.partition("=") for one in asked or ()]
+    for name, sign, label in pairs:
+        if not (name and sign and label):
+            raise typer.BadParameter(
+                f"{name}{sign}{label}; expected NAME=LABEL, such as example.com/npu=npu-model",
+                param_hint="--accelerator",
+            )
+    return {name.strip(): label.strip() for name, _, label in pairs}
+
+
 MoveCount = Annotated[
     int | None,
     typer.Option(

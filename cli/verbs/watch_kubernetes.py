@@ -9,7 +9,7 @@ import typer
 from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import note
 from placewright.cli.format.times import read_seconds
-from placewright.cli.verbs.options import Despite
+from placewright.cli.verbs.options import Accelerators, Despite, labels_of_accelerators
 from placewright.cli.verbs.watch_options import (
     Every,
     MaxAge,
@@ -41,6 +41,7 @@ def watch_kubernetes(
     movable: Annotated[
         bool, typer.Option("--movable", help="Running pods that are made anew can be moved.")
     ] = False,
+    accelerator: Accelerators = None,
     timeout: Annotated[
         float,
         typer.Option(metavar="TIME", parser=read_seconds(1, 600), help="Of an answer."),
@@ -71,7 +72,8 @@ def watch_kubernetes(
         )
     asked = ApiServer(server, timeout_s=timeout)
     keys = [key.strip() for key in levels.split(",")] if levels is not None else []
-    source = KubernetesSource(asked, levels=keys, movable=movable)
+    also = labels_of_accelerators(accelerator)
+    source = KubernetesSource(asked, levels=keys, movable=movable, accelerators=also)
     try:
         follow(
             source,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from placewright.instances.converters import READ_KINDS, convert_kubernetes
+from placewright.instances.converters.kubernetes.accelerators import NO_ACCELERATORS
 from placewright.instances.errors import InvalidInputError
 from placewright.live.watch.api_server import ApiServer, GoneError, Resource
 from placewright.live.watch.mirror import Mirror
@@ -26,12 +27,20 @@ class KubernetesSource:
     ----------
     server
         The API server.
-    levels, movable
+    levels, movable, accelerators
         As for `read_kubernetes`.
     """
 
-    def __init__(self, server: ApiServer, *, levels: Sequence[str], movable: bool) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        levels: Sequence[str],
+        movable: bool,
+        accelerators: Mapping[str, str] = NO_ACCELERATORS,
+    ) -> None:
         self._server, self._levels, self._movable = server, levels, movable
+        self._accelerators = accelerators
         self._changed = threading.Event()
         self._mirrors: list[Mirror] = []
 
@@ -61,6 +70,7 @@ class KubernetesSource:
                 self._server.url,
                 levels=self._levels,
                 movable=self._movable,
+                accelerators=self._accelerators,
             )
         except InvalidInputError as error:
             raise SourceError(str(error)) from None

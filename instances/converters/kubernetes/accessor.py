@@ -159,6 +159,15 @@ def _mapping(value: Any) -> Any:
     return value
 
 
+def _port(value: Any) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**16:
+        raise ValueError("expected the number of a port, below 65536")
+    return int(value)
+
+
+PortNumber = Annotated[int, BeforeValidator(_port)]
 Quantity = Annotated[Decimal, BeforeValidator(quantity)]
 Text = Annotated[str, BeforeValidator(_text)]
 """A text; empty if not given."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import kueue
+from placewright.instances.converters.kubernetes.accelerators import NO_ACCELERATORS, counting
 from placewright.instances.converters.kubernetes.dump import NODE, PODS, Dump, read_dump
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
 from placewright.instances.converters.kubernetes.gangs import PodJobs, gangs_of
@@ -19,8 +20,16 @@ from placewright.instances.converters.kubernetes.jobs import LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue_quotas import KueueQuotas, reserved_quota
 from placewright.instances.converters.kubernetes.kueue_records import Workload
 from placewright.instances.converters.kubernetes.levels import Levels, label_keys, read_levels
-from placewright.instances.converters.kubernetes.nodes import gpus_of, hosts, over_full
-from placewright.instances.converters.kubernetes.pods import State, state_of
+from placewright.instances.converters.kubernetes.nodes import (
+    Amounts,
+    away,
+    crowded,
+    gpus_of,
+    hosts,
+    idle_resources,
+    over_full,
+)
+from placewright.instances.converters.kubernetes.pods import State, requests, state_of
 from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.converters.kubernetes.sources import (
     Kind,
@@ -50,7 +59,11 @@ MAX_KINDS = 5
 
 
 def read_kubernetes(
-    files: Sequence[str | os.PathLike[str]], *, levels: Sequence[str] = (), movable: bool = False
+    files: Sequence[str | os.PathLike[str]],
+    *,
+    levels: Sequence[str] = (),
+    movable: bool = False,
+    accelerators: Mapping[str, str] = NO_ACCELERATORS,
 ) -> LiveConversion:
     """Turn a dump of a Kubernetes cluster into a round.
 
@@ -64,6 +77,9 @@ def read_kubernetes(
         in the dump, or of the first known vendor.
     movable
         Running pods that are made anew when they are stopped can be moved; else all are pinned.
+    accelerators
+        Resources that count as GPUs beside the known ones, each with the node label that tells its
+        model. GPUs of different names are never the same.
 
     Raises
     ------
@@ -72,7 +88,8 @@ def read_kubernetes(
         and what was expected.
     """
     where = " ".join(os.fspath(file) for file in files)
-    return _converted(read_sources(files), where, levels, Bookkeeping(), movable=movable)
+    with counting(accelerators):
+        return _converted(read_sources(files), where, levels, Bookkeeping(), movable=movable)
 
 
 def convert_kubernetes(
@@ -81,6 +98,7 @@ def convert_kubernetes(
     *,
     levels: Sequence[str] = (),
     movable: bool = False,
+    accelerators: Mapping[str, str] = NO_ACCELERATORS,
 ) -> LiveConversion:
     """Turn objects of a Kubernetes cluster, as its API server has them, into a round.
 
@@ -92,7 +110,7 @@ def convert_kubernetes(
         Each with its `apiVersion` and `kind`.
     where
         What errors call the place that they are from.
-    levels, movable
+    levels, movable, accelerators
         As for `read_kubernetes`.
 
     Raises
@@ -101,7 +119,8 @@ def convert_kubernetes(
         As `read_kubernetes` does.
     """
     book = Bookkeeping(lenient=True)
-    return _converted(sources_of(list(objects), where), where, levels, book, movable=movable)
+    with counting(accelerators):
+        return _converted(sources_of(list(objects), where), where, levels, book, movable=movable)
 
 
 def _converted(
@@ -144,13 +163,17 @@ def _without_nodes(sources: Mapping[Kind, Sequence[Source]]) -> str:
 
 
 def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> Round:
-    eligibility = Eligibility(dump.nodes, gpus_of(dump.nodes))
+    eligibility = Eligibility(dump.nodes, gpus_of(dump.nodes), _idle(dump))
     maker = Maker(dump.nodes, levels, eligibility)
     workloads = Workloads(dump.workloads, dump.queues, levels, eligibility, dump.now, dump.caveats)
     jobs = PodJobs(dump, workloads, maker, book, movable)
     _add_jobs(dump, workloads, jobs)
+    for name, node in dump.nodes.items():
+        maker.add_away(name, away(node))
     for name in over_full(dump.nodes, maker.held, jobs.background):
         book.cannot_say("cores or memory of which pods hold more than the node has", name)
+    for name in crowded(dump.nodes, jobs.background, maker.asked):
+        maker.add_beside(name, jobs.background.pop(name))
     caps = KueueQuotas(dump.queues, reserved_quota(dump.queues, _workloads_of(maker.jobs)))
     above = GroupQueueCaps(dump.group_queues)
     with_caps = tuple(caps.with_caps(job) for job in above.with_caps(maker.jobs))
@@ -188,6 +211,32 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
             BOOKKEEPING: book.annotation(),
         },
     )
+
+
+def _idle(dump: Dump) -> frozenset[str]:
+    """Return the resources of every node of which there is enough, whoever comes."""
+    held: defaultdict[str, Amounts] = defaultdict(Amounts)
+    wanted = [
+        requests(one.template.spec)
+        for workload in dump.workloads.values()
+        for one in workload.spec.podSets
+    ]
+    beside = sum(
+        one.count
+        for workload in dump.workloads.values()
+        for one in workload.spec.podSets
+        if not requests(one.template.spec).gpus
+    )
+    for pod in dump.pods:
+        if state_of(pod) in (State.ENDED, State.DELETED):
+            continue
+        asked = requests(pod.spec)
+        wanted.append(asked)
+        if not asked.gpus and pod.spec.nodeName is not None:
+            held[pod.spec.nodeName].add(asked)
+        elif not asked.gpus:
+            beside += 1
+    return idle_resources(dump.nodes, held, wanted, beside)
 
 
 def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:

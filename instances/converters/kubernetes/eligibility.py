@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from placewright.instances.converters.kubernetes.nodes import gpu_model
+from placewright.instances.converters.kubernetes.nodes import Amounts, accelerator_of, gpu_model
 from placewright.instances.converters.kubernetes.records import (
     Expression,
     Node,
@@ -35,6 +35,8 @@ class Eligibility:
         All nodes.
     gpus : mapping of str to int
         How many GPUs each has.
+    idle : frozenset of str
+        Resources of which every node has enough for all pods: nothing is asked of them.
     everywhere : frozenset of str
         Names of all nodes.
     host_sets : HostSets
@@ -43,9 +45,11 @@ class Eligibility:
 
     nodes: Mapping[str, Node]
     gpus: Mapping[str, int]
+    idle: frozenset[str] = frozenset()
     everywhere: frozenset[str] = field(init=False)
     _with_gpus: frozenset[str] = field(init=False)
     _of_model: dict[str | None, frozenset[str]] = field(init=False)
+    _of_name: dict[str, frozenset[str]] = field(init=False)
     host_sets: HostSets = field(init=False)
     _known: dict[str, tuple[Condition, ...]] = field(default_factory=dict)
     _labelled: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -56,8 +60,11 @@ class Eligibility:
         self.host_sets = HostSets(len(self.nodes), compress)
         self._with_gpus = frozenset(name for name in self.nodes if self.gpus[name])
         found: dict[str | None, set[str]] = {}
+        named: dict[str, set[str]] = {}
         for name in self._with_gpus:
             found.setdefault(gpu_model(self.nodes[name]), set()).add(name)
+            named.setdefault(accelerator_of(self.nodes[name]), set()).add(name)
+        self._of_name = {name: frozenset(names) for name, names in named.items()}
         self._of_model = {model: frozenset(names) for model, names in found.items()}
 
     def with_labels(self, labels: Mapping[str, str]) -> frozenset[str]:
@@ -73,17 +80,27 @@ class Eligibility:
         """Return the allowed nodes that have GPUs, if some are asked."""
         return allowed & self._with_gpus if asked else allowed
 
+    def is_of(self, host: str, wanted: Amounts) -> bool:
+        """Whether the GPUs of a node are of the resource that somebody asks for, if any."""
+        return not wanted.gpus or host in self._of_name.get(wanted.accelerator, ())
+
+    def others(self, wanted: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+        """Yield what is asked beside GPUs, cores and memory, as far as a node may lack it."""
+        return ((key, amount) for key, amount in wanted if key not in self.idle)
+
     def all_of(self, conditions: Iterable[Condition]) -> frozenset[str]:
         """Return the names of the nodes that meet all conditions."""
         return self.everywhere.intersection(*(one.hosts for one in conditions))
 
-    def conditions(self, spec: PodSpec, also: Iterable[Toleration] = ()) -> tuple[Condition, ...]:
+    def conditions(
+        self, spec: PodSpec, wanted: Amounts, also: Iterable[Toleration] = ()
+    ) -> tuple[Condition, ...]:
         """Return what nodes have to meet that a pod may go to.
 
         Parameters
         ----------
-        spec
-            Of the pod.
+        spec, wanted
+            Of the pod, and what it asks for: GPUs of another resource are none for it.
         also
             Tolerations that its queue would add.
         """
@@ -95,6 +112,7 @@ class Eligibility:
             "selector": spec.nodeSelector,
             "affinity": None if required is None else required.model_dump(),
             "tolerations": [one.model_dump() for one in tolerations],
+            "accelerator": wanted.accelerator if wanted.gpus else "",
         }
         key = json.dumps(asked, sort_keys=True)
         if key not in self._known:
@@ -102,6 +120,9 @@ class Eligibility:
                 Condition(f"label/{label}={value}", self.with_labels({label: value}))
                 for label, value in spec.nodeSelector.items()
             ]
+            same = self._of_name.get(wanted.accelerator, frozenset())
+            if wanted.gpus and same != self._with_gpus:
+                found.append(Condition(f"resource/{wanted.accelerator}", same))
             if required is not None:
                 found.append(self._nodes("affinity", lambda node: _selected(node, required)))
             found.append(

@@ -238,7 +238,7 @@ class PodJobs:
             level = self._level((group.preferred,), group)
             preferred = () if level is None else (level,)
         eligibility = self.workloads.eligibility
-        conditions = eligibility.conditions(pod.spec)
+        conditions = eligibility.conditions(pod.spec, wanted)
         own = pod.metadata.labels.get(POD_SET) if len(flavors) > 1 else next(iter(flavors), "")
         return Ask(
             wanted.gpus,
@@ -248,6 +248,7 @@ class PodJobs:
             eligibility.all_of(conditions),
             preferred=preferred,
             flavors=flavors.get(own or "", ()),
+            accelerator=wanted.accelerator,
             conditions=conditions,
         )
 

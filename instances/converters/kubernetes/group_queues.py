@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from placewright.instances.converters.kubernetes.accelerators import accelerators_in
 from placewright.instances.converters.kubernetes.accessor import (
     OptionalName,
     Quantities,
@@ -16,7 +17,6 @@ from placewright.instances.converters.kubernetes.accessor import (
     quantity,
 )
 from placewright.instances.converters.kubernetes.groups import KAI, VOLCANO
-from placewright.instances.converters.kubernetes.nodes import GPU_RESOURCES
 from placewright.instances.converters.kubernetes.records import Object
 from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.documents.base import MAX_AMOUNT
@@ -146,7 +146,7 @@ class GroupQueueCaps:
 
 
 def _gpus(amounts: dict[str, Decimal]) -> Decimal | None:
-    found = [amounts[name] for name in GPU_RESOURCES if name in amounts]
+    found = [amounts[name] for name in accelerators_in(amounts)]
     return sum(found, Decimal(0)) if found else None
 
 

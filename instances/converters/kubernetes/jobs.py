@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from placewright.instances.converters.kubernetes.accelerators import accelerators_in
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
 from placewright.instances.converters.kubernetes.kueue_quotas import Key, resource_of
 from placewright.instances.converters.kubernetes.levels import Levels
-from placewright.instances.converters.kubernetes.nodes import GPU_RESOURCES, Amounts
+from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.records import Node, Pod
 from placewright.instances.converters.kubernetes.source_ids import of_groups
 from placewright.instances.converters.support.host_sets import Condition
@@ -50,7 +51,7 @@ class Ask:
     gpus, cpu, memory : int
         GPUs, millicores and MiB.
     others : tuple of (str, int)
-        Extended resources.
+        Other resources: extended ones, and those that a node may run out of.
     allowed : frozenset of str
         Nodes that it may go to.
     required : str or None
@@ -59,8 +60,8 @@ class Ask:
         Levels that the term `spread` counts; None: all of them.
     slices : tuple of (int, str) or None
         Size of slices, and the level of which each has one domain.
-    part : str
-        Tells groups apart that ask the same.
+    part, accelerator : str
+        Tell groups apart that ask the same: their name, and the resource that their GPUs are of.
     flavors : tuple of (str, str)
         Resources of which a quota has flavors, each with its own (Kueue).
     conditions : tuple of Condition
@@ -77,12 +78,13 @@ class Ask:
     slices: tuple[int, str] | None = None
     part: str = ""
     flavors: tuple[tuple[str, str], ...] = ()
+    accelerator: str = ""
     conditions: tuple[Condition, ...] = field(default=(), compare=False)
 
     @property
     def amounts(self) -> Amounts:
         """What it asks for."""
-        return Amounts(self.gpus, self.cpu, self.memory, dict(self.others))
+        return Amounts(self.gpus, self.cpu, self.memory, dict(self.others), self.accelerator)
 
     def uses(self) -> Iterator[tuple[str, int]]:
         """Yield what a task uses of flavors."""
@@ -112,7 +114,7 @@ class Head:
 
 @dataclass(slots=True)
 class Maker:
-    """Makes jobs, and notes what they hold."""
+    """Makes jobs, and notes what they hold, and what tasks ask for that wait."""
 
     nodes: Mapping[str, Node]
     levels: Levels
@@ -121,6 +123,7 @@ class Maker:
     held: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
     names: set[str] = field(default_factory=set)
     jobs: list[Job] = field(default_factory=list)
+    asked: list[Amounts] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.free = {name: list(range(n)) for name, n in self.eligibility.gpus.items()}
@@ -153,6 +156,8 @@ class Maker:
         for ask, host in placed:
             if host not in self.nodes:
                 raise LeftOutError("runs on a node that is not in the round")
+            if not self.eligibility.is_of(host, ask.amounts):
+                raise LeftOutError("holds GPUs of another resource than those of its node")
             wanted.setdefault(host, Amounts()).add(ask.amounts)
         for host, amounts in wanted.items():
             if amounts.gpus > len(self.free[host]):
@@ -210,6 +215,7 @@ class Maker:
         for ask in groups if not able else ():
             if not self.eligibility.able(ask.allowed, ask.gpus):
                 raise LeftOutError("may go to no node of the round", _unmet(ask))
+            self.asked.append(ask.amounts)
         number, least = len(asks), len(asks) if head.least is None else head.least
         if len(groups) > 1 or any(ask.slices for ask in groups):
             least = max(least, number)
@@ -228,6 +234,28 @@ class Maker:
         if len(able) > 1:
             options = [_flavored(option, able[k % len(able)]) for k, option in enumerate(options)]
         self._add(head, options, None, _ids(groups, pods))
+
+    def add_away(self, host: str, count: int) -> None:
+        """Add what holds the last GPUs of a node that are free, since they are away."""
+        taken = self.free[host][-count:] if count else []
+        if taken:
+            self._add_pinned(f"gpu-away:{host}", TaskGroup(gpu=len(taken)), host, taken)
+
+    def add_beside(self, host: str, held: Amounts) -> None:
+        """Add what pods that are in no job hold of a node beside GPUs."""
+        group = TaskGroup(
+            gpu=0,
+            cpu=f"{held.cpu}m",
+            memory=f"{held.memory}Mi",
+            resources={key: n for key, n in held.others.items() if n and key in self.extended},
+        )
+        self._add_pinned(f"pods-beside:{host}", group, host, [])
+        self.held[host].add(held)
+
+    def _add_pinned(self, name: str, group: TaskGroup, host: str, gpus: Sequence[int]) -> None:
+        task = Task(group=0, index=0, host=host, gpus=tuple(gpus))
+        running = Running(tasks=(task,), pinned=True)
+        self._add(Head(name), [Option(groups=(group,))], running, {})
 
     def _add(
         self,
@@ -290,7 +318,7 @@ class Maker:
             gpu=ask.gpus,
             cpu=f"{ask.cpu}m",
             memory=f"{ask.memory}Mi",
-            resources={key: amount for key, amount in ask.others if amount},
+            resources={key: n for key, n in self.eligibility.others(ask.others) if n},
             **self.eligibility.as_document(ask.conditions, ask.allowed, ask.gpus),
             required=ask.required,
             preferred=ask.preferred,
@@ -327,7 +355,7 @@ class Maker:
 def _flavored(option: Option, asks: Sequence[Ask]) -> Option:
     """Return an option called by its flavors, those of GPUs if there are some."""
     flavors = [pair for ask in asks for pair in ask.flavors]
-    gpus = [flavor for resource, flavor in flavors if resource in GPU_RESOURCES]
+    gpus = [flavor for resource, flavor in flavors if accelerators_in([resource])]
     names = dict.fromkeys(gpus or [flavor for _, flavor in flavors])
     own = () if option.name == "default" else (option.name,)
     return option.model_copy(update={"name": "-".join((*own, *names))[:MAX_NAME]})
@@ -348,7 +376,5 @@ def _unmet(ask: Ask) -> str:
 def _anywhere(ask: Ask, everywhere: frozenset[str]) -> Ask:
     """Return what a pinned task asks for: it is where it is."""
     return replace(
-        Ask(ask.gpus, ask.cpu, ask.memory, ask.others, everywhere),
-        part=ask.part,
-        flavors=ask.flavors,
+        ask, allowed=everywhere, required=None, preferred=None, slices=None, conditions=()
     )

@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import product
 from typing import Literal, TypeAlias
 
+from placewright.instances.converters.kubernetes.accelerators import accelerators_in
 from placewright.instances.converters.kubernetes.eligibility import tolerated
 from placewright.instances.converters.kubernetes.kueue_records import (
     ClusterQueue,
@@ -19,7 +20,6 @@ from placewright.instances.converters.kubernetes.kueue_records import (
     Workload,
 )
 from placewright.instances.converters.kubernetes.levels import HOSTNAME
-from placewright.instances.converters.kubernetes.nodes import GPU_RESOURCES
 from placewright.instances.converters.kubernetes.pods import requests
 from placewright.instances.converters.kubernetes.records import PodSpec, Toleration
 from placewright.instances.documents.base import MAX_COUNT
@@ -201,5 +201,5 @@ def of_gpus(queue: ClusterQueue) -> Iterator[tuple[str, Quota]]:
     """Yield the flavors that a queue has GPUs of, each with how many."""
     for flavor in queue.flavors:
         for one in flavor.resources:
-            if one.name in GPU_RESOURCES and flavor.name is not None:
+            if one.name and accelerators_in([one.name]) and flavor.name is not None:
                 yield flavor.name, one

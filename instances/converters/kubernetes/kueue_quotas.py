@@ -19,9 +19,9 @@ from decimal import Decimal
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
+from placewright.instances.converters.kubernetes.accelerators import accelerators_in
 from placewright.instances.converters.kubernetes.kueue import Queues
 from placewright.instances.converters.kubernetes.kueue_records import ClusterQueue, Quota
-from placewright.instances.converters.kubernetes.nodes import GPU_RESOURCES
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.job import MAX_CAPS, Job
@@ -64,7 +64,7 @@ class _Row(NamedTuple):
 
 def resource_of(name: str) -> str:
     """Return what a resource is called in keys."""
-    return "gpu" if name in GPU_RESOURCES else name
+    return "gpu" if accelerators_in([name]) else name
 
 
 def quotas_of(queue: ClusterQueue) -> Iterator[tuple[Key, Quota]]:

@@ -14,7 +14,6 @@ _POD_AFFINITY = Rule("pod-affinity", "required affinity to other pods is not rea
 _POD_ANTI_AFFINITY = Rule("pod-anti-affinity", "required anti-affinity to other pods is not read")
 _SPREAD = Rule("topology-spread", "topology spread is not read")
 _WISHES = Rule("wishes", "preferred affinity, spread and taints are not read", hard=False)
-_PORTS = Rule("host-ports", "ports of the host are not read")
 _VOLUMES = Rule("volumes", "volumes and their zones are not read")
 _CLAIMS = Rule("resource-claims", "resource claims (DRA) are not read")
 _RESIZE = Rule("resize", "a resize of the running pod is not read", hard=False)
@@ -61,7 +60,7 @@ _CONTAINER_NO_EFFECT = """
     args command env envFrom image imagePullPolicy lifecycle livenessProbe name readinessProbe
     resizePolicy restartPolicyRules securityContext startupProbe stdin stdinOnce
     terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir
-    ports.containerPort ports.hostIP ports.name ports.protocol
+    ports.containerPort ports.hostIP ports.name
 """
 
 
@@ -71,9 +70,10 @@ def _prefixed(prefix: str, paths: str) -> str:
 
 _TEMPLATE_READ = """
     spec.containers.resources.requests spec.containers.resources.limits
-    spec.containers.restartPolicy
+    spec.containers.restartPolicy spec.containers.ports.hostPort spec.containers.ports.protocol
     spec.initContainers.resources.requests spec.initContainers.resources.limits
-    spec.initContainers.restartPolicy
+    spec.initContainers.restartPolicy spec.initContainers.ports.hostPort
+    spec.initContainers.ports.protocol
     spec.resources.requests spec.resources.limits spec.overhead spec.nodeName spec.nodeSelector
     spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution
     spec.tolerations.key spec.tolerations.operator spec.tolerations.value spec.tolerations.effect
@@ -83,7 +83,8 @@ _TEMPLATE_NO_EFFECT = " ".join(
     (
         """
         spec.automountServiceAccountToken spec.dnsConfig spec.dnsPolicy spec.enableServiceLinks
-        spec.ephemeralContainers spec.hostAliases spec.hostIPC spec.hostPID spec.hostUsers
+        spec.ephemeralContainers spec.hostAliases spec.hostIPC spec.hostNetwork spec.hostPID
+        spec.hostUsers
         spec.hostname spec.hostnameOverride spec.imagePullSecrets spec.os spec.priorityClassName
         spec.readinessGates spec.restartPolicy spec.runtimeClassName spec.schedulerName
         spec.securityContext spec.serviceAccount spec.serviceAccountName spec.setHostnameAsFQDN
@@ -113,13 +114,10 @@ _TEMPLATE_TOLD: Mapping[str, Told] = {
         "DoNotSchedule": _SPREAD,
         "ScheduleAnyway": _WISHES,
     },
-    "spec.containers.ports.hostPort": _PORTS,
-    "spec.initContainers.ports.hostPort": _PORTS,
     "spec.containers.resources.claims": _CLAIMS,
     "spec.initContainers.resources.claims": _CLAIMS,
     "spec.resources.claims": _CLAIMS,
     "spec.resourceClaims": _CLAIMS,
-    "spec.hostNetwork": _PORTS,
     "spec.evictionResponders": _RESPONDERS,
     **{f"spec.volumes.{kind}": _VOLUMES for kind in _VOLUME_KINDS.split()},
 }
@@ -146,9 +144,9 @@ POD = Ledger(
 NODE = Ledger(
     "nodes",
     f"""{_META_READ} spec.unschedulable spec.taints.key spec.taints.value
-    status.allocatable status.conditions""",
+    status.allocatable status.capacity status.conditions""",
     f"""{_META_NO_EFFECT} spec.configSource spec.externalID spec.podCIDR spec.podCIDRs
-    spec.providerID spec.taints.timeAdded status.addresses status.capacity status.config
+    spec.providerID spec.taints.timeAdded status.addresses status.config
     status.daemonEndpoints status.declaredFeatures status.features status.images status.nodeInfo
     status.phase status.runtimeHandlers status.volumesAttached status.volumesInUse""",
     {

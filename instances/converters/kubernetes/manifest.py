@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, ValidationError
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.kubernetes.accelerators import told_labels
 from placewright.instances.converters.kubernetes.accessor import (
     AsList,
     CountOrOne,
@@ -16,7 +17,7 @@ from placewright.instances.converters.kubernetes.accessor import (
     Record,
     Texts,
 )
-from placewright.instances.converters.kubernetes.nodes import MODEL_LABELS
+from placewright.instances.converters.kubernetes.nodes import HOST_PORT
 from placewright.instances.converters.kubernetes.pods import requests
 from placewright.instances.converters.kubernetes.records import Object, PodSpec
 from placewright.instances.converters.kubernetes.sources import Source, refused
@@ -197,8 +198,9 @@ def _jobs(
 
 def _group(name: str, count: int, spec: PodSpec, owner: str, book: Bookkeeping) -> TaskGroup:
     asked = requests(spec)
-    models = [spec.nodeSelector[key] for key in MODEL_LABELS if key in spec.nodeSelector]
-    if others := sorted(set(spec.nodeSelector) - set(MODEL_LABELS)):
+    labels = told_labels()
+    models = [spec.nodeSelector[key] for key in dict.fromkeys(labels) if key in spec.nodeSelector]
+    if others := sorted(set(spec.nodeSelector) - set(labels)):
         book.cannot_say(f"nodes by label ({', '.join(others)})", owner)
     if spec.affinity is not None:
         book.cannot_say("affinity", owner)
@@ -208,7 +210,11 @@ def _group(name: str, count: int, spec: PodSpec, owner: str, book: Bookkeeping) 
         gpu=asked.gpus,
         cpu=f"{asked.cpu}m",
         memory=f"{asked.memory}Mi",
-        resources={key: amount for key, amount in asked.others.items() if amount},
+        resources={
+            key: amount
+            for key, amount in asked.others.items()
+            if amount and "/" in key and not key.startswith(HOST_PORT)
+        },
         gpu_models=tuple(models) or None,
     )
 

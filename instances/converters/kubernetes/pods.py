@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from decimal import Decimal
 from enum import Enum
 
-from placewright.instances.converters.kubernetes.nodes import Amounts, amounts
+from placewright.instances.converters.kubernetes.nodes import HOST_PORT, Amounts, amounts
 from placewright.instances.converters.kubernetes.records import Pod, PodSpec
 from placewright.instances.documents.source_keys import OWN_GATE
 
 KUEUE_GATES = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
 _SHARES = ("gpu-fraction", "gpu-memory")
-_SLICED = ("nvidia.com/mig-", "nvidia.com/gpu.shared", "nvidia.com/gpumem", "volcano.sh/vgpu-")
+_SLICED = ("nvidia.com/gpumem", "volcano.sh/vgpu-")
 _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _PREEMPTABLE = "volcano.sh/preemptable"
 
@@ -40,7 +40,8 @@ def requests(spec: PodSpec) -> Amounts:
 
     All containers and those init containers that go on run together; other init containers run
     one after the other before, beside the former that have started. Amounts of the pod itself
-    take the place of cores and memory of its containers.
+    take the place of cores and memory of its containers. A pod takes a place among the pods of its
+    node, and the ports of the host that its containers ask for.
     """
     beside: dict[str, Decimal] = {}
     most: dict[str, Decimal] = {}
@@ -53,7 +54,13 @@ def requests(spec: PodSpec) -> Amounts:
     total = {key: max(running.get(key, _NONE), most.get(key, _NONE)) for key in {**running, **most}}
     if spec.resources is not None:
         total |= {k: v for k, v in spec.resources.asked.items() if k in ("cpu", "memory")}
-    return amounts(_sum((total, spec.overhead)), up=True)
+    ports = {
+        f"{HOST_PORT}{port.hostPort}/{port.protocol or 'TCP'}": Decimal(1)
+        for one in (*spec.containers, *spec.initContainers)
+        for port in one.ports
+        if port.hostPort
+    }
+    return amounts(_sum((total, spec.overhead)) | ports | {"pods": Decimal(1)}, up=True)
 
 
 def shares_gpus(pod: Pod) -> bool:

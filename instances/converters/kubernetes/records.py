@@ -14,6 +14,7 @@ from placewright.instances.converters.kubernetes.accessor import (
     Moment,
     NameText,
     OptionalName,
+    PortNumber,
     PriorityNumber,
     Quantities,
     Record,
@@ -103,6 +104,7 @@ class NodeSpec(Record):
 class NodeStatus(Record):
     """What a node has, and how it is."""
 
+    capacity: Quantities = Field(default_factory=dict)
     allocatable: Quantities = Field(default_factory=dict)
     conditions: Conditions = ()
 
@@ -126,10 +128,18 @@ class Resources(Record):
         return {**self.limits, **self.requests}
 
 
+class Port(Record):
+    """A port of a container; `hostPort` is that of the node which it takes, 0: none."""
+
+    hostPort: PortNumber = 0  # noqa: N815
+    protocol: Text = "TCP"
+
+
 class Container(Record):
     """A container of a pod; an init container that is always restarted runs on beside others."""
 
     resources: Resources = Resources()
+    ports: Annotated[tuple[Port, ...], AsList] = ()
     restartPolicy: Text = ""  # noqa: N815
 
 

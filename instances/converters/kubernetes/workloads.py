@@ -130,12 +130,12 @@ class Workloads:
 
     def _ask(self, workload: Workload, pod_set: PodSet, flavors: Flavors, book: Bookkeeping) -> Ask:
         spec, known = pod_set.template.spec, self.queues.known(flavors)
-        conditions = self.eligibility.conditions(spec, tolerations(known))
+        wanted = requests(spec)
+        conditions = self.eligibility.conditions(spec, wanted, tolerations(known))
         for one in known:
             there = self.eligibility.with_labels(one.spec.nodeLabels)
             conditions = (*conditions, Condition(f"flavor/{one.metadata.name}", there))
         allowed = self.eligibility.all_of(conditions)
-        wanted = requests(spec)
         ask = Ask(
             wanted.gpus,
             wanted.cpu,
@@ -144,6 +144,7 @@ class Workloads:
             allowed,
             part=pod_set.name or "",
             flavors=flavors,
+            accelerator=wanted.accelerator,
             conditions=conditions,
         )
         near = pod_set.topologyRequest

@@ -1,0 +1,76 @@
+"""Accelerators: resources of nodes that a round counts as GPUs, each name on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+
+_MACHINE = "node.kubernetes.io/instance-type"
+_NVIDIA = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
+
+MODEL_LABELS: Mapping[str, tuple[str, ...]] = {
+    "nvidia.com/gpu": _NVIDIA,
+    "amd.com/gpu": ("amd.com/gpu.product-name",),
+    "nvidia.com/gpu.shared": _NVIDIA,
+    "nvidia.com/mig-*": _NVIDIA,
+    "gpu.intel.com/i915": ("gpu.intel.com/product",),
+    "gpu.intel.com/xe": ("gpu.intel.com/product",),
+    "google.com/tpu": ("cloud.google.com/gke-tpu-accelerator",),
+    "habana.ai/gaudi": (),
+    "aws.amazon.com/neuron": (),
+    "aws.amazon.com/neurondevice": (),
+    "aws.amazon.com/neuroncore": (),
+}
+"""Names that count, `*` for any end, and the labels of nodes that tell the model.
+
+On a node with several of them the first is that of its GPUs; the others are resources beside.
+"""
+
+NO_ACCELERATORS: Mapping[str, str] = MappingProxyType({})
+
+_ALSO: ContextVar[Mapping[str, str]] = ContextVar("also", default=NO_ACCELERATORS)
+
+
+@contextmanager
+def counting(also: Mapping[str, str]) -> Iterator[None]:
+    """Context: resources of these names count too; each has the label that tells its model."""
+    token = _ALSO.set(dict(also))
+    try:
+        yield
+    finally:
+        _ALSO.reset(token)
+
+
+def accelerators_in(names: Iterable[str]) -> list[str]:
+    """Return the names that count as GPUs, in the order of the table, what users name first."""
+    patterns = [*_ALSO.get(), *MODEL_LABELS]
+    found = {
+        name: next((i for i, one in enumerate(patterns) if fnmatchcase(name, one)), None)
+        for name in names
+    }
+    known = [(at, name) for name, at in found.items() if at is not None]
+    return [name for _, name in sorted(known)]
+
+
+def model_of(name: str, labels: Mapping[str, str]) -> tuple[str, bool]:
+    """Return the model of the accelerators of a node, and whether a label says it.
+
+    Without one it is the type of the machine, or else the maker. Parts of a GPU carry the name of
+    their resource behind it, since they are not what whole GPUs of that model are.
+    """
+    also = _ALSO.get()
+    own = next((keys for one, keys in MODEL_LABELS.items() if fnmatchcase(name, one)), ())
+    keys = (also[name],) if name in also else own
+    told = next((labels[key] for key in keys if labels.get(key)), None)
+    found = told or labels.get(_MACHINE) or name.partition(".")[0]
+    kind = name.partition("/")[2]
+    part = f":{kind}" if kind.startswith("mig-") or kind == "gpu.shared" else ""
+    return found.removesuffix("-SHARED") + part, told is not None
+
+
+def told_labels() -> list[str]:
+    """Return all labels that tell a model."""
+    return [key for keys in ((*_ALSO.get().values(),), *MODEL_LABELS.values()) for key in keys]
