@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from placewright.instances.derived.phrases import count, several
+from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
@@ -30,7 +31,11 @@ def obeying(round_: Round, plan: Plan, despite: Collection[str] = ()) -> Obeying
     that need their room. `despite` are rules of caveats that do not matter.
     """
     jobs = {job.name: job for job in round_.jobs}
-    of_host = {host.name: hard_caveats(host.annotations) for host in round_.cluster.hosts}
+    of_host = {
+        name: hard_caveats(host.annotations)
+        for host in round_.cluster.hosts
+        for name in expand(host.name)
+    }
     left: dict[tuple[str, str], list[str]] = {}
     goes = {one.job for one in plan.decisions if one.decision in _GOES}
     can = set(goes)

@@ -215,7 +215,7 @@ class Maker:
         for ask in groups if not able else ():
             if not self.eligibility.able(ask.allowed, ask.gpus):
                 raise LeftOutError("may go to no node of the round", _unmet(ask))
-            self.asked.append(ask.amounts)
+        self.asked += [ask.amounts for ask in groups]
         number, least = len(asks), len(asks) if head.least is None else head.least
         if len(groups) > 1 or any(ask.slices for ask in groups):
             least = max(least, number)
