@@ -38,6 +38,7 @@ def explanation_document(
         "proof": None if explanation.proof is None else _proof(explanation.proof),
         "places": [asdict(places) for places in explanation.places],
         "cost": None if explanation.cost is None else _cost(explanation.cost),
+        **({"scheduler": list(explanation.scheduler)} if explanation.scheduler else {}),
         "corrections": None
         if explanation.corrections is None
         else explanation.corrections.document(),

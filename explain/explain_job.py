@@ -20,6 +20,7 @@ from placewright.explain.loss_at_most import MAX_SECONDS, loss_at_most
 from placewright.explain.oracle import Answer, Oracle, SolvingOracle
 from placewright.explain.proof import ConflictProof, prove
 from placewright.explain.reservations import Reservations
+from placewright.explain.scheduler import deadlock, would_preempt
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
 from placewright.instances.checks.invalid_jobs import checked
@@ -168,7 +169,15 @@ class _Search:
         if not self._in_full:
             return found
         places = self._policy.places(self._base, self._job)
-        return replace(found, places=places, cost=self._cost(found.verdict))
+        cost = self._cost(found.verdict)
+        return replace(found, places=places, cost=cost, scheduler=self._scheduler(found))
+
+    def _scheduler(self, found: Explanation) -> tuple[str, ...]:
+        """Return what the cluster's own scheduler makes of a job that running ones keep waiting."""
+        if last_stratum(found.conflict) is not Stratum.HELD:
+            return ()
+        said = (ask(self._round, self._job, self._solving) for ask in (would_preempt, deadlock))
+        return tuple(filter(None, said))
 
     def _fits(self, most: int) -> bool | None:
         """Whether the job starts after the plan beside its first reservations."""

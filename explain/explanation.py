@@ -72,6 +72,8 @@ class Explanation:
         How often the oracle was asked.
     held_by
         The reservation that it would delay, if there is one.
+    scheduler
+        What the cluster's own scheduler makes of it, in sentences.
     """
 
     job: str
@@ -86,6 +88,7 @@ class Explanation:
     corrections: Corrections | None
     questions: int
     held_by: HeldBy | None = None
+    scheduler: tuple[str, ...] = ()
 
     @property
     def facts(self) -> int:

@@ -71,6 +71,7 @@ def _lines(job: Job, explanation: Explanation, plan: Plan | None, most: int) -> 
         yield f"  As far as the round knows: {several(told)}"
     if short := _short(job, explanation, plan):
         yield f"  In short: {short}"
+    yield from (f"  {sentence}" for sentence in explanation.scheduler)
     if explanation.corrections is not None:
         yield from first_text(explanation.corrections, beside_words(explanation), started)
     if explanation.conflict:

@@ -35,6 +35,9 @@ SLURM_OURS: Final = "slurm/ours"
 """Of a job: fields that a plan of ours had set, separated by commas, as `scontrol update` has them:
 `ReqNodeList`, `ReservationName`. `Hold`: a plan of ours released it from our hold."""
 
+WAITING_PART: Final = ":waiting"
+"""What the name of a job ends with that is the rest of a gang of which some pods run."""
+
 KUBERNETES_KIND: Final = "kubernetes/kind"
 """Of a job: `Workload`, `PodGroup`, `Job` or `Pod`; none if a label alone makes its gang."""
 

@@ -30,6 +30,7 @@ from placewright.instances.converters.kubernetes.records import Object, Pod
 from placewright.instances.converters.kubernetes.source_ids import also, of_gang
 from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.converters.kubernetes.workloads import POD_SET, Workloads
+from placewright.instances.documents.source_keys import WAITING_PART
 
 _CLAIMS = "asks by resource claims (DRA)"
 _QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue", "volcano.sh/queue-name")
@@ -134,7 +135,7 @@ class PodJobs:
                 for pod in waiting:  # what the gang needs runs
                     self._wait(replace(head, name=pod.name, least=None), [pod], asks)
                 return
-            head = replace(head, name=f"{head.name}:waiting", least=least)
+            head = replace(head, name=f"{head.name}{WAITING_PART}", least=least)
         self._wait(head, waiting, asks)
 
     def _run(

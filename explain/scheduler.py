@@ -1,0 +1,149 @@
+"""What the cluster's own scheduler makes of a waiting job: whom it would preempt, who is stuck.
+
+A round may pin all that runs, while its scheduler would preempt some of it. And pods of gangs that
+were bound one by one may hold what another gang needs, which holds what they need: a deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from placewright.explain.corrections.victims import cheapest_victims
+from placewright.explain.facts.fact import World, named
+from placewright.explain.facts.gang import base
+from placewright.explain.oracle import SolvingOracle
+from placewright.formulations.gang.problem.quotas import accounts_of, held_before, limits_of
+from placewright.instances.derived.phrases import several
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.policy import DisruptionLimits, PolicyLimits
+from placewright.instances.documents.quantities import amount_text
+from placewright.instances.documents.round import Round
+from placewright.instances.documents.source_keys import (
+    KUBERNETES_BY,
+    KUBERNETES_NAME,
+    KUBERNETES_NAMESPACE,
+    KUBERNETES_TOPOLOGY,
+    SOURCE,
+    WAITING_PART,
+)
+from placewright.instances.policies import GANG
+
+_KUEUE: Final = "kueue.x-k8s.io"
+_OTHERS: Final = ("scheduling.run.ai", "scheduling.volcano.sh")
+"""Schedulers with preemption rules that rounds do not have."""
+
+_STEP = 10**9
+"""What preempting a job costs more than one of the next lower priority."""
+
+
+def would_preempt(round_: Round, name: str, solving: SolvingOracle) -> str:
+    """Say whom the scheduler of Kubernetes would preempt for a job, "" if nobody."""
+    job = named(name, round_)
+    by = job.annotations.get(KUBERNETES_BY, "")
+    kueue = by == _KUEUE
+    if round_.annotations.get(SOURCE) != "kubernetes" or by in _OTHERS or job.held:
+        return ""
+    if round_.policy.formulation != GANG.name or (job.tenant is not None and not kueue):
+        return ""
+    if kueue and job.annotations.get(KUBERNETES_TOPOLOGY) != "yes" and _within_quotas(round_, job):
+        return ""  # Kueue admits it, whether or not nodes have room
+    if solving.left() <= 0 or not any(map(job.value_of, range(len(job.options)))):
+        return ""
+    victims = cheapest_victims(_preemptable(round_), name, **solving.search)
+    if victims is None or not victims.preempted:
+        return ""
+    who = "Kueue" if kueue else "kube-scheduler"
+    return f"{who} would preempt {several(victims.preempted)} to {'admit' if kueue else 'start'} it"
+
+
+def deadlock(round_: Round, name: str, solving: SolvingOracle) -> str:
+    """Say which half-started gangs block a waiting one that blocks them, "" if none do."""
+    halves = dict(_halves(round_))
+    own = halves.get(name)
+    if own is None or round_.policy.formulation != GANG.name:
+        return ""
+
+    def starts(waiting: str, without: Collection[str]) -> bool:
+        world = World(base(round_.without_jobs(list(without)), waiting), waiting)
+        return solving.start(world).starts is True
+
+    blocking = [part for part in halves.values() if part != own]
+    if not blocking or not starts(name, blocking):
+        return ""
+    for part in list(blocking):
+        fewer = [other for other in blocking if other != part]
+        if starts(name, fewer):
+            blocking = fewer
+    waiting_of = {part: waiting for waiting, part in halves.items()}
+    members = [own, *blocking]
+    for part in blocking:
+        others = [other for other in members if other != part]
+        if starts(waiting_of[part], ()) or not starts(waiting_of[part], others):
+            return ""
+    ways = [
+        (_loss(round_, stopped), stopped, freed)
+        for stopped in members
+        for freed in members
+        if freed != stopped and starts(waiting_of[freed], [stopped])
+    ]
+    text = f"Deadlock: {several(members)} have started in part, and each holds what the others need"
+    if not ways:
+        return text
+    _, stopped, freed = min(ways)
+    held = named(stopped, round_).options[0].milli_gpu
+    return (
+        f"{text}; the cheapest way out: stop {stopped} ({amount_text('gpu', held)}), "
+        f"then {freed} starts in full"
+    )
+
+
+def _within_quotas(round_: Round, job: Job) -> bool:
+    """Whether a job is within its quota and caps with some option."""
+    limits = limits_of(round_)
+    held = held_before(round_, limits)
+    mine = [(held[one], limits[one]) for one in accounts_of(job) if one in limits]
+    return any(
+        all(has[m] + m.asked_by(o) <= most for has, of in mine for m, most in of.items())
+        for o in job.options
+    )
+
+
+def _preemptable(round_: Round) -> Round:
+    """Return a round in which running jobs may be preempted, rather those of low priority."""
+    priorities = sorted({job.priority for job in round_.jobs})
+    jobs = [
+        job
+        if job.running is None
+        else job.model_copy(
+            update={
+                "running": job.running.model_copy(
+                    update={"pinned": False, "preempt_cost": _STEP * priorities.index(job.priority)}
+                )
+            }
+        )
+        for job in round_.jobs
+    ]
+    limits = PolicyLimits(disruption=DisruptionLimits(migrated_jobs=0))
+    policy = round_.policy.model_copy(update={"limits": limits})
+    return round_.model_copy(update={"jobs": tuple(jobs), "policy": policy})
+
+
+def _halves(round_: Round) -> Iterator[tuple[str, str]]:
+    """Yield the waiting and the running part of each gang that has started in part."""
+    running = {_gang(job.annotations): job.name for job in round_.jobs if job.running is not None}
+    for job in round_.jobs:
+        part = running.get(_gang(job.annotations))
+        if job.running is None and job.name.endswith(WAITING_PART) and part is not None:
+            yield job.name, part
+
+
+def _gang(ids: Mapping[str, str]) -> tuple[str | None, ...]:
+    return tuple(ids.get(key) for key in (KUBERNETES_BY, KUBERNETES_NAMESPACE, KUBERNETES_NAME))
+
+
+def _loss(round_: Round, name: str) -> int:
+    """Return the work that is lost if a running job stops, and its GPUs."""
+    job = named(name, round_)
+    unsaved = 0 if job.running is None else job.running.unsaved_s(round_.now)
+    return job.options[0].milli_gpu * (1 + unsaved)

@@ -1,0 +1,84 @@
+"""What the cluster's own scheduler makes of a job that waits: preemption, and deadlocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from placewright.explain.explain_job import explain_job
+from placewright.instances.documents.round import Round
+from tests.instances.kubernetes.dumps import GPU, convert, node, pod
+from tests.instances.kubernetes.test_kueue_admission import queue, runs
+from tests.instances.kubernetes.test_kueue_caps import local, waits
+
+NODES = [node(f"n{i}") for i in range(4)]
+
+
+def said(round_: Round, job: str) -> tuple[str, ...]:
+    return explain_job(round_, None, job, isolation="none").scheduler
+
+
+@pytest.mark.parametrize(
+    ("preemption", "own", "preempts"),
+    [({}, 8, False), ({"withinClusterQueue": "LowerPriority"}, 8, True),
+     ({"withinClusterQueue": "LowerPriority"}, 32, False)],
+)  # fmt: skip
+def test_kueue_preempts_for_quota_as_its_queue_says(tmp_path, preemption, own, preempts):
+    high = waits("high", "q", 8)
+    high["spec"]["priority"] = 100
+    items = [queue("q", {"f": {GPU: own}}, preemption=preemption), local("q"), high]
+    items += [*runs("low", "q", "n0"), *(pod(f"p{i}", 8, host=f"n{i}") for i in (1, 2, 3))]
+    found = said(convert(tmp_path, *NODES, *items).round, "ns/high")
+    assert found == (("Kueue would preempt ns/low to admit it",) if preempts else ())
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [("Never", ()), ("PreemptLowerPriority", ("kube-scheduler would preempt ns/low to start it",))],
+)
+def test_kube_scheduler_preempts_the_lowest_pod_but_for_pods_that_preempt_nobody(
+    tmp_path, policy, text
+):
+    pods = [pod("low", 8, host="n0"), pod("mid", 8, host="n1", priority=5)]
+    high = pod("high", 8, priority=1000, preemptionPolicy=policy)
+    assert said(convert(tmp_path, *NODES[:2], *pods, high).round, "ns/high") == text
+
+
+def volcano(name: str, *hosts: str | None) -> list[Any]:
+    """A gang of which each pod is bound to a host, or waits."""
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"minMember": len(hosts)},
+    }
+    meta = {"annotations": {"scheduling.k8s.io/group-name": name}}
+    return [group, *(pod(f"{name}-{i}", 8, host=h, meta=meta) for i, h in enumerate(hosts))]
+
+
+def test_half_started_gangs_that_block_each_other_are_a_deadlock(tmp_path):
+    gangs = [*volcano("a", "n0", "n1", None, None), *volcano("b", "n2", "n3", None, None)]
+    made = convert(tmp_path, *NODES, *gangs).round
+    (text,) = said(made, "ns/a:waiting")
+    assert text == (
+        "Deadlock: ns/a and ns/b have started in part, and each holds what the others need; "
+        "the cheapest way out: stop ns/a (16 GPUs), then ns/b starts in full"
+    )
+
+
+def test_the_gang_that_lost_least_is_the_one_to_stop(tmp_path):
+    items = [*volcano("a", "n0", "n1", "n2", None), *volcano("b", "n3", None)]
+    (text,) = said(convert(tmp_path, *NODES, *items).round, "ns/a")
+    assert text.endswith("stop ns/b (8 GPUs), then ns/a starts in full")
+
+
+def test_a_gang_that_needs_more_than_another_holds_is_no_deadlock(tmp_path):
+    gangs = [*volcano("a", "n0", "n1", None, None), *volcano("b", "n2", None)]
+    made = convert(tmp_path, *NODES, *gangs, pod("other", 8, host="n3")).round
+    assert said(made, "ns/b") == ()
+
+
+def test_a_gang_that_waits_for_another_job_is_no_deadlock(tmp_path):
+    items = [*volcano("a", "n0", "n1", None), pod("thief", 8, host="n2"), pod("x", 8, host="n3")]
+    assert said(convert(tmp_path, *NODES, *items).round, "ns/a") == ()
