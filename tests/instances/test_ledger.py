@@ -35,6 +35,8 @@ CORE = {
     "io.k8s.api.core.v1.Pod": Kind("", "Pod"),
     "io.k8s.api.scheduling.v1beta1.PodGroup": Kind("scheduling.k8s.io", "PodGroup"),
     "io.k8s.api.scheduling.v1alpha3.PodGroup": Kind("scheduling.k8s.io", "PodGroup"),
+    "io.k8s.api.scheduling.v1.PriorityClass": Kind("scheduling.k8s.io", "PriorityClass"),
+    "io.k8s.api.policy.v1.PodDisruptionBudget": Kind("policy", "PodDisruptionBudget"),
 }
 CLOSED = Rule("closed", "doors are not read")
 DOORS = Ledger("houses", "name", "colour", {"door.state": {"closed": CLOSED}, "roof": CLOSED})
@@ -67,6 +69,16 @@ def fields_of(
 
 def missing(ledger: Ledger, schema: dict[str, Any]) -> list[str]:
     return [path for path in fields_of(schema) if path != "metadata" and not ledger.knows(path)]
+
+
+NAMED = (
+    "Node Pod Workload ClusterQueue Cohort LocalQueue ResourceFlavor Topology PodGroup "
+    "PriorityClass PodDisruptionBudget JobSet LeaderWorkerSet"
+)
+
+
+def test_each_kind_that_matters_to_placing_has_a_ledger():
+    assert set(NAMED.split()) <= {kind.name for kind in OF_KUBERNETES}
 
 
 @pytest.mark.parametrize("name", CORE)

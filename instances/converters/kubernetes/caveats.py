@@ -7,22 +7,33 @@ from dataclasses import dataclass, field
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import kueue_records as kr
+from placewright.instances.converters.kubernetes.further_ledgers import (
+    BUDGET,
+    JOB_SET,
+    LEADER_WORKER_SET,
+)
 from placewright.instances.converters.kubernetes.group_queues import QUEUE_KINDS
 from placewright.instances.converters.kubernetes.kueue import Queues
 from placewright.instances.converters.kubernetes.ledger import LEDGERS
+from placewright.instances.converters.kubernetes.policies import Budget, caveats_of_budgets
 from placewright.instances.converters.kubernetes.records import Object, Pod
-from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of
+from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of, read_all
 from placewright.instances.converters.ledger import Reading
 from placewright.instances.documents.caveats import Caveat, annotation_of
 
 _POD, _NODE = Kind("", "Pod"), Kind("", "Node")
+_LABELS = {
+    JOB_SET: "jobset.sigs.k8s.io/jobset-name",
+    LEADER_WORKER_SET: "leaderworkerset.sigs.k8s.io/name",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Caveats:
-    """Caveats by the kind of object, its namespace and name."""
+    """Caveats by the kind of object, its namespace and name; and budgets, which select pods."""
 
     of: Mapping[Kind, Mapping[tuple[str, str], tuple[Caveat, ...]]] = field(default_factory=dict)
+    budgets: Sequence[Budget] = ()
 
     def of_node(self, node: Object) -> dict[str, str]:
         """Return the annotation of a host."""
@@ -30,7 +41,7 @@ class Caveats:
 
     def of_job(
         self,
-        pods: Iterable[Pod],
+        pods: Sequence[Pod],
         group: tuple[Kind, Object] | None = None,
         queues: Iterable[tuple[Kind, tuple[str, str]]] = (),
     ) -> dict[str, str]:
@@ -39,7 +50,7 @@ class Caveats:
 
     def _of_job(
         self,
-        pods: Iterable[Pod],
+        pods: Sequence[Pod],
         group: tuple[Kind, Object] | None,
         queues: Iterable[tuple[Kind, tuple[str, str]]],
     ) -> Iterator[Caveat]:
@@ -47,11 +58,24 @@ class Caveats:
             yield from self._find(_POD, pod.key)
         if group is not None:
             yield from self._find(group[0], group[1].key)
+        for one in (*pods, *(() if group is None else group[1:])):
+            for kind, name in _controllers(one):
+                yield from self._find(kind, (one.metadata.namespace or "", name))
+        yield from caveats_of_budgets(self.budgets, pods)
         for kind, key in queues:
             yield from self._find(kind, key)
 
     def _find(self, kind: Kind, key: tuple[str, str]) -> tuple[Caveat, ...]:
         return self.of.get(kind, {}).get(key, ())
+
+
+def _controllers(one: Object) -> Iterator[tuple[Kind, str]]:
+    """Yield kinds and names of what made an object, as owners and labels say."""
+    for owner in one.metadata.ownerReferences:
+        yield Kind(owner.apiVersion.rpartition("/")[0], owner.kind), owner.name
+    for kind, label in _LABELS.items():
+        if label in one.metadata.labels:
+            yield kind, one.metadata.labels[label]
 
 
 def queues_of_kueue(
@@ -97,4 +121,5 @@ def read_caveats(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) ->
             if caveats and isinstance(meta, dict):
                 found[kind][str(meta.get("namespace") or ""), name_of(source)] = caveats
         book.fields.append(reading.line())
-    return Caveats(found)
+    budgets = read_all(Budget, sources.get(BUDGET, ()), book, "disruption budgets")
+    return Caveats(found, budgets)

@@ -18,22 +18,15 @@ from placewright.instances.converters.kubernetes.hyper_nodes import (
     HyperNode,
     with_tiers,
 )
+from placewright.instances.converters.kubernetes.ledger import LEDGERS
+from placewright.instances.converters.kubernetes.policies import with_priorities
 from placewright.instances.converters.kubernetes.records import Node, Object, Pod
 from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of, read_all
 
 NODE, POD = Kind("", "Node"), Kind("", "Pod")
 PODS = "pods"
 _TOPOLOGIES = (kr.TOPOLOGY, Kind("kai.scheduler", "Topology"))
-READ_KINDS = frozenset(
-    {
-        *(NODE, POD, kr.WORKLOAD, kr.CLUSTER_QUEUE, kr.LOCAL_QUEUE, kr.FLAVOR, kr.COHORT),
-        kr.NAMESPACE,
-        *_TOPOLOGIES,
-        *GROUP_KINDS,
-        *QUEUE_KINDS,
-        HYPER_NODE,
-    }
-)
+READ_KINDS = frozenset(LEDGERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +70,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
     InvalidInputError
         An object has a value that Kubernetes would not have.
     """
+    sources = with_priorities(sources)
     for kind in sorted(sources):
         if kind not in READ_KINDS:
             name = f"{kind.name} of {kind.group}" if kind.group else kind.name

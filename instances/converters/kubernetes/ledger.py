@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from placewright.instances.converters.kubernetes import kueue_records as kr
+from placewright.instances.converters.kubernetes.further_ledgers import (
+    CLAIMS,
+    CONDITIONS,
+    FURTHER_LEDGERS,
+    META_NO_EFFECT,
+    META_READ,
+    prefixed,
+)
 from placewright.instances.converters.kubernetes.groups import COSCHEDULING, KAI, NATIVE, VOLCANO
 from placewright.instances.converters.kubernetes.hyper_nodes import HYPER_NODE
 from placewright.instances.converters.kubernetes.sources import Kind
@@ -15,7 +23,6 @@ _POD_ANTI_AFFINITY = Rule("pod-anti-affinity", "required anti-affinity to other 
 _SPREAD = Rule("topology-spread", "topology spread is not read")
 _WISHES = Rule("wishes", "preferred affinity, spread and taints are not read", hard=False)
 _VOLUMES = Rule("volumes", "volumes and their zones are not read")
-_CLAIMS = Rule("resource-claims", "resource claims (DRA) are not read")
 _RESIZE = Rule("resize", "a resize of the running pod is not read", hard=False)
 _NOMINATED = Rule("nominated", "the node that its scheduler has nominated is not read", hard=False)
 _RESPONDERS = Rule("eviction-responders", "who answers evictions is not read", hard=False)
@@ -40,17 +47,6 @@ _PREEMPTION_GATES = Rule("preemption-gates", "gates of preemption are not read")
 _REMOTE = Rule("multikueue", "that another cluster runs it is not read")
 _REGEX = Rule("regex-members", "members by regular expression are not read", hard=False)
 
-_META_READ = """
-    apiVersion kind metadata.name metadata.namespace metadata.uid metadata.labels
-    metadata.annotations metadata.ownerReferences metadata.creationTimestamp
-    metadata.deletionTimestamp
-"""
-_META_NO_EFFECT = """
-    metadata.deletionGracePeriodSeconds metadata.finalizers metadata.generateName
-    metadata.generation metadata.managedFields metadata.resourceVersion metadata.selfLink
-"""
-_CONDITIONS = "status.conditions status.observedGeneration"
-
 _VOLUME_KINDS = """
     awsElasticBlockStore azureDisk cephfs cinder csi ephemeral fc flexVolume flocker
     gcePersistentDisk glusterfs iscsi persistentVolumeClaim photonPersistentDisk portworxVolume
@@ -62,10 +58,6 @@ _CONTAINER_NO_EFFECT = """
     terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir
     ports.containerPort ports.hostIP ports.name
 """
-
-
-def _prefixed(prefix: str, paths: str) -> str:
-    return " ".join(f"{prefix}{path}" for path in paths.split())
 
 
 _TEMPLATE_READ = """
@@ -85,7 +77,7 @@ _TEMPLATE_NO_EFFECT = " ".join(
         spec.automountServiceAccountToken spec.dnsConfig spec.dnsPolicy spec.enableServiceLinks
         spec.ephemeralContainers spec.hostAliases spec.hostIPC spec.hostNetwork spec.hostPID
         spec.hostUsers
-        spec.hostname spec.hostnameOverride spec.imagePullSecrets spec.os spec.priorityClassName
+        spec.hostname spec.hostnameOverride spec.imagePullSecrets spec.os
         spec.readinessGates spec.restartPolicy spec.runtimeClassName spec.schedulerName
         spec.securityContext spec.serviceAccount spec.serviceAccountName spec.setHostnameAsFQDN
         spec.shareProcessNamespace spec.subdomain spec.terminationGracePeriodSeconds
@@ -98,8 +90,8 @@ _TEMPLATE_NO_EFFECT = " ".join(
         spec.topologySpreadConstraints.nodeAffinityPolicy
         spec.topologySpreadConstraints.nodeTaintsPolicy spec.topologySpreadConstraints.topologyKey
         """,
-        _prefixed("spec.containers.", _CONTAINER_NO_EFFECT),
-        _prefixed("spec.initContainers.", _CONTAINER_NO_EFFECT),
+        prefixed("spec.containers.", _CONTAINER_NO_EFFECT),
+        prefixed("spec.initContainers.", _CONTAINER_NO_EFFECT),
     )
 )
 _TEMPLATE_TOLD: Mapping[str, Told] = {
@@ -114,19 +106,19 @@ _TEMPLATE_TOLD: Mapping[str, Told] = {
         "DoNotSchedule": _SPREAD,
         "ScheduleAnyway": _WISHES,
     },
-    "spec.containers.resources.claims": _CLAIMS,
-    "spec.initContainers.resources.claims": _CLAIMS,
-    "spec.resources.claims": _CLAIMS,
-    "spec.resourceClaims": _CLAIMS,
+    "spec.containers.resources.claims": CLAIMS,
+    "spec.initContainers.resources.claims": CLAIMS,
+    "spec.resources.claims": CLAIMS,
+    "spec.resourceClaims": CLAIMS,
     "spec.evictionResponders": _RESPONDERS,
     **{f"spec.volumes.{kind}": _VOLUMES for kind in _VOLUME_KINDS.split()},
 }
 
 POD = Ledger(
     "pods",
-    f"""{_META_READ} {_TEMPLATE_READ} spec.preemptionPolicy
+    f"""{META_READ} {_TEMPLATE_READ} spec.preemptionPolicy spec.priorityClassName
     status.phase status.startTime status.conditions""",
-    f"""{_META_NO_EFFECT} {_TEMPLATE_NO_EFFECT}
+    f"""{META_NO_EFFECT} {_TEMPLATE_NO_EFFECT}
     status.allocatedResources status.containerStatuses status.ephemeralContainerStatuses
     status.hostIP status.hostIPs status.initContainerStatuses status.message
     status.observedGeneration status.podIP status.podIPs status.qosClass status.reason
@@ -135,17 +127,17 @@ POD = Ledger(
         **_TEMPLATE_TOLD,
         "status.resize": _RESIZE,
         "status.nominatedNodeName": _NOMINATED,
-        "status.resourceClaimStatuses": _CLAIMS,
-        "status.extendedResourceClaimStatus": _CLAIMS,
-        "status.nodeAllocatableResourceClaimStatuses": _CLAIMS,
+        "status.resourceClaimStatuses": CLAIMS,
+        "status.extendedResourceClaimStatus": CLAIMS,
+        "status.nodeAllocatableResourceClaimStatuses": CLAIMS,
     },
 )
 
 NODE = Ledger(
     "nodes",
-    f"""{_META_READ} spec.unschedulable spec.taints.key spec.taints.value
+    f"""{META_READ} spec.unschedulable spec.taints.key spec.taints.value
     status.allocatable status.capacity status.conditions""",
-    f"""{_META_NO_EFFECT} spec.configSource spec.externalID spec.podCIDR spec.podCIDRs
+    f"""{META_NO_EFFECT} spec.configSource spec.externalID spec.podCIDR spec.podCIDRs
     spec.providerID spec.taints.timeAdded status.addresses status.config
     status.daemonEndpoints status.declaredFeatures status.features status.images status.nodeInfo
     status.phase status.runtimeHandlers status.volumesAttached status.volumesInUse""",
@@ -161,7 +153,7 @@ NODE = Ledger(
 _SET = "spec.podSets.template."
 WORKLOAD = Ledger(
     "workloads",
-    f"""{_META_READ} {_prefixed(_SET, _TEMPLATE_READ)}
+    f"""{META_READ} {prefixed(_SET, _TEMPLATE_READ)}
     spec.active spec.maximumExecutionTimeSeconds spec.podSets.count spec.podSets.minCount
     spec.podSets.name spec.podSets.topologyRequest.podSetGroupName
     spec.podSets.topologyRequest.podSetSliceRequiredTopology
@@ -173,11 +165,12 @@ WORKLOAD = Ledger(
     status.admission.podSetAssignments.resourceUsage
     status.admissionChecks.name status.admissionChecks.state status.conditions
     status.requeueState""",
-    f"""{_META_NO_EFFECT} {_prefixed(_SET, _TEMPLATE_NO_EFFECT)} {_SET}metadata
+    f"""{META_NO_EFFECT} {prefixed(_SET, _TEMPLATE_NO_EFFECT)} {_SET}metadata
     {_SET}spec.preemptionPolicy
     spec.podSets.topologyRequest.podIndexLabel spec.podSets.topologyRequest.subGroupCount
     spec.podSets.topologyRequest.subGroupIndexLabel spec.podSets.topologyRequest.unconstrained
     spec.priorityClassName spec.priorityClassSource spec.priorityClassRef
+    {_SET}spec.priorityClassName
     status.accumulatedPastExexcutionTimeSeconds status.accumulatedPastExecutionTimeSeconds
     status.admission.podSetAssignments.delayedTopologyRequest
     status.admissionChecks.lastTransitionTime status.admissionChecks.message
@@ -209,10 +202,10 @@ _QUOTA_STATUS = """
 """
 CLUSTER_QUEUE = Ledger(
     "cluster queues",
-    f"""{_META_READ} {_QUOTA_READ} spec.cohort spec.cohortName spec.stopPolicy status.conditions
+    f"""{META_READ} {_QUOTA_READ} spec.cohort spec.cohortName spec.stopPolicy status.conditions
     spec.namespaceSelector.matchLabels spec.namespaceSelector.matchExpressions
     spec.preemption.borrowWithinCohort spec.preemption.reclaimWithinCohort""",
-    f"""{_META_NO_EFFECT} status.observedGeneration {_QUOTA_STATUS} spec.flavorFungibility
+    f"""{META_NO_EFFECT} status.observedGeneration {_QUOTA_STATUS} spec.flavorFungibility
     spec.concurrentAdmissionPolicy""",
     {
         "spec.admissionChecks": _CHECKS,
@@ -224,46 +217,46 @@ CLUSTER_QUEUE = Ledger(
 )
 COHORT = Ledger(
     "cohorts",
-    f"{_META_READ} {_QUOTA_READ} spec.parentName spec.parent",
-    f"{_META_NO_EFFECT} {_CONDITIONS} status.fairSharing",
+    f"{META_READ} {_QUOTA_READ} spec.parentName spec.parent",
+    f"{META_NO_EFFECT} {CONDITIONS} status.fairSharing",
 )
 LOCAL_QUEUE = Ledger(
     "local queues",
-    f"{_META_READ} spec.clusterQueue spec.stopPolicy status.conditions",
-    f"{_META_NO_EFFECT} status.observedGeneration {_QUOTA_STATUS}",
+    f"{META_READ} spec.clusterQueue spec.stopPolicy status.conditions",
+    f"{META_NO_EFFECT} status.observedGeneration {_QUOTA_STATUS}",
     {"spec.fairSharing": _QUEUE_ORDER},
 )
 FLAVOR = Ledger(
     "flavors",
-    f"""{_META_READ} spec.nodeLabels spec.topologyName spec.tolerations.key
+    f"""{META_READ} spec.nodeLabels spec.topologyName spec.tolerations.key
     spec.tolerations.operator spec.tolerations.value spec.tolerations.effect
     spec.nodeTaints.key spec.nodeTaints.value spec.nodeTaints.effect""",
-    f"{_META_NO_EFFECT} spec.tolerations.tolerationSeconds spec.nodeTaints.timeAdded",
+    f"{META_NO_EFFECT} spec.tolerations.tolerationSeconds spec.nodeTaints.timeAdded",
 )
-NAMESPACE = Ledger("namespaces", _META_READ, f"{_META_NO_EFFECT} spec.finalizers status")
+NAMESPACE = Ledger("namespaces", META_READ, f"{META_NO_EFFECT} spec.finalizers status")
 TOPOLOGY = Ledger(
-    "topologies", f"{_META_READ} spec.levels.nodeLabel spec.levels.alias", _META_NO_EFFECT
+    "topologies", f"{META_READ} spec.levels.nodeLabel spec.levels.alias", META_NO_EFFECT
 )
 
-_GROUP_READ = f"{_META_READ} spec.queue spec.minMember"
-_GROUP_STATUS = f"{_CONDITIONS} status.phase status.running status.succeeded status.failed"
+_GROUP_READ = f"{META_READ} spec.queue spec.minMember"
+_GROUP_STATUS = f"{CONDITIONS} status.phase status.running status.succeeded status.failed"
 POD_GROUPS = {
     NATIVE: Ledger(
         "pod groups",
-        f"""{_META_READ} spec.schedulingPolicy spec.schedulingConstraints.topology.key
+        f"""{META_READ} spec.schedulingPolicy spec.schedulingConstraints.topology.key
         spec.preemptionPolicy""",
-        f"""{_META_NO_EFFECT} {_CONDITIONS} spec.priority spec.priorityClassName spec.workloadRef
+        f"""{META_NO_EFFECT} {CONDITIONS} spec.priority spec.priorityClassName spec.workloadRef
         spec.disruptionMode status.resourceClaimStatuses""",
         {
             "spec.parentCompositePodGroupName": _COMPOSITE,
-            "spec.resourceClaims": _CLAIMS,
+            "spec.resourceClaims": CLAIMS,
         },
     ),
     KAI: Ledger(
         "pod groups",
         f"""{_GROUP_READ} spec.preemptibility spec.topologyConstraint.preferredTopologyLevel
         spec.topologyConstraint.requiredTopologyLevel""",
-        f"""{_META_NO_EFFECT} {_CONDITIONS} spec.markUnschedulable spec.priorityClassName
+        f"""{META_NO_EFFECT} {CONDITIONS} spec.markUnschedulable spec.priorityClassName
         spec.schedulingBackoff spec.stalenessGracePeriod spec.topologyConstraint.topology
         status.resourcesStatus status.schedulingConditions""",
         {
@@ -275,7 +268,7 @@ POD_GROUPS = {
     VOLCANO: Ledger(
         "pod groups",
         f"{_GROUP_READ} spec.networkTopology.highestTierAllowed spec.networkTopology.mode",
-        f"{_META_NO_EFFECT} {_GROUP_STATUS} spec.minResources spec.priorityClassName",
+        f"{META_NO_EFFECT} {_GROUP_STATUS} spec.minResources spec.priorityClassName",
         {
             "spec.minTaskMember": _TASK_MEMBERS,
             "spec.subGroupPolicy": _SUBGROUPS,
@@ -285,16 +278,16 @@ POD_GROUPS = {
     COSCHEDULING: Ledger(
         "pod groups",
         _GROUP_READ,
-        f"""{_META_NO_EFFECT} {_GROUP_STATUS} spec.minResources spec.scheduleTimeoutSeconds
+        f"""{META_NO_EFFECT} {_GROUP_STATUS} spec.minResources spec.scheduleTimeoutSeconds
         status.scheduled status.occupiedBy status.scheduleStartTime""",
     ),
 }
 QUEUES = {
     KAI: Ledger(
         "queues",
-        f"""{_META_READ} spec.parentQueue spec.resources.gpu.limit spec.resources.gpu.quota
+        f"""{META_READ} spec.parentQueue spec.resources.gpu.limit spec.resources.gpu.quota
         spec.resources.gpu.overQuotaWeight""",
-        f"""{_META_NO_EFFECT} {_CONDITIONS} spec.displayName spec.resources.cpu.overQuotaWeight
+        f"""{META_NO_EFFECT} {CONDITIONS} spec.displayName spec.resources.cpu.overQuotaWeight
         spec.resources.memory.overQuotaWeight status.allocated status.allocatedNonPreemptible
         status.childQueues status.requested""",
         {
@@ -309,9 +302,9 @@ QUEUES = {
     ),
     VOLCANO: Ledger(
         "queues",
-        f"""{_META_READ} spec.capability spec.deserved spec.guarantee.resource spec.parent
+        f"""{META_READ} spec.capability spec.deserved spec.guarantee.resource spec.parent
         spec.weight""",
-        f"""{_META_NO_EFFECT} {_CONDITIONS} spec.type status.allocated status.completed
+        f"""{META_NO_EFFECT} {CONDITIONS} spec.type status.allocated status.completed
         status.inqueue status.pending status.reservation status.running status.state
         status.unknown""",
         {
@@ -325,9 +318,9 @@ QUEUES = {
 }
 HYPER_NODES = Ledger(
     "hypernodes",
-    f"""{_META_READ} spec.members.type spec.members.selector.exactMatch
+    f"""{META_READ} spec.members.type spec.members.selector.exactMatch
     spec.members.selector.labelMatch spec.tier""",
-    f"{_META_NO_EFFECT} {_CONDITIONS} spec.tierName status.nodeCount",
+    f"{META_NO_EFFECT} {CONDITIONS} spec.tierName status.nodeCount",
     {"spec.members.selector.regexMatch": _REGEX},
 )
 
@@ -345,5 +338,6 @@ LEDGERS: Mapping[Kind, Ledger] = {
     HYPER_NODE: HYPER_NODES,
     **{Kind(group, "PodGroup"): ledger for group, ledger in POD_GROUPS.items()},
     **{Kind(group, "Queue"): ledger for group, ledger in QUEUES.items()},
+    **FURTHER_LEDGERS,
 }
 """By the kind of object; what has no table is no object that a reader takes."""

@@ -1,0 +1,97 @@
+"""Priority classes give pods their priority; disruption budgets say what may not be stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from placewright.instances.converters.kubernetes.accessor import (
+    AsList,
+    CountOrOne,
+    Record,
+    Texts,
+)
+from placewright.instances.converters.kubernetes.eligibility import holds
+from placewright.instances.converters.kubernetes.further_ledgers import PRIORITY_CLASS
+from placewright.instances.converters.kubernetes.records import Expression, Object, Pod
+from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of
+from placewright.instances.documents.caveats import Caveat
+
+_POD = Kind("", "Pod")
+
+
+class LabelSelector(Record):
+    """Labels that pods have to have; an empty one selects all."""
+
+    matchLabels: Texts = Field(default_factory=dict)  # noqa: N815
+    matchExpressions: Annotated[tuple[Expression, ...], AsList] = ()  # noqa: N815
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels pass all tests."""
+        return all(labels.get(key) == value for key, value in self.matchLabels.items()) and all(
+            holds(one, labels) for one in self.matchExpressions
+        )
+
+
+class _BudgetSpec(Record):
+    selector: LabelSelector | None = None
+
+
+class _BudgetStatus(Record):
+    disruptionsAllowed: CountOrOne = 0  # noqa: N815
+
+
+class Budget(Object):
+    """How many of some pods may be stopped now (PodDisruptionBudget)."""
+
+    spec: _BudgetSpec = _BudgetSpec()
+    status: _BudgetStatus = _BudgetStatus()
+
+    def broken_by(self, pods: Sequence[Pod]) -> bool:
+        """Whether these pods may not all be stopped."""
+        selector = self.spec.selector
+        hit = [
+            pod
+            for pod in pods
+            if selector is not None
+            and pod.spec.nodeName is not None
+            and pod.metadata.namespace == self.metadata.namespace
+            and selector.selects(pod.metadata.labels)
+        ]
+        return len(hit) > self.status.disruptionsAllowed
+
+
+def caveats_of_budgets(budgets: Sequence[Budget], pods: Sequence[Pod]) -> Iterator[Caveat]:
+    """Yield what budgets say of a job, whose pods are stopped together if it moves or stops."""
+    broken = [one.metadata.name for one in budgets if one.broken_by(pods)]
+    if broken:
+        text = f"that a disruption budget ({broken[0][:100]}) keeps it running is not read"
+        yield Caveat(rule="disruption-budget", text=text)
+
+
+def with_priorities(
+    sources: Mapping[Kind, Sequence[Source]],
+) -> Mapping[Kind, Sequence[Source]]:
+    """Return sources whose pods without a priority have that of their class, or the default's."""
+    classes = {name_of(one): one.raw for one in sources.get(PRIORITY_CLASS, ())}
+    default = next((raw for raw in classes.values() if raw.get("globalDefault") is True), None)
+    if not classes:
+        return sources
+    return {**sources, _POD: [_prioritized(one, classes, default) for one in sources.get(_POD, ())]}
+
+
+def _prioritized(
+    source: Source, classes: Mapping[str, Mapping[str, Any]], default: Mapping[str, Any] | None
+) -> Source:
+    spec = source.raw.get("spec")
+    if not isinstance(spec, dict) or spec.get("priority") is not None:
+        return source
+    name = spec.get("priorityClassName")
+    found = classes.get(name) if isinstance(name, str) and name else default
+    if found is None:
+        return source
+    policy = spec.get("preemptionPolicy") or found.get("preemptionPolicy")
+    given = {**spec, "priority": found.get("value"), "preemptionPolicy": policy}
+    return source._replace(raw={**source.raw, "spec": given})
