@@ -14,7 +14,6 @@ from placewright.instances.derived.doubts import doubts_of
 from placewright.instances.derived.source_names import LeftOut
 from placewright.instances.derived.source_words import words_of
 from placewright.instances.documents.base import API_VERSION
-from placewright.instances.documents.round import Round
 
 
 def explanation_document(
@@ -47,22 +46,10 @@ def explanation_document(
     }
 
 
-def left_out_document(
-    round_: Round, name: str, left: Sequence[LeftOut], digest: str
-) -> dict[str, Any]:
+def left_out_document(name: str, left: Sequence[LeftOut], digest: str) -> dict[str, Any]:
     """Return why something of a round's source is not in the round, as an object."""
-    words = words_of(round_)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Explanation",
-        "round": digest,
-        "job": name,
-        "verdict": "left_out",
-        "left_out": [
-            {"name": one.name, "why": one.why, "help": words.help_for(one.name, one.why)}
-            for one in left
-        ],
-    }
+    head = {"apiVersion": API_VERSION, "kind": "Explanation", "round": digest, "job": name}
+    return {**head, "verdict": "left_out", "left_out": [one._asdict() for one in left]}
 
 
 def kinds_document(kinds: Sequence[WaitingKind], digest: str) -> dict[str, Any]:

@@ -112,10 +112,10 @@ def _explain_job(
     called, left = jobs_called(round_, job), left_out_called(round_, job)
     if left and not called:
         if as_json:
-            document = left_out_document(round_, job, left, round_digest(round_))
+            document = left_out_document(job, left, round_digest(round_))
             typer.echo(json.dumps(document, indent=2))
         else:
-            for line in left_out_lines(round_, job, left):
+            for line in left_out_lines(job, left):
                 out().print(line, soft_wrap=True)
         return True
     explanation = explain_job(round_, plan, job, corrections=corrections, time_limit=time_limit)

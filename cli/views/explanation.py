@@ -12,7 +12,7 @@ from placewright.cli.views.cost_of_starting import cost_text
 from placewright.cli.views.nearest_places import places_text
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
-from placewright.instances.derived.doubts import SO_FAR
+from placewright.instances.derived.doubts import so_far
 from placewright.instances.derived.durations import duration
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.reason_text import reason_text
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from placewright.explain.kinds import WaitingKind
     from placewright.instances.documents.job import Job
     from placewright.instances.documents.plan import Plan
-    from placewright.instances.documents.round import Round
 
 MAX_JOBS = 3
 MANY = 1000
@@ -96,14 +95,14 @@ def _lines(job: Job, explanation: Explanation, plan: Plan | None, most: int) -> 
     yield f"  {_proven(explanation)}"
 
 
-def left_out_lines(round_: Round, name: str, left: Sequence[LeftOut]) -> Iterator[str]:
+def left_out_lines(name: str, left: Sequence[LeftOut]) -> Iterator[str]:
     """Yield the lines of something that is left out of a round: why, and what helps."""
-    words = words_of(round_)
+    helps = {one.why: one.help for one in reversed(left)}
     for why, names in by_reason(left).items():
         known = "" if names == [name] else f" ({several(names)})"
         yield f"{name}{known} is not in the round: {why}"
-        if helps := words.help_for(names[0], why):
-            yield f"  What helps: {helps}"
+        if helps[why]:
+            yield f"  What helps: {helps[why]}"
 
 
 def called_line(name: str, job: str, called: Sequence[str], left: Sequence[LeftOut]) -> str:
@@ -160,7 +159,7 @@ def kinds_table(kinds: Sequence[WaitingKind], *, beside: bool) -> Table:
         why = [verdict_text(kind.explanation, beside=beside)]
         why += [f"  {label(fact)}  {fact.text}" for fact in kind.explanation.conflict]
         if told := doubts(kind.explanation):
-            why.append(f"  {SO_FAR}: {several(told)}")
+            why.append(f"  {so_far(told)}")
         which = several([shortened(name) for name in kind.jobs], MAX_JOBS)
         said = words_of(kind.explanation.world.base).say("\n".join(why), kind.jobs[0])
         made.add_row(f"{len(kind.jobs):,}", gpus(kind.milli_gpu), which, said)

@@ -6,7 +6,7 @@ Whatever says something of a job says this, too: as far as the round knows.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from placewright.instances.derived.phrases import several
@@ -45,6 +45,11 @@ def doubts_of(round_: Round, job: Job) -> list[str]:
     return [*hard, *unsaid_of(round_.annotations, job.name)]
 
 
+def so_far(doubts: Sequence[str]) -> str:
+    """Say the first doubts of a job in a phrase, "" if there are none."""
+    return f"{SO_FAR}: {several(doubts, MAX_TOLD)}" if doubts else ""
+
+
 def told_of(round_: Round) -> Iterator[Told]:
     """Yield all caveats of a round, the hard ones first."""
     found: dict[Caveat, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
@@ -67,8 +72,7 @@ def why_waits(
     round_: Round, job: Job, decision: Decision, when: Callable[[int], str] | None = None
 ) -> str:
     """Say in the words of its source why a job waits, "" if nothing is known, with its doubts."""
-    words, doubts = words_of(round_), doubts_of(round_, job)
-    said = f"{SO_FAR}: {several(doubts, MAX_TOLD)}" if doubts else ""
+    words, said = words_of(round_), so_far(doubts_of(round_, job))
     if decision.reason is None:
         return said
     text = words.say(reason_text(decision.reason, decision.detail, when or words.at))

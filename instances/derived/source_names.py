@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from placewright.instances.derived.names import check_known
 from placewright.instances.derived.phrases import several
+from placewright.instances.derived.source_words import words_of
 from placewright.instances.documents.bookkeeping import book_of
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
@@ -35,10 +36,11 @@ _PART = re.compile(r"([0-9]+)[_+][0-9]+")
 
 
 class LeftOut(NamedTuple):
-    """Something of a source that is not in the round: its name there, and why not."""
+    """Something of a source that is not in the round: its name there, why not, what helps."""
 
     name: str
     why: str
+    help: str
 
 
 def also_of(names: Iterable[str]) -> str:
@@ -86,12 +88,13 @@ def all_left_out(round_: Round) -> Iterator[LeftOut]:
     book = book_of(round_.annotations)
     if book is None:
         return
-    whys = dict(book.why)
+    words, whys = words_of(round_), dict(book.why)
     for kind in book.left_out:
         for name in kind.names:
             more = whys.pop(name, "")
-            yield LeftOut(name, f"{kind.reason}: {more}" if more else kind.reason)
-    yield from (LeftOut(name, why) for name, why in whys.items())
+            why = f"{kind.reason}: {more}" if more else kind.reason
+            yield LeftOut(name, why, words.help_for(name, why))
+    yield from (LeftOut(name, why, words.help_for(name, why)) for name, why in whys.items())
 
 
 def left_out_called(round_: Round, name: str) -> list[LeftOut]:

@@ -23,8 +23,7 @@ class Words:
     terms
         Patterns of words of rounds, each with what stands there instead, in this order.
     helps
-        What its user can do about something that is left out, by a pattern of the reason why;
-        `{0}` is its name, `{1}` that of the array of a task.
+        What its user can do about something that is left out, by a pattern of the reason why.
     epoch
         Whether its times are seconds since 1970.
     """
@@ -36,7 +35,7 @@ class Words:
     def say(self, text: str, job: str = "") -> str:
         """Return a sentence, about a job, in the words of the source."""
         for pattern, term in self.terms:
-            text = pattern.sub(term.replace("{job}", job.replace("\\", "\\\\")), text)
+            text = pattern.sub(term.replace("JOB", job.replace("\\", "\\\\")), text)
         return text
 
     def at(self, seconds: int) -> str:
@@ -47,110 +46,91 @@ class Words:
 
     def help_for(self, name: str, why: str) -> str:
         """Return what can be done about something that is left out, "" if nothing is known."""
-        found = (text for pattern, text in self.helps if pattern.search(why))
-        return next(found, "").format(name, name.partition("_")[0])
+        found = next((text for pattern, text in self.helps if pattern.search(why)), "")
+        return found.replace("ARRAY", name.partition("_")[0]).replace("JOB", name)
 
 
-def _table(rows: Mapping[str, str], *, words: bool = True) -> list[tuple[re.Pattern[str], str]]:
-    """Compile the patterns of a table; `words`: they stand for whole words, not parts of names."""
-    ends = (r"(?<![\w./-])", r"(?![\w/]|[.-]\w)") if words else ("", "")
-    return [(re.compile(f"{ends[0]}(?:{one}){ends[1]}"), said) for one, said in rows.items()]
+def _rows(table: str, begin: str = "", end: str = "") -> list[tuple[re.Pattern[str], str]]:
+    r"""Return the rows of a table, `PATTERN = TEXT`; SET is a name, which \1 is in the text."""
+    rows = (row.split(" = ", 1) for row in table.strip().splitlines())
+    named = ((pattern.strip().replace("SET", r"([^\s,;:]+)"), text) for pattern, text in rows)
+    return [(re.compile(f"{begin}(?:{pattern}){end}"), text) for pattern, text in named]
 
 
-_SET = r"([^\s,;:]+)"
-"""The name of a host set, behind its kind."""
-
-_NODES = {r"hosts": "nodes", r"host": "node"}
-
-_SLURM = Words(
-    _table(
-        {
-            rf"on hosts of host set partition/{_SET} only": r"in partition \1 only (-p)",
-            rf"on hosts of host set feature/{_SET} only": r"on nodes with feature \1 only (-C)",
-            rf"on hosts of host set without/{_SET} only": "not on nodes that it excludes (-x)",
-            rf"on hosts of host set reservation/{_SET} only": r"in reservation \1 only",
-            rf"on hosts of host set {_SET} only": r"on nodes of \1 only",
-            rf"allow hosts outside of host set partition/{_SET}, too": r"another partition than \1 "
-            "(-p)",
-            rf"allow hosts outside of host set feature/{_SET}, too": r"drop feature \1 (-C)",
-            rf"allow hosts outside of host set without/{_SET}, too": "exclude no nodes (-x)",
-            rf"allow hosts outside of host set {_SET}, too": r"allow nodes outside of \1, too",
-            r"allow any host": "ask for no nodes by name (-w)",
-            r"the job is held": "the job is held (scontrol hold)",
-            r"resume it": "release it: scontrol release {job}",
-            r"let it start at once": "let it start at once: scontrol update jobid={job} "
-            "starttime=now",
-            r"cap (?:qos/([^\s/]+)|account/([^\s/]+))/(user|account)/"
-            + _SET: r"limit of \1\2 for \3 \4",
-            rf"cap qos/{_SET}": r"QOS \1",
-            rf"cap account/{_SET}": r"account \1",
-            rf"license/{_SET}": r"licence \1",
-            r"release host (\S+)": r"take node \1 out of its reservation",
-            r"within a cap": "within a limit",
-            r"ask for a run time of at most": "shorten --time to at most",
-            r"tenants": "accounts",
-            r"tenant": "account",
-            **_NODES,
-        }
-    ),
-    _table(
-        {
-            r"\(dependency\)": "scontrol update jobid={0} dependency= (it then waits for no job)",
-            r"limit of its array": "scontrol update jobid={1} arraytaskthrottle=N, with a higher N",
-            r"[Tt]ime ?[Ll]imit|longer than": "scontrol update jobid={0} timelimit=T, a lower T",
-            r"PartitionNodeLimit|more nodes": "scontrol update jobid={0} numnodes=N, with fewer",
-            r"limit that the round does not have": "give convert what sacctmgr shows of "
-            "associations and QOS; to raise a limit: sacctmgr modify account or qos",
-            r"begins later": "scontrol update jobid={0} starttime=now",
-            r"may use no node": "scontrol update jobid={0} partition=P features= excnodelist=",
-            r"GPU model": "scontrol update jobid={0} gres=gpu:N, or a type that nodes have",
-            r"\((?:Invalid)?(?:Account|QOS)": "scontrol update jobid={0} account=A qos=Q",
-        },
-        words=False,
-    ),
-    epoch=True,
-)
+def _words(terms: str, helps: str) -> Words:
+    """Return the words of tables: of whole words, not parts of names, and of reasons."""
+    return Words(_rows(terms, r"(?<![\w./-])", r"(?![\w/]|[.-]\w)"), _rows(helps), epoch=True)
 
 
-def _kubernetes(queues: Mapping[str, str]) -> Words:
-    return Words(
-        _table(
-            {
-                rf"on hosts of host set label/{_SET} only": r"on nodes with label \1 only",
-                rf"on hosts of host set flavor/{_SET} only": r"on nodes of flavor \1 only",
-                rf"on hosts of host set {_SET} only": r"on nodes that meet \1 only",
-                rf"allow hosts outside of host set label/{_SET}, too": r"drop its node selector \1",
-                rf"allow hosts outside of host set flavor/{_SET}, too": r"another flavor than \1",
-                rf"allow hosts outside of host set {_SET}, too": r"allow nodes without \1, too",
-                r"the job is held": "it is held (gate, suspended or its queue stopped)",
-                r"resume it": "take its gate away, resume it, or start its queue again",
-                r"release host": "open node",
-                r"reserved": "closed (cordoned, or with pods that are left out)",
-                r"within a cap": "within the quota of its queues",
-                rf"cap queue/{_SET}": r"queue \1",
-                rf"cap cohort/{_SET}": r"cohort \1",
-                **queues,
-                **_NODES,
-            }
-        ),
-        _table(
-            {
-                r"fewer pods": "create the missing pods, or lower the minimum of its group",
-                r"may go to no node": "kubectl describe pod {0}: change what no node meets",
-                r"has no pods": "create its pods",
-            },
-            words=False,
-        ),
-        epoch=True,
-    )
-
-
+_NODES = """\
+    hosts = nodes
+    host = node
+"""
+_SLURM = r"""
+    on hosts of host set partition/SET only = in partition \1 only (-p)
+    on hosts of host set feature/SET only = on nodes with feature \1 only (-C)
+    on hosts of host set without/SET only = not on nodes that it excludes (-x)
+    on hosts of host set reservation/SET only = in reservation \1 only
+    on hosts of host set SET only = on nodes of \1 only
+    allow hosts outside of host set partition/SET, too = another partition than \1 (-p)
+    allow hosts outside of host set feature/SET, too = drop feature \1 (-C)
+    allow hosts outside of host set without/SET, too = exclude no nodes (-x)
+    allow hosts outside of host set SET, too = allow nodes outside of \1, too
+    allow any host = ask for no nodes by name (-w)
+    the job is held = the job is held (scontrol hold)
+    resume it = release it: scontrol release JOB
+    let it start at once = let it start at once: scontrol update jobid=JOB starttime=now
+    cap (?:qos|account)/([^\s/]+)/(user|account)/SET = limit of \1 for \2 \3
+    cap qos/SET = QOS \1
+    cap account/SET = account \1
+    within a cap = within a limit
+    license/SET = licence \1
+    release host (\S+) = take node \1 out of its reservation
+    ask for a run time of at most = shorten --time to at most
+    tenants = accounts
+    tenant = account
+"""
+_SLURM_HELPS = r"""
+    \(dependency\) = scontrol update jobid=JOB dependency= (it then waits for no job)
+    limit of its array = scontrol update jobid=ARRAY arraytaskthrottle=N, with a higher N
+    [Tt]ime ?[Ll]imit|longer than = scontrol update jobid=JOB timelimit=T, a lower T
+    PartitionNodeLimit|more nodes = scontrol update jobid=JOB numnodes=N, with fewer
+    limit that the round does not have = give convert what sacctmgr shows of associations and QOS
+    begins later = scontrol update jobid=JOB starttime=now
+    may use no node = scontrol update jobid=JOB partition=P features= excnodelist=
+    GPU model = scontrol update jobid=JOB gres=gpu:N, or a type that nodes have
+    \((?:Invalid)?(?:Account|QOS) = scontrol update jobid=JOB account=A qos=Q
+"""
+_KUBERNETES = r"""
+    on hosts of host set label/SET only = on nodes with label \1 only
+    on hosts of host set flavor/SET only = on nodes of flavor \1 only
+    on hosts of host set SET only = on nodes that meet \1 only
+    allow hosts outside of host set label/SET, too = drop its node selector \1
+    allow hosts outside of host set flavor/SET, too = another flavor than \1
+    allow hosts outside of host set SET, too = allow nodes without \1, too
+    the job is held = it is held (gate, suspended or its queue stopped)
+    resume it = take its gate away, resume it, or start its queue again
+    release host = open node
+    reserved = closed (cordoned, or with pods that are left out)
+    within a cap = within the quota of its queues
+    cap queue/SET = queue \1
+    cap cohort/SET = cohort \1
+    tenants = queues
+    tenant = queue
+"""
+_KUBERNETES_HELPS = """
+    fewer pods = create the missing pods, or lower the minimum of its group
+    may go to no node = kubectl describe pod JOB: change what no node meets
+    has no pods = create its pods
+"""
+_KUEUE = """\
+    queues = ClusterQueues
+    queue = ClusterQueue
+"""
 _WORDS: Mapping[str, Words] = {
-    "slurm": _SLURM,
-    "kubernetes": _kubernetes({"tenants": "queues", "tenant": "queue"}),
-    "kueue": _kubernetes(
-        {"tenants": "ClusterQueues", "tenant": "ClusterQueue", "queue": "ClusterQueue"}
-    ),
+    "slurm": _words(_SLURM + _NODES, _SLURM_HELPS),
+    "kubernetes": _words(_KUBERNETES + _NODES, _KUBERNETES_HELPS),
+    "kueue": _words(_KUBERNETES + _NODES + _KUEUE, _KUBERNETES_HELPS),
 }
 _OF_ROUNDS = Words()
 

@@ -105,6 +105,7 @@ class Extender:
         places = self._jobs[job]
         if not places.tasks:
             return None, f"{_WAITS} {places.why}"
+        more = f"; {places.why}" if places.why else ""
         free = self._free(job, places.tasks, args.pod, asked)
         nodes = set(args.nodes)
         self._given.pop(_key(args.pod), None)
@@ -112,11 +113,11 @@ class Extender:
             host = places.tasks[number].host
             if host in nodes:
                 self._given[_key(args.pod)] = job, number
-                return host, f"placewright: planned for {host}"
+                return host, f"placewright: planned for {host}{more}"
         hosts = list(dict.fromkeys(places.tasks[number].host for number in free))
         if hosts:
-            more = f" and {len(hosts) - MAX_NAMED} more" if len(hosts) > MAX_NAMED else ""
-            return None, f"{_WAITS} planned for {', '.join(hosts[:MAX_NAMED])}{more}"
+            others = f" and {len(hosts) - MAX_NAMED} more" if len(hosts) > MAX_NAMED else ""
+            return None, f"{_WAITS} planned for {', '.join(hosts[:MAX_NAMED])}{others}{more}"
         gpus = f"{asked / WHOLE_GPU:g} GPU{'' if asked == WHOLE_GPU else 's'}"
         return None, f"{_WAITS} no place of job {job} for {gpus} is left"
 

@@ -52,7 +52,7 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class JobPlaces:
-    """Where a plan has the tasks of a job, or else why it waits.
+    """Where a plan has the tasks of a job, with what is doubtful of it, or else why it waits.
 
     `owners` are uids of what its pods belong to, and of pods that wait themselves.
     """

@@ -132,7 +132,7 @@ def _explain(raw: Any, question: Question) -> tuple[Answer, None]:
     if job is None:
         return as_json(kinds_document(explain_all(round_, plan, time_limit=seconds), digest)), None
     if not jobs_called(round_, job) and (left := left_out_called(round_, job)):
-        return as_json(left_out_document(round_, job, left, digest)), None
+        return as_json(left_out_document(job, left, digest)), None
     found = explain_job(round_, plan, job, corrections=corrections, time_limit=seconds)
     return as_json(explanation_document(found, digest)), None
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from placewright.explain.fragmentation import fragmentation_of, is_measured
 from placewright.explain.free_domains import free_and_total
-from placewright.instances.derived.doubts import why_waits
+from placewright.instances.derived.doubts import doubts_of, so_far, why_waits
 from placewright.instances.derived.source_names import all_left_out
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
@@ -75,7 +75,8 @@ def _places(round_: Round, job: Job, decision: Decision) -> JobPlaces:
             )
             for task in decision.tasks
         )
-        return JobPlaces(tasks, owners=owners)
+        doubts = doubts_of(round_, job)
+        return JobPlaces(tasks, so_far(doubts)[:MAX_REASON], owners)
     known = (uid for uids in pods for uid in uids if uid)
     return JobPlaces(why=_why(round_, job, decision), owners=(*owners, *known))
 

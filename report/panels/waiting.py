@@ -12,7 +12,7 @@ from placewright.explain.corrections.find import Correction
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
 from placewright.explain.kinds import WaitingKind, explain_all
-from placewright.instances.derived.doubts import SO_FAR, why_waits
+from placewright.instances.derived.doubts import so_far, why_waits
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.reason_text import MEANINGS
 from placewright.instances.derived.source_words import words_of
@@ -194,7 +194,7 @@ def _with_changes(
     changes: tuple[Sentence, ...] = ()
     left = end - monotonic()
     if told := doubts(found):
-        facts = (*facts, Sentence("so far", f"{SO_FAR}: {several(told)}"))
+        facts = (*facts, Sentence("so far", so_far(told)))
     note = why[kind.jobs[0]] if found.verdict is Verdict.UNDECIDED else ""
     if found.verdict not in (Verdict.COULD_START, Verdict.UNDECIDED):
         changes, note = _changes(subject, plan, kind.jobs[0], left) if left > 0 else ((), NO_TIME)

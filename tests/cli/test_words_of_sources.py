@@ -180,7 +180,9 @@ def test_a_dump_of_a_release_that_is_too_old_names_it(tmp_path):
     folder = slurm_dumps.write_dump(tmp_path, [job(1)], [node("h0")])
     meta = {"Slurm": {"version": {"major": 21, "micro": 5, "minor": 8}, "release": "21.08.5"}}
     (folder / "jobs.json").write_text(json.dumps({"meta": meta, "jobs": [{"no": 1}]}))
-    with pytest.raises(InvalidInputError, match=r"is of Slurm 21\.08; expected Slurm from 22\.05"):
+    with pytest.raises(
+        InvalidInputError, match=r"is of Slurm 21\.08\.5; expected Slurm from 22\.05"
+    ):
         read_slurm([folder])
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from placewright.instances.documents.quantities import small_number
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_text, parse_values
 
@@ -26,7 +25,7 @@ _TEXT_PARTS = {
 _NONE = ("No reservations in the system", "No licenses configured", "No topology information")
 """How texts begin that say that there is nothing of their kind."""
 
-OLDEST = 22, 5
+OLDEST = "22.05"
 """The first release of Slurm whose JSON is read."""
 
 _STRUCTURED = (".json", ".yaml", ".yml")
@@ -145,25 +144,13 @@ def _add(found: Sources, file: str, *, named: bool) -> bool:
 
 
 def _check_release(raw: Any, file: str) -> None:
-    """Refuse what a release of Slurm wrote whose JSON has other fields.
-
-    Raises
-    ------
-    InvalidInputError
-        It is too old.
-    """
-    version: Any = raw
-    for key in ("meta", "Slurm", "version"):
-        version = version.get(key) if isinstance(version, dict) else None
-    said = version if isinstance(version, dict) else {}
-    major, minor = (small_number(str(said.get(key))) for key in ("major", "minor"))
-    if major is not None and minor is not None and (major, minor) < OLDEST:
-        raise InvalidInputError(
-            f"is of Slurm {major}.{minor:02}; expected Slurm from {OLDEST[0]}.{OLDEST[1]:02} on",
-            file=file,
-            path=("meta",),
-            show_value=False,
-        )
+    """Refuse what a release of Slurm wrote whose JSON has other fields."""
+    release = raw
+    for key in ("meta", "Slurm", "release"):
+        release = release.get(key) if isinstance(release, dict) else None
+    if isinstance(release, str) and "1" <= release < OLDEST:
+        problem = f"is of Slurm {release}; expected Slurm from {OLDEST} on"
+        raise InvalidInputError(problem, file=file, path=("meta",), show_value=False)
 
 
 def _kind(text: str) -> str | None:
