@@ -22,6 +22,7 @@ from placewright.instances.derived.slurm_marks import (
     STOPPED,
     WAITS,
 )
+from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.documents.plan import DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import printable
@@ -120,11 +121,15 @@ def slurm_steps(round_: Round, plan: Plan) -> Steps:
     jobs = _Jobs(places, needs, _kept(places, needs, made), round_.now)
     made.steps += jobs.steps([name for name in stops if name in places], plan)
     of = {job.name: job for job in round_.jobs}
-    made.steps += (
-        _wait(place, why_waits(round_, of[name], place.decision))
-        for name, place in places.items()
-        if place.decision.decision is DecisionKind.WAIT
-    )
+    for name, place in places.items():
+        if place.decision.decision is DecisionKind.WAIT:
+            why = why_waits(round_, of[name], place.decision)
+            if place.decision.reason is None and hard_caveats(of[name].annotations):
+                step = _wait(place._replace(released=False), why)
+                made.steps.append(_leave(place, step.commands[1]))
+                made.steps.append(step._replace(commands=step.commands[1:]))
+            else:
+                made.steps.append(_wait(place, why))
     return made
 
 
@@ -352,6 +357,17 @@ def _wait(place: SlurmPlace, said: str) -> Step:
             Command(_update(place, *fields, comment=f"{mark}{why}"), held=False),
             *again,
         ),
+    )
+
+
+def _leave(place: SlurmPlace, comment: Command) -> Step:
+    """Leave a job to Slurm that has rules which a plan does not obey: else it would never start."""
+    release = Command(("scontrol", "release", place.job), held=True)
+    return Step(
+        job=place.job,
+        does=f"leave {place.job} to Slurm",
+        state=State.PENDING,
+        commands=(release, comment._replace(held=True)),
     )
 
 

@@ -88,8 +88,12 @@ def test_comments_and_events_say_what_is_not_obeyed(tmp_path):
     round_ = convert(tmp_path, [job(1, **asks), job(2, **asks, node_count=9)]).round
     plan = solve_round(round_, isolation="none")
     script = slurm_script(round_, obeying(round_, plan).plan).text
-    assert "scontrol release" not in script
+    assert "ReqNodeList=h" not in script
+    left = slurm_steps(round_, obeying(round_, plan).plan).steps[0]
+    assert left.does == "leave 1 to Slurm"
+    assert [one.held for one in left.commands] == [True, True]
+    assert "AdminComment=placewright: waits:" in left.commands[1].words[-1]
     assert "AdminComment=placewright: waits: as far as the round knows: --contiguous" in script
     assert "; as far as the round knows: --contiguous is not read" in script
-    assert "scontrol release 1" in slurm_script(round_, plan).text
+    assert "start 1 on" in str(slurm_steps(round_, plan).steps)
     assert not kueue_script(round_, plan).calls
