@@ -117,6 +117,8 @@ def waiting_job(round_: Round, plan: Plan | None, name: str) -> str:
     """
     started = FACTS[round_.policy.formulation].started(plan) if plan is not None else ()
     jobs = check_in_round(round_, name, ("job",))
+    # Where some pods of a gang run, those that wait are a job of their own.
+    jobs += [job for job in round_.jobs if job.name == f"{name}:waiting"]
     problems = [_not_waiting(round_, started, job) for job in jobs]
     if problems[0] and all(problems):
         raise InvalidInputError(problems[0], path=("job",), value=jobs[0].name)

@@ -36,6 +36,7 @@ def valid_pair(
     """
     check_one_stdin(round_file, plan_file)
     check_output(output, round_file, plan_file)
+    from placewright.instances.derived.doubts import told_of
     from placewright.instances.exporters.despite import obeying
     from placewright.instances.io.files import load_plan, load_round
     from placewright.instances.verify import verify
@@ -45,6 +46,9 @@ def valid_pair(
     verification = verify(round_, plan)
     if not verification.ok:
         raise typer.Exit(report_violations(verification, plan_file))
+    rules = {told.caveat.rule for told in told_of(round_)}
+    for rule in (rule for rule in despite or () if rule not in rules):
+        note(f"placewright: --despite {rule}: no job or host has this rule")
     left = obeying(round_, plan.completed(round_.names), despite or ())
     for line in left.lines:
         note(f"placewright: {line}")

@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from pydantic import TypeAdapter, ValidationError
+
 from placewright.instances.derived.names import check_known
 from placewright.instances.derived.phrases import several
 from placewright.instances.derived.source_words import words_of
+from placewright.instances.documents.annotations import MAX_TEXT
 from placewright.instances.documents.bookkeeping import book_of
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
@@ -26,28 +29,27 @@ from placewright.instances.documents.source_keys import (
 )
 from placewright.instances.errors import InvalidInputError, Path
 
-MAX_ALSO = 2**16
-"""Characters of the other names of a job."""
-
 _NAMES = (SLURM_JOB, SLURM_COMPONENTS, KUBERNETES_NAME, f"{KUBERNETES_OWNER}name", KUBERNETES_PODS)
 _UIDS = (KUBERNETES_UID, f"{KUBERNETES_OWNER}uid", KUBERNETES_POD_UIDS)
+_NAMES_ALSO = TypeAdapter(tuple[str, ...])
 _PART = re.compile(r"([0-9]+)[_+][0-9]+")
 """A task of an array, or a component of a heterogeneous job."""
 
 
 class LeftOut(NamedTuple):
-    """Something of a source that is not in the round: its name there, why not, what helps."""
+    """Something of a source that is not in the round: its names there, why not, what helps."""
 
     name: str
     why: str
     help: str
+    also: Sequence[str] = ()
 
 
 def also_of(names: Iterable[str]) -> str:
     """Return the annotation `ALSO` of some names, "" if there are none."""
     listed = list(dict.fromkeys(names))
     text = json.dumps(listed) if listed else ""
-    return text if len(text) <= MAX_ALSO else ""
+    return text if len(text) <= MAX_TEXT else ""
 
 
 def names_of(job: Job) -> Iterator[str]:
@@ -75,41 +77,31 @@ def is_called(names: Iterable[str], name: str) -> bool:
 
 
 def jobs_called(round_: Round, name: str) -> list[Job]:
-    """Return the jobs that have a name in the round or in its source, those that wait first."""
+    """Return the job of a name, or else those with it in the source, those that wait first."""
+    exact = next((job for job in round_.jobs if job.name == name), None)
+    if exact is not None:
+        return [exact]
     found = [job for job in round_.jobs if is_called(names_of(job), name)]
-    exact = [job for job in found if job.name == name]
-    if exact and (exact[0].running is None or all(job.running for job in found)):
-        return exact
     return sorted(found, key=lambda job: job.running is not None)
 
 
 def all_left_out(round_: Round) -> Iterator[LeftOut]:
     """Yield all that the source has and the round has not, as far as its bookkeeping has names."""
-    book = book_of(round_.annotations)
+    book, words = book_of(round_.annotations), words_of(round_)
     if book is None:
         return
-    words, whys = words_of(round_), dict(book.why)
-    for kind in book.left_out:
-        for name in kind.names:
-            more = whys.pop(name, "")
-            why = f"{kind.reason}: {more}" if more else kind.reason
-            yield LeftOut(name, why, words.help_for(name, why))
-    yield from (LeftOut(name, why, words.help_for(name, why)) for name, why in whys.items())
+    reasons = {name: kind.reason for kind in book.left_out for name in kind.names}
+    for name in reasons | book.why:
+        why = ": ".join(filter(None, (reasons.get(name), book.why.get(name))))
+        yield LeftOut(name, why, words.help_for(name, why), book.also.get(name, ()))
 
 
 def left_out_called(round_: Round, name: str) -> list[LeftOut]:
     """Return what the source has of a name and the round has not, with the reasons."""
-    book = book_of(round_.annotations)
     part = _PART.fullmatch(name)
-    return [
-        one
-        for one in all_left_out(round_)
-        if book is not None
-        and (
-            (part and part[1] == one.name)
-            or is_called((one.name, *book.also.get(one.name, ())), name)
-        )
-    ]
+    whole = part[1] if part else name
+    left = all_left_out(round_)
+    return [one for one in left if one.name == whole or is_called((one.name, *one.also), name)]
 
 
 def check_in_round(round_: Round, name: str, path: Path) -> list[Job]:
@@ -143,14 +135,13 @@ def by_reason(left: Iterable[LeftOut]) -> dict[str, list[str]]:
 def whys(left: Sequence[LeftOut]) -> str:
     """Say why some things are left out, each reason once."""
     reasons = by_reason(left)
-    if len(reasons) == 1:
-        return next(iter(reasons))
-    return "; ".join(f"{several(names)}: {why}" for why, names in reasons.items())
+    several_reasons = len(reasons) > 1
+    said = (f"{several(n)}: {why}" if several_reasons else why for why, n in reasons.items())
+    return "; ".join(said)
 
 
-def _listed(text: str) -> list[str]:
+def _listed(text: str) -> tuple[str, ...]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+        return _NAMES_ALSO.validate_json(text)
+    except (ValidationError, RecursionError):
+        return ()

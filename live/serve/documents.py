@@ -89,7 +89,7 @@ class ExplanationDocument(BaseModel):
     job: str | None = None
     verdict: str | None = None
     doubts: list[str] = []
-    left_out: list[dict[str, str]] = []
+    left_out: list[dict[str, Any]] = []
     conflict: list[dict[str, Any]] = []
     proof: dict[str, Any] | None = None
     places: list[dict[str, Any]] = []

@@ -181,6 +181,18 @@ def test_every_verb_says_what_is_not_obeyed(run, tmp_path):
     assert "ReqNodeList=h0" not in refused.out
     despite = run("export", "slurm", file, plan, "--despite", "contiguous")
     assert "ReqNodeList=h0" in despite.out
+    assert "no job or host has this rule" not in despite.err
+    typo = run("export", "slurm", file, plan, "--despite", "contagious")
+    assert "--despite contagious: no job or host has this rule" in typo.err
     page = tmp_path / "page.html"
     assert run("report", file, plan, "-o", page, "--explain", "0").code == 0
     assert "Rules that are told, and not obeyed" in page.read_text()
+
+
+def test_of_a_gang_that_runs_in_part_the_pods_that_wait_are_explained(tmp_path, run):
+    labels = {"labels": {"scheduling.x-k8s.io/pod-group": "co"}}
+    pods = [dumps.pod("co-0", 8, host="n0", meta=labels), dumps.pod("co-1", 8, meta=labels)]
+    file = tmp_path / "round.json"
+    write(dumps.convert(tmp_path, dumps.node("n0"), *pods).round, file)
+    assert run("explain", file, "--job", "ns/co").out.startswith("job ns/co:waiting ")
+    assert run("whatif", file, "--end", "ns/co").code == 0
