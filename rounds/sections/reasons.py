@@ -191,7 +191,10 @@ class _Tests:
                 return Verdict(reason, {**lack, **doubt})
         if self._startable and not doubt:
             state = self._states.key(Reason.NOT_CHOSEN, precedence), region
-            doubt = {"startable": True} if self._fits(state, job, choice) else {}
+            fitting = self._fits(state, job, choice)
+            doubt = (
+                {"unproven": True} if fitting is None else {"startable": True} if fitting else {}
+            )
         return Verdict(Reason.NOT_CHOSEN, doubt | where)
 
     def _excess(
