@@ -53,6 +53,8 @@ def turns(waiting: Waiting, reserved: list[Reserved]) -> tuple[list[int], list[i
     if len(reserved) < waiting.depth or not reserved:
         return queue, []
     last = max(queue.index(r.job) for r in reserved)
+    if waiting.listed:
+        return queue[: last + 1], queue[last + 1 :]
     first = min(r.at for r in reserved)
 
     def turn(number: int) -> tuple[bool, int, bool]:

@@ -53,9 +53,11 @@ class Waiting:
             (any(standing.entitled(job, o) for o in range(len(job.options))), job.priority)
             for job in facts.jobs
         ]
-        pending.sort(key=lambda job: (self._turn(job), submitted[job.number], job.number))
-        self.queue = [job.number for job in pending]
         backfill = facts.policy.get("backfill")
+        self.listed = (backfill or {}).get("order") == "listed"
+        if not self.listed:
+            pending.sort(key=lambda job: (self._turn(job), submitted[job.number], job.number))
+        self.queue = [job.number for job in pending]
         self.depth = 0
         if backfill is not None:
             depth = backfill.get("depth", 1)

@@ -61,6 +61,8 @@ def draw(rng: Random) -> Raw:
     round_["policy"] = {"terms": terms, "priority": rng.choice(("strict", "preemption"))}
     if chance(rng, 0.85):
         round_["policy"]["backfill"] = {"depth": rng.choice((1, 1, 2, "all"))}
+        if chance(rng, 0.3):
+            round_["policy"]["backfill"]["order"] = "listed"
     if chance(rng, 0.35):
         round_["maintenance"] = [_window(rng, round_) for _ in range(rng.choice((1, 1, 2)))]
     if chance(rng, 0.1):
@@ -187,10 +189,10 @@ def _walk(waiting: Waiting, rng: Random) -> tuple[dict[int, Choice], list[Reserv
             reserve(number)
     _, behind = turns(waiting, timeline.reserved)
     for number in behind:
-        waits = [waiting.ranks[n] for n in waiting.queue if n not in fixed]
-        if waiting.free_to_stop and max(waits) > waiting.ranks[number]:
-            break
-        start(number)
+        waits = [waiting.ranks[n] for n in waiting.queue if n not in {*fixed, *behind}]
+        waits += [waiting.ranks[n] for n in behind[: behind.index(number)] if n not in fixed]
+        if not (waiting.free_to_stop and max(waits) > waiting.ranks[number]):
+            start(number)
     return fixed, timeline.reserved
 
 

@@ -32,9 +32,14 @@ def aged_value(round_: Round, job: Job, option: int) -> int:
 
 
 def queue(round_: Round) -> list[int]:
-    """Return the eligible pending jobs by priority, time of submission, and order in the round."""
+    """Return the eligible pending jobs by priority, time of submission, and order in the round.
+
+    In the order of the round alone where the policy says so.
+    """
     jobs = round_.jobs
     waiting = [j for j, job in enumerate(jobs) if not job.running and eligible(job, round_.now)]
+    if round_.policy.as_listed:
+        return waiting
     return sorted(waiting, key=lambda j: (-jobs[j].priority, submitted_at(jobs[j], round_.now)))
 
 

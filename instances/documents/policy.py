@@ -139,13 +139,15 @@ class Backfill(Document):
     """Backfilling: the first `depth` waiting jobs that do not fit now get a reservation.
 
     Later jobs may start only where that delays no reservation. Depth 1 is EASY backfilling, "all"
-    conservative backfilling.
+    conservative backfilling. The queue is by precedence and submission, or, with `listed`, as the
+    round lists its jobs, whatever their precedence: the order of another scheduler.
     """
 
     depth: Annotated[
         Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)] | Literal["all"],
         BeforeValidator(_depth),
     ] = 1
+    order: Literal["submitted", "listed"] = "submitted"
 
 
 class DisruptionLimits(Document):
@@ -254,6 +256,11 @@ class Policy(Document):
         if self.priority != "strict":
             return ()
         return tuple(term for term in self.terms if term in self.spec.by_class)
+
+    @property
+    def as_listed(self) -> bool:
+        """Whether the queue is as the round lists its jobs."""
+        return self.backfill is not None and self.backfill.order == "listed"
 
 
 def headline(terms: Sequence[str]) -> Sequence[str]:

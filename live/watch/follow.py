@@ -72,6 +72,7 @@ def changes_between(before: Round, after: Round) -> Changes | None:
         removed=[name for name in old if name not in new],
         updated=[job for name, job in new.items() if name in old and old[name] != job],
         added=[job for name, job in new.items() if name not in old],
+        order=list(new) if after.policy.as_listed else (),
         health={
             host.name: host.healthy
             for host in after.cluster.hosts

@@ -88,7 +88,10 @@ class Queue:
 
         By priority where all are entitled; those that could only borrow come after all others.
         """
-        return sorted(queue(self._problem.round), key=lambda job: not self._rank(job)[0])
+        found = queue(self._problem.round)
+        if self._problem.round.policy.as_listed:
+            return found
+        return sorted(found, key=lambda job: not self._rank(job)[0])
 
     def outranked(self, job: int) -> bool:
         """Whether a job of higher precedence waits that may start where running jobs move or stop.
@@ -102,8 +105,10 @@ class Queue:
         """Return jobs further back in the order in which they may start.
 
         Of those of one precedence first the ones that end before any reservation begins, which cost
-        no reserved job anything.
+        no reserved job anything. As the round lists them where the policy says so.
         """
+        if self._problem.round.policy.as_listed:
+            return list(jobs)
         first = min((r.at for r in self.profile.reservations), default=NEVER)
 
         def turn(job: int) -> tuple[bool, int, bool]:
@@ -142,8 +147,8 @@ class Queue:
         return any(choice.entitled for choice in choices), self._problem.round.jobs[job].priority
 
     def _note_waiting(self, job: int) -> None:
-        if self._waiting_rank is None:
-            self._waiting_rank = self._rank(job)
+        rank = self._rank(job)
+        self._waiting_rank = max(rank, self._waiting_rank or rank)
 
     def _choices(self, c: int) -> list[Choice]:
         return sorted(self._problem.classes[c].choices, key=lambda choice: -choice.value)

@@ -53,9 +53,8 @@ def reserve(problem: Problem, last: Mapping[str, Mapping[str, Any]] = NOTHING) -
         taken.add(order[head])
         head += 1
     for job in taken.backfill_order(order[head:]):
-        if taken.outranked(job):
-            break
-        taken.backfill(job)
+        if not taken.outranked(job):
+            taken.backfill(job)
     taken.profile.kept = []
     return Reserved(taken.candidate(), taken.profile.pools, taken.profile.reservations)
 

@@ -53,6 +53,9 @@ class Changes:
         after all has no `running`, one that runs elsewhere says where.
     added
         New jobs, pending or running; a name that is also `removed` may come back.
+    order
+        Names of all jobs that the next round has, in the order in which it lists them; () keeps
+        that of the last round, and added jobs come last.
     health
         Whether hosts are healthy, by name or range; others stay as they are.
     quotas
@@ -81,6 +84,7 @@ class Changes:
     removed: Collection[str] = ()
     updated: Sequence[Job] = ()
     added: Sequence[Job] = ()
+    order: Sequence[str] = ()
     health: Mapping[str, bool] = field(default_factory=dict)
     quotas: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     caps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -201,7 +205,15 @@ def _jobs(round_: Round, changes: Changes, seconds: int) -> tuple[Job, ...]:
             )
     later = jobs_after_work(round_.jobs, round_.leases, seconds) if seconds else round_.jobs
     stay = (updated.get(job.name, job) for job in later if job.name not in removed)
-    return (*stay, *changes.added)
+    jobs = (*stay, *changes.added)
+    if not changes.order:
+        return jobs
+    named = {job.name: job for job in jobs}
+    if len(changes.order) != len(named) or named.keys() != set(changes.order):
+        raise InvalidInputError(
+            "expected each job of the next round once", path=("order",), show_value=False
+        )
+    return tuple(named[name] for name in changes.order)
 
 
 def _sharing(sharing: Sharing, jobs: Sequence[Job]) -> Sharing:

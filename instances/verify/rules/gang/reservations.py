@@ -69,8 +69,12 @@ class _Replay:
         self._now = reading.round.now
         self._entitlement = Entitlement(reading.round)
         jobs = reading.round.jobs
-        self._order = {
-            job.name: (not self._rank(job)[0], *queue_key(job, i, self._now))
+        backfill = reading.round.policy.backfill
+        self._listed = backfill is not None and backfill.order == "listed"
+        self._order: dict[str, Turn] = {
+            job.name: (i,)
+            if self._listed
+            else (not self._rank(job)[0], *queue_key(job, i, self._now))
             for i, job in enumerate(jobs)
             if job.running is None and may_start(job, self._now)
         }
@@ -96,7 +100,7 @@ class _Replay:
         Behind the last reservation those of a precedence go first that end before all of them.
         """
         place = self._order[job.name]
-        if self._last is None or place <= self._last:
+        if self._listed or self._last is None or place <= self._last:
             return place
         first = min(entry.at for entry in self._section.jobs)
         entitled, priority = self._rank(job)
