@@ -40,6 +40,8 @@ class Bookkeeping:
         is, with the names of the entries.
     fields : list of str
         A line for each kind about its fields: how many are read, which rules are told.
+    notes : list of str
+        Lines about the round as a whole, such as whose order its queue has.
     also : dict of str to tuple of str
         Other names of entries that are left out, by which people know them, too.
     why : dict of str to str
@@ -55,6 +57,7 @@ class Bookkeeping:
     )
     unsaid: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     fields: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     lenient: bool = False
     also: dict[str, tuple[str, ...]] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
@@ -95,7 +98,7 @@ class Bookkeeping:
             lines.append(f"left out: {number}: {reason}: {_some(names)}")
         for what, names in sorted(self.unsaid.items()):
             lines.append(f"not said by the round: {what}{': ' if names else ''}{_some(names)}")
-        lines += self.fields
+        lines += [*self.fields, *self.notes]
         return [printable(line) for line in lines]
 
     def annotation(self) -> str:

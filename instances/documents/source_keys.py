@@ -38,6 +38,10 @@ SLURM_OURS: Final = "slurm/ours"
 WAITING_PART: Final = ":waiting"
 """What the name of a job ends with that is the rest of a gang of which some pods run."""
 
+SLURM_PREEMPT: Final = "slurm/preempt"
+"""Of a running job that may be preempted: `requeue` or `cancel`, and after a comma the seconds that
+it has to end by itself."""
+
 KUBERNETES_KIND: Final = "kubernetes/kind"
 """Of a job: `Workload`, `PodGroup`, `Job` or `Pod`; none if a label alone makes its gang."""
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.context import Context
-from placewright.instances.converters.slurm.limits import NONE, Limit, Owner
+from placewright.instances.converters.slurm.limits import NONE, Limit, Owner, QosLimits
 from placewright.instances.converters.slurm.nodes import gpu_model
 from placewright.instances.converters.slurm.records import SlurmJob
+from placewright.instances.converters.slurm.text import is_name
 from placewright.instances.converters.support.model_options import with_one_model_each
-from placewright.instances.documents.base import NAME
 from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.job import MAX_CAPS, Job
 
-MAX_NAME = 253
-_NAME = re.compile(NAME)
+RESOURCES = {"cpu": "cpu", "mem": "memory"}
+UNITS = {"cpu": "", "mem": "Mi"}
+"""What limits are on, by the name of the resource in a round and the unit of its amount."""
 
 
 class Caps:
@@ -32,9 +32,11 @@ class Caps:
     def with_caps(self, job: Job, components: Sequence[SlurmJob]) -> Job:
         """Return a job that counts in the caps of its account, user and QOS."""
         said = dict(self._of(components[0]))
-        limits = {name: limit for name, limit in said.items() if _is_name(name)}
+        limits = {name: limit for name, limit in said.items() if is_name(name)}
         if len(limits) < len(said):
             self._book.cannot_say("limits of users or QOS with such names", job.name)
+        if any("node" in limit.others for limit in limits.values()):
+            self._book.cannot_say("limits of nodes that jobs have together", job.name)
         if not limits:
             return job
         capped = {model for limit in limits.values() for model in limit.gpus if model}
@@ -56,15 +58,17 @@ class Caps:
         tenants: dict[str, set[str | None]] = {name: set() for name in self._found}
         for job in jobs:
             for name in job.caps:
-                tenants[name].add(job.tenant)
+                tenants.setdefault(name, set()).add(job.tenant)
+        same_as_quotas = set()
         for name, found in tenants.items():
-            limit, (tenant, *others) = self._found[name], found or {None}
+            limit, (tenant, *others) = self._found.get(name, NONE), found or {None}
             same = tenant is not None and name == _name("account", tenant) and not others
-            if same and limit.jobs is None and set(limit.gpus) == {""}:
+            if same and limit == Limit({"": limit.gpus.get("", 0)}):
+                same_as_quotas.add(name)
                 del self._found[name]
         return [
-            job.model_copy(update={"caps": tuple(n for n in job.caps if n in self._found)})
-            if any(name not in self._found for name in job.caps)
+            job.model_copy(update={"caps": tuple(n for n in job.caps if n not in same_as_quotas)})
+            if same_as_quotas.intersection(job.caps)
             else job
             for job in jobs
         ]
@@ -79,6 +83,11 @@ class Caps:
             gpus=limit.gpus.get(""),
             gpus_by_model={model: most for model, most in sorted(limit.gpus.items()) if model},
             jobs=None if jobs is None else max(0, jobs - self._jobs_elsewhere[name]),
+            resources={
+                RESOURCES[what]: f"{most}{UNITS[what]}"
+                for what, most in limit.others.items()
+                if what in RESOURCES
+            },
         )
 
     def _of(self, job: SlurmJob) -> Iterator[tuple[str, Limit]]:
@@ -94,14 +103,18 @@ class Caps:
         if limit:
             where = ("partition", own[2]) if own[2] else ()
             yield _name("account", account, "user", user, *where), limit
-        if (qos := limits.qos.get(job.qos)) is not None:
-            for found, who in (
-                (qos.together, ()),
-                (qos.per_user, ("user", user)),
-                (qos.per_account, ("account", account)),
+        stronger = QosLimits()
+        for name in self._context.qos_of(job):
+            qos = limits.qos.get(name, stronger)
+            for found, other, who in (
+                (qos.together, stronger.together, ()),
+                (qos.per_user, stronger.per_user, ("user", user)),
+                (qos.per_account, stronger.per_account, ("account", account)),
             ):
-                if (limit := self._known(found)) and all(who):
-                    yield _name("qos", job.qos, *who), limit
+                rest = found if qos is stronger else found.but(other)
+                if (limit := self._known(rest)) and all(who):
+                    yield _name("qos", name, *who), limit
+            stronger = qos
 
     def _association(self, account: str, user: str, partitions: Sequence[str]) -> Owner:
         """Return the association of a user: that with the partition, if there is one."""
@@ -123,7 +136,3 @@ class Caps:
 def _name(*parts: str) -> str:
     """Return the name of a cap: `account/lab/user/mia`, `qos/high/account/lab`."""
     return "/".join(parts)
-
-
-def _is_name(text: str) -> bool:
-    return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None

@@ -10,7 +10,9 @@ from typing import NamedTuple
 from placewright.instances.converters.slurm.caveats import Caveats
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.nodes import Nodes
+from placewright.instances.converters.slurm.preemption import Preemption
 from placewright.instances.converters.slurm.records import SlurmJob, SlurmReservation
+from placewright.instances.converters.slurm.scheduler import Scheduler
 from placewright.instances.converters.slurm.topology import Topology
 from placewright.instances.converters.support.host_sets import Condition, HostSets
 from placewright.instances.derived.source_names import also_of
@@ -47,8 +49,22 @@ class Context:
     movable: bool
     alone: bool
     host_sets: HostSets
+    scheduler: Scheduler
+    preemption: Preemption
     caveats: Caveats = field(default_factory=Caveats)
     allowed: dict[object, Allowed] = field(default_factory=dict)
+
+    def qos_of(self, job: SlurmJob) -> tuple[str, ...]:
+        """Return the QOS whose limits hold for a job, the stronger one first.
+
+        That of its partition, if all of its partitions have the same, is stronger than its own.
+        """
+        known = self.scheduler.partitions
+        of_partition = {known[name].qos for name in job.partition if name in known}
+        first = next(iter(of_partition)) if len(of_partition) == 1 else ""
+        over = "OVERPARTQOS" in self.limits.flags(job.qos)
+        both = (job.qos, first) if over else (first, job.qos)
+        return tuple(dict.fromkeys(name for name in both if name))
 
 
 def common_fields(job: SlurmJob, context: Context) -> dict[str, object]:
@@ -57,7 +73,7 @@ def common_fields(job: SlurmJob, context: Context) -> dict[str, object]:
     return {
         "name": job.name,
         "tenant": None if job.account is None else context.limits.tenant(job.account),
-        "priority": context.limits.ranks.get(job.qos, 0),
+        "priority": context.preemption.rank(job),
         "submitted": min(job.submit_time or context.now, context.now),
         "expected_runtime_s": min(minutes * 60, MAX_AMOUNT) if minutes else None,
     }

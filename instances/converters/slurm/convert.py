@@ -12,7 +12,7 @@ from placewright.instances.converters.slurm.context import Context
 from placewright.instances.converters.slurm.eligibility import reservations_of_pending
 from placewright.instances.converters.slurm.jobs import jobs_of
 from placewright.instances.converters.slurm.licences import Licences, read_licences
-from placewright.instances.converters.slurm.limits import Limits, read_limits
+from placewright.instances.converters.slurm.limits import read_limits
 from placewright.instances.converters.slurm.nodes import (
     Nodes,
     as_ranges,
@@ -20,9 +20,12 @@ from placewright.instances.converters.slurm.nodes import (
     over_full,
     take_nodes,
 )
+from placewright.instances.converters.slurm.partitions import read_partitions
+from placewright.instances.converters.slurm.preemption import Preemption
 from placewright.instances.converters.slurm.reading import read_list, read_records
 from placewright.instances.converters.slurm.records import Dump, SlurmJob, SlurmNode
 from placewright.instances.converters.slurm.reservations import overlapping, read_reservations
+from placewright.instances.converters.slurm.scheduler import read_scheduler
 from placewright.instances.converters.slurm.sources import Part, Sources, find_sources
 from placewright.instances.converters.slurm.topology import Topology, read_topology
 from placewright.instances.converters.support.host_sets import HostSets
@@ -49,8 +52,8 @@ def read_slurm(
     ----------
     sources
         Folders or files: what `squeue --json`, `scontrol show node --json` (22.05: `sinfo --json`)
-        print, and, as far as they are there, the topology, reservations, associations, QOS and
-        licences.
+        print, and, as far as they are there, the partitions, configuration, topology, reservations,
+        associations, QOS, shares and licences.
     movable
         Running jobs that Slurm may requeue can be moved or preempted; else all are pinned.
     lenient
@@ -77,6 +80,14 @@ def read_slurm(
         )
     topology = _topology(found.parts.get("topology"), nodes, book)
     limits = read_limits(found.parts.get("associations"), found.parts.get("qos"), book)
+    partitions = read_partitions(found.parts.get("partitions"), book)
+    scheduler = read_scheduler(
+        found.parts.get("config"), found.parts.get("shares"), partitions, limits, book
+    )
+    book.notes.append(scheduler.described())
+    for missing, what in (("partitions", "partition"), ("config", "config")):
+        if missing not in found.parts:
+            book.notes.append(f"not in the dump: what `scontrol show {what}` prints")
     reservations = read_reservations(found.parts.get("reservations"), book)
     of_others = [one for one in reservations if not one.name.startswith(RESERVATION)]
     active, later = overlapping(of_others, now)
@@ -90,6 +101,8 @@ def read_slurm(
         movable=movable,
         alone=any(job.exclusive for job in jobs),
         host_sets=HostSets(len(nodes.by_name), as_ranges),
+        scheduler=scheduler,
+        preemption=Preemption(scheduler, now, book),
         caveats=read_caveats(found.parts, book),
     )
     licences = Licences(read_licences(found.parts.get("licenses"), book), book)
@@ -98,13 +111,10 @@ def read_slurm(
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)
     if not any(node.gres.total for node in nodes.by_name.values()):
         book.cannot_say("GPUs, as no node has any in its Gres: see gres.conf, GresTypes")
-    for limit in limits.unsaid:
-        book.cannot_say("limits per job or node", limit)
     if limits.without_parents:
         book.cannot_say("which account is above which, as sacctmgr was not asked for ParentName")
     if "topology" in found.parts and not topology.levels:
         book.cannot_say("a topology that is neither a tree nor blocks")
-    _note_priorities(jobs, limits, book)
     _note_dialect(found, book)
     tenants = dict.fromkeys(job.tenant for job in made.jobs if job.tenant is not None)
     round_ = Round(
@@ -137,7 +147,10 @@ def read_slurm(
             for name in one.node_list
             if name in nodes.by_name
         ),
-        policy=Policy(spread_weights=topology.weights) if topology.levels else Policy(),
+        policy=Policy(
+            backfill=scheduler.backfill,
+            spread_weights=topology.weights if topology.levels else None,
+        ),
         annotations={SOURCE: "slurm", BOOKKEEPING: book.annotation()},
     )
     check_round(round_)
@@ -160,17 +173,6 @@ def _moments(jobs: Sequence[SlurmJob]) -> Iterator[int]:
         yield job.last_sched_evaluation or 0
         if "PENDING" not in job.states:
             yield job.start_time or 0
-
-
-def _note_priorities(jobs: Sequence[SlurmJob], limits: Limits, book: Bookkeeping) -> None:
-    """Note that jobs of one priority in the round have several in Slurm."""
-    numbers: dict[int, int] = {}
-    for job in jobs:
-        if "PENDING" in job.states and job.priority:
-            rank = limits.ranks.get(job.qos, 0)
-            if numbers.setdefault(rank, job.priority) != job.priority:
-                book.cannot_say("priority numbers, but for the order in which jobs are listed")
-                return
 
 
 def _note_dialect(found: Sources, book: Bookkeeping) -> None:

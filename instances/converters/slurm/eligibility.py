@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from placewright.instances.converters.slurm.limits import Limits
+from placewright.instances.converters.slurm.limits import Limit, Limits
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.derived import slurm_marks
+from placewright.instances.documents.option import TaskGroup
+from placewright.topology.units import WHOLE_GPU
 
 RUNS = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "RESIZING", "SIGNALING"})
 ENDING = frozenset({"COMPLETING", "STAGE_OUT"})
@@ -18,10 +21,22 @@ BY_USER = frozenset({"JobHeldUser", "JobHeld"})
 
 DEPENDS = frozenset({"Dependency", "DependencyNeverSatisfied"})
 BEGINS_LATER = frozenset({"BeginTime"})
-ACCOUNT_LIMITS = frozenset({"AssocGrpGRES", "AssocGrpJobsLimit", "AssocMaxJobsLimit"})
+ACCOUNT_LIMITS = frozenset(
+    {
+        "AssocGrpGRES",
+        "AssocGrpCpuLimit",
+        "AssocGrpMemLimit",
+        "AssocGrpJobsLimit",
+        "AssocMaxJobsLimit",
+    }
+)
 QOS_LIMITS = frozenset(
     {
         "QOSGrpGRES",
+        "QOSGrpCpuLimit",
+        "QOSGrpMemLimit",
+        "QOSMaxCpuPerUserLimit",
+        "QOSMaxMemoryPerUser",
         "QOSGrpJobsLimit",
         "QOSMaxGRESPerUser",
         "QOSMaxGRESPerAccount",
@@ -31,6 +46,7 @@ QOS_LIMITS = frozenset(
 )
 """Reasons of limits that caps say, as Slurm names them with or without `Limit` at the end."""
 
+_GPUS = "gres/gpu"
 ARRAY_LIMIT = "JobArrayTaskLimit"
 NEVER = frozenset(
     {
@@ -67,10 +83,16 @@ def held(job: SlurmJob) -> bool:
 def not_before(job: SlurmJob, now: int) -> int | None:
     """Return from when on a pending job may start, None for now."""
     at = job.eligible_time or 0
-    return at if job.state_reason in BEGINS_LATER and at > now else None
+    return at if at > now else None
 
 
-def check_pending(job: SlurmJob, limits: Limits, now: int) -> None:
+def depends(job: SlurmJob) -> bool:
+    """Whether a pending job waits for others: a hold hides the reason, and not what it names."""
+    left = [one for one in re.split(r"[,?]", job.dependency) if not one.endswith("(fulfilled)")]
+    return job.state_reason in DEPENDS or any(left)
+
+
+def check_pending(job: SlurmJob, limits: Limits, now: int, qos: Iterable[str] = ()) -> None:
     """Refuse a job that is not pending, or waits for what a round does not decide.
 
     Raises
@@ -81,7 +103,7 @@ def check_pending(job: SlurmJob, limits: Limits, now: int) -> None:
     reason = job.state_reason
     if "PENDING" not in job.states:
         raise LeftOutError("ending" if job.states & ENDING else "neither running nor pending")
-    if reason in DEPENDS or "unfulfilled" in job.dependency:
+    if depends(job):
         raise LeftOutError("waits for another job (dependency)")
     if reason == ARRAY_LIMIT:
         raise LeftOutError("held by the limit of its array")
@@ -89,15 +111,69 @@ def check_pending(job: SlurmJob, limits: Limits, now: int) -> None:
         raise LeftOutError("begins later, and the dump does not say when")
     if reason in NEVER or "PerJob" in reason:
         raise LeftOutError(f"not eligible ({reason})")
-    if reason.startswith(("Assoc", "QOS")) and not _is_known(job, limits):
+    if reason.startswith(("Assoc", "QOS")) and not _is_known(job, limits, {job.qos, *qos}):
         raise LeftOutError(f"held by a limit that the round does not have ({reason})")
 
 
-def _is_known(job: SlurmJob, limits: Limits) -> bool:
+def check_limits(
+    job: SlurmJob, groups: Sequence[TaskGroup], qos: Iterable[str], limits: Limits
+) -> None:
+    """Refuse a pending job that asks for more than a single one may have.
+
+    Raises
+    ------
+    LeftOutError
+        With the limit: of what is limited in several places, the first holds.
+    """
+    asked: dict[str, int] = {
+        "cpu": -(-sum(group.cpu * group.count for group in groups) // 1000),
+        "mem": sum(group.memory * group.count for group in groups),
+        "node": job.node_count or 1,
+    }
+    on_node: dict[str, int] = {
+        "cpu": -(-max(group.cpu for group in groups) // 1000),
+        "mem": max(group.memory for group in groups),
+    }
+    asked[_GPUS], on_node[_GPUS] = (
+        -(-amount // WHOLE_GPU)
+        for amount in (sum(g.milli_gpu for g in groups), max(g.gpu for g in groups))
+    )
+    for group in groups:
+        for model in group.gpu_models or ():
+            key = f"{_GPUS}:{model}"
+            asked[key] = asked.get(key, 0) + group.milli_gpu // WHOLE_GPU
+            on_node[key] = max(on_node.get(key, 0), group.gpu // WHOLE_GPU)
+    met: set[tuple[str, str]] = set()
+    for owner, limit in limits.of_job(job.account or "", job.user_name, qos):
+        for most, amounts, per in ((limit.asked, asked, "job"), (limit.per_node, on_node, "node")):
+            for key, number in _by_name(most).items():
+                if (per, key) not in met and amounts.get(key, 0) > number:
+                    raise LeftOutError(
+                        f"not eligible: {owner} allows {number:,} {key} a {per}, "
+                        f"the job asks {amounts[key]:,}"
+                    )
+                met.add((per, key))
+        if limit.minutes is not None:
+            if ("job", "time") not in met and (job.time_limit or 0) > limit.minutes:
+                raise LeftOutError(
+                    f"not eligible: {owner} allows {limit.minutes:,} minutes (MaxWall), "
+                    f"the job asks {job.time_limit:,}"
+                )
+            met.add(("job", "time"))
+
+
+def _by_name(limit: Limit) -> dict[str, int]:
+    """Return what is limited by its name: `gres/gpu:h100`, `cpu`."""
+    return {f"{_GPUS}:{m}" if m else _GPUS: most for m, most in limit.gpus.items()} | dict(
+        limit.others
+    )
+
+
+def _is_known(job: SlurmJob, limits: Limits, qos: Iterable[str]) -> bool:
     """Whether the limit that a job waits for is in the round."""
     reason = job.state_reason.removesuffix("Limit")
     if reason in {one.removesuffix("Limit") for one in QOS_LIMITS}:
-        return job.qos in limits.qos
+        return any(name in limits.qos for name in qos)
     path = limits.path(job.account or "")
     owners = {*limits.together, *limits.jobs_of_users}
     return reason in {one.removesuffix("Limit") for one in ACCOUNT_LIMITS} and any(

@@ -44,7 +44,10 @@ def jobs_of(
     jobs: list[Job] = []
     closed: set[str] = set()
     wanted: set[str] = set()
-    order = sorted(_components(records), key=lambda c: (-(c[0].priority or 0), c[0].job_id))
+    groups = sorted(_components(records), key=lambda c: (-(c[0].priority or 0), c[0].job_id))
+    queue = [one for one in groups if not eligibility.runs(one[0])]
+    order: list[Sequence[SlurmJob]] = [one for one in groups if eligibility.runs(one[0])]
+    order += context.scheduler.ordered(queue, context.now)
     names: set[str] = set()
     room = arrays.MAX_ALL
     active = Counter(job.array_job_id for job in records if eligibility.runs(job))
@@ -64,6 +67,7 @@ def jobs_of(
             else:
                 one = pending_job(components, context, book)
                 one = licences.with_uses(caps.with_caps(one, components), components)
+                one = context.preemption.pending(one, job)
                 tasks = arrays.split(one, job, active, room, book)
                 room -= len(tasks) if job.array_task_string else 0
                 jobs += tasks
@@ -90,7 +94,7 @@ def jobs_of(
         tuple(jobs),
         occupied,
         tuple(sorted(closed & set(context.nodes.by_name))),
-        caps.documents(),
+        {**caps.documents(), **context.preemption.documents()},
     )
 
 

@@ -10,14 +10,12 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.reading import read_list
 from placewright.instances.converters.slurm.records import SlurmJob, SlurmLicence
 from placewright.instances.converters.slurm.sources import Part
-from placewright.instances.converters.slurm.text import blocks
-from placewright.instances.documents.base import MAX_AMOUNT, NAME
+from placewright.instances.converters.slurm.text import blocks, is_name
+from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.quantities import small_number
 
-MAX_NAME = 253
-_NAME = re.compile(NAME)
 _ASKED = re.compile(r"([^,:|]+)(?::([0-9]+))?")
 """One licence that a job asks for, `matlab@flex:2`; without a number it is one."""
 
@@ -57,7 +55,7 @@ class Licences:
         self._free = {
             one.name: one.available
             for one in found or ()
-            if listed[one.name] == 1 and _is_name(_resource(one.name))
+            if listed[one.name] == 1 and is_name(_resource(one.name))
         }
         self._held: Counter[str] = Counter()
         self._asked: set[str] = set()
@@ -105,7 +103,3 @@ class Licences:
 def _resource(name: str) -> str:
     """Return a licence by the name of its TRES."""
     return f"license/{name}"
-
-
-def _is_name(text: str) -> bool:
-    return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None

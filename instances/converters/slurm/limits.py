@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.sources import Part
-from placewright.instances.converters.slurm.text import table
-from placewright.instances.converters.slurm.tres import read_gres
+from placewright.instances.converters.slurm.text import seconds, table
+from placewright.instances.converters.slurm.tres import COUNTED, read_amounts, read_gres
 from placewright.instances.errors import InvalidInputError
 
 _T = TypeVar("_T")
@@ -27,17 +27,37 @@ Owner: TypeAlias = tuple[str, str, str]
 
 
 class Limit(NamedTuple):
-    """What some jobs may hold together: GPUs by model ("": any), and their number."""
+    """What some jobs may hold together: GPUs by model ("": any), CPUs, MiB, nodes, their number."""
 
     gpus: Mapping[str, int] = {}
     jobs: int | None = None
+    others: Mapping[str, int] = {}
 
     def __bool__(self) -> bool:
         """Whether anything is limited."""
-        return bool(self.gpus) or self.jobs is not None
+        return bool(self.gpus or self.others) or self.jobs is not None
+
+    def but(self, stronger: Limit) -> Limit:
+        """Return this limit without what a stronger one limits, too."""
+        return Limit(
+            {m: most for m, most in self.gpus.items() if m not in stronger.gpus},
+            self.jobs if stronger.jobs is None else None,
+            {n: most for n, most in self.others.items() if n not in stronger.others},
+        )
 
 
 NONE = Limit()
+
+
+class JobLimit(NamedTuple):
+    """What a single job may ask for: GPUs, CPUs, MiB and nodes, of a node, and minutes."""
+
+    asked: Limit = NONE
+    per_node: Limit = NONE
+    minutes: int | None = None
+
+
+FREE = JobLimit()
 
 
 class QosLimits(NamedTuple):
@@ -46,6 +66,20 @@ class QosLimits(NamedTuple):
     together: Limit = NONE
     per_user: Limit = NONE
     per_account: Limit = NONE
+
+
+class Qos(NamedTuple):
+    """What a QOS says beside its limits: how its jobs are ordered, and how they are preempted.
+
+    `mode` is empty where the cluster says it; `exempt_s` is None there.
+    """
+
+    preempts: tuple[str, ...] = ()
+    priority: int = 0
+    mode: frozenset[str] = frozenset()
+    grace_s: int = 0
+    exempt_s: int | None = None
+    flags: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +94,10 @@ class Limits:
         `MaxJobs` by association; that of an account is for each user in it.
     qos
         Limits of QOS by name.
+    of_qos
+        What else QOS say, by name.
+    job_of_association, job_of_qos
+        What a single job may ask for.
     without_parents
         There are limits, and the dump does not say which account is above which.
     """
@@ -67,11 +105,26 @@ class Limits:
     gpus: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
-    unsaid: tuple[str, ...] = ()
     without_parents: bool = False
     together: Mapping[Owner, Limit] = field(default_factory=dict)
     jobs_of_users: Mapping[Owner, int] = field(default_factory=dict)
     qos: Mapping[str, QosLimits] = field(default_factory=dict)
+    of_qos: Mapping[str, Qos] = field(default_factory=dict)
+    job_of_association: Mapping[Owner, JobLimit] = field(default_factory=dict)
+    job_of_qos: Mapping[str, JobLimit] = field(default_factory=dict)
+
+    def flags(self, qos: str) -> frozenset[str]:
+        """Return the flags of a QOS, in capitals and without what stands between words."""
+        return self.of_qos.get(qos, Qos()).flags
+
+    def of_job(self, account: str, user: str, qos: Iterable[str]) -> Iterator[tuple[str, JobLimit]]:
+        """Yield what limits a single job, and what it is of: the first that says it holds."""
+        for name in qos:
+            if (limit := self.job_of_qos.get(name)) is not None:
+                yield f"QOS {name}", limit
+        for owner in [(account, user, ""), *((one, "", "") for one in self.path(account))]:
+            if (limit := self.job_of_association.get(owner)) is not None:
+                yield f"account {owner[0]}" + (f" user {user}" if owner[1] else ""), limit
 
     def tenant(self, account: str) -> str:
         """Return the nearest account at or above this one that has a limit of GPUs, else itself."""
@@ -97,41 +150,44 @@ def read_limits(associations: Part | None, qos: Part | None, book: Bookkeeping) 
     together: dict[Owner, Limit] = {}
     jobs_of_users: dict[Owner, int] = {}
     parents: dict[str, str] = {}
-    unsaid: list[str] = []
+    single: dict[Owner, JobLimit] = {}
     for one in _each(_associations, associations, "associations", book):
-        account, user, _ = one.owner
+        account = one.owner[0]
         if one.parent:
             parents.setdefault(account, one.parent)
         if one.together:
             together[one.owner] = one.together
         if one.jobs is not None:
             jobs_of_users[one.owner] = one.jobs
-        if one.per_job:
-            unsaid.append(f"limit per job of account {account}" + (f" user {user}" if user else ""))
+        if one.single != FREE:
+            single[one.owner] = one.single
     gpus = {
         account: limit.gpus[""]
         for (account, user, partition), limit in together.items()
         if "" in limit.gpus and not user and not partition
     }
-    ranked: dict[str, tuple[str, ...]] = {}
+    of_qos: dict[str, Qos] = {}
     limited: dict[str, QosLimits] = {}
-    for name, preempts, limits, per_job in _each(_qos, qos, "qos", book):
-        ranked[name] = preempts
+    single_of_qos: dict[str, JobLimit] = {}
+    for name, said, limits, limit in _each(_qos, qos, "qos", book):
+        of_qos[name] = said
         if any(limits):
             limited[name] = limits
-        if per_job:
-            unsaid.append(f"limit per job of QOS {name}")
+        if limit != FREE:
+            single_of_qos[name] = limit
     text = associations.text if associations is not None else None
     named = text is None or _PARENT in text.partition("\n")[0].split("|")
     return Limits(
         gpus=gpus,
         parents=parents,
-        ranks=_ranks(ranked),
-        unsaid=tuple(unsaid),
+        ranks=_ranks({name: one.preempts for name, one in of_qos.items()}),
         without_parents=bool(together) and not named,
         together=together,
         jobs_of_users=jobs_of_users,
         qos=limited,
+        of_qos=of_qos,
+        job_of_association=single,
+        job_of_qos=single_of_qos,
     )
 
 
@@ -169,7 +225,7 @@ class _Association(NamedTuple):
     parent: str
     together: Limit
     jobs: int | None
-    per_job: bool
+    single: JobLimit
 
 
 def _associations(part: Part | None) -> Iterator[_Association]:
@@ -180,19 +236,16 @@ def _associations(part: Part | None) -> Iterator[_Association]:
             yield _Association(
                 (row["Account"], row.get("User", ""), row.get("Partition", "")),
                 row.get(_PARENT, ""),
-                Limit(
-                    _text_limit(row, "GrpTRES", part.file, i),
-                    _text_number(row, "GrpJobs", part.file, i),
-                ),
+                _text_limit(row, "GrpTRES", part.file, i, jobs="GrpJobs"),
                 _text_number(row, "MaxJobs", part.file, i),
-                any(_text_limit(row, name, part.file, i) for name in ("MaxTRES", "MaxTRESPerNode")),
+                _text_single(row, part.file, i),
             )
         return
     for path, entry in _entries(part, "associations"):
         most = _inner(entry, "max")
 
-        def gpus(*keys: str, most: Any = most, at: Any = path) -> dict[str, int]:
-            return _json_limits(_inner(most, *keys), part.file, (*at, "max", *keys))
+        def limit(*keys: str, most: Any = most, at: Any = path) -> Limit:
+            return _json_limit(_inner(most, *keys), part.file, (*at, "max", *keys))
 
         def jobs(*keys: str, most: Any = most, at: Any = path) -> int | None:
             return _json_number(_inner(most, *keys), part.file, (*at, "max", *keys))
@@ -204,40 +257,49 @@ def _associations(part: Part | None) -> Iterator[_Association]:
                 _text(entry, "partition", part.file, path),
             ),
             _text(entry, "parent_account", part.file, path),
-            Limit(gpus("tres", "total"), jobs("jobs", "per", "count")),
+            limit("tres", "total")._replace(jobs=jobs("jobs", "per", "count")),
             jobs("jobs", "active"),
-            bool(gpus("tres", "per", "job") or gpus("tres", "per", "node")),
+            JobLimit(
+                limit("tres", "per", "job"),
+                limit("tres", "per", "node"),
+                jobs("jobs", "per", "wall_clock"),
+            ),
         )
 
 
-def _qos(part: Part | None) -> Iterator[tuple[str, tuple[str, ...], QosLimits, bool]]:
-    """Yield name, names that it may preempt, limits, and whether GPUs of a job are limited."""
+def _qos(part: Part | None) -> Iterator[tuple[str, Qos, QosLimits, JobLimit]]:
+    """Yield name, what a QOS says beside its limits, these, and what a single job may ask for."""
     if part is None:
         return
     if part.text is not None:
         for i, row in table(part.text):
             limits = [
-                Limit(_text_limit(row, tres, part.file, i), _text_number(row, jobs, part.file, i))
+                _text_limit(row, tres, part.file, i, jobs=jobs)
                 for tres, jobs in (
                     ("GrpTRES", "GrpJobs"),
                     ("MaxTRESPU", "MaxJobsPU"),
                     ("MaxTRESPA", "MaxJobsPA"),
                 )
             ]
-            per_job = any(
-                _text_limit(row, name, part.file, i) for name in ("MaxTRES", "MaxTRESPerNode")
+            said = Qos(
+                tuple(n for n in row.get("Preempt", "").split(",") if n),
+                _text_number(row, "Priority", part.file, i) or 0,
+                _modes(row.get("PreemptMode", "").split(",")),
+                seconds(row.get("GraceTime", "")) or 0,
+                seconds(row.get("PreemptExemptTime", "")),
+                _flags(row.get("Flags", "").split(",")),
             )
-            preempts = tuple(n for n in row.get("Preempt", "").split(",") if n)
-            yield row["Name"], preempts, QosLimits(*limits), per_job
+            yield row["Name"], said, QosLimits(*limits), _text_single(row, part.file, i)
         return
     for path, entry in _entries(part, "qos"):
         most, at = _inner(entry, "limits", "max"), (*path, "limits", "max")
 
-        def limit(*keys: str, jobs: Sequence[str], most: Any = most, at: Any = at) -> Limit:
-            return Limit(
-                _json_limits(_inner(most, "tres", *keys), part.file, (*at, "tres", *keys)),
-                _json_number(_inner(most, *jobs), part.file, (*at, *jobs)),
-            )
+        def limit(*keys: str, jobs: Sequence[str] = (), most: Any = most, at: Any = at) -> Limit:
+            found = _json_limit(_inner(most, "tres", *keys), part.file, (*at, "tres", *keys))
+            return found._replace(jobs=_json_number(_inner(most, *jobs), part.file, (*at, *jobs)))
+
+        def number(*keys: str, entry: Any = entry, at: Any = path) -> int | None:
+            return _json_number(_inner(entry, *keys), part.file, (*at, *keys))
 
         per = ("jobs", "active_jobs", "per")
         found = QosLimits(
@@ -245,14 +307,20 @@ def _qos(part: Part | None) -> Iterator[tuple[str, tuple[str, ...], QosLimits, b
             limit("per", "user", jobs=(*per, "user")),
             limit("per", "account", jobs=(*per, "account")),
         )
-        preempts = _inner(entry, "preempt", "list")
-        names = preempts if isinstance(preempts, list) else []
-        yield (
-            _text(entry, "name", part.file, path),
-            tuple(name for name in names if isinstance(name, str)),
-            found,
-            bool(limit("per", "job", jobs=()).gpus or limit("per", "node", jobs=()).gpus),
+        said = Qos(
+            tuple(_texts(_inner(entry, "preempt", "list"))),
+            number("priority") or 0,
+            _modes(_texts(_inner(entry, "preempt", "mode"))),
+            number("limits", "grace_time") or 0,
+            number("preempt", "exempt_time"),
+            _flags(_texts(entry.get("flags"))),
         )
+        single = JobLimit(
+            limit("per", "job"),
+            limit("per", "node"),
+            number("limits", "max", "wall_clock", "per", "job"),
+        )
+        yield _text(entry, "name", part.file, path), said, found, single
 
 
 def _entries(part: Part, name: str) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
@@ -280,17 +348,39 @@ def _text(entry: dict[str, Any], key: str, file: str, path: tuple[str | int, ...
     return value
 
 
-def _json_limits(entries: Any, file: str, path: tuple[str | int, ...]) -> dict[str, int]:
-    """Return the limits of GPUs in a list of TRES: `{"name": "gpu", "count": 48}`."""
-    limits: dict[str, int] = {}
+def _texts(values: Any) -> list[str]:
+    return [one for one in values if isinstance(one, str)] if isinstance(values, list) else []
+
+
+def _modes(words: Iterable[str]) -> frozenset[str]:
+    """Return modes of preemption; none if the cluster's holds."""
+    found = {word.strip().upper() for word in words} - {"", "CLUSTER", "DISABLED", "CLUSTER_GLOBAL"}
+    return frozenset(found)
+
+
+def _flags(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(re.sub(r"[^A-Z]", "", word.upper()) for word in words)
+
+
+def _json_limit(entries: Any, file: str, path: tuple[str | int, ...]) -> Limit:
+    """Return the limits in a list of TRES: `{"type": "gres", "name": "gpu", "count": 48}`."""
+    gpus: dict[str, int] = {}
+    others: dict[str, int] = {}
     for entry in entries if isinstance(entries, list) else ():
-        name, count = _inner(entry, "name"), _inner(entry, "count")
-        if not isinstance(name, str) or name.partition(":")[0] != _GPU:
+        kind, name, count = (_inner(entry, key) for key in ("type", "name", "count"))
+        gpu = isinstance(name, str) and name.partition(":")[0] == _GPU
+        if not gpu and kind not in COUNTED:
             continue
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST:
-            raise InvalidInputError("expected a number of GPUs", file=file, path=path, value=entry)
-        limits[name.partition(":")[2]] = count
-    return limits
+            what = "GPUs" if gpu else str(kind)
+            raise InvalidInputError(
+                f"expected a number of {what}", file=file, path=path, value=entry
+            )
+        if gpu:
+            gpus[str(name).partition(":")[2]] = count
+        else:
+            others[str(kind)] = count
+    return Limit(gpus, None, others)
 
 
 def _json_number(value: Any, file: str, path: tuple[str | int, ...]) -> int | None:
@@ -318,12 +408,20 @@ def _text_number(row: dict[str, str], column: str, file: str, line: int) -> int 
     return int(text)
 
 
-def _text_limit(row: dict[str, str], column: str, file: str, line: int) -> dict[str, int]:
+def _text_single(row: dict[str, str], file: str, line: int) -> JobLimit:
+    asked, per_node = (_text_limit(row, name, file, line) for name in ("MaxTRES", "MaxTRESPerNode"))
+    wall = seconds(row.get("MaxWall", ""))
+    return JobLimit(asked, per_node, None if wall is None else wall // 60)
+
+
+def _text_limit(row: dict[str, str], column: str, file: str, line: int, jobs: str = "") -> Limit:
     text = row.get(column, "")
     try:
-        found = dict(read_gres(text).gpus)
+        gpus = dict(read_gres(text).gpus)
+        others = read_amounts(text)
     except ValueError as error:
         refused = InvalidInputError(str(error), file=file, path=(column,), value=text)
         refused.line = line
         raise refused from None
-    return found | {match[1] or "": 0 for match in _NO_GPUS.finditer(text)}
+    gpus |= {match[1] or "": 0 for match in _NO_GPUS.finditer(text)}
+    return Limit(gpus, _text_number(row, jobs, file, line) if jobs else None, others)

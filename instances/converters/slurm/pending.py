@@ -21,6 +21,7 @@ from placewright.instances.converters.slurm.context import (
     source_ids,
 )
 from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE
+from placewright.instances.converters.slurm.partitions import usable
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError, Shape, shapes
 from placewright.instances.documents.arrangement import Slices
@@ -41,9 +42,13 @@ def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeep
     job = components[0]
     several = len(components) > 1
     asked: list[list[tuple[TaskGroup, ...]]] = []
-    for component in components:
-        eligibility.check_pending(component, context.limits, context.now)
+    parts_of = [_in_usable_partitions(component, context) for component in components]
+    for component in parts_of:
+        qos = context.qos_of(component)
+        eligibility.check_pending(component, context.limits, context.now, qos)
         asked.append(_choices(component, context, several))
+        least = min(asked[-1], key=lambda groups: sum(group.milli_gpu for group in groups))
+        eligibility.check_limits(component, least, qos, context.limits)
     if not any(group.gpu for choices in asked for groups in choices for group in groups):
         raise LeftOutError("asks for no GPU")
     choices = asked[0]
@@ -71,6 +76,14 @@ def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeep
         not_before=eligibility.not_before(job, context.now),
         annotations=source_ids(job, parts, context),
     )
+
+
+def _in_usable_partitions(job: SlurmJob, context: Context) -> SlurmJob:
+    """Return a job that asks for those of its partitions alone in which it may start."""
+    names, why = usable(job, context.scheduler.partitions, context.limits)
+    if job.partition and not names:
+        raise LeftOutError(why)
+    return job.model_copy(update={"partition": tuple(names)}) if why else job
 
 
 def _choices(job: SlurmJob, context: Context, several: bool) -> list[tuple[TaskGroup, ...]]:

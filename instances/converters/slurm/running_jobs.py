@@ -16,6 +16,7 @@ from placewright.instances.converters.slurm.nodes import gpu_model
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.converters.slurm.running import Occupied, place
+from placewright.instances.converters.support.host_sets import Condition
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.topology.units import WHOLE_GPU
@@ -32,18 +33,26 @@ def running_job(components: Sequence[SlurmJob], context: Context, occupied: Occu
     groups, tasks, parts = place(components, context.nodes, occupied, alone=context.alone)
     job = components[0]
     free = context.movable and _movable(components, {task.host for task in tasks}, context)
+    how = context.preemption.how(job)
     if free:
         groups = tuple(group.model_copy(update=_bounds(job, group, context)) for group in groups)
-    return Job(
+    elif how:  # it stays where it is, or stops
+        nowhere = context.host_sets.fields((Condition("nowhere", frozenset()),), frozenset())
+        how = how if nowhere.get("host_sets") else ""
+        groups = tuple(group.model_copy(update=nowhere if how else {}) for group in groups)
+    made = Job(
         **common_fields(job, context),
         options=(
             Option(groups=groups, required=required_level(components, context) if free else None),
         ),
         annotations=source_ids(job, parts, context),
         running=Running(
-            tasks=tasks, pinned=not free, started=min(job.start_time or context.now, context.now)
+            tasks=tasks,
+            pinned=not (free or how),
+            started=min(job.start_time or context.now, context.now),
         ),
     )
+    return context.preemption.running(made, job, how)
 
 
 def _movable(components: Sequence[SlurmJob], places: set[str], context: Context) -> bool:

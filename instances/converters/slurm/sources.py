@@ -13,14 +13,17 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_text, parse_values
 
 MAX_FILES = 1000
-JSON_PARTS = ("jobs", "nodes", "reservations", "associations", "qos", "licenses")
+JSON_PARTS = ("jobs", "nodes", "reservations", "associations", "qos", "licenses", "partitions")
 _TEXT_PARTS = {
     "SwitchName=": "topology",
     "BlockName=": "topology",
     "ReservationName=": "reservations",
     "LicenseName=": "licenses",
+    "PartitionName=": "partitions",
+    "Configuration data as of": "config",
     "Cluster|Account|": "associations",
     "Name|Priority|": "qos",
+    "Account|User|": "shares",
 }
 _NONE = ("No reservations in the system", "No licenses configured", "No topology information")
 """How texts begin that say that there is nothing of their kind."""

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from placewright.instances.documents.base import NAME
+
+MAX_NAME = 253
+_NAME = re.compile(NAME)
 _PAIR = re.compile(r"([A-Za-z]+)=(\S*)")
+_DURATION = re.compile(r"(?:([0-9]{1,6})-)?(?:([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{1,6})")
 _NOTHING = ("(null)", "N/A", "n/a")
 
 
@@ -37,3 +42,20 @@ def rows(text: str) -> Iterator[dict[str, str]]:
     found = [row for _, row in table(text)] if "|" in head else blocks(text, head)
     for row in found:
         yield {k.replace(" ", ""): v for k, v in row.items() if v not in _NOTHING}
+
+
+def seconds(text: str) -> int | None:
+    """Return a duration as Slurm prints it: `7-00:00:00`, `01:30:00`, `30:00`; None for no limit.
+
+    What is no duration is no limit.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, rest = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of something in a round."""
+    return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None

@@ -97,6 +97,22 @@ def read_tres(text: str) -> tuple[int, int]:
     return cpus, memory
 
 
+COUNTED = ("cpu", "mem", "node")
+"""What limits are on beside GPUs: CPUs, MiB and nodes."""
+
+
+def read_amounts(text: str) -> dict[str, int]:
+    """Return the CPUs, MiB and nodes of a text of TRES, as far as it has them.
+
+    Raises
+    ------
+    ValueError
+        One of them is no number.
+    """
+    items = (item.partition("=") for item in _items(text))
+    return {name: read_memory(amount) for name, _, amount in items if name in COUNTED}
+
+
 def read_memory(text: str) -> int:
     """Return the MiB of `384G`, rounded up; a number alone is MiB.
 

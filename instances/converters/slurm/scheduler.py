@@ -1,0 +1,202 @@
+"""How a Slurm cluster schedules: `scontrol show config`, and the fair shares of `sshare -a -P`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.limits import Limits, Qos
+from placewright.instances.converters.slurm.partitions import Partition
+from placewright.instances.converters.slurm.records import SlurmJob
+from placewright.instances.converters.slurm.sources import Part
+from placewright.instances.converters.slurm.text import seconds, table
+from placewright.instances.derived import slurm_marks
+from placewright.instances.documents.base import MAX_COUNT
+from placewright.instances.documents.policy import Backfill
+
+DEPTH = 500
+"""Slurm's own default of `bf_max_job_test`."""
+
+BY_QOS, BY_TIER = "preempt/qos", "preempt/partition_prio"
+FACTORS = ("Age", "FairShare", "JobSize", "Partition", "QOS")
+_LINE = re.compile(r"(\S+)\s*=\s*(.*?)\s*")
+_DEPTH = re.compile(r"\bbf_max_job_test=([0-9]{1,7})\b")
+_FIRST = 2**62
+
+
+class Numbers(NamedTuple):
+    """What the multifactor priority of jobs is made of: weights by factor, and the oldest age."""
+
+    weights: Mapping[str, int]
+    oldest_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """The order of the queue, its reservations, and who may preempt whom.
+
+    Attributes
+    ----------
+    depth
+        How many jobs that wait get a reservation.
+    preemption
+        `preempt/qos`, `preempt/partition_prio`, or another word: nobody may.
+    mode
+        How jobs are preempted where neither QOS nor partition says it.
+    exempt_s
+        How long a job runs before it may be preempted.
+    basic
+        Jobs are in the order of their submission (priority/basic).
+    numbers
+        None: of no effect, or the dump does not say.
+    """
+
+    partitions: Mapping[str, Partition]
+    limits: Limits
+    depth: int = DEPTH
+    preemption: str = ""
+    mode: frozenset[str] = frozenset({"REQUEUE"})
+    exempt_s: int = 0
+    basic: bool = False
+    numbers: Numbers | None = None
+    shares: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    @property
+    def backfill(self) -> Backfill:
+        """The reservations of the round's policy; the queue is as the round lists jobs."""
+        return Backfill(depth=min(self.depth, MAX_COUNT), order="listed")
+
+    def tier(self, job: SlurmJob) -> int:
+        """Return the PriorityTier of a job: the highest of its partitions."""
+        return max(
+            (self.partitions[name].tier or 0 for name in job.partition if name in self.partitions),
+            default=1,
+        )
+
+    def ordered(self, queue: Sequence[Sequence[SlurmJob]], now: int) -> list[Sequence[SlurmJob]]:
+        """Return jobs that wait, each with its components, in the order in which Slurm takes them.
+
+        By reservation, PriorityTier, priority, submission and number; who may preempt another by
+        its QOS comes before it.
+        """
+        estimated = any(self._is_hidden(one[0]) for one in queue)
+        priority = {id(one): self._priority(one[0], now, estimated=estimated) for one in queue}
+        jobs = sorted(
+            queue,
+            key=lambda one: (
+                not one[0].reservation,
+                -self.tier(one[0]),
+                -priority[id(one)],
+                one[0].submit_time or 0,
+                one[0].job_id,
+            ),
+        )
+        if self.preemption != BY_QOS:
+            return jobs
+        placed: list[Sequence[SlurmJob]] = []
+        first: dict[str, int] = {}  # by QOS, the place of its first job
+        for one in jobs:
+            may = self.limits.of_qos.get(one[0].qos, Qos()).preempts
+            at = min((first[qos] for qos in may if qos in first), default=len(placed))
+            first = {qos: place + (place >= at) for qos, place in first.items()}
+            placed.insert(at, one)
+            first[one[0].qos] = min(at, first.get(one[0].qos, at))
+        return placed
+
+    def _is_hidden(self, job: SlurmJob) -> bool:
+        """Whether a hold of Placewright's hides the priority of a job, which Slurm sets to 0."""
+        return not job.priority and job.admin_comment.startswith(slurm_marks.HELD)
+
+    def _priority(self, job: SlurmJob, now: int, *, estimated: bool) -> int:
+        """Return Slurm's priority of a job: its number, or where a hold hides it, what makes it."""
+        if estimated and self.numbers is None:
+            given = 0 if self.basic else self.limits.of_qos.get(job.qos, Qos()).priority
+            return given * _FIRST - (job.submit_time or 0)
+        if not self._is_hidden(job) or self.numbers is None:
+            return job.priority or 0
+        weights, oldest = self.numbers
+        waited = now - max(job.submit_time or now, min(job.eligible_time or 0, now))
+        most = max((one.priority for one in self.limits.of_qos.values()), default=0)
+        factors = [one.job_factor or 0 for one in self.partitions.values()]
+        own = [self.partitions[n].job_factor or 0 for n in job.partition if n in self.partitions]
+        share = self.shares.get((job.account or "", job.user_name), 0.0)
+        parts = {
+            "Age": min(waited / oldest, 1.0) if oldest else 0.0,
+            "FairShare": share,
+            "QOS": self.limits.of_qos.get(job.qos, Qos()).priority / most if most else 0.0,
+            "Partition": max(own, default=0) / max(max(factors, default=0), 1),
+        }
+        return int(sum(weights.get(name, 0) * part for name, part in parts.items()))
+
+    def described(self) -> str:
+        """Return a line about the queue of the round, which is Slurm's."""
+        tiers = len({one.tier for one in self.partitions.values()}) > 1
+        modes = "/".join(sorted(self.mode))
+        known = self.preemption in (BY_QOS, BY_TIER)
+        return "; ".join(
+            (
+                f"policy: queue by {'PriorityTier, then ' if tiers else ''}Slurm's priority",
+                f"backfill with reservations for {self.depth:,} jobs",
+                f"{self.preemption}, {modes}" if known else "nobody is preempted",
+            )
+        )
+
+
+def read_scheduler(
+    config: Part | None,
+    shares: Part | None,
+    partitions: Mapping[str, Partition],
+    limits: Limits,
+    book: Bookkeeping,
+) -> Scheduler:
+    """Return how a cluster schedules, by what Slurm does by itself where the dump does not say.
+
+    Without its configuration QOS that may preempt others do so by requeueing them.
+    """
+    found = _shares(shares)
+    if config is None or config.text is None:
+        some = any(one.preempts for one in limits.of_qos.values())
+        return Scheduler(partitions, limits, preemption=BY_QOS if some else "", shares=found)
+    lines = map(_LINE.fullmatch, config.text.splitlines())
+    said = {line[1]: line[2] for line in lines if line is not None}
+    depth = _DEPTH.search(said.get("SchedulerParameters", ""))
+    if said.get("SchedulerType") not in ("sched/backfill", None):
+        book.cannot_say("that nobody starts out of turn (SchedulerType), as rounds backfill")
+    weights = {n: _whole(said.get(f"PriorityWeight{n}", "")) for n in FACTORS}
+    basic = said.get("PriorityType") == "priority/basic"
+    if not basic and (weights["JobSize"] or "=" in said.get("PriorityWeightTRES", "")):
+        book.cannot_say("JobSize and TRES in the priority of jobs that Placewright holds")
+    if not basic and weights["FairShare"] and not found:
+        book.cannot_say(
+            "fair shares in the priority of jobs that Placewright holds, as the dump does not have "
+            "what `sshare -a -P` prints"
+        )
+    return Scheduler(
+        partitions,
+        limits,
+        depth=max(1, int(depth[1])) if depth else DEPTH,
+        preemption=said.get("PreemptType", ""),
+        mode=frozenset(word.strip() for word in said.get("PreemptMode", "").upper().split(",")),
+        exempt_s=seconds(said.get("PreemptExemptTime", "")) or 0,
+        basic=basic,
+        numbers=None if basic else Numbers(weights, seconds(said.get("PriorityMaxAge", "")) or 0),
+        shares=found,
+    )
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+
+
+def _shares(part: Part | None) -> dict[tuple[str, str], float]:
+    """Return the fair-share factor by account and user; what is no number is left out."""
+    found = {}
+    for _, row in table(part.text) if part is not None and part.text else ():
+        with_factor = re.fullmatch(r"[01]\.[0-9]{1,12}", row.get("FairShare", ""))
+        if with_factor:
+            key = row["Account"].strip(), row["User"].strip()
+            found[key] = float(with_factor[0])
+    return found
