@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data" / "live"
 CRDS = sorted(SHARED.glob("kubernetes/*/*crd*.yaml"))
 DUMPS = sorted((ROOT / "tests" / "data" / "slurm").glob("*/*.json"))
+DUMPS += sorted(SHARED.glob("slurm/*/partitions*.json"))
 CORE = {
     "io.k8s.api.core.v1.Node": Kind("", "Node"),
     "io.k8s.api.core.v1.Pod": Kind("", "Pod"),

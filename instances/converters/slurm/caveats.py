@@ -20,6 +20,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "nodes": ("name",),
     "associations": ("account", "user", "Account", "User"),
     "qos": ("name", "Name"),
+    "partitions": ("name", "PartitionName"),
 }
 """The fields by whose values an object of a part is found again."""
 
@@ -41,6 +42,8 @@ class Caveats:
     def _of(self, job: SlurmJob, limits: Limits) -> Iterator[Caveat]:
         yield from self._find("jobs", job.job_id)
         yield from self._find("qos", job.qos)
+        for partition in job.partition:
+            yield from self._find("partitions", partition)
         account = job.account or ""
         yield from self._find("associations", account, job.user_name)
         for above in limits.path(account):

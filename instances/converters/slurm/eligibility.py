@@ -173,9 +173,14 @@ def _is_known(job: SlurmJob, limits: Limits, qos: Iterable[str]) -> bool:
     """Whether the limit that a job waits for is in the round."""
     reason = job.state_reason.removesuffix("Limit")
     if reason in {one.removesuffix("Limit") for one in QOS_LIMITS}:
-        return any(name in limits.qos for name in qos)
+        what = next((w for w in ("Cpu", "Mem") if w in reason), "").lower()
+        known = [limit for name in qos for limit in limits.qos.get(name, ())]
+        return any(what in limit.others if what else limit for limit in known)
     path = limits.path(job.account or "")
     owners = {*limits.together, *limits.jobs_of_users}
+    what = next((w for w in ("Cpu", "Mem") if w in reason), "").lower()
+    if what:
+        owners = {owner for owner, limit in limits.together.items() if what in limit.others}
     return reason in {one.removesuffix("Limit") for one in ACCOUNT_LIMITS} and any(
         account in path for account, _, _ in owners
     )

@@ -9,7 +9,15 @@ _SPECIAL_CORES = Rule("special-cores", "cores kept for the system at the job's w
 _FEDERATION = Rule("federation", "sibling clusters are not read", hard=False)
 _LIMITS = Rule("limits", "limits of accounts on what a round does not count are not read")
 _QOS_LIMITS = Rule("qos-limits", "limits of its QOS on what a round does not count are not read")
-_QOS_PREEMPTION = Rule("qos-preemption", "how its QOS preempts is not read", hard=False)
+_OF_PARTITIONS = dict.fromkeys(
+    (
+        *("OverPartQOS", "PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit"),
+        *("OVERRIDE_PARTITION_QOS", "PARTITION_MAXIMUM_NODE", "PARTITION_MINIMUM_NODE"),
+        *("PARTITION_TIME_LIMIT", "DenyOnLimit", "DENY_LIMIT"),
+    )
+)
+"""Flags of a QOS that are read, or that matter only as a job is submitted."""
+
 _NO_VALUE_THREADS = "32766"
 
 JOB = Ledger(
@@ -111,21 +119,19 @@ RESERVATION = Ledger(
 ASSOCIATION = Ledger(
     "associations",
     """account user partition parent_account max.jobs.active max.jobs.per.count max.tres.total
-    max.tres.per.job max.tres.per.node Account User Partition ParentName GrpTRES GrpJobs MaxJobs
-    MaxTRES MaxTRESPerNode""",
+    max.tres.per.job max.tres.per.node max.jobs.per.wall_clock Account User Partition ParentName
+    GrpTRES GrpJobs MaxJobs MaxTRES MaxTRESPerNode MaxWall""",
     """accounting cluster comment default flags id is_default lineage max.jobs.accruing
     max.jobs.total
     max.jobs.per.accruing max.jobs.per.submitted min priority qos shares_raw usage
     Cluster Share Priority GrpSubmit MaxSubmit QOS DefQOS""",
     {
-        "max.jobs.per.wall_clock": _LIMITS,
         "max.per": _LIMITS,
         "max.tres.group": _LIMITS,
         "max.tres.minutes": _LIMITS,
         "GrpWall": _LIMITS,
         "GrpTRESMins": _LIMITS,
         "GrpTRESRunMins": _LIMITS,
-        "MaxWall": _LIMITS,
         "MaxTRESMins": _LIMITS,
     },
 )
@@ -135,30 +141,87 @@ QOS = Ledger(
     """name preempt.list limits.max.active_jobs.count limits.max.jobs.active_jobs.per.account
     limits.max.jobs.active_jobs.per.user limits.max.tres.total limits.max.tres.per.user
     limits.max.tres.per.account limits.max.tres.per.job limits.max.tres.per.node
-    Name Preempt GrpTRES GrpJobs MaxTRESPU MaxJobsPU MaxTRESPA MaxJobsPA MaxTRES MaxTRESPerNode""",
+    limits.max.wall_clock.per.job limits.grace_time preempt.exempt_time preempt.mode priority
+    Name Priority Preempt PreemptMode PreemptExemptTime GraceTime GrpTRES GrpJobs MaxTRESPU
+    MaxJobsPU MaxTRESPA MaxJobsPA MaxTRES MaxTRESPerNode MaxWall""",
     """description id limits.factor limits.max.accruing limits.max.active_jobs.accruing
-    limits.max.jobs.count limits.max.jobs.per limits.min.priority_threshold priority usage_factor
-    usage_threshold Priority UsageThres UsageFactor GrpSubmit MaxSubmitPU MaxSubmitPA""",
+    limits.max.jobs.count limits.max.jobs.per limits.min.priority_threshold usage_factor
+    usage_threshold UsageThres UsageFactor GrpSubmit MaxSubmitPU MaxSubmitPA""",
     {
-        "flags": _QOS_LIMITS,
-        "limits.grace_time": _QOS_PREEMPTION,
+        "flags": {OTHERWISE: _QOS_LIMITS, **_OF_PARTITIONS},
         "limits.max.tres.minutes": _QOS_LIMITS,
-        "limits.max.wall_clock": _QOS_LIMITS,
+        "limits.max.wall_clock.per.qos": _QOS_LIMITS,
         "limits.min.tres": _QOS_LIMITS,
-        "preempt.exempt_time": _QOS_PREEMPTION,
-        "preempt.mode": {"DISABLED": None, "REQUEUE": None, OTHERWISE: _QOS_PREEMPTION},
-        "GraceTime": {"00:00:00": None, OTHERWISE: _QOS_PREEMPTION},
-        "PreemptExemptTime": _QOS_PREEMPTION,
-        "PreemptMode": {"cluster": None, "requeue": None, OTHERWISE: _QOS_PREEMPTION},
-        "Flags": _QOS_LIMITS,
+        "Flags": {OTHERWISE: _QOS_LIMITS, **_OF_PARTITIONS},
         "GrpTRESMins": _QOS_LIMITS,
         "GrpTRESRunMins": _QOS_LIMITS,
         "GrpWall": _QOS_LIMITS,
         "MaxTRESMins": _QOS_LIMITS,
         "MaxTRESRunMinsPA": _QOS_LIMITS,
         "MaxTRESRunMinsPU": _QOS_LIMITS,
-        "MaxWall": _QOS_LIMITS,
         "MinTRES": _QOS_LIMITS,
+    },
+)
+
+_ALONE = Rule("exclusive-partition", "that a partition gives each job its nodes alone is not read")
+_GROUPS = Rule("partition-groups", "which groups and hosts may use a partition is not read")
+_MOST_CPUS = Rule("partition-cpus", "the most CPUs and memory of a partition's job are not read")
+_LEAST_LOADED = Rule("least-loaded", "that a partition prefers idle nodes is not read", hard=False)
+_ONLY_RESERVED = Rule("needs-reservation", "that a partition wants a reservation is not read")
+_UNLIMITED = {"UNLIMITED": None, "0": None, "-1": None, OTHERWISE: _MOST_CPUS}
+_SHARED_WITH = {"NO": None, "EXCLUSIVE": _ALONE, "USER": _ALONE, "MCS": _ALONE, "TOPO": _ALONE}
+
+PARTITION = Ledger(
+    "partitions",
+    """name maximums.time maximums.nodes minimums.nodes partition.state qos.assigned qos.allowed
+    qos.deny priority preempt_mode grace_time accounts max_time_limit maximum_nodes_per_job state
+    priority_tier priority_job_factor preemption_grace_time allowed_accounts denied_accounts
+    allowed_qos denied_qos PartitionName MaxTime MaxNodes MinNodes State QoS AllowQos DenyQos
+    PriorityTier PriorityJobFactor PreemptMode GraceTime AllowAccounts DenyAccounts""",
+    """nodes.configured nodes.total alternate tres cluster select_type cpus defaults node_sets
+    timeouts topology suspend_time maximums.shares maximums.over_time_limit maximums.oversubscribe
+    preemption_mode alternative billing_weights default_memory_per_cpu default_memory_per_node
+    default_time_limit over_time_limit total_cpus total_nodes Default DefaultTime DisableRootJobs
+    Hidden Nodes OverTimeLimit TotalCPUs TotalNodes SelectTypeParameters JobDefaults DefMemPerCPU
+    DefMemPerNode TRES TRESBillingWeights Alternate ResumeTimeout SuspendTime SuspendTimeout
+    NodeSets Topology""",
+    {
+        "min nodes per job": {},
+        "flags": {
+            **dict.fromkeys(("DEFAULT", "default")),
+            OTHERWISE: Rule("partition-flags", "flags of its partition are not read"),
+        },
+        "partition.exclusive": _SHARED_WITH,
+        "partition.oversubscribe": _SHARED_WITH,
+        "groups.allowed": _GROUPS,
+        "nodes.allowed_allocation": _GROUPS,
+        "allowed_groups": _GROUPS,
+        "allowed_allocation_nodes": _GROUPS,
+        "AllowGroups": {"ALL": None, OTHERWISE: _GROUPS},
+        "AllocNodes": {"ALL": None, OTHERWISE: _GROUPS},
+        "Exclusive": _SHARED_WITH,
+        "ExclusiveUser": {"NO": None, OTHERWISE: _ALONE},
+        "ExclusiveTopo": {"NO": None, OTHERWISE: _ALONE},
+        "OverSubscribe": _SHARED_WITH,
+        "LLN": {"NO": None, OTHERWISE: _LEAST_LOADED},
+        "RootOnly": {"NO": None, OTHERWISE: _GROUPS},
+        "ReqResv": {"NO": None, OTHERWISE: _ONLY_RESERVED},
+        **dict.fromkeys(
+            ("MaxCPUsPerNode", "MaxCPUsPerSocket", "maximum_cpus_per_node"), _UNLIMITED
+        ),
+        **dict.fromkeys(("MaxMemPerNode", "MaxMemPerCPU"), _UNLIMITED),
+        **dict.fromkeys(
+            (
+                "maximum_memory_per_cpu",
+                "maximum_memory_per_node",
+                "maximums.cpus_per_node",
+                "maximums.cpus_per_socket",
+                "maximums.memory_per_cpu",
+                "maximums.partition_memory_per_cpu",
+                "maximums.partition_memory_per_node",
+            ),
+            _UNLIMITED,
+        ),
     },
 )
 
@@ -171,5 +234,6 @@ LICENCE = Ledger(
 LEDGERS = {
     **{one.kind: one for one in (JOB, NODE, RESERVATION, ASSOCIATION, QOS)},
     "licenses": LICENCE,
+    "partitions": PARTITION,
 }
 """By the name of the part of a dump."""

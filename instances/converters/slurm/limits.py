@@ -22,6 +22,12 @@ MAX_CHAIN = 50
 
 _NO_GPUS = re.compile(r"\bgres/gpu(?::([^=,]+))?=0(?=,|$)")
 
+_OTHER_WORDS = {
+    "OVERRIDEPARTITIONQOS": "OVERPARTQOS",
+    "PARTITIONMAXIMUMNODE": "PARTITIONMAXNODES",
+    "PARTITIONMINIMUMNODE": "PARTITIONMINNODES",
+}
+
 Owner: TypeAlias = tuple[str, str, str]
 """Of an association: account, user ("": all of it) and partition ("": any)."""
 
@@ -359,7 +365,9 @@ def _modes(words: Iterable[str]) -> frozenset[str]:
 
 
 def _flags(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(re.sub(r"[^A-Z]", "", word.upper()) for word in words)
+    """Return flags as sacctmgr prints them, in capitals: JSON has other words for some."""
+    plain = (re.sub(r"[^A-Z]", "", word.upper()) for word in words)
+    return frozenset(_OTHER_WORDS.get(word, word) for word in plain)
 
 
 def _json_limit(entries: Any, file: str, path: tuple[str | int, ...]) -> Limit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from slurm_dumps import convert, job, node, running, write_dump
+from slurm_dumps import convert, job, node, reason, running, write_dump
 
 from placewright import solve_round
 from placewright.instances.converters import read_slurm
@@ -184,10 +184,11 @@ def test_json_says_the_same_as_text(tmp_path):
     }
 
 
-def test_limits_of_one_job_are_noted(tmp_path):
+def test_who_asks_more_than_one_job_may_have_is_left_out(tmp_path):
     accounts = ACCOUNTS + "c|team|||||||gres/gpu=2\n"
-    made = convert(tmp_path, [job(1, account="team", **GPU)], accounts=accounts)
-    assert made.book.unsaid["limits per job or node"] == ["limit per job of account team"]
+    made = convert(tmp_path, [job(1, account="team", tres_per_node="gpu:3")], accounts=accounts)
+    why = "not eligible: account team allows 2 gres/gpu a job, the job asks 3"
+    assert reason(made, "1") == why
 
 
 @pytest.mark.parametrize("wrong", ["x", "-1", "9999999999999"])

@@ -10,6 +10,7 @@ from slurm_dumps import convert, job, node, reason, running
 from placewright import solve_round
 from placewright.instances.converters.slurm.hostlist import compress
 from placewright.instances.derived.host_sets import AllowedHosts
+from placewright.instances.documents.policy import Backfill
 
 TREE = "SwitchName=a Level=0 Nodes=h[0-1]\nSwitchName=b Level=0 Nodes=h[2-3]\n"
 TREE += "SwitchName=top Level=1 Nodes=h[0-3] Switches=a,b\n"
@@ -116,7 +117,7 @@ def test_an_array_is_split_up_to_its_limit(tmp_path):
     waiting = job(3, array_job_id=3, array_task_string="2-5,9%3", tres_per_node="gpu:1")
     task = running(4, ("h0", 1, 0, "gpu:1"), array_job_id=3)
     made = convert(tmp_path, [waiting, task])
-    assert [one.name for one in made.round.jobs] == ["3_2", "3_3", "4"]
+    assert [one.name for one in made.round.jobs] == ["4", "3_2", "3_3"]
     assert made.book.total("jobs") == 2
     waiting["array_task_string"] = "2-5,9"
     assert len(convert(tmp_path, [waiting, task]).round.jobs) == 6
@@ -306,7 +307,7 @@ def test_jobs_are_listed_by_slurms_priority(tmp_path):
     jobs = [job(1, **asked, priority=5), job(2, **asked, priority=9), job(3, **asked, priority=5)]
     made = convert(tmp_path, jobs)
     assert [one.name for one in made.round.jobs] == ["2", "1", "3"]
-    assert "priority numbers, but for the order in which jobs are listed" in made.book.unsaid
+    assert made.round.policy.backfill == Backfill(depth=500, order="listed")
 
 
 def test_of_a_long_range_of_nodes_some_numbers_are_options(tmp_path):
