@@ -24,13 +24,13 @@ status=0 undone=' ' why='is not as it was'
 # pending JOB: it waits, and no user or administrator holds it; sets `held` to yes or no
 pending() {{
     held=no
-    case $(squeue -h -j "$1" -o '%T|%r' </dev/null 2>/dev/null) in
+    case $(squeue -h -j "$1" -o '%T|%r' </dev/null 2>/dev/null | sort -u) in
         'PENDING|JobHeldAdmin') return 1 ;;
         'PENDING|'*[Hh][eo]ld*) held=yes ;;
         'PENDING|'*) return 0 ;;
         *) return 1 ;;
     esac
-    mark=$(squeue -h -j "$1" -O admin_comment:{len(HELD)} </dev/null 2>/dev/null)
+    mark=$(squeue -h -j "$1" -O admin_comment:{len(HELD)} </dev/null 2>/dev/null | sort -u)
     [ "$mark" = {shlex.quote(HELD)} ]
 }}
 
@@ -38,9 +38,9 @@ pending() {{
 running() {{
     job=$1
     shift
-    found=$(squeue -h -j "$job" -t RUNNING -o %N </dev/null 2>/dev/null)
+    found=$(squeue -h -j "$job" -t RUNNING -o %N </dev/null 2>/dev/null | paste -sd , -)
     [ -n "$found" ] || return 1
-    found=$(scontrol show hostnames "$found" </dev/null | LC_ALL=C sort | tr '\\n' ' ')
+    found=$(scontrol show hostnames "$found" </dev/null | LC_ALL=C sort -u | tr '\\n' ' ')
     [ "$found" = "$* " ]
 }}
 
@@ -52,7 +52,7 @@ reserved() {{ scontrol show reservation "$1" </dev/null >/dev/null 2>&1; }}
 started() {{
     left={PATIENCE_S}
     while :; do
-        case $(squeue -h -j "$1" -o %T </dev/null 2>/dev/null) in
+        case $(squeue -h -j "$1" -o %T </dev/null 2>/dev/null | sort -u) in
             PENDING) [ "$left" -gt 0 ] || return 0 ;;
             '') return 1 ;;
             *) return 0 ;;

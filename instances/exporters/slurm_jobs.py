@@ -15,12 +15,14 @@ from placewright.instances.documents.source_keys import (
     SLURM_COMPONENTS,
     SLURM_JOB,
     SLURM_OURS,
+    SLURM_PREEMPT,
     SLURM_USER,
 )
 
 JOB = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]*")
 CannotSay = Callable[[str, str], None]
+GRACE = re.compile(r"[0-9]{1,3}")
 HOLD, FIELDS = "Hold", ("ReqNodeList", "ReservationName")
 
 
@@ -35,12 +37,18 @@ class SlurmPlace(NamedTuple):
         Its user, "" if that is not known.
     before, after : tuple of str
         Hosts, sorted.
-    several : bool
-        Whether it has several components.
+    components : tuple of (str, tuple of str)
+        Of a heterogeneous job the numbers of all components but the first, with their hosts.
+    leads : tuple of str
+        The hosts of its first component, of any other job all of them, after the plan.
     ours : tuple of str
         Fields that an earlier plan had set.
     released : bool
         Whether it was Placewright's hold from which an earlier plan released it.
+    preempted : str
+        How it is preempted, `requeue` or `cancel`.
+    grace_s : int
+        Seconds that it has to end by itself before that.
     """
 
     job: str
@@ -48,9 +56,12 @@ class SlurmPlace(NamedTuple):
     decision: Decision
     before: tuple[str, ...]
     after: tuple[str, ...]
-    several: bool
+    components: tuple[tuple[str, tuple[str, ...]], ...]
+    leads: tuple[str, ...]
     ours: tuple[str, ...]
     released: bool
+    preempted: str = "requeue"
+    grace_s: int = 0
 
 
 def places_of(round_: Round, plan: Plan, cannot_say: CannotSay) -> dict[str, SlurmPlace]:
@@ -84,15 +95,25 @@ def _place(job: Job, decision: Decision, cannot_say: CannotSay) -> SlurmPlace | 
         cannot_say("users with names that no reservation can have: as if not known", number)
         user = ""
     named = job.annotations.get(SLURM_OURS, "").split(",")
+    how, _, grace = job.annotations.get(SLURM_PREEMPT, "").partition(",")
+    of_groups = job.annotations.get(SLURM_COMPONENTS, "").split(",")
+    parts = {
+        part: _hosts(t for t in decision.tasks if of_groups[t.group : t.group + 1] == [part])
+        for part in of_groups
+        if len(of_groups) > 1 and JOB.fullmatch(part)
+    }
     return SlurmPlace(
         job=number,
         user=user,
         decision=decision,
         before=before,
         after=after,
-        several="," in job.annotations.get(SLURM_COMPONENTS, ""),
+        components=tuple((part, hosts) for part, hosts in parts.items() if part != number),
+        leads=parts.get(number, after),
         ours=tuple(name for name in FIELDS if name in named),
         released=HOLD in named,
+        preempted="cancel" if how == "cancel" else "requeue",
+        grace_s=int(grace) if GRACE.fullmatch(grace) else 0,
     )
 
 

@@ -159,9 +159,6 @@ def _can_be_told(place: SlurmPlace, made: Steps) -> bool:
         made.cannot_say("moves between GPUs of the same hosts", place.job)
         return False
     if decision.decision in (START, MIGRATE):
-        if place.several:
-            made.cannot_say("where heterogeneous jobs start", place.job)
-            return False
         if any(task.gpus for task in decision.tasks):
             made.cannot_say("which GPUs of a host", place.job)
         if 1 < len(place.after) < len(decision.tasks):
@@ -282,15 +279,23 @@ def _check(step: Step) -> Step:
 def _preempt(place: SlurmPlace) -> Step:
     by = ", ".join(place.decision.displaced_by)
     mark, requeue = (STOPPED, "requeuehold") if place.released else (PREEMPTED, "requeue")
+    grace = (("scancel", "--signal=TERM", place.job), ("sleep", str(place.grace_s)))
+    ends = (
+        ("scancel", place.job) if place.preempted == "cancel" else ("scontrol", requeue, place.job)
+    )
     return Step(
         job=place.job,
         does=f"preempt {place.job}" + (f" for {by}" if by else ""),
         state=State.RUNNING,
         commands=(
             Command(_update(place, comment=mark + (f" for {by}" if by else ""))),
-            Command(("scontrol", requeue, place.job)),
+            *(Command(words) for words in (*(grace if place.grace_s else ()), ends)),
             # Else it could run on the hosts alone that it leaves.
-            *([Command(_update(place, "ReqNodeList="))] if "ReqNodeList" in place.ours else []),
+            *(
+                [Command(_update(place, "ReqNodeList="))]
+                if "ReqNodeList" in place.ours and place.preempted != "cancel"
+                else []
+            ),
         ),
         hosts=place.before,
     )
@@ -329,17 +334,26 @@ def _start(place: SlurmPlace, reservation: str) -> Step:
 
 def _commands_of_start(place: SlurmPlace, reservation: str, *more: str) -> tuple[Command, ...]:
     """Return what starts a job; it keeps the mark of being held until it is released."""
-    number, names = len(place.after), ",".join(place.after)
-    fields = [f"NumNodes={number}-{number}", f"ReqNodeList={names}", *more]
+    names = ",".join(place.after)
+    fields = [*_size(place.leads), *more]
     if reservation or "ReservationName" in place.ours:
         fields.append(f"ReservationName={reservation}")
     placed = RELEASED if place.released else PLACED
     return (
         Command(_update(place, *fields, comment=STARTS + names), held=True),
         Command(_update(place, *fields, comment=placed + names), held=False),
+        # What the first component of a heterogeneous job is told, all are told.
+        *(
+            Command(("scontrol", "update", f"jobid={part}", *_size(hosts)))
+            for part, hosts in place.components
+        ),
         Command(("scontrol", "release", place.job), held=True),
         Command(_update(place, comment=RELEASED + names), held=True),
     )
+
+
+def _size(hosts: Sequence[str]) -> tuple[str, str]:
+    return f"NumNodes={len(hosts)}-{len(hosts)}", f"ReqNodeList={','.join(hosts)}"
 
 
 def _wait(place: SlurmPlace, said: str) -> Step:

@@ -91,6 +91,9 @@ class SlurmActor:
             return "the job is no longer as it was"
         for command in step.commands:
             if command.held in (None, held):
+                if command.words[0] == "sleep":
+                    time.sleep(int(command.words[1]))
+                    continue
                 text, problem = run(command.words, timeout_s=self._timeout_s)
                 if text is None:
                     return problem
@@ -116,14 +119,18 @@ class SlurmActor:
     def _runs_on(self, job: str) -> set[str]:
         """Return the hosts that a job runs on."""
         words = ("squeue", "-h", "-j", job, "-t", "RUNNING", "-o", "%N")
-        listed = (self._ask(words) or "").strip()
+        listed = ",".join((self._ask(words) or "").split())
         named = self._ask(("scontrol", "show", "hostnames", listed)) if listed else None
         return set((named or "").split())
 
     def _state(self, job: str) -> tuple[str, str]:
-        """Return state and reason of a job, "" if there is none of its number."""
+        """Return state and reason of a job, "" if there is none of its number.
+
+        Of a heterogeneous job squeue lists all components; one that pends goes first.
+        """
         listed = self._ask(("squeue", "-h", "-j", job, "-o", "%T|%r")) or ""
-        state, _, reason = listed.strip().partition("|")
+        first = min(listed.split("\n"), key=lambda line: not line.startswith("PENDING"))
+        state, _, reason = first.strip().partition("|")
         return state, reason
 
     def _pending(self, job: str) -> bool | None:
@@ -134,7 +141,8 @@ class SlurmActor:
         if "held" not in reason.lower() and "hold" not in reason.lower():
             return False
         words = ("squeue", "-h", "-j", job, "-O", f"admin_comment:{len(HELD)}")
-        return True if (self._ask(words) or "").rstrip("\n") == HELD else None
+        marks = set((self._ask(words) or "").rstrip("\n").split("\n"))
+        return True if marks == {HELD} else None
 
     @staticmethod
     def _comes_to(true: Callable[[], bool]) -> bool:

@@ -12,6 +12,9 @@ from placewright.instances.converters.slurm.tres import Gres, read_gres, read_tr
 from placewright.instances.derived.slurm_marks import RELEASED, RESERVATION, is_placed
 from placewright.instances.documents.base import MAX_AMOUNT, Name
 
+OWN = ("Assoc", "BeginTime", "Dependency", "JobArrayTaskLimit", "Licenses", "Partition", "QOS")
+"""How reasons begin for which Slurm keeps a job waiting though there may be room for it."""
+
 MAX_ALLOCATION = 200_000
 
 
@@ -201,8 +204,11 @@ class SlurmJob(Record):
 
     @property
     def fields_of_ours(self) -> tuple[str, ...]:
-        """Fields that a plan had set, by the names of `scontrol update`, and `Hold`."""
-        released = self.admin_comment.startswith(RELEASED)
+        """Fields that a plan had set, by the names of `scontrol update`, and `Hold`.
+
+        A job that Slurm itself keeps waiting is not held again, but left to it.
+        """
+        released = self.admin_comment.startswith(RELEASED) and not self.state_reason.startswith(OWN)
         nodes = self.required_nodes != self.named_nodes
         reserved = self.resv_name != self.reservation
         return ("Hold",) * released + ("ReqNodeList",) * nodes + ("ReservationName",) * reserved

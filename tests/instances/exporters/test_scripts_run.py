@@ -351,8 +351,8 @@ def test_what_needs_a_step_of_slurm_that_is_not_done_is_not_done_either(tmp_path
 
 
 def test_nothing_stops_for_a_job_of_slurm_that_cannot_be_told_to_start():
-    several = {"slurm/components": "5,6", "slurm/user": "ann"}
-    round_ = round_of(job("1", on=("h0",)), job("5", **several), job("7"))
+    unknown = {"slurm/job": "five", "slurm/user": "ann"}
+    round_ = round_of(job("1", on=("h0",)), job("5", **unknown), job("7"))
     plan = Plan(
         decisions=(
             go("1", kind=DecisionKind.PREEMPT, by=("5",)),
@@ -363,4 +363,6 @@ def test_nothing_stops_for_a_job_of_slurm_that_cannot_be_told_to_start():
     made = slurm_steps(round_, plan)
     assert [step.does for step in made.steps] == ["start 7 on h1"]
     assert made.unsaid[VAIN] == ["1"]
-    assert made.unsaid["where heterogeneous jobs start"] == ["5"]
+    assert made.unsaid["jobs without a number such as 17 or 17_4, which convert slurm gives"] == [
+        "5"
+    ]

@@ -59,7 +59,7 @@ def test_jobs_behind_the_head_of_the_queue_delay_it_no_longer(tmp_path):
         ("held_for_reservation", "2"),
         ("reserved", None),
     )
-    assert [one["job"] for one in plan.sections[-1]["jobs"]][0] == "2"
+    assert plan.sections[-1]["jobs"][0]["job"] == "2"
 
 
 def test_the_queue_is_by_reservation_tier_priority_and_number(tmp_path):
@@ -99,9 +99,9 @@ def test_a_hold_hides_the_priority_and_factors_make_it(tmp_path):
     shares = "Account|User|RawShares|FairShare\na|mia|1|0.100000\na|leo|1|0.900000\n"
     weights = {"PriorityWeightQOS": 1_000_000, "PriorityWeightFairShare": 1000}
     told = config(PriorityType="priority/multifactor", PriorityMaxAge="7-00:00:00", **weights)
+    assert waiting(convert(tmp_path, jobs, qos=ROWS)) == ["2", "4", "1", "3"]
     made = convert(tmp_path, jobs, qos=ROWS, shares=shares, config=told)
     assert waiting(made) == ["2", "4", "3", "1"]
-    assert waiting(convert(tmp_path, jobs, qos=ROWS)) == ["2", "4", "1", "3"]
     made = convert(tmp_path, jobs, config=config(PriorityType="priority/basic"))
     assert waiting(made) == ["1", "2", "3", "4"]
 
@@ -260,3 +260,35 @@ def test_cores_and_memory_of_accounts_are_limited(tmp_path):
     assert made.round.caps["account/lab"].resources == {"cpu": 20_000, "memory": 1024}
     found, _ = decided(made)
     assert [found[name].decision for name in "12"] == [DecisionKind.START, DecisionKind.WAIT]
+
+
+def test_components_start_together_or_wait(tmp_path):
+    """Each component of a heterogeneous job is told its nodes, and the first one is released."""
+    parts = [
+        job(5 + k, het_job_id=5, het_job_offset=k, tres_per_node=f"gpu:{gpus}", **HELD)
+        for k, gpus in enumerate((8, 4))
+    ]
+    made = convert(tmp_path, parts, [node("h0"), node("h1")])
+    found, plan = decided(made)
+    assert found["5"].decision is DecisionKind.START
+    steps = slurm_steps(made.round, plan)
+    assert not [what for what in steps.unsaid if "heterogeneous" in what]
+    (step,) = steps.steps
+    words = [c.words for c in step.commands if c.held is not False]
+    nodes = {t.group: t.host for t in found["5"].tasks}
+    assert f"ReqNodeList={nodes[0]}" in words[0]
+    assert words[1] == ("scontrol", "update", "jobid=6", "NumNodes=1-1", f"ReqNodeList={nodes[1]}")
+    assert words[2] == ("scontrol", "release", "5")
+    found, _ = decided(convert(tmp_path, parts, [node("h0")]))
+    assert found["5"].decision is DecisionKind.WAIT
+
+
+def test_a_job_that_slurm_keeps_waiting_is_not_held_again(tmp_path):
+    sent = {"admin_comment": "placewright: released to h0", "required_nodes": "h0"}
+    begins = {"state_reason": "BeginTime", "eligible_time": 5000}
+    for more, holds in ((begins, False), ({"state_reason": "Resources"}, True)):
+        jobs = [busy(1, "h0"), job(2, **NODE, **sent, **more)]
+        made = convert(tmp_path, jobs, [node("h0")])
+        _, plan = decided(made)
+        commands = [c.words for s in slurm_steps(made.round, plan).steps for c in s.commands]
+        assert (("scontrol", "uhold", "2") in commands) is holds

@@ -50,13 +50,14 @@ def test_a_job_counts_in_its_accounts_its_user_and_its_qos(tmp_path):
     }
     assert counted(made) == {
         "1": (
+            "account/team",
             "account/lab",
             "account/team/user/mia",
             "qos/high",
             "qos/high/user/mia",
             "qos/high/account/team",
         ),
-        "2": ("account/lab",),
+        "2": ("account/team", "account/lab"),
         "3": ("account/lab",),
     }
     # What is a tenant's quota alone is no cap; but jobs of team count below lab, too.
@@ -66,6 +67,7 @@ def test_a_job_counts_in_its_accounts_its_user_and_its_qos(tmp_path):
     }
     assert caps_of(made) == {
         "account/lab": {"gpus": 16_000, "jobs": 9},
+        "account/team": {"gpus": 8000, "cpu": 64_000},
         "account/team/user/mia": {"gpus": 4000, "jobs": 2},
         "qos/high": {"gpus": 12_000, "jobs": 5},
         "qos/high/user/mia": {"gpus": 6000, "jobs": 3},
