@@ -42,6 +42,9 @@ from placewright.instances.errors import InvalidInputError
 NO_SWITCHES, NO_EXCLUSIVE = "v0.0.38", "v0.0.45"
 """Dialects that do not say `--switches`, and `--exclusive`."""
 
+SHOWN = {"partitions": "scontrol show partition", "config": "scontrol show config"}
+"""Parts that say whom Slurm starts, and in which order; it is said if they are missing."""
+
 
 def read_slurm(
     sources: Sequence[str | os.PathLike[str]], *, movable: bool = False, lenient: bool = False
@@ -85,9 +88,9 @@ def read_slurm(
         found.parts.get("config"), found.parts.get("shares"), partitions, limits, book
     )
     book.notes.append(scheduler.described())
-    for missing, what in (("partitions", "partition"), ("config", "config")):
-        if missing not in found.parts:
-            book.notes.append(f"not in the dump: what `scontrol show {what}` prints")
+    missing = [f"`{text}`" for part, text in SHOWN.items() if part not in found.parts]
+    if missing:
+        book.notes.append(f"not in the dump: what is printed by {' and '.join(missing)}")
     reservations = read_reservations(found.parts.get("reservations"), book)
     of_others = [one for one in reservations if not one.name.startswith(RESERVATION)]
     active, later = overlapping(of_others, now)
