@@ -37,6 +37,8 @@ DUMP = {
     "topology.txt": "scontrol show topology",
     "reservations.txt": "scontrol show reservation",
     "licences.txt": "scontrol show licenses",
+    "partitions.txt": "scontrol show partition",
+    "config.txt": "scontrol show config",
 }
 DUMP_OF_ACCOUNTS = {
     "associations.txt": "sacctmgr -P show assoc "

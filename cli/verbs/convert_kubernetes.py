@@ -10,6 +10,7 @@ from placewright.cli.format.output import check_output, wrong_argument
 from placewright.cli.verbs.options import (
     Accelerators,
     Output,
+    PolicyFile,
     labels_of_accelerators,
     write_dump,
 )
@@ -36,6 +37,7 @@ def convert_kubernetes(
         ),
     ] = False,
     accelerator: Accelerators = None,
+    policy: PolicyFile = None,
 ) -> None:
     """Turn a dump of a Kubernetes cluster (kubectl get ... -o json) into a round.
 
@@ -44,7 +46,7 @@ def convert_kubernetes(
 
     Example: placewright convert kubernetes nodes-pods.json queues.json -o round.json
     """
-    check_output(output, *files)
+    check_output(output, *files, *([policy] if policy else []))
     from placewright.instances.converters import read_kubernetes
     from placewright.instances.errors import InvalidInputError
 
@@ -56,4 +58,4 @@ def convert_kubernetes(
         if error.file is None:
             raise wrong_argument(error, "--levels") from None
         raise
-    write_dump(made, output)
+    write_dump(made, output, policy)

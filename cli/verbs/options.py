@@ -90,10 +90,20 @@ def write_conversion(read: Callable[[], Conversion], output: str) -> None:
     note_written(output, made.summary)
 
 
-def write_dump(made: LiveConversion, output: str) -> None:
+PolicyFile = Annotated[
+    str | None,
+    typer.Option(
+        "--policy", metavar="FILE", help="Fields of a policy in place of the scheduler's own."
+    ),
+]
+
+
+def write_dump(made: LiveConversion, output: str, policy: str | None = None) -> None:
     """Write the round of a dump, and say on stderr what of the dump is not in it."""
+    from placewright.instances.converters.support.live import GivenPolicy
     from placewright.instances.io.files import write
 
+    made = made if policy is None else GivenPolicy(policy).of(made)
     with interrupts.writing(output):
         write(made.round, output)
     for line in made.book.lines():

@@ -9,7 +9,12 @@ import typer
 from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import note
 from placewright.cli.format.times import read_seconds
-from placewright.cli.verbs.options import Accelerators, Despite, labels_of_accelerators
+from placewright.cli.verbs.options import (
+    Accelerators,
+    Despite,
+    PolicyFile,
+    labels_of_accelerators,
+)
 from placewright.cli.verbs.watch_options import (
     Every,
     MaxAge,
@@ -42,6 +47,7 @@ def watch_kubernetes(
         bool, typer.Option("--movable", help="Running pods that are made anew can be moved.")
     ] = False,
     accelerator: Accelerators = None,
+    policy: PolicyFile = None,
     timeout: Annotated[
         float,
         typer.Option(metavar="TIME", parser=read_seconds(1, 600), help="Of an answer."),
@@ -84,6 +90,7 @@ def watch_kubernetes(
             max_age=max_age,
             rounds=rounds,
             despite=despite,
+            policy=policy,
         )
     finally:
         source.close()

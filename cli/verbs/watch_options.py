@@ -51,6 +51,7 @@ def follow(
     max_age: float,
     rounds: int | None,
     despite: Sequence[str] | None,
+    policy: str | None,
 ) -> None:
     """Follow a cluster until a signal, or so many rounds, end it.
 
@@ -66,10 +67,14 @@ def follow(
             f"{max_age:g} s; expected more than the time of a search, {time_limit:g} s",
             param_hint="--max-age",
         )
+    from placewright.instances.converters.support.live import GivenPolicy
     from placewright.live.watch.follow import Follower
     from placewright.live.watch.loop import GivenUpError, Pace, watch
+    from placewright.live.watch.reading import WithPolicy
     from placewright.live.watch.record import Record
 
+    if policy is not None:
+        source = WithPolicy(source, GivenPolicy(policy))
     try:
         record = Record(output)
     except OSError as error:

@@ -9,7 +9,7 @@ import typer
 from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import note
 from placewright.cli.format.times import read_seconds
-from placewright.cli.verbs.options import Despite
+from placewright.cli.verbs.options import Despite, PolicyFile
 from placewright.cli.verbs.watch_options import (
     Every,
     MaxAge,
@@ -36,6 +36,7 @@ def watch_slurm(
     movable: Annotated[
         bool, typer.Option("--movable", help="Running jobs that may be requeued can be moved.")
     ] = False,
+    policy: PolicyFile = None,
     timeout: Annotated[
         float,
         typer.Option(metavar="TIME", parser=read_seconds(1, 600), help="Of a command of Slurm."),
@@ -66,6 +67,7 @@ def watch_slurm(
         max_age=max_age,
         rounds=rounds,
         despite=despite,
+        policy=policy,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from placewright.instances.converters import LiveConversion
+from placewright.instances.converters.support.live import GivenPolicy
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 
@@ -44,6 +45,29 @@ class Source(Protocol):
     def wait(self, seconds: float) -> None:
         """Return after so many seconds, or earlier if something has changed."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class WithPolicy:
+    """A source whose rounds have a policy in place of the scheduler's own."""
+
+    source: Source
+    policy: GivenPolicy
+
+    def read(self) -> Reading:
+        """Return the state now.
+
+        Raises
+        ------
+        SourceError
+            There is none, or none that could be true.
+        """
+        reading = self.source.read()
+        return Reading(self.policy.of(reading.made), reading.taken)
+
+    def wait(self, seconds: float) -> None:
+        """Return after so many seconds, or earlier if something has changed."""
+        self.source.wait(seconds)
 
 
 @dataclass(frozen=True, slots=True)

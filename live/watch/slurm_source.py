@@ -17,7 +17,7 @@ MAX_WORDS = 300
 
 _COLUMNS = (
     "format=Cluster,Account,User,Partition,ParentName,GrpTRES,GrpJobs,MaxJobs,MaxTRES,"
-    "MaxTRESPerNode"
+    "MaxTRESPerNode,MaxWall"
 )
 _JOBS = (("squeue", "--json"),)
 _NODES = (("scontrol", "show", "node", "--json"), ("sinfo", "--json"))
@@ -32,6 +32,10 @@ _OTHERS: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
         (("sacctmgr", "--json", "show", "assoc"), ("sacctmgr", "-P", "show", "assoc", _COLUMNS)),
     ),
     ("licences", (("scontrol", "show", "licenses", "--json"), ("scontrol", "show", "licenses"))),
+    # As text, which says PreemptMode in all releases.
+    ("partitions", (("scontrol", "show", "partition"),)),
+    ("config", (("scontrol", "show", "config"),)),
+    ("shares", (("sshare", "-a", "-P"),)),
     ("qos", (("sacctmgr", "--json", "show", "qos"), ("sacctmgr", "-P", "show", "qos"))),
 )
 """Files of a dump, and the commands of new and old releases that print them."""
