@@ -57,7 +57,7 @@ def test_an_account_has_no_more_than_the_account_above_it_allows(lab, submit):
     plan = solve_round(round_ := read(lab))
     assert {job.tenant for job in round_.jobs} == {"research"}
     waiting = [d for d in plan.decisions if d.decision is DecisionKind.WAIT]
-    assert [d.reason for d in waiting] == ["quota"]
+    assert [d.reason for d in waiting] == ["reserved"]
     after = apply(lab, round_, plan)
     assert not differences(plan, after)
     assert sum(after[number].state == "RUNNING" for number in numbers) == 2

@@ -156,7 +156,10 @@ def test_a_job_is_preempted_for_one_of_higher_priority(empty):
     empty.settle(jobs=low)
     high = submit(empty, 2, 8)
     round_ = read(empty, movable=True)
-    jobs = [job.model_copy(update={"priority": int(job.name == str(high))}) for job in round_.jobs]
+    jobs = [
+        job.model_copy(update={"priority": int(job.name == str(high)), "preempts": None})
+        for job in round_.jobs
+    ]
     round_ = round_.model_copy(update={"jobs": tuple(jobs)})
     plan = solve_round(round_)
     preempted = [int(d.job) for d in plan.decisions if d.decision is DecisionKind.PREEMPT]
