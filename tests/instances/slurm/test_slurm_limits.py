@@ -62,7 +62,7 @@ def test_an_account_has_no_more_than_the_account_above_it_allows(lab, submit):
     assert not differences(plan, after)
     assert sum(after[number].state == "RUNNING" for number in numbers) == 2
     shown = lab.run("scontrol", "show", "job", waiting[0].job)
-    assert "AdminComment=placewright: held, waits: account research uses 16 of 16 GPUs" in shown
+    assert "AdminComment=placewright: held, waits: has a reservation" in shown
 
 
 def test_a_qos_that_may_preempt_has_priority(lab, submit):
