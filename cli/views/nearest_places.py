@@ -49,7 +49,9 @@ def places_text(
     width = max((len(_name(places, place)) for place in places.places), default=0)
     for place in places.places:
         yield f"    {_name(places, place):{width}}  {_place(places, place, now)}"
-    unfit = [one for one in places.unfit if one[2] and not (option and _elsewhere(one[2]))]
+    # What this option does not ask, another one may.
+    rows = (one for one in places.unfit if not (option and one[2].get("resource") == "gpu_model"))
+    unfit = [one for one in rows if one[2]]
     unfit = unfit if places.places or unfit else list(places.unfit)
     for name, hosts, lack in unfit[:MAX_KINDS]:
         yield f"    {_hosts(hosts, name)}: none, {_lack(lack)}"
@@ -84,11 +86,6 @@ def _place(places: GroupPlaces, place: Place, now: str) -> str:
     if place.why_not:
         text += f"; not there: {', '.join(place.why_not)}"
     return text
-
-
-def _elsewhere(lack: Mapping[str, Any]) -> bool:
-    """Whether hosts lack what another option may not ask."""
-    return lack.get("resource") == "gpu_model"
 
 
 def _held(place: Place, one: Occupants) -> str:

@@ -18,6 +18,7 @@ from placewright.explain.facts.situation import Situation
 from placewright.formulations.gang.problem.entitlement import borrowing_options
 from placewright.instances.derived.durations import span
 from placewright.instances.derived.phrases import count, several
+from placewright.instances.derived.source_words import words_of
 from placewright.instances.derived.waiting import eligible
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.quantities import amount_text
@@ -41,7 +42,9 @@ def waits_for(round_: Round, name: str) -> Iterator[Fact]:
         yield Fact(Stratum.HELD, "held", text, edit)
     if not eligible(job.model_copy(update={"held": False}), round_.now):
         edit = edit_job(name, lambda one: one.model_copy(update={"not_before": None}))
-        text = f"the job starts no earlier than in {span((job.not_before or 0) - round_.now)}"
+        at, words = job.not_before or 0, words_of(round_)
+        when = words.at(at) if words.epoch else f"in {span(at - round_.now)}"
+        text = f"the job starts no earlier than {when}"
         about = {"at": job.not_before}
         yield Fact(Stratum.HELD, "not_before", text, edit, about)
 

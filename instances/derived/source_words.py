@@ -80,7 +80,8 @@ _SLURM = r"""
     the job is held = the job is held (scontrol hold)
     resume it = release it: scontrol release JOB
     let it start at once = let it start at once: scontrol update jobid=JOB starttime=now
-    cap (?:qos|account)/([^\s/]+)/(user|account)/SET = limit of \1 for \2 \3
+    cap qos/([^\s/]+)/(user|account)/SET = QOS \1 for \2 \3
+    cap account/([^\s/]+)/(user|account)/SET = account \1 for \2 \3
     cap qos/SET = QOS \1
     cap account/SET = account \1
     within a cap = within a limit

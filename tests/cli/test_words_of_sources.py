@@ -116,6 +116,7 @@ def test_times_of_slurm_are_dates(tmp_path):
     assert why_waits(round_, asked, waits) == (
         "may not start before its time, at 2026-11-28 23:53:46 UTC"
     )
+    assert "the job starts no earlier than at 2026-11-28 23:53:46 UTC" in explained(round_, "2")
 
 
 def test_where_speaks_of_each_flavor_and_contradicts_nothing():

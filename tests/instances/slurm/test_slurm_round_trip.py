@@ -9,6 +9,7 @@ from benchmarks.slurm_trip import apply, differences, read, trip
 from placewright import solve_round
 from placewright.instances.derived.slurm_marks import HELD, PLACED, STARTS
 from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.exporters.despite import obeying
 from placewright.instances.exporters.slurm import slurm_script
 
 pytestmark = pytest.mark.slurm
@@ -81,6 +82,15 @@ def test_jobs_that_wait_are_told_why_and_holds_of_users_stay(empty):
     assert after[users].reason == "JobHeldUser"
     shown = empty.run("scontrol", "show", "job", str(waits))
     assert "AdminComment=placewright: held, waits: " in shown
+
+
+def test_a_job_whose_rules_are_not_obeyed_goes_back_to_slurm(empty):
+    number = submit(empty, 1, 8, "--contiguous")
+    plan = solve_round(round_ := read(empty))
+    assert decision(plan, number).decision is DecisionKind.START
+    after = apply(empty, round_, obeying(round_, plan).plan)
+    assert after[number].state == "RUNNING"
+    assert comment(empty, number).startswith("placewright: waits: as far as the round knows: --con")
 
 
 def test_an_administrators_hold_stays_though_the_plan_starts_the_job(empty):
