@@ -24,9 +24,11 @@ def current_placement(round: Round) -> tuple[Round, Plan]:  # noqa: A002
     speak of all placements of what runs and waits. Those that are pinned stay where they are, and
     so do those that could not be started where they run: they hold some of a quota, cap or pool of
     which all hold more than it has, or their host has failed since, or takes no new jobs. What
-    waits goes on waiting.
+    waits goes on waiting, and has no reservations: what runs says none.
     """
     round = checked(round)  # noqa: A001
+    policy = round.policy.model_copy(update={"backfill": None})
+    round = trusted(round.model_copy(update={"policy": policy}))  # noqa: A001
     pinned = {j.name for j in round.jobs if j.running is not None and j.running.pinned}
     pinned |= _beyond_limits(round)
     decided, plan = _decided(round, pinned)
