@@ -173,3 +173,23 @@ def test_a_large_round_starts_gangs_on_exactly_two_hosts() -> None:
     started = [job for job, one in enumerate(plan.decisions) if one.tasks]
     assert all(len(hosts_of(plan, job)) == 2 for job in started if job < 60)
     assert plan.certificate.terms[0].value == 960_000
+
+
+@pytest.mark.parametrize(
+    ("job", "gpus", "bound"),
+    [
+        (gang(16, 2, 2), (8, 4, 4, 4, 4), 0),
+        (gang(16, 2, 2), (8, 8, 8, 4, 4, 4, 4), 16_000),
+        (gang(9, 2, 2), (8, 8, 8, 4, 4, 4, 4), 27_000),
+        (gang(4, 4, 4), (8, 8, 1, 1), 4_000),
+        (gang(4, 4, 4), (8, 8, 1), 0),
+    ],
+)
+def test_counts_know_hosts_that_are_large_enough_and_enough_hosts(
+    monkeypatch: pytest.MonkeyPatch, job: Raw, gpus: tuple[int, ...], bound: int
+) -> None:
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    plan = solve_round(round_of(*[job] * 4, gpus=gpus), isolation="none")
+    assert plan.certificate is not None
+    (value, *_) = plan.certificate.terms
+    assert (value.value, value.bound) == (bound, bound)

@@ -17,6 +17,7 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
+from placewright.formulations.gang.problem.jobs import DomainLimit, Group
 from placewright.topology.units import WHOLE_GPU
 
 
@@ -31,7 +32,7 @@ def add_failure_domains(m: AggregateModel, capacity: Ints, whole: Ints) -> None:
         Free whole GPUs of each cleared host.
     """
     problem, options = m.problem, m.problem.options
-    limits = [group.domain_limit for group in options.groups]
+    limits = [_limit(group, len(problem.cluster.levels) - 1) for group in options.groups]
     level_of = np.array([-1 if limit is None else limit.level for limit in limits], dtype=np.int64)
     most_of = np.array(
         [0 if limit is None else limit.max_tasks for limit in limits], dtype=np.int64
@@ -56,6 +57,14 @@ def add_failure_domains(m: AggregateModel, capacity: Ints, whole: Ints) -> None:
                 m.model.add(
                     row[np.zeros(len(some), dtype=np.int64)], column[some], coefficient[some]
                 )
+
+
+def _limit(group: Group, host_level: int) -> DomainLimit | None:
+    """Return the domain limit of a group: on several hosts one does not hold all its tasks."""
+    number = group.num_hosts
+    if group.domain_limit is not None or number is None or number.least == 1:
+        return group.domain_limit
+    return DomainLimit(host_level, group.count - number.least + 1)
 
 
 def _measures(

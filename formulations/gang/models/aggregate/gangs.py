@@ -10,12 +10,13 @@ t GPUs: sum of floor(g/t) n u  <=  sum over hosts of floor(free/t), for every ga
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
+from placewright.formulations.gang.placement.host_ranges import host_steps, tasks_on_hosts
 from placewright.formulations.gang.problem.collectives import LinkBandwidths, least_time_us_within
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
 from placewright.formulations.gang.problem.pools import WHOLE_CLUSTER, taken_by_gang
@@ -38,6 +39,8 @@ class GangKind:
         Levels of the cluster.
     taken : tuple of int
         What a gang takes of each pool at least, if all its tasks are in one domain or in several.
+    on_hosts : Group or None
+        One of the groups, if these are on so many hosts.
     """
 
     gpu: int
@@ -50,6 +53,7 @@ class GangKind:
     timed: Group | None
     depth: int
     taken: tuple[int, ...]
+    on_hosts: Group | None
 
     @property
     def levels(self) -> list[int]:
@@ -94,7 +98,8 @@ def gang_kinds(
                 traffic = group.traffic if group.timed else None
                 taken = tuple(taken_by_gang(pool, group) for pool in problem.pools)
                 where = group.required, group.weights, fits.tobytes()
-                key = (gpu, group.count, traffic, taken, *where)
+                on = None if group.num_hosts is None else group
+                key = (gpu, group.count, traffic, taken, group.num_hosts, *where)
                 if key not in known:
                     known[key] = len(kinds)
                     kinds.append(
@@ -109,6 +114,7 @@ def gang_kinds(
                             timed,
                             len(problem.cluster.levels),
                             taken,
+                            on,
                         )
                     )
                 kinds[known[key]].shapes.add(group.shape)
@@ -133,7 +139,7 @@ def gang_columns(problem: Problem, kinds: list[GangKind]) -> GangColumns:
     for q, kind in enumerate(kinds):
         for level in kind.levels:
             held = _capacity(problem, level, kind.capacity)
-            domains = np.flatnonzero(held >= kind.count)
+            domains = np.flatnonzero(_on_hosts(problem, level, kind, held) >= kind.count)
             time = 0
             if speeds is not None and kind.timed is not None:
                 time = least_time_us_within(speeds, kind.timed, level, kind.capacity > 0)
@@ -161,6 +167,18 @@ def _capacity(problem: Problem, level: int, amount: NDArray[np.int64]) -> NDArra
     total = np.zeros(len(cluster.names[level]), dtype=np.int64)
     np.add.at(total, cluster.domain[level], amount)
     return total
+
+
+def _on_hosts(problem: Problem, level: int, kind: GangKind, held: Ints) -> Ints:
+    """Return what each domain of a level holds of one gang, on as many hosts as it may be on."""
+    if kind.on_hosts is None:
+        return held
+    cluster, group = problem.cluster, kind.on_hosts
+    free = replace(group, slices=None, domain_limit=None)
+    steps = host_steps(cluster, free, kind.capacity, {})
+    if level == WHOLE_CLUSTER:
+        return tasks_on_hosts(free, steps, np.zeros_like(kind.capacity), 1)
+    return tasks_on_hosts(free, steps, cluster.domain[level], len(held))
 
 
 def _least_spread(

@@ -13,7 +13,7 @@
     share      tasks of a part on a                <= places in its patterns
     domain     gangs in and below a domain         <= what its hosts hold
     pool       what gangs in and below a domain take  <= what its pools have
-    failure domains   failure_domains.py
+    failure domains   failure_domains.py;   numbers of hosts   wide_hosts.py
     quota      what an account's jobs take         <= what is left of its quota, cap or pools
     (and precedence within it, account_rows.py; and cuts of both, account_cuts.py)
     value, entitled, progress   of the jobs of y, less those of all running jobs
@@ -58,6 +58,7 @@ from placewright.formulations.gang.models.aggregate.host_classes import HostClas
 from placewright.formulations.gang.models.aggregate.rows import add_class_sums
 from placewright.formulations.gang.models.aggregate.terms import add_terms
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
+from placewright.formulations.gang.models.aggregate.wide_hosts import add_wide_hosts
 from placewright.formulations.gang.problem.disruption_budget import NOTHING
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.solver import Model
@@ -135,6 +136,7 @@ def build_aggregate_model(
     add_account_rows(counts, limits)
     _labels(counts)
     add_failure_domains(counts, capacity, whole)
+    add_wide_hosts(counts, capacity, whole)
     add_disruption_budget(counts)
     add_terms(counts)
     return counts
