@@ -30,7 +30,8 @@ def add_wide_hosts(m: AggregateModel, capacity: Ints, whole: Ints) -> None:
     which, group = options.groups_of(m.y_option[pending])
     gpus = m.problem.shape_gpu[options.group_shape[group]] // WHOLE_GPU
     ranges = [options.groups[g].num_hosts for g in group.tolist()]
-    some = np.flatnonzero([one is not None for one in ranges] & (gpus > 0))
+    asked = np.array([one is not None for one in ranges], dtype=np.bool_)
+    some = np.flatnonzero(asked & (gpus > 0))
     if not len(some):
         return
     shape, each = options.group_shape[group[some]], gpus[some]
