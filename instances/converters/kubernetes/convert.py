@@ -174,7 +174,8 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
         book.cannot_say("cores or memory of which pods hold more than the node has", name)
     for name in crowded(dump.nodes, jobs.background, maker.asked):
         maker.add_beside(name, jobs.background.pop(name))
-    caps = KueueQuotas(dump.queues, reserved_quota(dump.queues, _workloads_of(maker.jobs)))
+    reserved = reserved_quota(dump.queues, _workloads_of(maker.jobs))
+    caps = KueueQuotas(dump.queues, reserved, {job.tenant or "" for job in maker.jobs})
     above = GroupQueueCaps(dump.group_queues)
     with_caps = tuple(caps.with_caps(job) for job in above.with_caps(maker.jobs))
     for job in with_caps:

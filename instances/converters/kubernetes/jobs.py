@@ -109,6 +109,7 @@ class Head:
     preempts: tuple[str, ...] | None = None
     required: str | None = None
     least: int | None = None
+    shrinks: str | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -217,7 +218,10 @@ class Maker:
                 raise LeftOutError("may go to no node of the round", _unmet(ask))
         self.asked += [ask.amounts for ask in groups]
         number, least = len(asks), len(asks) if head.least is None else head.least
-        if len(groups) > 1 or any(ask.slices for ask in groups):
+        counts = [len(members) for members in groups.values()]
+        shrinking = [g for g, ask in enumerate(groups) if ask.part == head.shrinks]
+        shrinks = 0 if len(groups) == 1 else next(iter(shrinking), None)
+        if shrinks is None or any(ask.slices for ask in groups):
             least = max(least, number)
         if number < least:
             raise LeftOutError("its gang has fewer pods than it needs", f"{number:,} of {least:,}")
@@ -225,9 +229,8 @@ class Maker:
         most = MAX_OPTIONS // len(able)
         if len(sizes) > most:
             sizes = [*sizes[: most - 1], sizes[-1]]
-        counts = [len(members) for members in groups.values()]
         options = [
-            self._option(head, chosen, counts if size == number else [size], len(sizes) > 1)
+            self._option(head, chosen, _shrunk(counts, shrinks, number - size), len(sizes) > 1)
             for size in sizes
             for chosen in able
         ]
@@ -350,6 +353,11 @@ class Maker:
         if level == HOST_LEVEL:
             return host
         return self.levels.domain_of(host, level)
+
+
+def _shrunk(counts: Sequence[int], at: int | None, by: int) -> list[int]:
+    """Return counts of which one is less by a number."""
+    return [count - by * (g == at) for g, count in enumerate(counts)]
 
 
 def _flavored(option: Option, asks: Sequence[Ask]) -> Option:

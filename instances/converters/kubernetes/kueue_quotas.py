@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import product
+from math import prod
 from typing import NamedTuple, TypeAlias
 
 from placewright.instances.converters.kubernetes.accelerators import accelerators_in
@@ -83,15 +84,18 @@ class KueueQuotas:
     ----------
     reserved : mapping of str to mapping of Key to Decimal
         By queue, what workloads hold of its quotas that are no running jobs of the round.
-    most : dict of (str, Key) to int
-        What a queue may hold at most.
+    active : set of str
+        Queues with jobs in the round.
+    most : dict of str to dict of Key to int
+        What each queue may hold at most.
     unsaid : set of str
         Cohorts with too many sets of queues that keep quota for themselves.
     """
 
     queues: Queues
     reserved: Mapping[str, Amounts]
-    most: dict[tuple[str, Key], int] = field(default_factory=dict)
+    active: Collection[str]
+    most: dict[str, dict[Key, int]] = field(default_factory=dict)
     unsaid: set[str] = field(default_factory=set)
     _limits: dict[tuple[str, Members], dict[Key, int]] = field(default_factory=dict)
     _children: dict[str, list[str]] = field(init=False)
@@ -127,8 +131,8 @@ class KueueQuotas:
     def quota(self, queue: str) -> dict[str, int]:
         """Return the quota of a tenant: GPUs of all flavors, and what is of one flavor."""
         found: dict[str, int] = {}
-        for (name, key), most in self.most.items():
-            if name == queue and (key.resource == "gpu" or self.plain(queue, key)):
+        for key, most in self.most.get(queue, {}).items():
+            if key.resource == "gpu" or self.plain(queue, key):
                 found[key.resource] = min(MAX_AMOUNT, found.get(key.resource, 0) + most)
         return found
 
@@ -140,6 +144,8 @@ class KueueQuotas:
     def with_caps(self, job: Job) -> Job:
         """Return a job that counts in the caps of its queue, with what it uses of flavors."""
         names = self._of_queue.get(job.tenant or "", [])
+        if not names and not any(option.uses for option in job.options):
+            return job
         capped = {name for cap in names for name in self._caps[cap].resources}
         options = tuple(
             option.model_copy(
@@ -197,9 +203,10 @@ class KueueQuotas:
 
     def _sums(self, node: str, parts: Sequence[Sequence[_Row]]) -> list[_Row]:
         """Return the sets of queues that may count together at a node."""
-        number = 1
-        for rows in parts:
-            number *= len(rows)
+        number = prod(map(len, parts))
+        if number > MAX_SETS:  # who has no jobs uses none of what others keep
+            parts = [rows if self._acts(rows[0]) else rows[-1:] for rows in parts]
+            number = prod(map(len, parts))
         if number > MAX_SETS:
             self.unsaid.add(node.removeprefix("cohort/"))
             parts = [[rows[0]] for rows in parts]
@@ -211,6 +218,9 @@ class KueueQuotas:
             for rows in product(*parts)
         ]
 
+    def _acts(self, row: _Row) -> bool:
+        return any(q in self.active or q in self.reserved for q in row.queues)
+
     def _limit(self, node: str, key: Key, most: Decimal, rows: Iterable[_Row]) -> None:
         for row in rows:
             if not row.queues:
@@ -218,7 +228,8 @@ class KueueQuotas:
             held = sum((self.reserved.get(q, {}).get(key, NOTHING) for q in row.queues), NOTHING)
             limit = key.small(most + row.kept - held)
             for queue in row.queues:
-                self.most[queue, key] = min(limit, self.most.get((queue, key), limit))
+                mine = self.most.setdefault(queue, {})
+                mine[key] = min(limit, mine.get(key, limit))
             alone = len(row.queues) == 1
             mine = self._limits.setdefault(("" if alone else node, row.queues), {})
             mine[key] = min(limit, mine.get(key, limit))

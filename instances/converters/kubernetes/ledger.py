@@ -35,6 +35,7 @@ _QUEUE_ORDER = Rule("queue-order", "the order of its queue is not read", hard=Fa
 _QUEUE_NODES = Rule("queue-nodes", "to which nodes its queue is bound is not read")
 _CHECKS = Rule("admission-checks", "admission checks are not read")
 _PREEMPTION = Rule("queue-preemption", "whom its queue may preempt is not read")
+_FAIR_SHARING = Rule("fair-sharing", "preemption by fair sharing is not read", hard=False)
 _NEWER_EQUAL = Rule(
     "queue-preemption",
     "that its queue may preempt newer jobs of one priority is not read",
@@ -196,7 +197,7 @@ _QUOTA_READ = """
     spec.resourceGroups.flavors.resources.lendingLimit spec.fairSharing
 """
 _QUOTA_STATUS = """
-    status.admittedWorkloads status.fairSharing status.flavorsReservation status.flavorsUsage
+    status.admittedWorkloads status.flavorsReservation status.flavorsUsage
     status.flavorUsage status.flavors status.pendingWorkloads status.pendingWorkloadsStatus
     status.reservingWorkloads
 """
@@ -211,6 +212,7 @@ CLUSTER_QUEUE = Ledger(
         "spec.admissionChecks": _CHECKS,
         "spec.admissionChecksStrategy": _CHECKS,
         "spec.admissionScope": _QUEUE_ORDER,
+        "status.fairSharing": _FAIR_SHARING,
         "spec.preemption.withinClusterQueue": {"LowerOrNewerEqualPriority": _NEWER_EQUAL},
         "spec.queueingStrategy": {"StrictFIFO": _QUEUE_ORDER},
     },
@@ -223,7 +225,7 @@ COHORT = Ledger(
 LOCAL_QUEUE = Ledger(
     "local queues",
     f"{META_READ} spec.clusterQueue spec.stopPolicy status.conditions",
-    f"{META_NO_EFFECT} status.observedGeneration {_QUOTA_STATUS}",
+    f"{META_NO_EFFECT} status.observedGeneration status.fairSharing {_QUOTA_STATUS}",
     {"spec.fairSharing": _QUEUE_ORDER},
 )
 FLAVOR = Ledger(

@@ -64,7 +64,11 @@ class Workloads:
         at = None if requeue is None else requeue.requeueAt
         name = self.queues.queue_of(workload)
         sets = workload.spec.podSets
-        least = None if len(sets) != 1 else sets[0].minCount
+        fewer = [one for one in sets if one.minCount is not None and one.minCount < one.count]
+        least: int | None = None
+        if len(fewer) == 1:  # Kueue lets one pod set have fewer pods
+            (one,) = fewer
+            least = sum(each.count for each in sets) - one.count + (one.minCount or 0)
         return Head(
             name=workload.name,
             tenant=name if name in self.queues.cluster else None,
@@ -75,6 +79,7 @@ class Workloads:
             why_held=why,
             not_before=at if at is not None and at > self.now else None,
             least=least,
+            shrinks=(fewer[0].name or "") if len(fewer) == 1 else None,
             ids=of_workload(workload, is_placed_by_kueue=self._is_placed_by_kueue(workload)),
         )
 

@@ -76,6 +76,14 @@ def test_pod_sets_of_one_group_share_one_domain(tmp_path):
     assert job.options[0].required == "gce-topology-subblock"
 
 
+def test_one_pod_set_of_several_may_have_fewer_pods(tmp_path):
+    asked = workload(1, 2)
+    workers = {**asked["spec"]["podSets"][0], "name": "workers", "count": 3, "minCount": 2}
+    asked["spec"]["podSets"].append(workers)
+    (job,) = convert(tmp_path, *NODES, asked).round.jobs
+    assert [[g.count for g in o.groups] for o in job.options] == [[1, 3], [1, 2]]
+
+
 def test_partial_admission_gives_an_option_for_each_size(tmp_path):
     (job,) = convert(tmp_path, *NODES, workload(3, pods={"minCount": 2})).round.jobs
     assert [option.groups[0].count for option in job.options] == [3, 2]

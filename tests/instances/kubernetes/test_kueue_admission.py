@@ -180,6 +180,23 @@ def test_a_queue_lends_no_more_than_its_lending_limit(tmp_path):
     assert caps_of(made) == {"cohort/c": {"gpus": 21_000}}
 
 
+def test_queues_without_jobs_need_no_caps_of_their_own(tmp_path):
+    queues = [queue(f"q{i}", {"f": {GPU: (4, None, 1)}}, cohort="c") for i in range(12)]
+    made = convert(tmp_path, *NODES, *queues, local("q1"), waits("w", "q1"))
+    assert "lending limits of so many queues of its cohort" not in made.book.unsaid
+    assert {t.name: t.quota["gpu"] for t in made.round.tenants}["q1"] == 15_000
+    many = [one for i in range(12) for one in (local(f"q{i}"), waits(f"w{i}", f"q{i}"))]
+    made = convert(tmp_path, *NODES, *queues, *many)
+    assert len(made.book.unsaid["lending limits of so many queues of its cohort"]) == 12
+
+
+def test_preemption_by_fair_sharing_is_told(tmp_path):
+    one = queue("q", {"f": {GPU: 8}})
+    one["status"] = {"fairSharing": {"weightedShare": 5}}
+    (job,) = convert(tmp_path, *NODES, one, local("q"), waits("w", "q")).round.jobs
+    assert [(c.rule, c.hard) for c in caveats_of(job.annotations)] == [("fair-sharing", False)]
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_caps_allow_exactly_what_kueue_would(tmp_path, seed):
     """The usage of each node, by Kueue's own recursion, against the caps of the round."""
