@@ -77,21 +77,23 @@ def _cuts(row: AccountRow, upper: Ints, point: Floats) -> list[tuple[Ints, int]]
     part = np.abs(point - np.rint(point)) > tuning.min_cut_fraction
     if not part.any():
         return []
-    unit = int(np.gcd.reduce(row.amounts))
-    size, room = row.amounts // unit, row.most // unit
-    if room < 0 or room * len(size) > tuning.max_account_table_entries:
+    if row.most < 0:
         return []
-    upper = np.minimum(upper, room // size)
+    # In coarser units, rounded down, the row holds for whole numbers all the same.
+    coarse = -(-row.most * len(row.amounts) // tuning.max_account_table_entries)
+    unit = max(int(np.gcd.reduce(row.amounts)), coarse)
+    size, room = row.amounts // unit, row.most // unit
+    upper = np.where(size > 0, np.minimum(upper, room // size.clip(min=1)), upper)
     full = ~part & (np.rint(point) == upper)
     if size[full] @ upper[full] > room:
         return []
     some = ~full & (part | (np.rint(point) > 0))
     found = [
         _lifted(size, upper, room, np.where(some, size // d, 0), full, some)
-        for d in np.unique(size[part]).tolist()
+        for d in np.unique(size[part & (size > 0)]).tolist()
     ]
     none = np.zeros_like(full)
-    for j in np.flatnonzero(part).tolist():
+    for j in np.flatnonzero(part & (size > 0)).tolist():
         others = point > upper * (1 - min(point[j], 1)) + tuning.min_cut_fraction
         others[j] = False
         found.append(_lifted(size, upper, room, np.where(others, size, 0), none, others))
