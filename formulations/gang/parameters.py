@@ -236,8 +236,6 @@ class NeighbourhoodParameters:
     max_repair_seconds: float = 3.0
     repair_share: float = 0.1
     repair_gap_rel: float = 1e-4
-    tenant_share: float = 0.5  # Of neighbourhoods, those drawn for a waiting job and its quotas
-    min_gain_share: float = 0.25  # Of the mean gain of hosts, what is added to each of these
     # Growth of the value, relative to the last plan yielded, from which a plan is yielded before
     # the end.
     reported_gain_rel: float = 1e-3

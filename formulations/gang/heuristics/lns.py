@@ -1,9 +1,8 @@
 """Large neighbourhood search (Shaw 1998): destroy a few hosts, repair by an exact model.
 
-Hosts are drawn at random, weighted by what a waiting job could gain there, all of one GPU model;
-where there are quotas, also for a waiting job and those whose quota it would take
-(tenant_hosts.py). Their one-task jobs are removed, for quotas their gangs, too. The host-indexed
-model (`models/host/`) decides who gets the hosts; a repair is kept if it is worth more.
+Hosts are drawn at random, weighted by what a waiting job could gain there, all of one GPU model.
+Their one-task jobs are removed, and the host-indexed model (`models/host/`) decides who gets the
+hosts; a repair is kept if it is worth more.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ from numpy.typing import NDArray
 from placewright.formulations.bound_arithmetic import HOLD_SLACK
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.stopping import close_enough
-from placewright.formulations.gang.heuristics.tenant_hosts import draw_tenant_hosts
 from placewright.formulations.gang.models.host.disruption_budget import add_disruption_budget
 from placewright.formulations.gang.models.host.expand import start_jobs
 from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.pools import add_pools
 from placewright.formulations.gang.models.host.preemption import close_hosts_of_victims
-from placewright.formulations.gang.models.host.terms import add_levels, add_value
+from placewright.formulations.gang.models.host.terms import add_value
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.completion import complete
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
@@ -53,10 +51,10 @@ def large_neighbourhood_search(
     most = min(tuning.max_repair_seconds, tuning.repair_share * session.remaining())
     # Time for one more repair, and for the bounds of the later terms.
     while failures < tuning.max_failures and not session.expired(2 * most):
-        hosts, gangs = _draw(problem, placement, densities, rng)
+        hosts = _draw_hosts(problem, placement, densities, rng)
         if not len(hosts):
             break
-        gained = _destroy_and_repair(problem, session, placement, hosts, most, gangs=gangs)
+        gained = _destroy_and_repair(problem, session, placement, hosts, most)
         failures = 0 if gained else failures + 1
         if close_enough(problem, session, placement):
             break
@@ -69,21 +67,6 @@ def large_neighbourhood_search(
         repair_disruptions(placement)
         complete(placement)
         yield assign(placement, "repair")
-
-
-def _draw(
-    problem: Problem, placement: Placement, densities: Densities, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], bool]:
-    """Draw hosts, and say whether they are for gangs, too."""
-    of_tenant = bool(problem.quota) and (
-        rng.random() < parameters.PARAMETERS.neighbourhood.tenant_share
-    )
-    hosts = np.zeros(0, dtype=np.int64)
-    if not of_tenant:
-        hosts = _draw_hosts(problem, placement, densities, rng)
-    if len(hosts) or not problem.quota:
-        return hosts, False
-    return draw_tenant_hosts(problem, placement, rng), True
 
 
 def _draw_hosts(
@@ -138,16 +121,15 @@ def _destroy_and_repair(
     placement: Placement,
     hosts: NDArray[np.int64],
     seconds: float,
-    *,
-    gangs: bool = False,
 ) -> bool:
-    """Refill the hosts if that raises the value, with `gangs` as well; returns whether it did."""
+    """Refill the hosts if that raises the value; returns whether it did."""
     freed: list[JobPlacement] = []
     inside = set(hosts.tolist())
     for number, start in list(placement.started()):
+        choice = problem.classes[start.job_class].choices[start.choice]
         if (
-            all(put.host in inside for put in start.tasks)
-            and _is_modelled(placement.choice_of(start), gangs=gangs)
+            start.tasks[0].host in inside
+            and choice.is_single_task
             and _at_home(problem, start, inside)
         ):
             freed.append(start)
@@ -161,16 +143,15 @@ def _destroy_and_repair(
         job
         for stopped in placement.stopped
         for job in stopped
-        if _is_modelled(_running_option(problem, job), gangs=gangs)
+        if _running_option(problem, job).is_single_task  # the model has no rows of levels
         and _homes(problem, job) <= inside - promised
         and placement.fits_in_place(job)
     ]
     before = sum(problem.classes[s.job_class].choices[s.choice].value for s in freed)
     before -= sum(_running_option(problem, j).value for j in jobs)
     with placement.without_rank_limits(jobs):
-        numbers = _waiting(problem, placement, hosts, gangs=gangs)
+        numbers = _waiting_singles(problem, placement, hosts)
         exact = build_host_model(problem, placement, hosts, numbers, jobs)
-        add_levels(exact, spread=False)
         add_pools(exact)
         slots = add_gpus(exact)
         close_hosts_of_victims(exact)
@@ -201,23 +182,16 @@ def _homes(problem: Problem, job: int) -> set[int]:
     return {host for _, _, host, _ in problem.running[job].places}
 
 
-def _is_modelled(choice: Choice, *, gangs: bool) -> bool:
-    """Whether a neighbourhood has jobs with an option: of one task, or gangs that are not tied."""
-    return choice.is_single_task or (gangs and not choice.is_tied)
-
-
-def _waiting(
-    problem: Problem, placement: Placement, hosts: NDArray[np.int64], *, gangs: bool
+def _waiting_singles(
+    problem: Problem, placement: Placement, hosts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Count the waiting jobs per class, no more than the hosts could hold."""
+    """Count the waiting one-task jobs per class, no more than the hosts could hold."""
     numbers = np.zeros(len(problem.classes), dtype=np.int64)
     capacity = [int(placement.fits(s)[hosts].sum()) for s in range(len(problem.shape_gpu))]
     for c, job_class in enumerate(problem.classes):
-        modelled = all(_is_modelled(choice, gangs=gangs) for choice in job_class.choices)
-        if not job_class.running and placement.waiting[c] and modelled:
-            fit = max(
-                min(capacity[group.shape] // group.count for group in choice.groups)
-                for choice in job_class.choices
-            )
+        if job_class.running:
+            continue
+        if placement.waiting[c] and all(choice.is_single_task for choice in job_class.choices):
+            fit = max(capacity[choice.groups[0].shape] for choice in job_class.choices)
             numbers[c] = min(placement.waiting[c], fit)
     return numbers

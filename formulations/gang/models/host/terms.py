@@ -17,8 +17,6 @@ proximity  per level, pairs of a job's tasks less pairs that share a domain
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from placewright.array_types import Ints
@@ -49,7 +47,9 @@ def add_terms(m: HostModel) -> None:
     add_move_terms(m)
     add_topology_rows(m)
     m.model.term("spread", m.y[:0], np.zeros(0), sense="min")
-    add_levels(m, spread=True)
+    for t, task_set in enumerate(m.task_sets):
+        if task_set.group is not None and task_set.group.depends_on_levels:
+            _levels(m, t, task_set, task_set.group)
     if "opened" in m.problem.terms:
         _opened(m)
     if "leftover" in m.problem.terms:
@@ -74,23 +74,14 @@ def _add_worth(m: HostModel, term: str, each: list[int]) -> None:
     m.model.term(term, m.y, worth, sense="max", constant=-float(before))
 
 
-def add_levels(m: HostModel, *, spread: bool) -> None:
-    """Append the domains that sets use: one of a required level; with `spread` others at a cost."""
-    for t, task_set in enumerate(m.task_sets):
-        group = task_set.group
-        if group is not None and group.depends_on_levels:
-            _levels(m, t, task_set, group, dict(group.weights) if spread else {})
-
-
-def _levels(
-    m: HostModel, t: int, task_set: TaskSet, group: Group, weights: Mapping[int, int]
-) -> None:
+def _levels(m: HostModel, t: int, task_set: TaskSet, group: Group) -> None:
     """Append the domains that a set uses: one of a required level, others at spread cost."""
     entry = task_set.users[0][0]
     mine, stays = np.flatnonzero(m.x_set == t), np.flatnonzero(m.stays.set == t)
     hosts = np.append(m.x_host[mine], m.stays.host[stays])
     columns = np.append(m.x[mine], m.stays.s[stays])
     most = np.append(m.capacity[t, m.x_host[mine]], np.ones(len(stays), dtype=np.int64))
+    weights = dict(group.weights)
     for level in sorted(set(weights) | ({group.required} - {NO_LEVEL})):
         domain = m.problem.cluster.domain[level][m.hosts[hosts]]
         parts, part_of = np.unique(domain, return_inverse=True)
