@@ -43,6 +43,7 @@ from placewright.formulations.gang.models.aggregate.powers_of_two import only_po
 from placewright.formulations.gang.models.aggregate.term_by_term import (
     later_bounds,
 )
+from placewright.formulations.gang.models.aggregate.whole_jobs import bound_by_whole_jobs
 from placewright.formulations.gang.models.host.model import num_task_variables
 from placewright.formulations.gang.models.host.solve import solve_exactly as run_exact
 from placewright.formulations.gang.placement.fair_share import fill_by_policy
@@ -138,6 +139,11 @@ def _relax(search: Search) -> Steps:
         _, search.relaxation = collect_bounds(
             bound_by_relaxation(search.session, *search.tightest, search.first)
         )
+
+
+def _bound_by_whole_jobs(search: Search) -> Steps:
+    if search.tightest is not None and search.relaxation is not None:
+        yield from bound_by_whole_jobs(search.session, search.tightest, search.relaxation, VALUE)
 
 
 def _without_improvement(search: Search) -> Session:
@@ -338,6 +344,14 @@ PHASES = (
         needs_time=True,
     ),
     Phase("relaxation", _relax, _searches_counts, share=_share_of_counts, needs_time=True),
+    Phase(
+        "whole jobs",
+        _bound_by_whole_jobs,
+        lambda s: _relaxed(s) and bool(s.problem.quota) and s.problem.terms[0] == VALUE,
+        share=lambda _: parameters.PARAMETERS.models.whole_jobs_share,
+        needs_time=True,
+        needs_gap=True,
+    ),
     Phase(
         "precedence",
         decide_by_precedence,

@@ -34,3 +34,19 @@ def test_a_gang_in_a_quota_is_weighed_against_all_that_it_would_take() -> None:
     excess = [weights @ point - most for weights, most in _cuts(row, np.ones(54, np.int64), point)]
     # Beside the gang run five, without it all 53: 48 y + the others <= 53.
     assert max(excess) == pytest.approx(48 * 80 / 128)
+
+
+def test_whole_jobs_prove_what_parts_of_gangs_leave_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    round_ = generate_round(256, 80, mix="hard", seed=4, tenants=3)
+    set_parameters(monkeypatch, "run", max_exact_variables=-1)
+
+    def bound(share: float) -> float:
+        set_parameters(monkeypatch, "models", whole_jobs_share=share)
+        certificate = solve_round(round_, time_limit=60.0, isolation="none").certificate
+        assert certificate is not None
+        value = certificate.terms[0]
+        assert value.bound is not None
+        return value.bound / value.value
+
+    assert bound(0.0) > 1.01
+    assert bound(0.1) < 1.001
