@@ -92,7 +92,8 @@ class ModelParameters:
     # How often cuts are added that gain no more than this part of the bound together.
     num_idle_cut_rounds: int = 3
     min_cut_gain_rel: float = 1e-4
-    whole_jobs_share: float = 0.1  # Of the time left, for a bound by whole jobs
+    max_whole_job_rows: int = 12  # In place of patterns, for a bound by whole jobs
+    whole_jobs_share: float = 0.1  # Of the time left, for that bound
     max_core_columns: int = 1_000  # Columns of a first core; a model of fewer is searched whole
     # Slack, relative to the relaxation's optimum, of the loss from which a column is left out.
     core_loss_rel: float = 1e-6
