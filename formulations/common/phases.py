@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
 
 
@@ -25,10 +26,13 @@ class SearchState:
     finished
         Set by a phase after which no later one can improve the plan or a bound, though some term
         is not proven.
+    best_plan
+        The best plan that phases of its list have yielded: a later one goes on from there.
     """
 
     session: Session
     finished: bool = field(default=False, kw_only=True)
+    best_plan: Candidate | None = field(default=None, kw_only=True)
 
     def ended(self) -> bool:
         """Whether no further phase is of use."""
@@ -120,6 +124,10 @@ def run_phases(phases: Sequence[Phase[State, Step]], state: State) -> Iterator[S
             continue
         state.session = session.part(phase.share(state), phase.reserve(state))
         try:
-            yield from phase.run(state)
+            for step in phase.run(state):
+                known = session.best
+                yield step
+                if isinstance(step, Candidate) and session.best != known:
+                    state.best_plan = step
         finally:
             state.session = session

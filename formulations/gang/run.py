@@ -78,12 +78,7 @@ def run(
     """
 
     def phases(problem: Problem, session: Session) -> Steps:
-        search = Search(session, problem)
-        for step in run_phases(PHASES, search):
-            known = session.best
-            yield step
-            if isinstance(step, Candidate) and session.best != known:
-                search.best_plan = step
+        yield from run_phases(PHASES, Search(session, problem))
 
     lists = PHASES, MIGRATION, COUNT_SEARCH
     yield from with_relieved_links(problem, leaving_out(session, without, *lists), phases)
@@ -248,9 +243,7 @@ def _share_of_first_lns(search: Search) -> float:
 
 
 def _leaves_gap(search: Search) -> bool:
-    parts = search.problem.part_demands
-    sliced = parts is not None and bool(parts.is_slice.any())  # their starts would be drawn anew
-    return search.first == VALUE and search.best_plan is not None and not sliced
+    return search.first == VALUE and search.best_plan is not None and not search.has_slices
 
 
 def _improve_best(search: Search) -> Steps:

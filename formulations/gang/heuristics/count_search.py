@@ -95,8 +95,8 @@ def _take(search: Search, placement: Placement, source: str) -> Steps:
 
 
 def _improve(search: Search) -> Steps:
-    if search.incumbent is not None:
-        yield from large_neighbourhood_search(search.problem, search.session, search.incumbent)
+    if (placement := search.best_placement()) is not None:
+        yield from large_neighbourhood_search(search.problem, search.session, placement)
 
 
 def search_small_counts(search: Search) -> Steps:

@@ -238,10 +238,10 @@ def _return_to_known(search: Search) -> Steps:
 
 
 def _improve_incumbent(search: Search) -> Steps:
-    """Improve the incumbent by LNS."""
+    """Improve the best placement by LNS."""
     search.improved = True
-    if search.incumbent is not None:
-        yield from large_neighbourhood_search(search.problem, search.session, search.incumbent)
+    if (placement := search.best_placement()) is not None:
+        yield from large_neighbourhood_search(search.problem, search.session, placement)
 
 
 def _evacuate(search: Search) -> Steps:

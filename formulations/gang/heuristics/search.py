@@ -18,6 +18,7 @@ from placewright.formulations.gang.models.aggregate.term_by_term import (
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.completion import complete
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
+from placewright.formulations.gang.placement.from_candidate import placement_of
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import CLASS_VALUES
@@ -50,8 +51,8 @@ class Search(SearchState):
         Whether the incumbent comes from repacking, and whether LNS has worked on it.
     evacuated
         The plan that moves no more jobs than it has to.
-    best_plan, solved_exactly
-        The best plan of all phases, and whether the host-indexed model has had its turn.
+    solved_exactly
+        Whether the host-indexed model has had its turn.
     """
 
     problem: Problem
@@ -67,13 +68,27 @@ class Search(SearchState):
     repacked: bool = False
     improved: bool = False
     evacuated: Candidate | None = None
-    best_plan: Candidate | None = None
     solved_exactly: bool = False
 
     @property
     def first(self) -> str:
         """The first term; `value` for those of priority classes."""
         return self.problem.weighted_terms[0]
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether there are MIG slices: placements of plans would draw their starts anew."""
+        parts = self.problem.part_demands
+        return parts is not None and bool(parts.is_slice.any())
+
+    def best_placement(self) -> Placement | None:
+        """Return the incumbent, or the placement of the best plan if that is worth more."""
+        plan, best, incumbent = self.best_plan, self.session.best, self.incumbent
+        if plan is None or best is None or self.has_slices:
+            return incumbent
+        if incumbent is not None and incumbent.value >= self.problem.weighted_value(best):
+            return incumbent
+        return placement_of(self.problem, plan)
 
     def close_enough(self) -> bool:
         """Whether the first term of the best plan, or each priority class, is proven enough."""

@@ -14,6 +14,9 @@ from placewright.formulations.gang import run
 from placewright.formulations.gang.heuristics.count_search import COUNT_SEARCH
 from placewright.formulations.gang.heuristics.migration import MIGRATION
 from placewright.formulations.gang.heuristics.search import Search, Steps
+from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.greedy import fill_greedily
+from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
@@ -85,6 +88,32 @@ def test_left_out_phases_are_not_run_and_none_after_the_search_has_finished() ->
     steps = [*run_phases(phases, Search(leaving_out(session, ["b"], phases), problem))]
     assert ran == ["a", "c"]
     assert [step.source for step in steps if isinstance(step, Candidate)] == ["a", "c"]
+
+
+def test_a_phase_begins_from_the_best_plan_of_those_before() -> None:
+    problem = compile_round(generate_round(32, 4, mix="easy"))
+    greedy = Placement(problem)
+    fill_greedily(greedy)
+    good, poor = assign(greedy, "good"), Candidate({}, "poor")
+    search = Search(Session(InProcess().solve, deadline=0.0), problem)
+    seen: list[int] = []
+
+    def first(search: Search) -> Steps:
+        yield good
+        search.incumbent = Placement(problem)  # where nothing has started
+        yield poor
+
+    def second(search: Search) -> Steps:
+        placement = search.best_placement()
+        seen.append(0 if placement is None else placement.value)
+        yield from ()
+
+    for step in run_phases([Phase("first", first), Phase("second", second)], search):
+        if step is good:
+            search.session.best_known.values = {"value": greedy.value}
+    assert search.best_plan is good
+    assert seen == [greedy.value]
+    assert greedy.value > 0
 
 
 @pytest.mark.parametrize(
