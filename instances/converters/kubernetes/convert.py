@@ -253,6 +253,7 @@ def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:
         if not workload.has("Finished") and not _said_by_pods(workload, members):
             unbound[key] = members
             gangs.pop(gang, None)
+    jobs.know(gangs.values())
     for gang in sorted(gangs, key=lambda gang: (_waits(gangs[gang]), gang)):
         before = len(jobs.maker.jobs)
         jobs.add(gang, gangs[gang])

@@ -10,6 +10,7 @@ from typing import Any
 from placewright.instances.converters.kubernetes.nodes import Amounts, accelerator_of, gpu_model
 from placewright.instances.converters.kubernetes.records import (
     Expression,
+    LabelSelector,
     Node,
     NodeSelector,
     PodSpec,
@@ -210,6 +211,15 @@ def holds(test: Expression, labels: Mapping[str, str]) -> bool:
             return False
         return left > right if test.operator == "Gt" else left < right
     return False
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Whether labels pass all tests of a selector; none selects nothing, an empty one all."""
+    return (
+        selector is not None
+        and all(labels.get(key) == value for key, value in selector.matchLabels.items())
+        and all(holds(one, labels) for one in selector.matchExpressions)
+    )
 
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:

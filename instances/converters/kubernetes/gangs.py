@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
@@ -24,6 +24,7 @@ from placewright.instances.converters.kubernetes.groups import (
 from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue import Flavors
 from placewright.instances.converters.kubernetes.kueue_records import Workload
+from placewright.instances.converters.kubernetes.neighbours import Neighbours
 from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.pods import State
 from placewright.instances.converters.kubernetes.records import Object, Pod
@@ -84,9 +85,23 @@ class PodJobs:
     background: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
     closed: set[str] = field(default_factory=set)
     _above: dict[str, str | None] = field(init=False)
+    _neighbours: Neighbours = field(init=False)
 
     def __post_init__(self) -> None:
         self._above = {one.metadata.name: one.above for one in self.dump.group_queues}
+        self._neighbours = Neighbours(
+            self.dump.nodes,
+            self.maker.levels,
+            self.dump.pods,
+            self.movable,
+            self.dump.queues.namespaces,
+        )
+
+    def know(self, gangs: Iterable[Sequence[Pod]]) -> None:
+        """Learn which waiting pods are together, before any of them is added."""
+        for members in gangs:
+            waiting = [pod for pod in members if pod.spec.nodeName is None]
+            self._neighbours.gangs |= dict.fromkeys((pod.key for pod in waiting), waiting)
 
     def leave(self, members: Sequence[Pod], why: str, more: str = "") -> None:
         """Leave pods out; what bound ones hold of their nodes is taken off these."""
@@ -165,8 +180,9 @@ class PodJobs:
         gated = any(pods.gated(pod) for pod in waiting)
         why = head.why_held or ("a scheduling gate of its pods is not ours" if gated else "")
         head = replace(head, held=head.held or gated, why_held=why)
+        head, wanted = self._neighbours.apply(head, waiting, [asks[pod.key] for pod in waiting])
         try:
-            self.maker.wait(head, [asks[pod.key] for pod in waiting], waiting)
+            self.maker.wait(head, wanted, waiting)
         except LeftOutError as error:
             self.leave(waiting, str(error), error.more)
         else:

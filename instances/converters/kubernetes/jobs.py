@@ -15,7 +15,7 @@ from placewright.instances.converters.kubernetes.records import Node, Pod
 from placewright.instances.converters.kubernetes.source_ids import of_groups
 from placewright.instances.converters.support.host_sets import Condition
 from placewright.instances.documents.annotations import MAX_TEXT
-from placewright.instances.documents.arrangement import Slices
+from placewright.instances.documents.arrangement import AntiAffinity, Apart, Slices
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
@@ -60,6 +60,8 @@ class Ask:
         Levels that the term `spread` counts; None: all of them.
     slices : tuple of (int, str) or None
         Size of slices, and the level of which each has one domain.
+    apart : Apart or None
+        How many tasks of the group may be in one domain of a level.
     part, accelerator : str
         Tell groups apart that ask the same: their name, and the resource that their GPUs are of.
     flavors : tuple of (str, str)
@@ -76,6 +78,7 @@ class Ask:
     required: str | None = None
     preferred: tuple[str, ...] | None = None
     slices: tuple[int, str] | None = None
+    apart: Apart | None = None
     part: str = ""
     flavors: tuple[tuple[str, str], ...] = ()
     accelerator: str = ""
@@ -108,6 +111,7 @@ class Head:
     not_before: int | None = None
     preempts: tuple[str, ...] | None = None
     required: str | None = None
+    anti_affinity: AntiAffinity | None = None
     least: int | None = None
     shrinks: str | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -284,6 +288,7 @@ class Maker:
                 submitted=head.submitted,
                 expected_runtime_s=head.runtime or None,
                 preempts=head.preempts,
+                anti_affinity=head.anti_affinity,
                 held=head.held and running is None,
                 not_before=None if running is not None else head.not_before,
                 annotations={**head.ids, **ids, **why},
@@ -325,6 +330,7 @@ class Maker:
             **self.eligibility.as_document(ask.conditions, ask.allowed, ask.gpus),
             required=ask.required,
             preferred=ask.preferred,
+            apart=ask.apart,
             slices=None
             if ask.slices is None
             else Slices(size=ask.slices[0], required=ask.slices[1]),

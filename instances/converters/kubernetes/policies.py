@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from placewright.instances.converters.kubernetes.accessor import (
-    AsList,
     CountOrOne,
     Record,
-    Texts,
 )
-from placewright.instances.converters.kubernetes.eligibility import holds
+from placewright.instances.converters.kubernetes.eligibility import selects
 from placewright.instances.converters.kubernetes.further_ledgers import PRIORITY_CLASS
-from placewright.instances.converters.kubernetes.records import Expression, Object, Pod
+from placewright.instances.converters.kubernetes.records import LabelSelector, Object, Pod
 from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of
 from placewright.instances.documents.caveats import Caveat
 
 _POD = Kind("", "Pod")
-
-
-class LabelSelector(Record):
-    """Labels that pods have to have; an empty one selects all."""
-
-    matchLabels: Texts = Field(default_factory=dict)  # noqa: N815
-    matchExpressions: Annotated[tuple[Expression, ...], AsList] = ()  # noqa: N815
-
-    def selects(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels pass all tests."""
-        return all(labels.get(key) == value for key, value in self.matchLabels.items()) and all(
-            holds(one, labels) for one in self.matchExpressions
-        )
 
 
 class _BudgetSpec(Record):
@@ -58,7 +41,7 @@ class Budget(Object):
             if selector is not None
             and pod.spec.nodeName is not None
             and pod.metadata.namespace == self.metadata.namespace
-            and selector.selects(pod.metadata.labels)
+            and selects(selector, pod.metadata.labels)
         ]
         return len(hit) > self.status.disruptionsAllowed
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from placewright.instances.converters.kubernetes.accessor import (
     AsList,
-    AsMapping,
+    CountOrOne,
     Labels,
     Moment,
     NameText,
@@ -170,14 +170,48 @@ class NodeAffinity(Record):
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None  # noqa: N815
 
 
+class LabelSelector(Record):
+    """Labels that something has to have; an empty one selects all."""
+
+    matchLabels: Texts = Field(default_factory=dict)  # noqa: N815
+    matchExpressions: Annotated[tuple[Expression, ...], AsList] = ()  # noqa: N815
+
+
+class PodTerm(Record):
+    """Pods that matter to another one, in a domain of a label key."""
+
+    topologyKey: Text = ""  # noqa: N815
+    labelSelector: LabelSelector | None = None  # noqa: N815
+    namespaces: Annotated[tuple[Text, ...], AsList] = ()
+    namespaceSelector: LabelSelector | None = None  # noqa: N815
+    matchLabelKeys: Annotated[tuple[Text, ...], AsList] = ()  # noqa: N815
+    mismatchLabelKeys: Annotated[tuple[Text, ...], AsList] = ()  # noqa: N815
+
+
+class Spread(PodTerm):
+    """How evenly pods are over the domains of a label key."""
+
+    maxSkew: CountOrOne = 1  # noqa: N815
+    minDomains: CountOrOne = 1  # noqa: N815
+    whenUnsatisfiable: Text = ""  # noqa: N815
+    nodeAffinityPolicy: Text = ""  # noqa: N815
+    nodeTaintsPolicy: Text = ""  # noqa: N815
+
+
+class PodAffinity(Record):
+    """Pods that have to be, or may not be, in the domain of a pod."""
+
+    requiredDuringSchedulingIgnoredDuringExecution: Annotated[  # noqa: N815
+        tuple[PodTerm, ...], AsList
+    ] = ()
+
+
 class Affinity(Record):
     """Which nodes a pod may go to, and that other pods matter."""
 
     nodeAffinity: NodeAffinity | None = None  # noqa: N815
-    podAffinity: Annotated[dict[str, object], AsMapping] = Field(default_factory=dict)  # noqa: N815
-    podAntiAffinity: Annotated[  # noqa: N815
-        dict[str, object], AsMapping
-    ] = Field(default_factory=dict)
+    podAffinity: PodAffinity | None = None  # noqa: N815
+    podAntiAffinity: PodAffinity | None = None  # noqa: N815
 
 
 class Gate(Record):
@@ -212,7 +246,7 @@ class PodSpec(Record):
     priority: PriorityNumber = 0
     schedulingGates: Annotated[tuple[Gate, ...], AsList] = ()  # noqa: N815
     schedulingGroup: SchedulingGroup | None = None  # noqa: N815
-    topologySpreadConstraints: Annotated[tuple[object, ...], AsList] = ()  # noqa: N815
+    topologySpreadConstraints: Annotated[tuple[Spread, ...], AsList] = ()  # noqa: N815
     resourceClaims: Annotated[tuple[object, ...], AsList] = ()  # noqa: N815
     volumes: Annotated[tuple[Volume, ...], AsList] = ()
     activeDeadlineSeconds: Seconds | None = None  # noqa: N815

@@ -1,0 +1,211 @@
+"""Affinity, anti-affinity and topology spread: what a round can say is obeyed, the rest is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from placewright.instances.documents.caveats import caveats_of
+from tests.instances.kubernetes.dumps import allowed_hosts, convert, left_out, node, pod
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+NODES = [node(name, labels={ZONE: zone}) for name, zone in (("a0", "a"), ("a1", "a"), ("b0", "b"))]
+
+
+def term(app: str, key: str = ZONE, **fields: Any) -> dict[str, Any]:
+    return {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key} | fields
+
+
+def affinity(kind: str, *terms: Any) -> dict[str, Any]:
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}}
+
+
+def anti(*terms: Any) -> dict[str, Any]:
+    return affinity("podAntiAffinity", *terms)
+
+
+def near(*terms: Any) -> dict[str, Any]:
+    return affinity("podAffinity", *terms)
+
+
+def spread(app: str, key: str = ZONE, **fields: Any) -> dict[str, Any]:
+    one = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"} | term(app, key, **fields)
+    return {"topologySpreadConstraints": [one]}
+
+
+def of(name: str, app: str = "x", host: str | None = None, job: str = "", **spec: Any) -> Any:
+    made_by = {"kind": "Job" if job else "ReplicaSet", "name": job or name, "uid": name}
+    owners = [{"controller": True, **made_by}]
+    return pod(name, host=host, meta={"labels": {"app": app}, "ownerReferences": owners}, **spec)
+
+
+def told(made: Any, name: str) -> list[str]:
+    (job,) = (job for job in made.round.jobs if job.name == name)
+    return [one.rule for one in caveats_of(job.annotations)]
+
+
+def test_a_bound_pod_excludes_its_host(tmp_path):
+    made = convert(tmp_path, *NODES, of("r", host="a0"), of("w", **anti(term("x", HOST))))
+    assert allowed_hosts(made, "ns/w") == {"a1", "b0"}
+    assert told(made, "ns/w") == []
+
+
+def test_a_bound_pod_excludes_its_domain_also_by_a_label_that_is_no_level(tmp_path):
+    nodes = [node(name, labels={"rack": rack}) for name, rack in (("a", "1"), ("b", "1"))]
+    made = convert(
+        tmp_path, *nodes, node("c"), of("r", host="a"), of("w", **anti(term("x", "rack")))
+    )
+    assert allowed_hosts(made, "ns/w") == {"c"}
+    assert told(made, "ns/w") == []
+
+
+def test_the_anti_affinity_of_a_bound_pod_keeps_a_waiting_one_out(tmp_path):
+    pods = [of("r", host="a0", **anti(term("w"))), of("w", app="w"), of("v", app="v")]
+    made = convert(tmp_path, *NODES, *pods)
+    assert allowed_hosts(made, "ns/w") == {"b0"}
+    assert allowed_hosts(made, "ns/v") is None
+    assert told(made, "ns/w") == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "hosts"),
+    [
+        ({"namespaces": ["other"]}, None),
+        ({"namespaceSelector": {}}, {"b0"}),
+        ({"labelSelector": {}}, {"b0"}),
+        ({"labelSelector": None}, None),
+        ({"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}, {"b0"}),
+    ],
+)
+def test_terms_select_by_namespace_and_label(tmp_path, fields, hosts):
+    made = convert(tmp_path, *NODES, of("r", host="a0"), of("w", **anti(term("x", **fields))))
+    assert allowed_hosts(made, "ns/w") == hosts
+
+
+def test_an_unknown_namespace_is_told(tmp_path):
+    one = term("x", namespaceSelector={"matchLabels": {"team": "red"}})
+    assert told(convert(tmp_path, *NODES, of("w", **anti(one))), "ns/w") == ["pod-anti-affinity"]
+
+
+@pytest.mark.parametrize(("key", "level"), [(HOST, "host"), (ZONE, "zone")])
+def test_pods_of_a_gang_that_keep_out_of_each_others_domain_are_apart(tmp_path, key, level):
+    pods = [of(f"g-{i}", job="g", **anti(term("x", key))) for i in range(2)]
+    made = convert(tmp_path, *NODES, *pods)
+    (job,) = made.round.jobs
+    (group,) = job.options[0].groups
+    assert (group.apart.level, group.apart.most) == (level, 1)
+    assert told(made, job.name) == []
+
+
+def test_jobs_that_wait_and_keep_out_of_each_others_domain_have_a_label(tmp_path):
+    pods = [of(f"w-{i}", **anti(term("x", HOST))) for i in range(2)]
+    made = convert(tmp_path, *NODES, *pods)
+    (first, second) = (job.anti_affinity for job in made.round.jobs)
+    assert first == second
+    assert first.level == "host"
+    assert told(made, "ns/w-0") == []
+
+
+def test_a_waiting_pod_without_the_rule_is_told(tmp_path):
+    made = convert(tmp_path, *NODES, of("w", **anti(term("x", HOST))), of("v"))
+    assert told(made, "ns/w") == ["pod-anti-affinity"]
+
+
+def test_pods_that_differ_are_told(tmp_path):
+    pods = [of("g-0", job="g", **anti(term("x", HOST))), of("g-1", job="g")]
+    assert told(convert(tmp_path, *NODES, *pods), "ns/g") == ["pod-anti-affinity"]
+
+
+def test_a_pod_that_may_move_is_told(tmp_path):
+    pods = [of("r", host="a0"), of("w", **anti(term("x", HOST)))]
+    made = convert(tmp_path, *NODES, *pods, movable=True)
+    assert told(made, "ns/w") == ["pod-anti-affinity"]
+
+
+def test_a_required_neighbour_that_runs_says_where(tmp_path):
+    made = convert(tmp_path, *NODES, of("r", host="a0"), of("w", app="w", **near(term("x"))))
+    assert allowed_hosts(made, "ns/w") == {"a0", "a1"}
+    assert told(made, "ns/w") == []
+
+
+def test_a_required_neighbour_that_is_nowhere_leaves_no_node(tmp_path):
+    made = convert(tmp_path, *NODES, of("w", app="w", **near(term("x"))))
+    assert left_out(made) == {"may go to no node of the round": ["ns/w"]}
+    assert made.book.why["ns/w"] == f"pod-affinity/{ZONE}"
+
+
+def test_a_required_neighbour_that_waits_is_told(tmp_path):
+    made = convert(tmp_path, *NODES, of("v"), of("w", app="w", **near(term("x"))))
+    assert told(made, "ns/w") == ["pod-affinity"]
+
+
+@pytest.mark.parametrize(("key", "level"), [(HOST, "host"), (ZONE, "zone")])
+def test_a_gang_whose_pods_require_each_other_is_together(tmp_path, key, level):
+    pods = [of(f"g-{i}", job="g", **near(term("x", key))) for i in range(3)]
+    made = convert(tmp_path, *NODES, *pods)
+    (job,) = made.round.jobs
+    assert job.options[0].required == level
+    assert told(made, job.name) == []
+
+
+def test_a_gang_joins_its_neighbours_that_run(tmp_path):
+    pods = [of(f"g-{i}", job="g", **near(term("x"))) for i in range(2)]
+    made = convert(tmp_path, *NODES, of("r", host="b0"), *pods)
+    assert allowed_hosts(made, "ns/g") == {"b0"}
+
+
+def test_spread_leaves_the_domains_with_the_fewest(tmp_path):
+    made = convert(tmp_path, *NODES, of("r", host="a0"), of("w", **spread("x")))
+    assert allowed_hosts(made, "ns/w") == {"b0"}
+    assert told(made, "ns/w") == []
+
+
+def test_spread_over_a_zone_that_is_full_waits(tmp_path):
+    pods = [pod("busy", 8, host="b0"), of("r", host="a0"), of("w", **spread("x"))]
+    made = convert(tmp_path, *NODES, *pods)
+    assert allowed_hosts(made, "ns/w") == {"b0"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "hosts"),
+    [
+        ({"maxSkew": 2}, None),
+        ({"maxSkew": 2, "minDomains": 3}, None),
+        ({"minDomains": 3}, {"b0"}),
+        ({"whenUnsatisfiable": "ScheduleAnyway"}, None),
+        ({"labelSelector": {"matchLabels": {"app": "y"}}}, None),
+    ],
+)
+def test_spread_counts_as_kube_scheduler_does(tmp_path, fields, hosts):
+    made = convert(tmp_path, *NODES, of("r", host="a0"), of("w", **spread("x", **fields)))
+    assert allowed_hosts(made, "ns/w") == hosts
+
+
+def test_nodes_that_the_selector_excludes_are_no_domain(tmp_path):
+    chosen = {"nodeSelector": {ZONE: "a"}}
+    made = convert(tmp_path, *NODES, of("r", host="a0"), of("w", **spread("x"), **chosen))
+    assert allowed_hosts(made, "ns/w") == {"a0", "a1"}
+    ignoring = spread("x", nodeAffinityPolicy="Ignore")
+    made = convert(tmp_path, *NODES, of("r", host="a0"), of("w", **ignoring, **chosen))
+    assert left_out(made) == {"may go to no node of the round": ["ns/w"]}
+
+
+@pytest.mark.parametrize(
+    ("key", "count", "most", "exact"),
+    [(HOST, 2, 1, True), (HOST, 3, 1, True), (HOST, 4, 2, False), (ZONE, 4, 2, True)],
+)
+def test_a_gang_that_is_spread_is_apart(tmp_path, key, count, most, exact):
+    pods = [of(f"g-{i}", job="g", **spread("x", key)) for i in range(count)]
+    made = convert(tmp_path, *NODES, *pods)
+    (job,) = made.round.jobs
+    assert job.options[0].groups[0].apart.most == most
+    assert (told(made, job.name) == []) is exact
+
+
+def test_a_spread_gang_beside_pods_that_run_is_told(tmp_path):
+    pods = [of(f"g-{i}", job="g", **spread("x")) for i in range(2)]
+    made = convert(tmp_path, *NODES, of("r", host="a0"), *pods)
+    assert told(made, "ns/g") == ["topology-spread"]
+    (job,) = (job for job in made.round.jobs if job.name == "ns/g")
+    assert job.options[0].groups[0].apart is None
