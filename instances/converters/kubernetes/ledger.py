@@ -18,9 +18,9 @@ from placewright.instances.converters.kubernetes.hyper_nodes import HYPER_NODE
 from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.converters.ledger import Ledger, Rule, Told
 
-_POD_AFFINITY = Rule("pod-affinity", "required affinity to other pods is not read")
-_POD_ANTI_AFFINITY = Rule("pod-anti-affinity", "required anti-affinity to other pods is not read")
-_SPREAD = Rule("topology-spread", "topology spread is not read")
+_POD_AFFINITY = Rule("pod-affinity", "required affinity to other pods is not read in full")
+_POD_ANTI_AFFINITY = Rule("pod-anti-affinity", "anti-affinity to other pods is not read in full")
+_SPREAD = Rule("topology-spread", "topology spread is not read in full")
 _WISHES = Rule("wishes", "preferred affinity, spread and taints are not read", hard=False)
 _VOLUMES = Rule("volumes", "volumes and their zones are not read")
 _RESIZE = Rule("resize", "a resize of the running pod is not read", hard=False)
@@ -70,6 +70,10 @@ _TEMPLATE_READ = """
     spec.resources.requests spec.resources.limits spec.overhead spec.nodeName spec.nodeSelector
     spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution
     spec.tolerations.key spec.tolerations.operator spec.tolerations.value spec.tolerations.effect
+    spec.topologySpreadConstraints.labelSelector spec.topologySpreadConstraints.matchLabelKeys
+    spec.topologySpreadConstraints.maxSkew spec.topologySpreadConstraints.minDomains
+    spec.topologySpreadConstraints.nodeAffinityPolicy
+    spec.topologySpreadConstraints.nodeTaintsPolicy spec.topologySpreadConstraints.topologyKey
     spec.priority spec.schedulingGates spec.schedulingGroup spec.activeDeadlineSeconds
 """
 _TEMPLATE_NO_EFFECT = " ".join(
@@ -86,10 +90,6 @@ _TEMPLATE_NO_EFFECT = " ".join(
         spec.volumes.azureFile spec.volumes.configMap spec.volumes.downwardAPI
         spec.volumes.emptyDir spec.volumes.gitRepo spec.volumes.hostPath spec.volumes.image
         spec.volumes.name spec.volumes.nfs spec.volumes.projected spec.volumes.secret
-        spec.topologySpreadConstraints.labelSelector spec.topologySpreadConstraints.matchLabelKeys
-        spec.topologySpreadConstraints.maxSkew spec.topologySpreadConstraints.minDomains
-        spec.topologySpreadConstraints.nodeAffinityPolicy
-        spec.topologySpreadConstraints.nodeTaintsPolicy spec.topologySpreadConstraints.topologyKey
         """,
         prefixed("spec.containers.", _CONTAINER_NO_EFFECT),
         prefixed("spec.initContainers.", _CONTAINER_NO_EFFECT),
