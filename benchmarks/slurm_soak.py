@@ -1,7 +1,7 @@
 """`python -m benchmarks.slurm_soak`: `watch slurm --apply` on a real Slurm, whatever is killed.
 
-Jobs arrive and end all the time; slurmctld is restarted and the watch killed (SIGKILL) now and
-then. Afterwards each job has to have started exactly once and to have ended, and none may be left.
+Jobs of all forms arrive and end all the time; slurmctld is restarted, the watch killed (SIGKILL)
+and a node drained now and then. Afterwards each job has to have started exactly once and to have ended, and none may be left.
 """
 
 from __future__ import annotations
@@ -26,6 +26,20 @@ from placewright.instances.derived.slurm_marks import HELD
 __all__ = ["Soak", "Soaked"]
 
 DRAIN_S = 300.0
+LICENCES = "Licenses=matlab:2"
+FORMS: tuple[tuple[tuple[str, ...], ...], ...] = (
+    *((("--nodes=1", f"--gpus-per-node={gpus}"),) for gpus in (2, 4, 8)),
+    *((("--nodes=2", "--gpus-per-node=8"),), (("--nodes=3", "--gpus-per-node=8"),)),
+    (("--nodes=1", "--gpus=4"),),
+    (("--ntasks=4", "--gpus-per-task=1", "--nodes=1"),),
+    (("--nodes=1", "--gres=gpu:h100:2", "--exclusive"),),
+    (("--nodes=1", "--gpus-per-node=2", "--begin=now+6"),),
+    (("--nodes=1", "--gpus-per-node=2", "--licenses=matlab:2"),),
+    (("--nodes=1", "--gpus-per-node=4", "--dependency=afterany:{last}"),),
+    (("--nodes=1", "--gpus-per-node=8"), ("--nodes=1", "--gpus-per-node=4")),
+)
+"""What jobs ask for, of each component; `{last}` is the number of the job before."""
+
 _ROUND = re.compile(r"^\d\d:\d\d:\d\d slurm: ", re.MULTILINE)
 
 
@@ -72,11 +86,12 @@ class Soak:
         self._notes.mkdir()
         self._submitted: list[int] = []
         self._watch: subprocess.Popen[bytes] | None = None
+        self._drained = ""
 
-    def run(self, rounds: int, restarts: int, kills: int) -> Soaked:
-        """Play so many rounds, restart and kill on the way, and let it drain."""
+    def run(self, rounds: int, restarts: int, kills: int, drains: int = 0) -> Soaked:
+        """Play so many rounds, restart, kill and drain nodes on the way, and let it end."""
         made = Soaked()
-        events = [*["restart"] * restarts, *["kill"] * kills]
+        events = [*["restart"] * restarts, *["kill"] * kills, *["drain"] * drains]
         self._rng.shuffle(events)
         due = {round((i + 1) * rounds / (len(events) + 1)): e for i, e in enumerate(events)}
         self._start()
@@ -86,6 +101,7 @@ class Soak:
                 for at in [at for at in due if at <= done]:
                     self._happens(due.pop(at), made)
                 time.sleep(self._rng.uniform(0.5, 2.5))
+            self._drain_a_node("")
             self._drain()
         finally:
             self._stop()
@@ -96,13 +112,18 @@ class Soak:
         return made
 
     def _submit(self) -> None:
-        hosts, gpus = self._rng.choice(((1, 2), (1, 4), (1, 8), (2, 8), (3, 8)))
+        form = FORMS[len(self._submitted) % len(FORMS)]
         seconds = self._rng.randint(2, 8)
         note = self._notes / "$SLURM_JOB_ID"
         command = f"echo start >> {note}; sleep {seconds}; echo end >> {note}"
-        words = (f"--nodes={hosts}", "--ntasks-per-node=1", f"--gpus-per-node={gpus}", "--hold")
-        with suppress(RuntimeError):  # slurmctld is down
-            number = self.lab.submit(*words, "--time=60", command=command)
+        last = str(self._submitted[-1]) if self._submitted else "1"
+        words = ["sbatch", "--parsable"]
+        for part in form:
+            asked = (one.replace("{last}", last) for one in part)
+            words += [":"] * (part is not form[0])
+            words += ["--hold", "--time=1", "--output=/dev/null", *asked]
+        with suppress(RuntimeError):  # slurmctld is down, or the job before has ended
+            number = int(self.lab.run(*words, "--wrap", command).split(";")[0])
             self._submitted.append(number)
             for _ in range(20):
                 try:
@@ -118,6 +139,8 @@ class Soak:
             self.lab.stop_controller()
             time.sleep(self._rng.uniform(0.5, 4))
             self.lab.start_controller()
+        elif event == "drain":
+            self._drain_a_node(self._rng.choice(self.lab.names))
         else:
             made.kills += 1
             if self._watch is not None:
@@ -125,6 +148,14 @@ class Soak:
                 self._watch.wait()
             time.sleep(self._rng.uniform(0, 2))
             self._start()
+
+    def _drain_a_node(self, name: str) -> None:
+        """Drain a node, if one is named, and resume the one before."""
+        for node, state in ((self._drained, "resume"), (name, "drain")):
+            if node:
+                words = (f"nodename={node}", f"state={state}", "reason=soak")
+                self.lab.run("scontrol", "update", *words)
+        self._drained = name
 
     def _start(self) -> None:
         words = (sys.executable, "-m", "placewright.cli.app", "watch", "slurm", "--apply")
@@ -165,12 +196,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--restarts", type=int, default=5, help="of slurmctld")
     parser.add_argument("--kills", type=int, default=10, help="of the watch")
+    parser.add_argument("--drains", type=int, default=10, help="of nodes")
     parser.add_argument("--hosts", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
-    with TemporaryDirectory() as name, Lab(Path(name) / "lab", Size(hosts=asked.hosts)) as lab:
+    size = Size(hosts=asked.hosts)
+    with TemporaryDirectory() as name, Lab(Path(name) / "lab", size, LICENCES) as lab:
         soak = Soak(lab, Path(name), asked.seed)
-        made = soak.run(asked.rounds, asked.restarts, asked.kills)
+        made = soak.run(asked.rounds, asked.restarts, asked.kills, asked.drains)
     print(made.line())
     for line in made.wrong:
         print(line)

@@ -155,6 +155,7 @@ def folder(tmp_path_factory):
     (here / "task.yaml").write_text("resources: {accelerators: [H100:8, H100:4]}\n")
     (here / "jobset.yaml").write_text(JOB_SET)
     (here / "job.yaml").write_text("{name: new, options: [{groups: [{gpu: 8}]}]}\n")
+    (here / "policy.yaml").write_text("{backfill: null}\n")
     made = ("placewright generate cluster", "placewright generate round --policy geo")
     with contextlib.chdir(here):
         assert main(["solve", "round.yaml", "-o", "plan.json"]) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.slurm_lab import Lab, Size
-from benchmarks.slurm_soak import Soak
+from benchmarks.slurm_soak import LICENCES, Soak
 from placewright.instances.derived.slurm_marks import HELD
 from placewright.live.watch.follow import Follower
 from placewright.live.watch.loop import Pace, watch
@@ -14,17 +14,19 @@ from placewright.live.watch.slurm_actor import SlurmActor, release_held
 from placewright.live.watch.slurm_source import SlurmSource
 
 pytestmark = pytest.mark.slurm
-ROUNDS, RESTARTS, KILLS = 20, 1, 2
+ROUNDS, RESTARTS, KILLS, DRAINS = 20, 1, 1, 2
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    with Lab(tmp_path_factory.mktemp("lab"), Size(hosts=8, per_leaf=4, per_spine=2)) as lab:
+    with Lab(
+        tmp_path_factory.mktemp("lab"), Size(hosts=8, per_leaf=4, per_spine=2), LICENCES
+    ) as lab:
         yield lab
 
 
 def test_jobs_run_once_while_slurmctld_restarts_and_the_watch_is_killed(lab, tmp_path):
-    made = Soak(lab, tmp_path, seed=1).run(ROUNDS, RESTARTS, KILLS)
+    made = Soak(lab, tmp_path, seed=1).run(ROUNDS, RESTARTS, KILLS, DRAINS)
     assert made.wrong == []
     assert made.rounds >= ROUNDS
     assert (made.restarts, made.kills) == (RESTARTS, KILLS)
