@@ -1,7 +1,8 @@
 """`python -m benchmarks.slurm_soak`: `watch slurm --apply` on a real Slurm, whatever is killed.
 
 Jobs of all forms arrive and end all the time; slurmctld is restarted, the watch killed (SIGKILL)
-and a node drained now and then. Afterwards each job has to have started exactly once and to have ended, and none may be left.
+and a node drained now and then. Afterwards each job has to have started exactly once and to have
+ended, and none may be left.
 """
 
 from __future__ import annotations
