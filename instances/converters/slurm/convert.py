@@ -87,7 +87,7 @@ def read_slurm(
     scheduler = read_scheduler(
         found.parts.get("config"), found.parts.get("shares"), partitions, limits, book
     )
-    book.notes.append(scheduler.described())
+    book.notes.append(scheduler.described(len(nodes.by_name)))
     missing = [f"`{text}`" for part, text in SHOWN.items() if part not in found.parts]
     if missing:
         book.notes.append(f"not in the dump: what is printed by {' and '.join(missing)}")
@@ -151,7 +151,7 @@ def read_slurm(
             if name in nodes.by_name
         ),
         policy=Policy(
-            backfill=scheduler.backfill,
+            backfill=scheduler.backfill(len(nodes.by_name)),
             spread_weights=topology.weights if topology.levels else None,
         ),
         annotations={SOURCE: "slurm", BOOKKEEPING: book.annotation()},

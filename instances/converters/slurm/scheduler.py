@@ -20,6 +20,9 @@ from placewright.instances.documents.policy import Backfill
 DEPTH = 500
 """Slurm's own default of `bf_max_job_test`."""
 
+MOST_RESERVED = 100_000
+"""Hosts times reservations of a round, so that these take seconds."""
+
 BY_QOS, BY_TIER = "preempt/qos", "preempt/partition_prio"
 FACTORS = ("Age", "FairShare", "JobSize", "Partition", "QOS")
 _LINE = re.compile(r"(\S+)\s*=\s*(.*?)\s*")
@@ -64,10 +67,10 @@ class Scheduler:
     numbers: Numbers | None = None
     shares: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
-    @property
-    def backfill(self) -> Backfill:
-        """The reservations of the round's policy; the queue is as the round lists jobs."""
-        return Backfill(depth=min(self.depth, MAX_COUNT), order="listed")
+    def backfill(self, hosts: int) -> Backfill:
+        """Return the reservations of the round's policy; the queue is as the round lists jobs."""
+        most = max(1, min(self.depth, MAX_COUNT, MOST_RESERVED // max(hosts, 1)))
+        return Backfill(depth=most, order="listed")
 
     def tier(self, job: SlurmJob) -> int:
         """Return the PriorityTier of a job: the highest of its partitions."""
@@ -131,15 +134,17 @@ class Scheduler:
         }
         return int(sum(weights.get(name, 0) * part for name, part in parts.items()))
 
-    def described(self) -> str:
+    def described(self, hosts: int) -> str:
         """Return a line about the queue of the round, which is Slurm's."""
         tiers = len({one.tier for one in self.partitions.values()}) > 1
+        depth = self.backfill(hosts).depth
+        fewer = f", not {self.depth:,} (bf_max_job_test)" if depth != self.depth else ""
         modes = "/".join(sorted(self.mode))
         known = self.preemption in (BY_QOS, BY_TIER)
         return "; ".join(
             (
                 f"policy: queue by {'PriorityTier, then ' if tiers else ''}Slurm's priority",
-                f"backfill with reservations for {self.depth:,} jobs",
+                f"backfill with reservations for {depth:,} jobs" + fewer,
                 f"{self.preemption}, {modes}" if known else "nobody is preempted",
             )
         )

@@ -6,6 +6,8 @@ import pytest
 from slurm_dumps import convert, job, node, reason, running
 
 from placewright import solve_round
+from placewright.instances.converters.slurm.limits import Limits
+from placewright.instances.converters.slurm.scheduler import Scheduler
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.source_keys import SLURM_PREEMPT
 from placewright.instances.exporters.slurm_steps import slurm_steps
@@ -292,3 +294,10 @@ def test_a_job_that_slurm_keeps_waiting_is_not_held_again(tmp_path):
         _, plan = decided(made)
         commands = [c.words for s in slurm_steps(made.round, plan).steps for c in s.commands]
         assert (("scontrol", "uhold", "2") in commands) is holds
+
+
+def test_large_clusters_have_fewer_reservations_and_are_told_so():
+    scheduler = Scheduler({}, Limits())
+    assert scheduler.backfill(64).depth == 500
+    assert scheduler.backfill(5000).depth == 20
+    assert "reservations for 20 jobs, not 500 (bf_max_job_test)" in scheduler.described(5000)
