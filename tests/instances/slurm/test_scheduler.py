@@ -8,8 +8,10 @@ from slurm_dumps import convert, job, node, reason, running
 from placewright import solve_round
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.scheduler import Scheduler
+from placewright.instances.converters.support.live import GivenPolicy
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.source_keys import SLURM_PREEMPT
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.exporters.slurm_steps import slurm_steps
 from placewright.instances.verify import verify
 
@@ -301,3 +303,32 @@ def test_large_clusters_have_fewer_reservations_and_are_told_so():
     assert scheduler.backfill(64).depth == 500
     assert scheduler.backfill(5000).depth == 20
     assert "reservations for 20 jobs, not 500 (bf_max_job_test)" in scheduler.described(5000)
+
+
+def test_a_given_policy_takes_the_place_of_slurms(tmp_path):
+    """By value the small job starts that delays the gang; a wrong field is named with its file."""
+    jobs = [
+        busy(1, "h0", time_limit=60),
+        job(2, node_count=2, time_limit=60, priority=90, **NODE),
+        job(3, time_limit=1440, priority=50, **NODE),
+    ]
+    made = convert(tmp_path, jobs, [node("h0"), node("h1")])
+    assert decided(made)[0]["3"].decision is DecisionKind.WAIT
+    file = tmp_path / "policy.yaml"
+    file.write_text("{backfill: null}")
+    by_value = GivenPolicy(file).of(made)
+    assert decided(by_value)[0]["3"].decision is DecisionKind.START
+    assert by_value.book.lines()[-1] == f"policy: backfill as in {file}"
+    file.write_text("{backfil: null}")
+    with pytest.raises(InvalidInputError, match=r"policy\.yaml: backfil: .* did you mean backfill"):
+        GivenPolicy(file)
+
+
+def test_the_head_of_the_queue_starts_whatever_is_worth_more(tmp_path):
+    jobs = [
+        job(1, priority=2029, **NODE),
+        job(2, priority=11014, time_limit=60, tres_per_node="gpu:2"),
+    ]
+    found, _ = decided(convert(tmp_path, jobs, [node("h0")]))
+    assert found["2"].decision is DecisionKind.START
+    assert found["1"].reason == "reserved"
