@@ -156,8 +156,7 @@ def _other_numbers(
     job: Job, asked: HostCount, tasks: int, places: Sequence[Mapping[str, int]]
 ) -> Iterator[Change]:
     def edits(**change: int | None) -> tuple[Edit, ...]:
-        number = asked.model_dump() | change
-        return tuple(edit_of(job={job.name: {**one, "num_hosts": number}}) for one in places)
+        return tuple(edit_of(job={job.name: {**one, "num_hosts": change}}) for one in places)
 
     if asked.max is not None and asked.max < tasks:
         most = asked.max

@@ -176,9 +176,9 @@ class JobEdit(Document):
 
     `only` leaves it one of its options, by index. All other fields are of its options and
     task groups, all of them or those chosen by `option` and `group`: `joint_required` is the level
-    `required` of options, and `num_hosts` their `hosts` if no `group` is chosen. `add_gpu_models`
-    allows further models, and `drop_host_sets` names host sets in which its hosts need not be.
-    `without` names what the job no longer asks.
+    `required` of options, and `num_hosts` their `hosts` if no `group` is chosen, one number or
+    both. `add_gpu_models` allows further models, and `drop_host_sets` names host sets in which its
+    hosts need not be. `without` names what the job no longer asks.
     """
 
     priority: Annotated[int, Field(strict=True, ge=-(10**9), le=10**9)] | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placewright.instances.derived.source_names import check_in_round
+from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.edits import JobEdit
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
@@ -152,9 +153,23 @@ def _option(option: Option, edit: JobEdit) -> Option:
     if edit.joint_required is not None or "joint_required" in edit.without:
         update["required"] = edit.joint_required
     if edit.group is None and (edit.num_hosts is not None or "num_hosts" in edit.without):
-        update["hosts"] = edit.num_hosts
+        update["hosts"] = _numbers(option.hosts, edit.num_hosts)
     changed = option.model_copy(update=update)
     return option if changed == option else changed
+
+
+def _numbers(before: HostCount | None, edit: HostCount | None) -> HostCount | None:
+    """Return numbers of hosts of which those that are given change."""
+    if before is None or edit is None:
+        return edit
+    changed = before.model_copy(update={n: getattr(edit, n) for n in edit.model_fields_set})
+    if changed.max is not None and changed.max < changed.min:
+        raise InvalidInputError(
+            f"{changed.max} hosts at most, and {changed.min} at least; expected no more than that",
+            path=("num_hosts", "min"),
+            show_value=False,
+        )
+    return changed
 
 
 def _group(group: TaskGroup, edit: JobEdit) -> TaskGroup:
@@ -163,7 +178,7 @@ def _group(group: TaskGroup, edit: JobEdit) -> TaskGroup:
     }
     update |= {n: TaskGroup.model_fields[n].default for n in edit.without if n in _OF_GROUP}
     if edit.group is not None and edit.num_hosts is not None:
-        update["num_hosts"] = edit.num_hosts
+        update["num_hosts"] = _numbers(group.num_hosts, edit.num_hosts)
     if "num_hosts" in edit.without:
         update["num_hosts"] = None
     if edit.gpu is not None:

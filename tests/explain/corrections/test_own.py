@@ -113,3 +113,5 @@ def test_more_or_fewer_hosts_are_proposed_and_no_fewer_tasks_than_hosts() -> Non
 
     assert told(20, {"max": 2}) == ["allow up to 3 hosts", "ask 16 instead of 20 tasks"]
     assert told(5, {"min": 5}) == ["allow as few as 4 hosts"]
+    assert told(20, {"min": 2, "max": 2}) == ["allow up to 3 hosts", "ask 16 instead of 20 tasks"]
+    assert told(5, {"min": 5, "max": 5}) == ["allow as few as 4 hosts"]

@@ -217,6 +217,12 @@ def test_a_job_asks_otherwise(base):
     one = job({"num_hosts": {"min": 1}, "option": 1, "group": 0})
     assert one.options[1].groups[0].num_hosts.min == 1
     assert one.options[1].hosts is None
+    two = {"job": {"waits": {"num_hosts": {"min": 1, "max": 1}}}}
+    more = edited(base, two, {"job": {"waits": {"num_hosts": {"max": 2}}}}).jobs[1]
+    assert (more.options[0].hosts.min, more.options[0].hosts.max) == (1, 2)
+    assert "1 hosts at most, and 2 at least" in refusal(
+        base, two, {"job": {"waits": {"num_hosts": {"min": 2}}}}
+    )
     both = (
         {"job": {"waits": {"num_hosts": {"max": 2}}}},
         {"job": {"waits": {"without": ["num_hosts"]}}},
