@@ -15,6 +15,7 @@ from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify
 from placewright.rounds import prove_bounds
+from placewright.rounds.backfill.section import KIND
 from placewright.rounds.settings import Isolation
 from placewright.rounds.state.changes import apply_plan
 
@@ -66,14 +67,15 @@ def audit(
     Parameters
     ----------
     round, plan
-        A round, and any plan for it, also one that another scheduler made.
+        A round, and any plan for it, also one that another scheduler made: without reservations of
+        its own none are asked for.
     moves
         Also look for the best plan that moves at most so many jobs.
     time_limit, backend, isolation
         As for `solve_round`, of each search: that for bounds, that for moves, and that for the best
         plan with so many `moves`.
     """
-    round = checked(round)  # noqa: A001
+    round = _as_planned(checked(round), plan)  # noqa: A001
     verification = verify(round, plan.model_copy(update={"certificate": None}))
     if not verification.placement_ok:
         return Audit(verification=verification)
@@ -99,3 +101,11 @@ def audit(
         placed=placed,
         moved=moved,
     )
+
+
+def _as_planned(round_: Round, plan: Plan) -> Round:
+    """Return a round whose policy asks for reservations only if the plan has some."""
+    if round_.policy.backfill is None or any(s["kind"] == KIND for s in plan.sections):
+        return round_
+    policy = round_.policy.model_copy(update={"backfill": None})
+    return round_.model_copy(update={"policy": policy})
