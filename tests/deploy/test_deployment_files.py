@@ -79,7 +79,11 @@ def test_the_watch_reads_what_is_read_and_writes_events_alone():
     allowed = {
         (group, one) for rule in reads for group in rule["apiGroups"] for one in rule["resources"]
     }
-    plurals = {"Topology": "topologies", "PriorityClass": "priorityclasses"}
+    plurals = {
+        "Topology": "topologies",
+        "PriorityClass": "priorityclasses",
+        "DeviceClass": "deviceclasses",
+    }
     for kind in READ_KINDS:
         assert (kind.group, plurals.get(kind.name, f"{kind.name.lower()}s")) in allowed
 

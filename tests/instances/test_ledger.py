@@ -38,6 +38,11 @@ CORE = {
     "io.k8s.api.scheduling.v1alpha3.PodGroup": Kind("scheduling.k8s.io", "PodGroup"),
     "io.k8s.api.scheduling.v1.PriorityClass": Kind("scheduling.k8s.io", "PriorityClass"),
     "io.k8s.api.policy.v1.PodDisruptionBudget": Kind("policy", "PodDisruptionBudget"),
+    **{
+        f"io.k8s.api.resource.{version}.{name}": Kind("resource.k8s.io", name)
+        for version in ("v1", "v1beta1", "v1beta2")
+        for name in ("ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass")
+    },
 }
 CLOSED = Rule("closed", "doors are not read")
 DOORS = Ledger("houses", "name", "colour", {"door.state": {"closed": CLOSED}, "roof": CLOSED})
@@ -74,7 +79,8 @@ def missing(ledger: Ledger, schema: dict[str, Any]) -> list[str]:
 
 NAMED = (
     "Node Pod Workload ClusterQueue Cohort LocalQueue ResourceFlavor Topology PodGroup "
-    "PriorityClass PodDisruptionBudget JobSet LeaderWorkerSet"
+    "PriorityClass PodDisruptionBudget JobSet LeaderWorkerSet "
+    "ResourceClaim ResourceClaimTemplate ResourceSlice DeviceClass"
 )
 
 

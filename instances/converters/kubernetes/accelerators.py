@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 _MACHINE = "node.kubernetes.io/instance-type"
+DEVICES, DEVICE_MODEL = "dra/", "placewright.dev/device-model"
 _NVIDIA = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
 
 MODEL_LABELS: Mapping[str, tuple[str, ...]] = {
@@ -23,6 +24,7 @@ MODEL_LABELS: Mapping[str, tuple[str, ...]] = {
     "aws.amazon.com/neuron": (),
     "aws.amazon.com/neurondevice": (),
     "aws.amazon.com/neuroncore": (),
+    f"{DEVICES}*": (_NVIDIA[0], "amd.com/gpu.product-name", DEVICE_MODEL),
 }
 """Names that count, `*` for any end, and the labels of nodes that tell the model.
 

@@ -10,6 +10,7 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import kueue, nodes
 from placewright.instances.converters.kubernetes import kueue_records as kr
 from placewright.instances.converters.kubernetes.caveats import Caveats, read_caveats
+from placewright.instances.converters.kubernetes.devices import with_devices
 from placewright.instances.converters.kubernetes.group_queues import QUEUE_KINDS, GroupQueue
 from placewright.instances.converters.kubernetes.groups import GROUP_KINDS, Gang, PodGroup
 from placewright.instances.converters.kubernetes.groups import KIND as GROUPS
@@ -70,7 +71,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
     InvalidInputError
         An object has a value that Kubernetes would not have.
     """
-    sources = with_priorities(sources)
+    sources = with_devices(with_priorities(sources))
     for kind in sorted(sources):
         if kind not in READ_KINDS:
             name = f"{kind.name} of {kind.group}" if kind.group else kind.name

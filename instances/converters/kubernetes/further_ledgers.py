@@ -22,7 +22,9 @@ META_NO_EFFECT = """
 """
 CONDITIONS = "status.conditions status.observedGeneration"
 
-CLAIMS = Rule("resource-claims", "resource claims (DRA) are not read")
+CLAIMS = Rule(
+    "resource-claims", "resource claims (DRA) but for whole GPUs of a device class are not read"
+)
 _STARTUP = Rule("startup-order", "that some of its pods start after others is not read", hard=False)
 _REMOTE = Rule("multikueue", "that another controller runs it is not read")
 

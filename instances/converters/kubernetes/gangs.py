@@ -118,7 +118,7 @@ class PodJobs:
             if host is not None:
                 asked = pods.requests(pod.spec)
                 self.background[host].add(asked)
-                if asked.gpus or pod.unreadable:
+                if asked.gpus or pod.unreadable or why == _CLAIMS:
                     self.closed.add(host)
 
     def add(self, gang: Gang, members: Sequence[Pod]) -> None:

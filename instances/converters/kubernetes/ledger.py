@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from placewright.instances.converters.kubernetes import kueue_records as kr
+from placewright.instances.converters.kubernetes.device_ledgers import DEVICE_LEDGERS
 from placewright.instances.converters.kubernetes.further_ledgers import (
     CLAIMS,
     CONDITIONS,
@@ -341,5 +342,6 @@ LEDGERS: Mapping[Kind, Ledger] = {
     **{Kind(group, "PodGroup"): ledger for group, ledger in POD_GROUPS.items()},
     **{Kind(group, "Queue"): ledger for group, ledger in QUEUES.items()},
     **FURTHER_LEDGERS,
+    **DEVICE_LEDGERS,
 }
 """By the kind of object; what has no table is no object that a reader takes."""

@@ -1,0 +1,236 @@
+"""Devices (DRA): slices give a node its GPUs, claims say who holds or wants how many of them.
+
+Whole GPUs of a driver count as an accelerator, `dra/DRIVER`, of nodes and pods; what else is
+claimed stays in the pods, and is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from placewright.instances.converters.kubernetes.accelerators import (
+    DEVICE_MODEL,
+    DEVICES,
+    accelerators_in,
+)
+from placewright.instances.converters.kubernetes.device_ledgers import (
+    CLAIM,
+    CLAIM_TEMPLATE,
+    DEVICE_CLASS,
+    SLICE,
+)
+from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of
+
+_POD, _NODE = Kind("", "Pod"), Kind("", "Node")
+_STATUSES = "resourceClaimStatuses"
+_PLAIN = {"name", "exactly", "deviceClassName", "count", "allocationMode"}
+_CLASS = re.compile(
+    r"""\s*device\.driver\s*==\s*['"]([\w.-]+)['"]\s*"""
+    r"""(?:&&\s*device\.attributes\[['"][\w.-]+['"]\]\.type\s*==\s*['"]gpu['"]\s*)?"""
+)
+
+Sources: TypeAlias = Mapping[Kind, Sequence[Source]]
+
+
+class _Device(NamedTuple):
+    driver: str
+    pool: str
+    name: str
+
+
+def with_devices(sources: Sources) -> Sources:
+    """Return sources whose nodes have the GPUs of their slices, and pods ask what they claim."""
+    if not sources.get(SLICE):
+        return sources
+    reading = _Reading(sources)
+    return {
+        **sources,
+        _POD: [reading.pod(one) for one in sources.get(_POD, ())],
+        _NODE: [reading.node(one) for one in sources.get(_NODE, ())],
+    }
+
+
+class _Reading:
+    def __init__(self, sources: Sources) -> None:
+        self.claims = {_key(one): one.raw for one in sources.get(CLAIM, ())}
+        templates = sources.get(CLAIM_TEMPLATE, ())
+        self.templates = {_key(one): _at(one.raw, "spec") for one in templates}
+        self.drivers = {name_of(one): _driver(one.raw) for one in sources.get(DEVICE_CLASS, ())}
+        self.gpus = dict(_gpus([one.raw for one in sources.get(SLICE, ())]))
+        self.plugin = {name_of(one): _plugin(one.raw) for one in sources.get(_NODE, ())}
+        self.users = Counter(
+            key for one in sources.get(_POD, ()) for key, _ in _claims(one.raw) if key[1]
+        )
+        self.given: set[tuple[str, str]] = set()
+        self.held: set[_Device] = set()
+        self.guessed: set[tuple[str, str]] = set()
+
+    def pod(self, source: Source) -> Source:
+        """Return a pod that asks for GPUs what it claims; sharers of a claim ask once."""
+        asked: Counter[str] = Counter()
+        host, left = _text(source.raw, "spec", "nodeName"), False
+        bound = bool(host) and _text(source.raw, "status", "phase") not in ("Succeeded", "Failed")
+        for key, template in _claims(source.raw):
+            found = self._held(key, host) if bound else self._wanted(key, template)
+            left |= found is None
+            if found is not None and key not in self.given:
+                asked.update(found)
+                self.given |= {key} if bound else set()
+        if left or not _claims(source.raw) or (not bound and host):
+            return source
+        if bound:
+            self.held |= {one for key, _ in _claims(source.raw) for one in self._devices(key)}
+        spec, raw = source.raw["spec"], dict(source.raw)
+        amounts = _dict(spec, "overhead")
+        given = {**amounts, **{name: str(count) for name, count in asked.items()}}
+        if self.guessed.intersection(key for key, _ in _claims(source.raw)):
+            return source._replace(raw={**source.raw, "spec": {**spec, "overhead": given}})
+        spec = {k: v for k, v in spec.items() if k != "resourceClaims"} | {"overhead": given}
+        for part in ("containers", "initContainers"):
+            if isinstance(spec.get(part), list):
+                spec[part] = [_unclaimed(one) for one in spec[part]]
+        if isinstance(raw.get("status"), dict):
+            raw["status"] = {k: v for k, v in raw["status"].items() if k != _STATUSES}
+        return source._replace(raw={**raw, "spec": spec})
+
+    def node(self, source: Source) -> Source:
+        """Return a node with the GPUs of its slices; those that nobody may ask for are away."""
+        name = name_of(source)
+        mine = {one: model for one, (host, model) in self.gpus.items() if host == name}
+        if not mine or self.plugin[name]:
+            return source
+        status = _dict(source.raw, "status")
+        has, capacity = _dict(status, "allocatable"), _dict(status, "capacity")
+        allocated = {one for key in self.claims for one in self._devices(key)}
+        lost = {one for one in mine if one in allocated - self.held or mine[one] is None}
+        pools = {one[:2] for one in mine}
+        parts = sum(one not in self.gpus and one[:2] in pools for one in allocated)
+        driver = f"{DEVICES}{min(one.driver for one in mine)}"
+        count = sum(f"{DEVICES}{one.driver}" == driver for one in mine)
+        labels = _dict(source.raw, "metadata", "labels")
+        model = next((model for model in mine.values() if model), "")
+        meta = {**source.raw["metadata"], "labels": {DEVICE_MODEL: model, **labels}}
+        status = {
+            **status,
+            "allocatable": {**has, driver: str(max(0, count - len(lost) - parts))},
+            "capacity": {**capacity, driver: str(count)},
+        }
+        return source._replace(raw={**source.raw, "metadata": meta, "status": status})
+
+    def _devices(self, key: tuple[str, str]) -> list[_Device]:
+        results = _many(self.claims.get(key), "status", "allocation", "devices", "results")
+        ids = ([_text(one, part) for part in ("driver", "pool", "device")] for one in results)
+        return [_Device(*one) for one in ids]
+
+    def _held(self, key: tuple[str, str], host: str) -> Counter[str] | None:
+        """Return what a claim holds of a node, None if that is not whole GPUs of it alone."""
+        found = self._devices(key)
+        if not found or any(self.gpus.get(one, ("", ""))[0] != host for one in found):
+            return None
+        return None if self.plugin.get(host) else Counter(f"{DEVICES}{one.driver}" for one in found)
+
+    def _wanted(self, key: tuple[str, str], template: tuple[str, str]) -> Counter[str] | None:
+        """Return what a claim that waits asks for, None if not a number of GPUs of one class."""
+        raw = self.claims.get(key) or self.templates.get(template)
+        asks = _many(raw, "spec", "devices", "requests")
+        if self._devices(key) or self.users[key] > 1 or _at(raw, "spec", "devices", "constraints"):
+            return None
+        found: Counter[str] = Counter()
+        for ask in asks:
+            one = {**ask, **_dict(ask, "exactly")}
+            name, count = _text(one, "deviceClassName"), one.get("count", 1)
+            driver = self.drivers.get(name, name if name.startswith("gpu.") else "")
+            self.guessed |= set() if name in self.drivers else {key}
+            plain = not {k for k, v in one.items() if v} - _PLAIN and type(count) is int
+            if not plain or not driver or one.get("allocationMode", "ExactCount") != "ExactCount":
+                return None
+            found[f"{DEVICES}{driver}"] += count
+        return found if len(found) == 1 and min(found.values()) > 0 else None
+
+
+def _claims(pod: Any) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    """Return namespace and name of each claim of a pod, and of the template that it is made of."""
+    space = _text(pod, "metadata", "namespace")
+    made = {
+        _text(one, "name"): _text(one, "resourceClaimName")
+        for one in _many(pod, "status", _STATUSES)
+    }
+    return [
+        (
+            (space, _text(one, "resourceClaimName") or made.get(_text(one, "name"), "")),
+            (space, _text(one, "resourceClaimTemplateName")),
+        )
+        for one in _many(pod, "spec", "resourceClaims")
+    ]
+
+
+def _gpus(slices: Sequence[Any]) -> Iterator[tuple[_Device, tuple[str, str | None]]]:
+    """Yield the whole GPUs of nodes: node and model; a model of None is one with a taint."""
+    newest: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for raw in slices:
+        pool = _text(raw, "spec", "driver"), _text(raw, "spec", "pool", "name")
+        age = _at(raw, "spec", "pool", "generation")
+        newest[pool] = max(newest[pool], age if isinstance(age, int) else 0)
+    for raw in slices:
+        driver, name = _text(raw, "spec", "driver"), _text(raw, "spec", "pool", "name")
+        age, host = _at(raw, "spec", "pool", "generation") or 0, _text(raw, "spec", "nodeName")
+        if not host or age != newest[driver, name] or not driver.startswith("gpu."):
+            continue
+        for one in _many(raw, "spec", "devices"):
+            basic = _at(one, "basic") or one
+            says = {
+                str(key).rpartition("/")[2]: _text(value, "string")
+                for key, value in _dict(basic, "attributes").items()
+            }
+            if says.get("type", "gpu") == "gpu" and not _at(basic, "allowMultipleAllocations"):
+                model = re.sub(r"[^\w.-]+", "-", says.get("productName", ""))[:63]
+                tainted = bool(_many(basic, "taints"))
+                yield _Device(driver, name, _text(one, "name")), (host, None if tainted else model)
+
+
+def _driver(raw: Any) -> str:
+    """Return the driver all of whose GPUs a class means; empty if it means something else."""
+    texts = [_text(one, "cel", "expression") for one in _many(raw, "spec", "selectors")]
+    found = _CLASS.fullmatch(texts[0]) if len(texts) == 1 else None
+    return found[1] if found and found[1].startswith("gpu.") else ""
+
+
+def _plugin(raw: Any) -> bool:
+    has = _at(raw, "status", "allocatable")
+    return bool(isinstance(has, dict) and accelerators_in(map(str, has)))
+
+
+def _unclaimed(container: Any) -> Any:
+    """Return a container without the names of claims that it uses."""
+    if not isinstance(_at(container, "resources"), dict):
+        return container
+    left = {k: v for k, v in container["resources"].items() if k != "claims"}
+    return {**container, "resources": left}
+
+
+def _key(source: Source) -> tuple[str, str]:
+    return _text(source.raw, "metadata", "namespace"), name_of(source)
+
+
+def _at(value: Any, *keys: str) -> Any:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _dict(value: Any, *keys: str) -> dict[str, Any]:
+    found = _at(value, *keys)
+    return found if isinstance(found, dict) else {}
+
+
+def _many(value: Any, *keys: str) -> list[dict[str, Any]]:
+    found = _at(value, *keys)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _text(value: Any, *keys: str) -> str:
+    found = _at(value, *keys)
+    return found if isinstance(found, str) else ""
