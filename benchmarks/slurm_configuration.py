@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ KillWait=1
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
-GresTypes=gpu
+GresTypes=gpu,shard
 TopologyPlugin=topology/tree
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=2,bf_continue,sched_interval=2,bf_window=10080,bf_resolution=10
@@ -49,16 +49,27 @@ PreemptType=preempt/none
 {more}
 NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=96 Boards=1 \
 Sockets=2 CoresPerSocket=48 ThreadsPerCore=1 RealMemory=1048576 Gres=gpu:h100:8 State=UNKNOWN
-PartitionName=gpu Nodes={nodes} Default=YES MaxTime=7-0 DefMemPerCPU=1024 State=UP
+{odd}PartitionName=gpu Nodes={nodes} Default=YES MaxTime=7-0 DefMemPerCPU=1024 State=UP
+"""
+
+
+ODD = """\
+NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=32 Boards=1 \
+Sockets=2 CoresPerSocket=16 ThreadsPerCore=1 RealMemory=262144 Gres={gres} State=UNKNOWN
+PartitionName={name} Nodes={name} MaxTime=7-0 DefMemPerCPU=1024 State=UP
 """
 
 
 class Size(NamedTuple):
-    """Hosts of 8 GPUs, how many of them a leaf switch has, and leaves of a spine switch."""
+    """Hosts of 8 GPUs, how many of them a leaf switch has, and leaves of a spine switch.
+
+    `odd` is the GRES of further hosts, `odd0` and so on, each in a partition of its own name.
+    """
 
     hosts: int = 64
     per_leaf: int = 8
     per_spine: int = 4
+    odd: tuple[str, ...] = ()
 
 
 WHOLE = Size()
@@ -66,7 +77,10 @@ WHOLE = Size()
 
 def host_names(size: Size) -> tuple[str, ...]:
     """Return the names of all hosts."""
-    return tuple(f"gpu{number:02d}" for number in range(size.hosts))
+    return (
+        *(f"gpu{number:02d}" for number in range(size.hosts)),
+        *(f"odd{number}" for number in range(len(size.odd))),
+    )
 
 
 def write_configuration(folder: Path, size: Size, port: int, more: str) -> None:
@@ -77,10 +91,11 @@ def write_configuration(folder: Path, size: Size, port: int, more: str) -> None:
     for number in range(8):
         (folder / "gpu" / f"gpu{number}").touch()
     nodes = f"gpu[00-{size.hosts - 1:02d}]"
+    host = socket.gethostname().partition(".")[0]
     (folder / "slurm.conf").write_text(
         CONFIGURATION.format(
             cluster=CLUSTER,
-            host=socket.gethostname().partition(".")[0],
+            host=host,
             user=getpass.getuser(),
             folder=folder,
             port=port,
@@ -88,13 +103,33 @@ def write_configuration(folder: Path, size: Size, port: int, more: str) -> None:
             last=port + size.hosts,
             nodes=nodes,
             more=more,
+            odd="".join(
+                ODD.format(name=name, host=host, port=port + names.index(name) + 1, gres=gres)
+                for name, gres in zip(names[size.hosts :], size.odd, strict=True)
+            ),
         )
     )
-    (folder / "gres.conf").write_text(
-        f"AutoDetect=off\nNodeName={nodes} Name=gpu Type=h100 File={folder}/gpu/gpu[0-7]\n"
-    )
+    lines = [f"AutoDetect=off\nNodeName={nodes} Name=gpu Type=h100 File={folder}/gpu/gpu[0-7]"]
+    for name, gres in zip(names[size.hosts :], size.odd, strict=True):
+        lines += _gres(folder, name, gres)
+    (folder / "gres.conf").write_text("\n".join([*lines, ""]))
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
     (folder / "topology.conf").write_text("\n".join(_switches(names, size)))
+
+
+def _gres(folder: Path, name: str, gres: str) -> Iterator[str]:
+    """Yield the lines of gres.conf of an odd host: GPUs by their type, each a file, and shards."""
+    first = 0
+    for one in gres.split(","):
+        kind, *model, number = one.split(":")
+        if kind == "gpu":
+            files = range(first, first := first + int(number))
+            for file in files:
+                (folder / "gpu" / f"{name}-{file}").touch()
+            listed = f"{folder}/gpu/{name}-[{files[0]}-{files[-1]}]"
+            yield f"NodeName={name} Name=gpu Type={model[0]} File={listed}"
+        else:
+            yield f"NodeName={name} Name={kind} Count={number}"
 
 
 def _switches(names: Sequence[str], size: Size) -> list[str]:
