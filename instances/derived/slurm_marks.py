@@ -26,6 +26,24 @@ RESERVATION = "placewright_"
 """How reservations begin that keep hosts while a plan is carried out."""
 
 
+NUM_NODES, NODE_LIST = "NumNodes", "ReqNodeList"
+"""Fields of jobs that a plan sets, by the names of `scontrol update`."""
+
+_ASKED = re.compile(r" \(asked ([^()]+)\)$")
+
+
+def asked_text(asked: str) -> str:
+    """Return the end of a comment that keeps what a user asks for while a plan's is in place."""
+    return f" (asked {asked})" if asked else ""
+
+
+def asked_of(comment: str) -> dict[str, str]:
+    """Return what a user asks for in fields that a plan has set, as a comment keeps it."""
+    found = _ASKED.search(comment) if is_placed(comment) else None
+    fields = found[1].split() if found else ()
+    return {name: value for name, _, value in (one.partition("=") for one in fields)}
+
+
 def is_placed(comment: str) -> bool:
     """Whether the node list of a job is Placewright's, and not what its user asks for."""
     return comment.startswith((STARTS, MOVES, STOPPED, RELEASED, PLACED, PREEMPTED))

@@ -33,7 +33,11 @@ SLURM_USER: Final = "slurm/user"
 
 SLURM_OURS: Final = "slurm/ours"
 """Of a job: fields that a plan of ours had set, separated by commas, as `scontrol update` has them:
-`ReqNodeList`, `ReservationName`. `Hold`: a plan of ours released it from our hold."""
+`NumNodes`, `ReqNodeList`, `ReservationName`. `Hold`: a plan of ours released it from our hold."""
+
+SLURM_ASKED: Final = "slurm/asked"
+"""Of a job: what its user asks for in fields that a plan may set, as `scontrol update` has it:
+`NumNodes=2-4 ReqNodeList=h1`."""
 
 WAITING_PART: Final = ":waiting"
 """What the name of a job ends with that is the rest of a gang of which some pods run."""

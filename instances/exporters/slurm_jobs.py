@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from placewright.instances.checks.invalid_jobs import checked
-from placewright.instances.derived.slurm_marks import NODE_NAME
+from placewright.instances.derived.slurm_marks import NODE_LIST, NODE_NAME, NUM_NODES
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import (
+    SLURM_ASKED,
     SLURM_COMPONENTS,
     SLURM_JOB,
     SLURM_OURS,
@@ -23,7 +24,10 @@ JOB = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]*")
 CannotSay = Callable[[str, str], None]
 GRACE = re.compile(r"[0-9]{1,3}")
-HOLD, FIELDS = "Hold", ("ReqNodeList", "ReservationName")
+HOLD, FIELDS = "Hold", (NUM_NODES, NODE_LIST, "ReservationName")
+_ASKED = re.compile(
+    rf"(?:{NUM_NODES}=[0-9]{{1,9}}-[0-9]{{1,9}})? ?(?:{NODE_LIST}=[A-Za-z0-9_.,\[\]-]{{1,200}})?"
+)
 
 
 class SlurmPlace(NamedTuple):
@@ -43,6 +47,8 @@ class SlurmPlace(NamedTuple):
         The hosts of its first component, of any other job all of them, after the plan.
     ours : tuple of str
         Fields that an earlier plan had set.
+    asked : str
+        What its user asks for in fields that a plan sets: `NumNodes=2-4 ReqNodeList=h1`.
     released : bool
         Whether it was Placewright's hold from which an earlier plan released it.
     preempted : str
@@ -59,9 +65,20 @@ class SlurmPlace(NamedTuple):
     components: tuple[tuple[str, tuple[str, ...]], ...]
     leads: tuple[str, ...]
     ours: tuple[str, ...]
+    asked: str
     released: bool
     preempted: str = "requeue"
     grace_s: int = 0
+
+    @property
+    def by_user(self) -> dict[str, str]:
+        """What its user asks for, by field."""
+        return dict(one.split("=", 1) for one in self.asked.split())
+
+    @property
+    def undone(self) -> list[str]:
+        """Arguments that give the fields which an earlier plan had set what the user asks for."""
+        return [f"{name}={self.by_user.get(name, '')}" for name in self.ours]
 
 
 def places_of(round_: Round, plan: Plan, cannot_say: CannotSay) -> dict[str, SlurmPlace]:
@@ -95,6 +112,10 @@ def _place(job: Job, decision: Decision, cannot_say: CannotSay) -> SlurmPlace | 
         cannot_say("users with names that no reservation can have: as if not known", number)
         user = ""
     named = job.annotations.get(SLURM_OURS, "").split(",")
+    asked = job.annotations.get(SLURM_ASKED, "")
+    if not _ASKED.fullmatch(asked):
+        cannot_say("jobs of which what the user asks for could not be given back", number)
+        return None
     how, _, grace = job.annotations.get(SLURM_PREEMPT, "").partition(",")
     of_groups = job.annotations.get(SLURM_COMPONENTS, "").split(",")
     parts = {
@@ -110,6 +131,7 @@ def _place(job: Job, decision: Decision, cannot_say: CannotSay) -> SlurmPlace | 
         after=after,
         components=tuple((part, hosts) for part, hosts in parts.items() if part != number),
         leads=parts.get(number, after),
+        asked=asked,
         ours=tuple(name for name in FIELDS if name in named),
         released=HOLD in named,
         preempted="cancel" if how == "cancel" else "requeue",

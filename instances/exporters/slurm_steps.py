@@ -14,6 +14,8 @@ from placewright.instances.derived.doubts import why_waits
 from placewright.instances.derived.slurm_marks import (
     HELD,
     MOVES,
+    NODE_LIST,
+    NUM_NODES,
     PLACED,
     PREEMPTED,
     RELEASED,
@@ -21,6 +23,8 @@ from placewright.instances.derived.slurm_marks import (
     STARTS,
     STOPPED,
     WAITS,
+    asked_text,
+    is_placed,
 )
 from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.documents.plan import DecisionKind, Plan, Reason
@@ -291,14 +295,16 @@ def _preempt(place: SlurmPlace) -> Step:
             Command(_update(place, comment=mark + (f" for {by}" if by else ""))),
             *(Command(words) for words in (*(grace if place.grace_s else ()), ends)),
             # Else it could run on the hosts alone that it leaves.
-            *(
-                [Command(_update(place, "ReqNodeList="))]
-                if "ReqNodeList" in place.ours and place.preempted != "cancel"
-                else []
-            ),
+            *([Command(_update(place, *undone))] if (undone := _undone(place)) else []),
         ),
         hosts=place.before,
     )
+
+
+def _undone(place: SlurmPlace) -> list[str]:
+    """Return what of an earlier plan a preempted job has to lose, lest it wait for its hosts."""
+    there = () if place.preempted == "cancel" else place.undone
+    return [one for one in there if not one.startswith("ReservationName")]
 
 
 def _stop(place: SlurmPlace) -> Step:
@@ -335,7 +341,10 @@ def _start(place: SlurmPlace, reservation: str) -> Step:
 def _commands_of_start(place: SlurmPlace, reservation: str, *more: str) -> tuple[Command, ...]:
     """Return what starts a job; it keeps the mark of being held until it is released."""
     names = ",".join(place.after)
-    fields = [*_size(place.leads), *more]
+    fields = [f"{NODE_LIST}={','.join(place.leads)}", *more]
+    least, _, most = place.by_user.get(NUM_NODES, "").partition("-")
+    if most and int(most) > len(place.leads):  # else Slurm adds hosts, as many as the user allows
+        fields.insert(0, f"{NUM_NODES}={least}-{len(place.leads)}")
     if reservation or "ReservationName" in place.ours:
         fields.append(f"ReservationName={reservation}")
     placed = RELEASED if place.released else PLACED
@@ -344,7 +353,7 @@ def _commands_of_start(place: SlurmPlace, reservation: str, *more: str) -> tuple
         Command(_update(place, *fields, comment=placed + names), held=False),
         # What the first component of a heterogeneous job is told, all are told.
         *(
-            Command(("scontrol", "update", f"jobid={part}", *_size(hosts)))
+            Command(("scontrol", "update", f"jobid={part}", f"{NODE_LIST}={','.join(hosts)}"))
             for part, hosts in place.components
         ),
         Command(("scontrol", "release", place.job), held=True),
@@ -352,14 +361,10 @@ def _commands_of_start(place: SlurmPlace, reservation: str, *more: str) -> tuple
     )
 
 
-def _size(hosts: Sequence[str]) -> tuple[str, str]:
-    return f"NumNodes={len(hosts)}-{len(hosts)}", f"ReqNodeList={','.join(hosts)}"
-
-
 def _wait(place: SlurmPlace, said: str) -> Step:
     why = f": {said}" if said else ""
     # Of an earlier plan, which came to nothing.
-    fields = [f"{name}=" for name in place.ours]
+    fields = place.undone
     mark = HELD + ", waits" if place.released else WAITS
     again = [Command(("scontrol", "uhold", place.job), held=False)] if place.released else []
     return Step(
@@ -389,4 +394,5 @@ def _update(place: SlurmPlace, *fields: str, comment: str | None = None) -> tupl
     words = ("scontrol", "update", f"jobid={place.job}", *fields)
     if comment is None:
         return words
-    return (*words, f"AdminComment={printable(comment)[:MAX_COMMENT]}")
+    kept = asked_text(place.asked) if is_placed(comment) else ""
+    return (*words, f"AdminComment={printable(comment)[: MAX_COMMENT - len(kept)]}{kept}")

@@ -21,6 +21,7 @@ from placewright.instances.documents.arrangement import Apart
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.source_keys import (
     ALSO,
+    SLURM_ASKED,
     SLURM_COMPONENTS,
     SLURM_JOB,
     SLURM_OURS,
@@ -88,6 +89,7 @@ def source_ids(job: SlurmJob, components: Sequence[SlurmJob], context: Context) 
         SLURM_COMPONENTS: ",".join(numbers) if len(set(numbers)) > 1 else "",
         SLURM_USER: user,
         SLURM_OURS: ",".join(job.fields_of_ours),
+        SLURM_ASKED: " ".join(f"{name}={value}" for name, value in job.asked.items()),
         ALSO: also_of(name for one in (job, *components) for name in one.other_names),
     }
     caveats = context.caveats.of_job((job, *components), context.limits)
@@ -102,5 +104,5 @@ def required_level(components: Sequence[SlurmJob], context: Context) -> str | No
 
 def keep_apart(tasks: int, gpus: int, allowed: frozenset[str], context: Context) -> Apart | None:
     """Return what keeps tasks on a host each, if two of them could have the GPUs of one host."""
-    two = tasks > 1 and 2 * gpus <= context.nodes.most_gpus(allowed)
+    two = tasks > 1 and 2 * gpus <= context.nodes.room(allowed).gpus
     return Apart(level=HOST_LEVEL) if two else None

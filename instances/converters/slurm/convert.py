@@ -132,6 +132,7 @@ def read_slurm(
                 topology,
                 made.occupied.amounts,
                 made.occupied.nodes if context.alone else None,
+                made.occupied.resources,
                 context.caveats,
             ),
             pools=licences.pools(),

@@ -128,7 +128,7 @@ def check_limits(
     asked: dict[str, int] = {
         "cpu": -(-sum(group.cpu * group.count for group in groups) // 1000),
         "mem": sum(group.memory * group.count for group in groups),
-        "node": job.node_count or 1,
+        "node": job.least_nodes,
     }
     on_node: dict[str, int] = {
         "cpu": -(-max(group.cpu for group in groups) // 1000),
@@ -139,7 +139,7 @@ def check_limits(
         for amount in (sum(g.milli_gpu for g in groups), max(g.gpu for g in groups))
     )
     for group in groups:
-        for model in group.gpu_models or ():
+        for model in group.gpu_models if len(group.gpu_models or ()) == 1 else ():
             key = f"{_GPUS}:{model}"
             asked[key] = asked.get(key, 0) + group.milli_gpu // WHOLE_GPU
             on_node[key] = max(on_node.get(key, 0), group.gpu // WHOLE_GPU)

@@ -13,7 +13,7 @@ from placewright.instances.converters.slurm.context import Context
 from placewright.instances.converters.slurm.licences import Licences
 from placewright.instances.converters.slurm.pending import pending_job
 from placewright.instances.converters.slurm.records import SlurmJob
-from placewright.instances.converters.slurm.requests import MAX_OPTIONS, LeftOutError, node_numbers
+from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.converters.slurm.running import Occupied
 from placewright.instances.converters.slurm.running_jobs import running_job
 from placewright.instances.documents.caps import Cap
@@ -112,10 +112,6 @@ def _note(job: SlurmJob, book: Bookkeeping) -> None:
     for given, what in (
         (bool({"user", "mcs", "topo"}.intersection(job.shared)), "--exclusive of more than a node"),
         ((job.switches or 0) > 1, "--switches of more than one"),
-        (
-            not eligibility.runs(job) and len(node_numbers(job)) > MAX_OPTIONS,
-            f"ranges of more than {MAX_OPTIONS} numbers of nodes, of which some are options",
-        ),
         (bool((job.node_count or 1) % (job.segment_size or 1)), "a last segment of fewer nodes"),
     ):
         if given:

@@ -24,7 +24,8 @@ JOB = Ledger(
     "jobs",
     """job_id job_state state_reason admin_comment account user_name qos partition priority hold
     requeue dependency submit_time eligible_time start_time last_sched_evaluation time_limit
-    node_count max_nodes tasks tasks_per_node cpus minimum_cpus_per_node memory_per_node
+    node_count max_nodes tasks tasks_per_node tasks_per_tres cpus minimum_cpus_per_node
+    memory_per_node
     memory_per_cpu cpus_per_tres memory_per_tres tres_per_job tres_per_node tres_per_socket
     tres_per_task tres_req_str gres_detail job_resources nodes required_nodes excluded_nodes
     features shared licenses resv_name required_switches minimum_switches switches segment_size
@@ -70,7 +71,6 @@ JOB = Ledger(
         "tasks_per_board": _SOCKETS,
         "tasks_per_core": _SOCKETS,
         "tasks_per_socket": _SOCKETS,
-        "tasks_per_tres": Rule("tasks-per-gpu", "--ntasks-per-gpu is not read", hard=False),
         "thread_spec": {_NO_VALUE_THREADS: None, OTHERWISE: _SPECIAL_CORES},
         "threads_per_core": _SOCKETS,
         "time_minimum": Rule("time-min", "the least time (--time-min) is not read", hard=False),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.caveats import Caveats
@@ -43,6 +44,7 @@ NODE = "node"
 WHOLE_NODE = 1000
 """Of the resource `node`, where some job has its nodes alone: that is all, another job has 1."""
 
+MAX_NAME = 240
 MAX_REMEMBERED = 1024
 """Sets of nodes that are kept, lest a hostile dump fill the memory with different ones."""
 
@@ -50,25 +52,70 @@ UNNAMED = "gpu"
 """The model of GPUs of which Slurm does not say one: GRES `gpu:8`."""
 
 _NAME = re.compile(NAME)
+_SLICE = re.compile(r"(?:^|_)[0-9]+g\.[0-9]+gb")
+
+
+class Room(NamedTuple):
+    """The most GPUs, and CPUs, that one of some nodes has; the GPU models and GRES of all."""
+
+    gpus: int
+    cpus: int
+    models: frozenset[str]
+    parts: frozenset[tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes that become hosts, by name, which of them form a partition, and GPU models."""
+    """The nodes that become hosts, by name, which of them form a partition, and GPU models.
+
+    `mixed` are the models of nodes with several, by the name that stands for these together.
+    """
 
     by_name: Mapping[str, SlurmNode]
     partitions: Mapping[str, frozenset[str]] = field(default_factory=dict)
     models: frozenset[str] = frozenset()
-    _most: dict[frozenset[str], int] = field(default_factory=dict)
+    mixed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    _rooms: dict[frozenset[str], Room] = field(default_factory=dict)
     _matching: dict[str, frozenset[str] | None] = field(default_factory=dict)
 
-    def most_gpus(self, names: frozenset[str]) -> int:
-        """Return the most GPUs that one of some nodes has, at least one node."""
-        if names not in self._most:
-            if len(self._most) >= MAX_REMEMBERED:
-                self._most.clear()
-            self._most[names] = max(self.by_name[name].gres.total for name in names)
-        return self._most[names]
+    @property
+    def counted(self) -> frozenset[str]:
+        """GPU models that are resources of hosts, as some node has them beside others."""
+        return frozenset[str]().union(*self.mixed.values())
+
+    def room(self, names: frozenset[str]) -> Room:
+        """Return what there is on some nodes, at least one."""
+        if names not in self._rooms:
+            if len(self._rooms) >= MAX_REMEMBERED:
+                self._rooms.clear()
+            nodes = [self.by_name[name] for name in names]
+            self._rooms[names] = Room(
+                max(node.gres.total for node in nodes),
+                max(map(_cpus, nodes)),
+                frozenset(model for node in nodes if (model := gpu_model(node)) is not None),
+                frozenset((p, parts_per_gpu(n, p)) for n in nodes for p in n.gres.parts),
+            )
+        return self._rooms[names]
+
+    def of_gpus(self, asked: Mapping[str, int], allowed: frozenset[str]) -> dict[str, Any]:
+        """Return the fields of a task group for GPUs by model ("": any); {} if no node has them.
+
+        Models of nodes that have several are resources. GPUs of any model are whole ones where all
+        allowed nodes have whole ones.
+        """
+        named = frozenset(asked) - {""}
+        if not named:
+            there = self.room(allowed).models
+            whole = frozenset(model for model in self.models if not _SLICE.search(model))
+            only = whole != self.models and there and there <= whole
+            return {"gpu_models": tuple(sorted(there)) if only else None, "resources": {}}
+        alone = {model for model in self.models - set(self.mixed) if named == {model}}
+        able = alone | {name for name, models in self.mixed.items() if named <= models}
+        if not able:
+            return {}
+        counted = self.counted
+        resources = {of_model(model): asked[model] for model in sorted(named) if model in counted}
+        return {"gpu_models": tuple(sorted(able)), "resources": resources}
 
     def of_features(self, text: str) -> frozenset[str] | None:
         """Return the nodes that match a constraint, None if it cannot be read."""
@@ -100,24 +147,34 @@ def take_nodes(nodes: Sequence[SlurmNode], book: Bookkeeping) -> Nodes:
             kept[node.name] = node
             for partition in node.partitions:
                 partitions.setdefault(partition, set()).add(node.name)
-            if len(node.gres.gpus) > 1:
-                book.cannot_say("several GPU models of one node", node.name)
             if node.gres.others:
                 book.cannot_say("GRES other than GPUs", node.name)
     book.take("nodes", len(kept))
+    models = {name: node.gres.models for node in kept.values() if (name := gpu_model(node))}
     return Nodes(
         kept,
         {name: frozenset(hosts) for name, hosts in partitions.items()},
-        frozenset(model for node in kept.values() if (model := gpu_model(node)) is not None),
+        frozenset(models),
+        {name: found for name, found in models.items() if name not in {*found, UNNAMED}},
     )
 
 
+def of_model(model: str) -> str:
+    """Return the resource that the GPUs of a model are of hosts with several, as TRES name it."""
+    return f"gres/gpu:{model}"
+
+
+def parts_per_gpu(node: SlurmNode, part: str) -> int:
+    """Return how many parts, such as shards, each GPU of a node has; 0 if it has none."""
+    return node.gres.parts[part] // (node.gres.total or 1)
+
+
 def gpu_model(node: SlurmNode) -> str | None:
-    """Return the model of a node's GPUs, `UNNAMED` if Slurm names none or several."""
+    """Return the model of a node's GPUs, `a100+v100` for several, `UNNAMED` if there is no name."""
     if not node.gres.total:
         return None
-    models = list(node.gres.gpus)
-    return models[0] if len(models) == 1 and _NAME.fullmatch(models[0]) else UNNAMED
+    name = "+".join(sorted(model or UNNAMED for model in node.gres.gpus))
+    return name if len(name) <= MAX_NAME and _NAME.fullmatch(name) else UNNAMED
 
 
 def hosts(
@@ -125,6 +182,7 @@ def hosts(
     topology: Topology,
     held: Mapping[str, tuple[int, int]],
     alone: Mapping[str, int] | None,
+    resources: Mapping[str, Mapping[str, int]],
     caveats: Caveats,
 ) -> tuple[HostEntry, ...]:
     """Return the hosts of a cluster.
@@ -140,6 +198,8 @@ def hosts(
     alone
         If some job has its nodes alone, so that hosts have the resource `node`: what running jobs
         hold of it. More than all of it is held where a dump contradicts itself.
+    resources
+        What running jobs hold of other resources of each host.
     caveats
         Which of them the annotations have.
     """
@@ -151,12 +211,20 @@ def hosts(
             gpu_model=gpu_model(node),
             cpu=f"{max(_cpus(node) * 1000, held.get(name, (0, 0))[0])}m",
             memory=f"{max(_memory(node), held.get(name, (0, 0))[1])}Mi",
-            resources={} if alone is None else {NODE: max(WHOLE_NODE, alone.get(name, 0))},
+            resources=({} if alone is None else {NODE: max(WHOLE_NODE, alone.get(name, 0))})
+            | _resources(node, nodes.counted, resources.get(name, {})),
             healthy=not node.states & AWAY,
             annotations=caveats.of_node(name),
         )
         for name, node in sorted(nodes.by_name.items())
     )
+
+
+def _resources(node: SlurmNode, counted: frozenset[str], held: Mapping[str, int]) -> dict[str, int]:
+    """Return GPUs of the models that are counted, and parts of GPUs, at least what jobs hold."""
+    has = {of_model(model): node.gres.gpus[model] for model in counted & node.gres.models}
+    has |= {f"gres/{part}": number for part, number in node.gres.parts.items()}
+    return {name: max(has.get(name, 0), held.get(name, 0)) for name in sorted({*has, *held})}
 
 
 def over_full(nodes: Nodes, held: Mapping[str, tuple[int, int]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm import eligibility
@@ -20,15 +21,21 @@ from placewright.instances.converters.slurm.context import (
     required_level,
     source_ids,
 )
-from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE
+from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE, gpu_model
 from placewright.instances.converters.slurm.partitions import usable
 from placewright.instances.converters.slurm.records import SlurmJob
-from placewright.instances.converters.slurm.requests import LeftOutError, Shape, shapes
-from placewright.instances.documents.arrangement import Slices
-from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.converters.slurm.requests import (
+    LeftOutError,
+    Shape,
+    asked_of,
+    names_of,
+)
+from placewright.instances.documents.arrangement import HostCount, Slices
+from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
+from placewright.topology.units import WHOLE_GPU
 
 
 def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeeping) -> Job:
@@ -41,24 +48,28 @@ def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeep
     """
     job = components[0]
     several = len(components) > 1
-    asked: list[list[tuple[TaskGroup, ...]]] = []
+    asked: list[list[_Choice]] = []
     parts_of = [_in_usable_partitions(component, context) for component in components]
     for component in parts_of:
         qos = context.qos_of(component)
         eligibility.check_pending(component, context.limits, context.now, qos)
-        asked.append(_choices(component, context, several))
-        least = min(asked[-1], key=lambda groups: sum(group.milli_gpu for group in groups))
-        eligibility.check_limits(component, least, qos, context.limits)
-    if not any(group.gpu for choices in asked for groups in choices for group in groups):
+        asked.append(_choices(component, context, several, book))
+        least = min(asked[-1], key=lambda choice: sum(one.milli_gpu for one in choice.groups))
+        eligibility.check_limits(component, least.groups, qos, context.limits)
+    if not any(g.gpu for choices in asked for choice in choices for g in choice.groups):
         raise LeftOutError("asks for no GPU")
     choices = asked[0]
     parts = [
-        component for component, of_one in zip(components, asked, strict=True) for _ in of_one[0]
+        component
+        for component, of_one in zip(components, asked, strict=True)
+        for _ in of_one[0].groups
     ]
     if several:  # of a range of nodes the least: combinations are too many
-        choices = [tuple(group for of_one in asked for group in of_one[0])]
+        choices = [_Choice(tuple(group for of_one in asked for group in of_one[0].groups))]
         if any(len(of_one) > 1 for of_one in asked):
             book.cannot_say("ranges of nodes of heterogeneous jobs", job.name)
+        if any(of_one[0].hosts for of_one in asked):
+            raise LeftOutError("asks for several GPU models, or names nodes, as one of components")
     level = required_level(components, context)
     return Job(
         **common_fields(job, context),
@@ -66,11 +77,13 @@ def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeep
             Option(
                 name="default"
                 if len(choices) == 1
-                else f"nodes-{sum(group.count for group in groups)}",
-                groups=groups,
+                else f"nodes-{sum(group.count for group in choice.groups)}",
+                groups=choice.groups,
+                hosts=choice.hosts,
+                value=choice.value,
                 required=level,
             )
-            for groups in choices
+            for choice in choices
         ),
         held=eligibility.held(job),
         not_before=eligibility.not_before(job, context.now),
@@ -86,7 +99,15 @@ def _in_usable_partitions(job: SlurmJob, context: Context) -> SlurmJob:
     return job.model_copy(update={"partition": tuple(names)}) if why else job
 
 
-def _choices(job: SlurmJob, context: Context, several: bool) -> list[tuple[TaskGroup, ...]]:
+class _Choice(NamedTuple):
+    """Task groups that a job has together, on how many hosts, and what they are worth."""
+
+    groups: tuple[TaskGroup, ...]
+    hosts: HostCount | None = None
+    value: int | None = None
+
+
+def _choices(job: SlurmJob, context: Context, several: bool, book: Bookkeeping) -> list[_Choice]:
     """Return the task groups of each shape that a pending job may have.
 
     Of a job that names some of its nodes, these are one group, and the others another.
@@ -100,44 +121,102 @@ def _choices(job: SlurmJob, context: Context, several: bool) -> list[tuple[TaskG
         raise LeftOutError("names a node that is not in the dump")
     if not named <= allowed.nodes:
         raise LeftOutError("may not use a node that it names")
-    choices: list[tuple[TaskGroup, ...]] = []
-    for shape in shapes(job):
-        nodes = shape.tasks if shape.apart else job.node_count or 1
-        if not named or len(named) >= nodes:
-            where = Allowed(named, ()) if named else allowed
-            choices.append((_group(name, shape, job, where, context),))
-            continue
-        if not (shape.apart and allowed.nodes - named) or (job.segment_size or 0) > 1:
-            raise LeftOutError("names some of its nodes and leaves others open")
-        parts = (
-            (f"{name}-named", len(named), Allowed(named, ())),
-            (f"{name}-open", shape.tasks - len(named), without(allowed, named, context)),
+    asked = asked_of(job, context.nodes.room(allowed.nodes))
+    made = [_choice(name, shapes, job, allowed, context) for shapes in asked.choices]
+    for guess in asked.guesses:
+        book.cannot_say(guess, job.name)
+    if any(group.gpu_models is None for group in made[0].groups if group.gpu) and any(
+        gpu_model(context.nodes.by_name[name]) in context.nodes.mixed for name in allowed.nodes
+    ):
+        book.cannot_say("which GPUs of nodes with several models it takes", job.name)
+    if asked.alike:
+        worth = sum(group.milli_gpu for group in made[0].groups)
+        made = [one._replace(value=worth) for one in made]
+    return made
+
+
+def _choice(
+    name: str, shapes: Sequence[Shape], job: SlurmJob, allowed: Allowed, context: Context
+) -> _Choice:
+    """Return the task groups of shapes that a job has together."""
+    named, first = frozenset(job.named_nodes), shapes[0]
+    most = first.most if first.most is not None else MAX_COUNT
+    if len(shapes) > 1 or (named and len(named) < most and not first.apart):
+        return _on_named(name, shapes, named, job, allowed, context)
+    if not named or len(named) >= first.least == first.most or len(named) >= most:
+        where = Allowed(named, ()) if named else allowed
+        return _Choice((_group(name, first, job, where, context),))
+    if not (allowed.nodes - named) or (job.segment_size or 0) > 1:
+        raise LeftOutError("names some of its nodes and leaves others open")
+    parts = (
+        (f"{name}-named", len(named), Allowed(named, ())),
+        (f"{name}-open", first.tasks - len(named), without(allowed, named, context)),
+    )
+    return _Choice(
+        tuple(
+            _group(part, first._replace(tasks=n, least=n, most=n), job, where, context)
+            for part, n, where in parts
         )
-        choices.append(
-            tuple(
-                _group(part, shape._replace(tasks=tasks), job, where, context)
-                for part, tasks, where in parts
-            )
-        )
-    return choices
+    )
+
+
+def _on_named(
+    name: str,
+    shapes: Sequence[Shape],
+    named: frozenset[str],
+    job: SlurmJob,
+    allowed: Allowed,
+    context: Context,
+) -> _Choice:
+    """Return groups that divide in any way among nodes; with a task on each that is named."""
+    first = shapes[0]
+    if (named and len(shapes) > 1) or first.tasks < len(named):
+        raise LeftOutError("names some of its nodes and leaves others open")
+    hosts = _hosts(first._replace(tasks=sum(one.tasks for one in shapes)), max(1, len(named)))
+    parts = [
+        (part, one._replace(tasks=one.tasks - len(named), least=1, most=None), allowed)
+        for part, one in names_of(shapes, name)
+        if one.tasks > len(named)
+    ]
+    if named:
+        own = first._replace(tasks=len(named), apart=True, least=1, most=None)
+        parts.insert(0, (f"{name}-named", own, Allowed(named, ())))
+    groups = tuple(_group(part, one, job, where, context) for part, one, where in parts)
+    return _Choice(groups, hosts)
+
+
+def _hosts(shape: Shape, least: int = 1) -> HostCount | None:
+    """Return on how many hosts the tasks of a shape are, None if on any number."""
+    least = max(least, shape.least)
+    most = None if shape.most is None or shape.most >= shape.tasks else shape.most
+    if shape.apart or (least == 1 and most is None):
+        return None
+    return HostCount(min=least, max=most)
 
 
 def _group(name: str, shape: Shape, job: SlurmJob, allowed: Allowed, context: Context) -> TaskGroup:
-    if shape.model and shape.model not in context.nodes.models:
-        raise LeftOutError("asks for a GPU model that no node has")
-    if shape.gpus > MAX_GPUS_PER_HOST or max(shape.cpu, shape.memory) > MAX_AMOUNT:
+    gpus = context.nodes.of_gpus(shape.gpus, allowed.nodes) if shape.gpus else {"resources": {}}
+    if not gpus:
+        several = len(shape.gpus) > 1
+        what = "GPU models that no node has together" if several else "a GPU model that no node has"
+        raise LeftOutError(f"asks for {what}")
+    if max(shape.cpu, shape.memory) > MAX_AMOUNT or shape.milli_gpu > MAX_GPUS_PER_HOST * 1000:
         raise LeftOutError("asks for more than a node can have")
     segment = job.segment_size or 0
     sliced = segment > 1 and bool(context.topology.levels) and shape.tasks % segment == 0
+    number = shape.milli_gpu // WHOLE_GPU
+    resources = {NODE: WHOLE_NODE if job.exclusive else 1} if context.alone else {}
+    parts = {f"gres/{shape.parts[0]}": shape.parts[1]} if shape.parts else {}
     return TaskGroup(
         name=name,
         count=shape.tasks,
-        gpu=shape.gpus,
+        gpu=f"{shape.milli_gpu}m",
         cpu=f"{shape.cpu}m",
         memory=f"{shape.memory}Mi",
-        gpu_models=(shape.model,) if shape.model else None,
+        gpu_models=gpus.get("gpu_models"),
         **(fields(allowed, context) if allowed.conditions else only(allowed.nodes, context)),
-        apart=keep_apart(shape.tasks, shape.gpus, allowed.nodes, context) if shape.apart else None,
+        apart=keep_apart(shape.tasks, number, allowed.nodes, context) if shape.apart else None,
+        num_hosts=_hosts(shape),
         slices=Slices(size=segment, required=context.topology.levels[-1]) if sliced else None,
-        resources={NODE: WHOLE_NODE if job.exclusive else 1} if context.alone else {},
+        resources=resources | parts | gpus["resources"],
     )

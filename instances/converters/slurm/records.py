@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo
 
 from placewright.instances.converters.slurm.accessor import Number, Record, Text, Truth, Words
-from placewright.instances.converters.slurm.hostlist import HostLists
-from placewright.instances.converters.slurm.tres import Gres, read_gres, read_tres
-from placewright.instances.derived.slurm_marks import RELEASED, RESERVATION, is_placed
+from placewright.instances.converters.slurm.hostlist import HostLists, compress
+from placewright.instances.converters.slurm.tres import Gres, Tres, read_gres, read_tres
+from placewright.instances.derived.slurm_marks import (
+    NODE_LIST,
+    NUM_NODES,
+    RELEASED,
+    RESERVATION,
+    asked_of,
+    is_placed,
+)
 from placewright.instances.documents.base import MAX_AMOUNT, Name
 
 OWN = ("Assoc", "BeginTime", "Dependency", "JobArrayTaskLimit", "Licenses", "Partition", "QOS")
@@ -54,7 +62,9 @@ def _gres_of_nodes(value: Any) -> tuple[Gres, ...]:
     return tuple(_gres(one) for one in value)
 
 
-def _tres(value: Any) -> tuple[int, int]:
+def _tres(value: Any) -> Tres:
+    if isinstance(value, Tres):
+        return value
     if value is not None and not isinstance(value, str):
         raise ValueError("expected TRES as text, such as cpu=48,mem=384G")
     return read_tres(value or "")
@@ -142,6 +152,7 @@ class SlurmJob(Record):
     max_nodes: Number = None
     tasks: Number = None
     tasks_per_node: Number = None
+    tasks_per_tres: Number = None
     cpus: Number = None
     minimum_cpus_per_node: Number = None
     memory_per_node: Number = None
@@ -152,7 +163,7 @@ class SlurmJob(Record):
     tres_per_node: GresText = _NO_GRES_FIELD
     tres_per_socket: GresText = _NO_GRES_FIELD
     tres_per_task: GresText = _NO_GRES_FIELD
-    tres_req_str: Annotated[tuple[int, int], BeforeValidator(_tres)] = (0, 0)
+    tres_req_str: Annotated[Tres, BeforeValidator(_tres)] = Tres()
     gres_detail: Annotated[tuple[Gres, ...], BeforeValidator(_gres_of_nodes)] = ()
     job_resources: Annotated[tuple[HeldNode, ...], BeforeValidator(_allocation)] = ()
     nodes: Hosts = ()
@@ -195,12 +206,36 @@ class SlurmJob(Record):
     @property
     def named_nodes(self) -> tuple[str, ...]:
         """Nodes that its user names: none of those to which Placewright sent it."""
-        return () if is_placed(self.admin_comment) else self.required_nodes
+        if not is_placed(self.admin_comment):
+            return self.required_nodes
+        listed = asked_of(self.admin_comment).get(NODE_LIST, "")
+        with suppress(ValueError):
+            return HostLists().expand(listed) if listed else ()
+        return ()
+
+    @property
+    def least_nodes(self) -> int:
+        """The fewest nodes that it asks for; its number of nodes is what Slurm expects."""
+        return max(1, self.tres_req_str.nodes or self.node_count or 1)
+
+    @property
+    def most_nodes(self) -> int | None:
+        """The most nodes that it may have, None for any number."""
+        last = asked_of(self.admin_comment).get(NUM_NODES, "").rpartition("-")[2]
+        most = int(last) if last.isascii() and last.isdigit() else self.max_nodes
+        return max(self.least_nodes, most) if most else None
 
     @property
     def reservation(self) -> str:
         """The reservation that it asks for, if that is none of Placewright's."""
         return "" if self.resv_name.startswith(RESERVATION) else self.resv_name
+
+    @property
+    def names_most_nodes(self) -> bool:
+        """Whether its user names the most nodes, and it is not the number of its tasks."""
+        implied = "EXACT_TASK_COUNT_REQUESTED" in self.flags and self.max_nodes == self.tasks
+        implied = implied and self.least_nodes < (self.max_nodes or 0)
+        return not (implied or self.most_nodes is None or "JOB_IMPLICIT_MAX_NODES" in self.flags)
 
     @property
     def fields_of_ours(self) -> tuple[str, ...]:
@@ -211,7 +246,18 @@ class SlurmJob(Record):
         released = self.admin_comment.startswith(RELEASED) and not self.state_reason.startswith(OWN)
         nodes = self.required_nodes != self.named_nodes
         reserved = self.resv_name != self.reservation
-        return ("Hold",) * released + ("ReqNodeList",) * nodes + ("ReservationName",) * reserved
+        kept = NUM_NODES in asked_of(self.admin_comment) and self.max_nodes != self.most_nodes
+        given = (released, kept, nodes, reserved)
+        names = ("Hold", NUM_NODES, NODE_LIST, "ReservationName")
+        return tuple(name for name, one in zip(names, given, strict=True) if one)
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """What its user asks for in fields that a plan may set, as `scontrol update` has it."""
+        least, most, names = self.least_nodes, self.most_nodes or 0, self.named_nodes
+        several = self.names_most_nodes and most > least
+        found = {NUM_NODES: f"{least}-{most}"} if several else {}
+        return found | ({NODE_LIST: ",".join(compress(names))} if names else {})
 
     @property
     def states(self) -> frozenset[str]:

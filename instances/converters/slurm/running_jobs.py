@@ -62,7 +62,10 @@ def _movable(components: Sequence[SlurmJob], places: set[str], context: Context)
     if not (simple and job.requeue):
         return False
     models = _models(job, context)
-    if models and any(gpu_model(context.nodes.by_name[host]) not in models for host in places):
+    there = {gpu_model(context.nodes.by_name[host]) for host in places}
+    if there.intersection(context.nodes.mixed) or any(gres.parts for gres in job.gres_detail):
+        return False
+    if models and not there.issubset(models):
         return False  # the dump contradicts itself
     try:
         return places <= allowed_nodes(job, context).nodes

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import NamedTuple
 
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST
@@ -20,18 +21,40 @@ _MIB |= {"G": Decimal(1024), "T": Decimal(1024**2), "P": Decimal(1024**3)}
 _INDEX = re.compile(r"IDX:([0-9,-]{1,4000})")
 
 
+_PARTS_OF = re.compile(r"\(([0-9/,]{1,4000})\)")
+
+PARTS = ("shard", "mps")
+"""GRES that are parts of GPUs: a GPU of which one is in use is none for a job of whole GPUs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gres:
-    """GPUs by model ("": any), other GRES by name, and the indices of the GPUs that are named."""
+    """GPUs by model ("": any), parts of GPUs and other GRES by name, and the GPUs' indices."""
 
     gpus: Counter[str] = field(default_factory=Counter)
     others: tuple[str, ...] = ()
     indices: tuple[int, ...] = ()
+    parts: Counter[str] = field(default_factory=Counter)
+    part_indices: tuple[int, ...] = ()
 
     @property
     def total(self) -> int:
         """GPUs of all models."""
         return sum(self.gpus.values())
+
+    @property
+    def models(self) -> frozenset[str]:
+        """GPU models that are named."""
+        return frozenset(self.gpus) - {""}
+
+
+class Tres(NamedTuple):
+    """CPUs, MiB, nodes (0: not said) and GPUs of a text of TRES."""
+
+    cpus: int = 0
+    memory: int = 0
+    nodes: int = 0
+    gpus: Gres = Gres()
 
 
 def read_gres(text: str) -> Gres:
@@ -45,6 +68,8 @@ def read_gres(text: str) -> Gres:
     gpus: Counter[str] = Counter()
     others: list[str] = []
     indices: tuple[int, ...] = ()
+    parts: Counter[str] = Counter()
+    part_indices: tuple[int, ...] = ()
     for item in _items(text):
         bare = item.partition("(")[0].removeprefix("gres:").removeprefix("gres/")
         name, *rest = bare.replace("=", ":").split(":")
@@ -55,6 +80,10 @@ def read_gres(text: str) -> Gres:
             if not _COUNT.fullmatch(rest[-1]):
                 raise ValueError("expected GRES such as gpu:8 or gpu:h100:8")
             number = int(rest.pop())
+        if name in PARTS:
+            parts[name] += number
+            part_indices += _indices_of_parts(item)
+            continue
         if name != "gpu":
             others.append(name)
             continue
@@ -62,7 +91,16 @@ def read_gres(text: str) -> Gres:
             gpus[":".join(rest)] += number
         if named := _INDEX.search(item):
             indices += _indices(named[1])
-    return Gres(gpus, tuple(others), indices)
+    return Gres(gpus, tuple(others), indices, +parts, part_indices)
+
+
+def _indices_of_parts(item: str) -> tuple[int, ...]:
+    """Return the GPUs of which parts are held: `shard:3(IDX:0)`, of newer releases `(3/4,0/4)`."""
+    if named := _INDEX.search(item):
+        return _indices(named[1])
+    listed = _PARTS_OF.search(item)
+    held = listed[1].split(",")[:MAX_GPUS_PER_HOST] if listed else ()
+    return tuple(i for i, one in enumerate(held) if one.partition("/")[0].strip("0"))
 
 
 def _indices(text: str) -> tuple[int, ...]:
@@ -79,22 +117,28 @@ def _indices(text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def read_tres(text: str) -> tuple[int, int]:
-    """Return the CPUs and the MiB of a text of TRES, 0 for what it does not have.
+def read_tres(text: str) -> Tres:
+    """Return what is read of a text of TRES, 0 for what it does not have.
+
+    GPUs are those of the models that it names, if these are all.
 
     Raises
     ------
     ValueError
-        One of the two is no number.
+        One of them is no number.
     """
-    cpus = memory = 0
+    cpus = memory = nodes = 0
     for item in _items(text):
         name, _, amount = item.partition("=")
         if name == "cpu":
             cpus = int(_amount(amount))
         elif name == "mem":
             memory = read_memory(amount)
-    return cpus, memory
+        elif name == "node":
+            nodes = int(_amount(amount))
+    gpus = read_gres(text).gpus
+    every = gpus.pop("", 0)
+    return Tres(cpus, memory, nodes, Gres(gpus if gpus.total() >= every else Counter({"": every})))
 
 
 COUNTED = ("cpu", "mem", "node")

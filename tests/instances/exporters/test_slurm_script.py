@@ -14,7 +14,7 @@ from placewright.instances.io.files import parse_round
 
 EIGHT = tuple(range(8))
 HOST = {"gpus": 8, "gpu_model": "H100"}
-PLACE = "NumNodes=2-2 ReqNodeList=h0,h2"
+PLACE = "ReqNodeList=h0,h2"
 
 
 def round_of(*jobs, hosts=("h0", "h1", "h2")):
@@ -58,6 +58,27 @@ def test_a_start_names_its_hosts_and_their_number():
         f"update jobid=17 {PLACE} AdminComment=placewright: placed on h0,h2"
     ]
     assert made.unsaid == {"which GPUs of a host": ["17"]}
+
+
+def test_a_range_of_nodes_and_named_nodes_are_kept_and_given_back():
+    asked = "NumNodes=2-4 ReqNodeList=h[1,3]"
+    ours = {"slurm/asked": asked, "slurm/ours": "NumNodes,ReqNodeList"}
+    round_ = round_of({**job("17", 2), "annotations": ours}, {**job("18"), "annotations": ours})
+    waits = Decision(job="18", decision=DecisionKind.WAIT, reason=Reason.CAPACITY)
+    start_, wait = slurm_steps(round_, Plan(decisions=(start("17", "h2", "h0"), waits))).steps
+    assert words_of(start_, held=False) == [
+        f"update jobid=17 NumNodes=2-2 {PLACE} "
+        f"AdminComment=placewright: placed on h0,h2 (asked {asked})"
+    ]
+    assert words_of(wait, held=False)[0].startswith(f"update jobid=18 {asked} AdminComment=")
+
+
+@pytest.mark.parametrize("asked", ["NumNodes=2-4;reboot", "ReqNodeList=$(x)", "Nice=3", "x"])
+def test_a_job_of_which_the_request_could_not_be_given_back_is_left_out(asked):
+    round_ = round_of({**job("17"), "annotations": {"slurm/asked": asked}})
+    made = slurm_steps(round_, Plan(decisions=(start("17", "h0"),)))
+    assert made.steps == []
+    assert ["17"] in made.unsaid.values()
 
 
 def test_tasks_that_are_divided_among_hosts_are_counted():

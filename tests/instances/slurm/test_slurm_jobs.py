@@ -36,7 +36,8 @@ def hosts_of(made, group):
         ({"node_count": 2, "tres_per_node": "gres/gpu:h100:8"}, 2, 8),
         ({"node_count": 2, "tasks": 16, "tres_per_task": "gres/gpu=1"}, 16, 1),
         ({"node_count": 2, "tasks": 8, "tasks_per_node": 4, "tres_per_task": "gres:gpu:2"}, 2, 8),
-        ({"tres_per_job": "gres:gpu:4"}, 1, 4),
+        ({"tres_per_job": "gres:gpu:4"}, 4, 1),
+        ({"tres_per_job": "gres:gpu:4", "max_nodes": 1}, 1, 4),
         ({"node_count": 2, "tres_per_job": "gres:gpu:12"}, 12, 1),
         ({"tres_per_node": "gpu"}, 1, 1),
     ],
@@ -126,10 +127,14 @@ def test_an_array_is_split_up_to_its_limit(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({"tres_per_node": "gres/shard:2"}, "asks for a resource that a round does not know"),
+        ({"tres_per_node": "gres/nic:2"}, "asks for a resource that a round does not know"),
+        ({"tres_per_node": "gres/shard:2"}, "asks for shards of GPUs that its nodes do not cut"),
         ({"tres_per_socket": "gpu:1"}, "asks for GPUs per socket"),
         ({"tres_per_node": "gpu:a100:1"}, "asks for a GPU model that no node has"),
-        ({"tres_per_node": "gpu:h100:1,gpu:a100:1"}, "asks for several GPU models"),
+        (
+            {"tres_per_node": "gpu:h100:1,gpu:a100:1"},
+            "asks for GPU models that no node has together",
+        ),
         ({}, "asks for no GPU"),
         ({"tres_per_node": "gpu:4000"}, "asks for more than a node can have"),
         ({"tres_per_node": "gpu:1", "cpus": 10**11}, "asks for more than a node can have"),
@@ -137,7 +142,8 @@ def test_an_array_is_split_up_to_its_limit(tmp_path):
         ({"tres_per_node": "gpu:8", "features": "a*2"}, "has a constraint on features"),
         ({"tres_per_node": "gpu:8", "required_nodes": "x"}, "names a node that is not"),
         ({"tres_per_node": "gpu:8", "required_nodes": "h0", "excluded_nodes": "h0"}, "may not use"),
-        ({"tres_per_job": "gpu:9", "node_count": 2, "required_nodes": "h0"}, "names some of its"),
+        ({"tres_per_job": "gpu:1", "node_count": 2}, "asks for more nodes than GPUs"),
+        ({"tres_per_job": "gpu:1", "required_nodes": "h0,h1"}, "names some of its"),
         ({"tres_per_node": "gpu:8", "resv_name": "r"}, "waits for a reservation"),
         ({"tres_per_node": "gpu:8", "state_reason": "Dependency"}, "waits for another job"),
         ({"tres_per_node": "gpu:8", "state_reason": "PartitionDown"}, "not eligible"),
@@ -270,9 +276,9 @@ def test_gpus_without_a_model_have_one_of_no_name(tmp_path):
     assert [(h.gpus, h.gpu_model) for h in made.round.cluster.hosts] == [
         (4, "gpu"),
         (0, None),
-        (3, "gpu"),
+        (3, "a+b"),
     ]
-    assert made.book.unsaid["several GPU models of one node"] == ["h2"]
+    assert made.round.cluster.hosts[2].resources == {"gres/gpu:a": 1, "gres/gpu:b": 2}
 
 
 def test_a_running_job_with_more_than_a_node_can_have_is_left_out(tmp_path):
@@ -298,8 +304,11 @@ def test_named_nodes_are_a_group_of_their_own(tmp_path):
         [(2, ("h1", "h3")), (1, ("h0", "h2"))],
     ]
     asked = {"node_count": 2, "tasks": 9, "tres_per_task": "gpu:1", "required_nodes": "h1,h3"}
-    group = group_of(convert(tmp_path, [job(1, **asked)]))
-    assert (group.count, group.hosts) == (9, ("h1", "h3"))
+    (option,) = convert(tmp_path, [job(1, **asked)]).round.jobs[0].options
+    assert [(g.count, g.hosts) for g in option.groups] == [(2, ("h1", "h3")), (7, None)]
+    assert option.hosts.model_dump() == {"min": 2, "max": None}
+    group = group_of(convert(tmp_path, [job(1, **asked, max_nodes=2)]))
+    assert (group.count, group.hosts, group.num_hosts.min) == (9, ("h1", "h3"), 2)
 
 
 def test_jobs_are_listed_by_slurms_priority(tmp_path):

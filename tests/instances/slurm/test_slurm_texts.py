@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from slurm_dumps import convert
 from placewright.instances.converters import read_slurm
 from placewright.instances.converters.slurm.features import matches
 from placewright.instances.converters.slurm.hostlist import compress, expand
-from placewright.instances.converters.slurm.tres import read_gres, read_tres
+from placewright.instances.converters.slurm.tres import Gres, Tres, read_gres, read_tres
 from placewright.instances.derived import ranges
 
 DATA = Path(__file__).parents[2] / "data" / "slurm"
@@ -59,7 +60,7 @@ def test_compressed_lists_stand_for_the_same_hosts(names):
         ("cpu=1,gres/gpu=2", {"": 2}, (), ()),
         ("gres/gpu:a100:2,gres/gpu:h100:1", {"a100": 2, "h100": 1}, (), ()),
         ("gpu:h100:4(IDX:0-2,5)", {"h100": 4}, (), (0, 1, 2, 5)),
-        ("gpu:1g.10gb:7,shard:4", {"1g.10gb": 7}, ("shard",), ()),
+        ("gpu:1g.10gb:7,nic:4", {"1g.10gb": 7}, ("nic",), ()),
         ("gpu:h100", {"h100": 1}, (), ()),
         ("(null)", {}, (), ()),
         ("gpu:0", {}, (), ()),
@@ -71,10 +72,21 @@ def test_gres(text, gpus, others, indices):
 
 
 def test_tres():
-    assert read_tres("cpu=48,mem=384G,node=3,billing=48,gres/gpu=24") == (48, 384 * 1024)
-    assert read_tres("mem=1.5T") == (0, 1536 * 1024)
-    assert read_tres("mem=1K") == (0, 1)
-    assert read_tres("") == (0, 0)
+    assert read_tres("cpu=48,mem=384G,node=3,billing=48,gres/gpu=24") == (
+        *(48, 384 * 1024, 3),
+        Gres(Counter({"": 24})),
+    )
+    assert read_tres("gres/gpu=3,gres/gpu:a=3").gpus.gpus == {"a": 3}
+    assert read_tres("gres/gpu=3,gres/gpu:a=2").gpus.gpus == {"": 3}
+    assert read_tres("mem=1.5T") == (0, 1536 * 1024, 0, Gres())
+    assert read_tres("mem=1K") == (0, 1, 0, Gres())
+    assert read_tres("") == Tres()
+
+
+@pytest.mark.parametrize("text", ["shard:l40s:3(IDX:1)", "shard:3(0/4,3/4)"])
+def test_parts_of_gpus_and_which_gpus_these_are(text):
+    read = read_gres(text)
+    assert (read.total, dict(read.parts), read.part_indices) == (0, {"shard": 3}, (1,))
 
 
 @pytest.mark.parametrize(
