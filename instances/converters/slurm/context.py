@@ -83,13 +83,14 @@ def common_fields(job: SlurmJob, context: Context) -> dict[str, object]:
 def source_ids(job: SlurmJob, components: Sequence[SlurmJob], context: Context) -> dict[str, str]:
     """Return what a job is in Slurm: number, user, component of each task group; its caveats."""
     numbers = [component.name for component in components]
+    asked = " ".join(f"{name}={value}" for name, value in job.asked.items())
     user = job.user_name if re.fullmatch(LINE, job.user_name) else ""
     texts = {
         SLURM_JOB: job.name,
         SLURM_COMPONENTS: ",".join(numbers) if len(set(numbers)) > 1 else "",
         SLURM_USER: user,
         SLURM_OURS: ",".join(job.fields_of_ours),
-        SLURM_ASKED: " ".join(f"{name}={value}" for name, value in job.asked.items()),
+        SLURM_ASKED: asked if asked.isascii() and asked.isprintable() else "",
         ALSO: also_of(name for one in (job, *components) for name in one.other_names),
     }
     caveats = context.caveats.of_job((job, *components), context.limits)

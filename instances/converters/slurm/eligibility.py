@@ -139,7 +139,8 @@ def check_limits(
         for amount in (sum(g.milli_gpu for g in groups), max(g.gpu for g in groups))
     )
     for group in groups:
-        for model in group.gpu_models if len(group.gpu_models or ()) == 1 else ():
+        models = group.gpu_models or ()
+        for model in models if len(models) == 1 else ():
             key = f"{_GPUS}:{model}"
             asked[key] = asked.get(key, 0) + group.milli_gpu // WHOLE_GPU
             on_node[key] = max(on_node.get(key, 0), group.gpu // WHOLE_GPU)

@@ -15,6 +15,7 @@ from placewright.instances.io.files import parse_round
 EIGHT = tuple(range(8))
 HOST = {"gpus": 8, "gpu_model": "H100"}
 PLACE = "ReqNodeList=h0,h2"
+PLACED = "AdminComment=placewright: placed on h0,h2"
 
 
 def round_of(*jobs, hosts=("h0", "h1", "h2")):
@@ -67,8 +68,7 @@ def test_a_range_of_nodes_and_named_nodes_are_kept_and_given_back():
     waits = Decision(job="18", decision=DecisionKind.WAIT, reason=Reason.CAPACITY)
     start_, wait = slurm_steps(round_, Plan(decisions=(start("17", "h2", "h0"), waits))).steps
     assert words_of(start_, held=False) == [
-        f"update jobid=17 NumNodes=2-2 {PLACE} "
-        f"AdminComment=placewright: placed on h0,h2 (asked {asked})"
+        f"update jobid=17 NumNodes=2-2 {PLACE} {PLACED} (asked {asked})"
     ]
     assert words_of(wait, held=False)[0].startswith(f"update jobid=18 {asked} AdminComment=")
 

@@ -281,7 +281,7 @@ def test_components_start_together_or_wait(tmp_path):
     words = [c.words for c in step.commands if c.held is not False]
     nodes = {t.group: t.host for t in found["5"].tasks}
     assert f"ReqNodeList={nodes[0]}" in words[0]
-    assert words[1] == ("scontrol", "update", "jobid=6", "NumNodes=1-1", f"ReqNodeList={nodes[1]}")
+    assert words[1] == ("scontrol", "update", "jobid=6", f"ReqNodeList={nodes[1]}")
     assert words[2] == ("scontrol", "release", "5")
     found, _ = decided(convert(tmp_path, parts, [node("h0")]))
     assert found["5"].decision is DecisionKind.WAIT
