@@ -14,6 +14,7 @@ import pytest
 from benchmarks.slurm_lab import Lab, Size
 from benchmarks.slurm_trip import read
 from placewright import solve_round
+from placewright.instances.converters.slurm.hostlist import expand
 from placewright.instances.converters.slurm.tres import read_gres
 from placewright.instances.derived.slurm_marks import HELD
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
@@ -95,7 +96,8 @@ def placements(option, places):
         if "node" in group.resources and group.resources["node"] > 1:
             most = 1
         found = []
-        for host in left if need else ():
+        named = {name for part in group.hosts or () for name in expand(part)}
+        for host in (one for one in left if need and (not named or one in named)):
             while len(left[host]) >= need and sum(h == host for h, _ in found) < most:
                 found.append((host, tuple(left[host][:need])))
                 del left[host][:need]
