@@ -25,6 +25,7 @@ from placewright.instances.converters.kubernetes.device_ledgers import (
 from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of
 
 _POD, _NODE = Kind("", "Pod"), Kind("", "Node")
+_GPU = "gpu."
 _STATUSES = "resourceClaimStatuses"
 _PLAIN = {"name", "exactly", "deviceClassName", "count", "allocationMode"}
 _CLASS = re.compile(
@@ -79,6 +80,9 @@ class _Reading:
             if found is not None and key not in self.given:
                 asked.update(found)
                 self.given |= {key} if bound else set()
+        if bound and left and not _asks_gpus(source.raw):
+            devices = [self._devices(key) for key, _ in _claims(source.raw)]
+            left = not all(found and not any(map(_is_gpu, found)) for found in devices)
         if left or not _claims(source.raw) or (not bound and host):
             return source
         if bound:
@@ -142,7 +146,7 @@ class _Reading:
         for ask in asks:
             one = {**ask, **_dict(ask, "exactly")}
             name, count = _text(one, "deviceClassName"), one.get("count", 1)
-            driver = self.drivers.get(name, name if name.startswith("gpu.") else "")
+            driver = self.drivers.get(name, name if name.startswith(_GPU) else "")
             self.guessed |= set() if name in self.drivers else {key}
             plain = not {k for k, v in one.items() if v} - _PLAIN and type(count) is int
             if not plain or not driver or one.get("allocationMode", "ExactCount") != "ExactCount":
@@ -177,7 +181,7 @@ def _gpus(slices: Sequence[Any]) -> Iterator[tuple[_Device, tuple[str, str | Non
     for raw in slices:
         driver, name = _text(raw, "spec", "driver"), _text(raw, "spec", "pool", "name")
         age, host = _at(raw, "spec", "pool", "generation") or 0, _text(raw, "spec", "nodeName")
-        if not host or age != newest[driver, name] or not driver.startswith("gpu."):
+        if not host or age != newest[driver, name] or not driver.startswith(_GPU):
             continue
         for one in _many(raw, "spec", "devices"):
             basic = _at(one, "basic") or one
@@ -195,12 +199,23 @@ def _driver(raw: Any) -> str:
     """Return the driver all of whose GPUs a class means; empty if it means something else."""
     texts = [_text(one, "cel", "expression") for one in _many(raw, "spec", "selectors")]
     found = _CLASS.fullmatch(texts[0]) if len(texts) == 1 else None
-    return found[1] if found and found[1].startswith("gpu.") else ""
+    return found[1] if found and found[1].startswith(_GPU) else ""
 
 
 def _plugin(raw: Any) -> bool:
     has = _at(raw, "status", "allocatable")
     return bool(isinstance(has, dict) and accelerators_in(map(str, has)))
+
+
+def _is_gpu(device: _Device) -> bool:
+    return device.driver.startswith(_GPU)
+
+
+def _asks_gpus(pod: Any) -> bool:
+    """Whether a pod asks for GPUs of a device plugin."""
+    parts = (one for key in ("containers", "initContainers") for one in _many(pod, "spec", key))
+    asked = (_dict(one, "resources", kind) for one in parts for kind in ("requests", "limits"))
+    return bool(accelerators_in(name for one in asked for name in one))
 
 
 def _unclaimed(container: Any) -> Any:

@@ -132,6 +132,15 @@ def test_where_a_claim_holds_gpus_of_a_device_plugin_nothing_arrives(tmp_path):
     assert [one.host for one in made.round.reservations] == ["a"]
 
 
+def test_a_claim_of_a_network_card_closes_no_node(tmp_path):
+    card = claim("card", "nic-0")
+    card["status"]["allocation"]["devices"]["results"][0]["driver"] = "dra.net"
+    with_gpu = pod("g", host="a", resourceClaims=[{"name": "n", "resourceClaimName": "card"}])
+    made = convert(tmp_path, node("a"), resource_slice("b"), user("r", "card", "a"), card, with_gpu)
+    assert made.round.reservations == ()
+    assert jobs(made) == {"ns/g": (1, True, ["resource-claims"])}
+
+
 def test_where_a_claim_that_the_dump_lacks_is_held_nothing_arrives(tmp_path):
     made = convert(tmp_path, node("a"), user("r", "gone", "a"))
     assert [one.host for one in made.round.reservations] == ["a"]
