@@ -43,8 +43,6 @@ class SlurmPlace(NamedTuple):
         Hosts, sorted.
     components : tuple of (str, tuple of str)
         Of a heterogeneous job the numbers of all components but the first, with their hosts.
-    leads : tuple of str
-        The hosts of its first component, of any other job all of them, after the plan.
     ours : tuple of str
         Fields that an earlier plan had set.
     asked : str
@@ -63,7 +61,6 @@ class SlurmPlace(NamedTuple):
     before: tuple[str, ...]
     after: tuple[str, ...]
     components: tuple[tuple[str, tuple[str, ...]], ...]
-    leads: tuple[str, ...]
     ours: tuple[str, ...]
     asked: str
     released: bool
@@ -130,9 +127,8 @@ def _place(job: Job, decision: Decision, cannot_say: CannotSay) -> SlurmPlace | 
         before=before,
         after=after,
         components=tuple((part, hosts) for part, hosts in parts.items() if part != number),
-        leads=parts.get(number, after),
         asked=asked,
-        ours=tuple(name for name in FIELDS if name in named),
+        ours=tuple(name for name in FIELDS if name in named and not parts),
         released=HOLD in named,
         preempted="cancel" if how == "cancel" else "requeue",
         grace_s=int(grace) if GRACE.fullmatch(grace) else 0,

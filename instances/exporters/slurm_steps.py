@@ -163,6 +163,8 @@ def _can_be_told(place: SlurmPlace, made: Steps) -> bool:
         made.cannot_say("moves between GPUs of the same hosts", place.job)
         return False
     if decision.decision in (START, MIGRATE):
+        if place.components:
+            made.cannot_say("where the first component of heterogeneous jobs starts", place.job)
         if any(task.gpus for task in decision.tasks):
             made.cannot_say("which GPUs of a host", place.job)
         if 1 < len(place.after) < len(decision.tasks):
@@ -341,17 +343,19 @@ def _start(place: SlurmPlace, reservation: str) -> Step:
 def _commands_of_start(place: SlurmPlace, reservation: str, *more: str) -> tuple[Command, ...]:
     """Return what starts a job; it keeps the mark of being held until it is released."""
     names = ",".join(place.after)
-    fields = [f"{NODE_LIST}={','.join(place.leads)}", *more]
+    # scontrol takes no nodes of the first component of a heterogeneous job.
+    fields = [*([] if place.components else [f"{NODE_LIST}={names}"]), *more]
     least, _, most = place.by_user.get(NUM_NODES, "").partition("-")
-    if most and int(most) > len(place.leads):  # else Slurm adds hosts, as many as the user allows
-        fields.insert(0, f"{NUM_NODES}={least}-{len(place.leads)}")
+    if (
+        most and not place.components and int(most) > len(place.after)
+    ):  # else Slurm adds hosts, as many as the user allows
+        fields.insert(0, f"{NUM_NODES}={least}-{len(place.after)}")
     if reservation or "ReservationName" in place.ours:
         fields.append(f"ReservationName={reservation}")
     placed = RELEASED if place.released else PLACED
     return (
         Command(_update(place, *fields, comment=STARTS + names), held=True),
         Command(_update(place, *fields, comment=placed + names), held=False),
-        # What the first component of a heterogeneous job is told, all are told.
         *(
             Command(("scontrol", "update", f"jobid={part}", f"{NODE_LIST}={','.join(hosts)}"))
             for part, hosts in place.components
