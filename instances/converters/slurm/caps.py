@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.accounting import NONE, Limit, Owner, QosLimits
 from placewright.instances.converters.slurm.context import Context
-from placewright.instances.converters.slurm.limits import NONE, Limit, Owner, QosLimits
 from placewright.instances.converters.slurm.nodes import gpu_model
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.text import is_name

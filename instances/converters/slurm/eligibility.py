@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from placewright.instances.converters.slurm.limits import Limit, Limits
+from placewright.instances.converters.slurm.accounting import Limit
+from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.derived import slurm_marks

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.slurm.limits import Qos
+from placewright.instances.converters.slurm.accounting import Qos
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.scheduler import BY_QOS, BY_TIER, Scheduler
 from placewright.instances.converters.slurm.text import is_name

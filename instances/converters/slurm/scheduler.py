@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.slurm.limits import Limits, Qos
+from placewright.instances.converters.slurm.accounting import Qos
+from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.partitions import Partition
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.sources import Part
