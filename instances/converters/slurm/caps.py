@@ -28,10 +28,18 @@ class Caps:
         self._models = {n: gpu_model(node) for n, node in context.nodes.by_name.items()}
         self._found: dict[str, Limit] = {}
         self._jobs_elsewhere: Counter[str] = Counter()
+        self._dropped: set[str] = set()
 
     def with_caps(self, job: Job, components: Sequence[SlurmJob]) -> Job:
         """Return a job that counts in the caps of its account, user and QOS."""
+        self._dropped.clear()
         said = dict(self._of(components[0]))
+        if any(self._dropped & set((model or "").split("+")) for model in self._models.values()):
+            self._book.cannot_say(
+                "a limit of GPUs that only nodes of several models have", job.name
+            )
+        if len(self._context.qos_of_partitions(components[0])) > 1:
+            self._book.cannot_say("limits of QOS that only some of its partitions have", job.name)
         limits = {name: limit for name, limit in said.items() if is_name(name)}
         if len(limits) < len(said):
             self._book.cannot_say("limits of users or QOS with such names", job.name)
@@ -130,6 +138,7 @@ class Caps:
     def _known(self, limit: Limit) -> Limit:
         """Return a limit without GPU models that no node has."""
         models = {"", *self._context.nodes.models}
+        self._dropped |= limit.gpus.keys() - models
         return limit._replace(gpus={m: most for m, most in limit.gpus.items() if m in models})
 
 

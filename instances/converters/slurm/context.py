@@ -60,12 +60,16 @@ class Context:
 
         That of its partition, if all of its partitions have the same, is stronger than its own.
         """
-        known = self.scheduler.partitions
-        of_partition = {known[name].qos for name in job.partition if name in known}
+        of_partition = self.qos_of_partitions(job)
         first = next(iter(of_partition)) if len(of_partition) == 1 else ""
         over = "OVERPARTQOS" in self.limits.flags(job.qos)
         both = (job.qos, first) if over else (first, job.qos)
         return tuple(dict.fromkeys(name for name in both if name))
+
+    def qos_of_partitions(self, job: SlurmJob) -> set[str]:
+        """Return the QOS of the partitions of a job; empty: that of a partition without one."""
+        known = self.scheduler.partitions
+        return {known[name].qos for name in job.partition if name in known}
 
 
 def common_fields(job: SlurmJob, context: Context) -> dict[str, object]:

@@ -257,6 +257,13 @@ def test_jobs_of_a_partition_count_in_its_qos(tmp_path):
     assert [found[name].decision for name in "12"] == [DecisionKind.START, DecisionKind.WAIT]
 
 
+def test_limits_of_one_partition_of_several_are_told(tmp_path):
+    rows = QOS + "part|0|||||||gres/gpu=4|\n"
+    said = partition("p", more="QoS=part") + partition("q")
+    made = convert(tmp_path, [job(1, partition="p,q", **NODE)], qos=rows, partitions=said)
+    assert made.book.unsaid["limits of QOS that only some of its partitions have"] == ["1"]
+
+
 def test_cores_and_memory_of_accounts_are_limited(tmp_path):
     accounts = "Cluster|Account|User|GrpTRES\nc|lab||cpu=20,mem=1G\n"
     jobs = [job(n, account="lab", cpus=12, **NODE) for n in (1, 2)]

@@ -122,6 +122,14 @@ def test_gpus_by_model_count_by_the_model_that_a_job_may_have(tmp_path):
     assert h100 <= 3
 
 
+def test_a_limit_of_a_model_that_only_mixed_nodes_have_is_told(tmp_path):
+    accounts = ACCOUNTS + "c|team|||||gres/gpu:h100=4||\n"
+    nodes = [node("h0", "gpu:h100:4,gpu:a100:4")]
+    asked = job(1, account="team", tres_per_node="gpu:h100:2")
+    made = convert(tmp_path, [asked], nodes, accounts=accounts)
+    assert made.book.unsaid["a limit of GPUs that only nodes of several models have"] == ["1"]
+
+
 def test_a_limit_of_none_is_a_limit(tmp_path):
     accounts = ACCOUNTS + "c|team|mia||||gres/gpu=0||\n"
     made = convert(tmp_path, [job(1, account="team", user_name="mia", **GPU)], accounts=accounts)
