@@ -108,6 +108,15 @@ class Queues:
         ]
         return [tuple(pair for part in chosen for pair in part) for chosen in product(*parts)]
 
+    def uncovered(self, workload: Workload) -> set[str]:
+        """Return what a workload asks for that its queue has no quota of, if it has any."""
+        queue = self.cluster.get(self.queue_of(workload) or "")
+        if queue is None or not queue.spec.resourceGroups or workload.status.admission is not None:
+            return set()
+        covered = {one.name for flavor in queue.flavors for one in flavor.resources}
+        asked = (requests(one.template.spec).names for one in workload.spec.podSets if one.count)
+        return set[str]().union(*asked) - covered - {"pods"}
+
     def _tolerated(self, name: str, spec: PodSpec) -> bool:
         """Whether pods tolerate the taints of a flavor."""
         flavor = self.flavors.get(name)

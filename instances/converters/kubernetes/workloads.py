@@ -107,6 +107,10 @@ class Workloads:
         if not any(one.gpus for one in wanted):
             sliced = any(slices(one) for one in wanted)
             raise LeftOutError("asks for slices or shares of GPUs" if sliced else "asks for no GPU")
+        if self.queues.uncovered(workload):
+            book.cannot_say(
+                "that Kueue admits nobody who asks for what its queue does not cover", workload.name
+            )
         found = []
         for one in sets:
             choices = self.queues.choices_of(workload, one)

@@ -145,6 +145,16 @@ def test_cores_memory_and_pods_have_quotas(tmp_path, quota, count, fits):
     assert (started(made) == {"ns/w"}) is fits
 
 
+def test_what_a_queue_does_not_cover_is_told(tmp_path):
+    rule = "that Kueue admits nobody who asks for what its queue does not cover"
+    some = queue("q", {"any": {GPU: "8"}})
+    made = convert(tmp_path, node("n"), some, local("q"), waits("w", "q"))
+    assert rule in made.book.unsaid
+    every = queue("q", {"any": {GPU: "8", "cpu": "99", "memory": "1Ti"}})
+    made = convert(tmp_path, node("n"), every, local("q"), waits("w", "q"))
+    assert rule not in made.book.unsaid
+
+
 def test_flavors_of_one_model_are_not_added_up(tmp_path):
     items = [*FLAVORS, queue("q", {"a": {GPU: 4}, "b": {GPU: 4}}), local("q")]
     made = convert(tmp_path, *NODES, *items, waits("six", "q", 6))
