@@ -29,6 +29,8 @@ from placewright.instances.checks import invalid_jobs
 from placewright.instances.checks.round import check_round, is_checked
 from placewright.instances.documents.job import Job
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.exporters.csv_table import plan_csv
+from placewright.instances.exporters.despite import obeying
 from placewright.instances.exporters.kai import bind_requests
 from placewright.instances.exporters.kubernetes import kubernetes_script
 from placewright.instances.exporters.kueue import kueue_script, topology_assignments
@@ -67,6 +69,8 @@ ENTRANCES: dict[str, Callable[[Round], object]] = {
     "instances.exporters.kubernetes.kubernetes_script": lambda r: kubernetes_script(r, PLAN),
     "instances.exporters.kueue.kueue_script": lambda r: kueue_script(r, PLAN),
     "instances.exporters.kueue.topology_assignments": lambda r: topology_assignments(r, PLAN),
+    "instances.exporters.csv_table.plan_csv": lambda r: plan_csv(r, PLAN),
+    "instances.exporters.despite.obeying": lambda r: obeying(r, PLAN),
     "instances.exporters.ray.bundle_selectors": lambda r: bundle_selectors(r, PLAN),
     "instances.exporters.slurm.slurm_script": lambda r: slurm_script(r, PLAN),
     "explain.audit.audit": lambda r: audit(r, PLAN),
@@ -86,6 +90,7 @@ BEHIND = {
     "instances.documents.round.Round",
     "instances.exporters.kubernetes.PodCalls",
     "instances.exporters.kubernetes_objects.Hostnames",
+    "instances.exporters.kubernetes_objects.waiting_event",
     "instances.exporters.needs.Needs",
     "instances.exporters.slurm_jobs.places_of",
     "instances.exporters.slurm_steps.slurm_steps",
@@ -94,7 +99,7 @@ BEHIND = {
     "instances.verify.class_terms",
     "instances.verify.data_facts.GeoFacts",
     "instances.verify.data_facts.read_geo",
-    "explain.explain_job.check_waits",
+    "explain.explain_job.waiting_job",
     "explain.missing_replica.probing",
     "explain.whatif.WhatIf",
     "rounds.protection.protect.Protection",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.derived.doubts import why_waits
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
@@ -19,7 +20,7 @@ def plan_csv(round_: Round, plan: Plan) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    jobs = {job.name: job for job in round_.jobs}
+    jobs = {job.name: job for job in checked(round_).jobs}
     for one in plan.decisions:
         waits = one.decision is DecisionKind.WAIT
         why = why_waits(round_, jobs[one.job], one) if waits else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.caveats import hard_caveats
@@ -30,7 +31,7 @@ def obeying(round_: Round, plan: Plan, despite: Collection[str] = ()) -> Obeying
     Such jobs wait, or stay where they are, as do those that would stop for them alone, and those
     that need their room. `despite` are rules of caveats that do not matter.
     """
-    jobs = {job.name: job for job in round_.jobs}
+    jobs = {job.name: job for job in checked(round_).jobs}
     of_host = {
         name: hard_caveats(host.annotations)
         for host in round_.cluster.hosts

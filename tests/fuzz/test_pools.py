@@ -58,7 +58,7 @@ def drawn(fuzz, seed: int) -> Raw:
 
 def test_a_plan_with_a_task_moved_into_a_full_pool_is_rejected(fuzz):
     counts: Counter[str] = Counter()
-    for seed in range(80):
+    for seed in range(160):
         raw = drawn(fuzz, seed)
         facts = fuzz.facts.Facts(raw)
         judgement = fuzz.judgement.Judgement(facts)
@@ -112,7 +112,7 @@ def moves_into_full_pools(facts, pools, choices) -> Iterator[tuple[Any, str]]:
         (Pools, "overfull", lambda *_: None, 0),
         (Pools, "limit", Pools.capacity, 0),
         (PutBack, "_overfull", lambda *_: "", 0),
-        (Pools, "added_by", Pools.taken_by, 90),
+        (Pools, "added_by", Pools.taken_by, 330),
     ],
 )
 def test_planted_faults_of_the_verifier_are_found(fuzz, monkeypatch, owner, name, value, first):
