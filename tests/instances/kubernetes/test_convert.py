@@ -38,7 +38,8 @@ def test_the_sample_has_two_jobs_that_run_and_one_that_waits():
     assert jobs["research/serve-0"].running.tasks[0].host == "gpu-0"
     (group,) = jobs["research/job-pretrain"].options[0].groups
     assert (group.count, group.gpu, group.required) == (2, 8000, "gce-topology-subblock")
-    assert made.round.tenants[0].quota == {"gpu": 24_000}
+    quota = {"gpu": 24_000, "cpu": 400_000, "memory": 4 * 1024 * 1024}
+    assert made.round.tenants[0].quota == quota
     assert made.round.cluster.hosts[0].cpu == 95_000  # less what the exporter holds
 
 
