@@ -26,7 +26,8 @@ CRD = (
 
 def of_jobs(*names):
     jobs = [{"name": name, "options": [{"groups": [{"gpu": 1}]}]} for name in names]
-    return Round.model_validate({"cluster": {"hosts": [{"name": "h0"}]}, "jobs": jobs})
+    hosts = [{"name": "h0", "gpus": 8, "gpu_model": "A"}]
+    return Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs})
 
 
 def test_a_row_per_task_and_one_per_job_that_waits():
